@@ -8,7 +8,7 @@ from typing import Any
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from dial_client.cli.command_help import (
+from dial_client.cli.commands.command_help import (
     DESCRIPTION,
     EXAMPLES,
     EXIT_CODES,
@@ -18,13 +18,13 @@ from dial_client.cli.command_help import (
     group_options,
     is_shown,
 )
-from dial_client.cli.manual_page import walk_commands
+from dial_client.cli.commands.manual_page import walk_commands
 
 
 def write_commands() -> str:
     """Return the page: each command with its arguments and options."""
-    from dial_client.cli import commands as registered  # noqa: F401 - it registers the commands
-    from dial_client.cli.typer_apps import chat_app, command_app, load_groups
+    from dial_client.cli.commands import entry_point as registered  # noqa: F401 - it registers the commands
+    from dial_client.cli.commands.typer_apps import chat_app, command_app, load_groups
 
     load_groups()
     group = get_command(command_app)

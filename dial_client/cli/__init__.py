@@ -1,10 +1,17 @@
 """The command ``dial-chat``. Only this package and `sinks.terminal` read from or print to a terminal.
 
-``commands`` and the modules ``*_command`` define the commands and options; `typer_apps`, `command_line` and
-`process_runner` choose and run a command. `bootstrap` and `client_start` read the configuration and open the client;
-`one_shot` answers a single question, `repl` and `conversation_loop` hold a conversation. The modules
-``configuration_*`` work on servers.json, ``trust*`` on its trust, ``model*`` on models; `tty` and `plain_screen` ask
-questions. The folders are `chat_commands`, `completion`, `input`, `markdown`, `server_commands` and `terminal`.
+    commands      the commands, their options, help, and completion in the shell
+    chat          conversations and single questions; `chat.slash_commands` lists the commands that begin with ``/``
+    servers       adds, tests and lists servers, and logs in to them
+    models        finds, lists and tests models
+    doctor        checks of an installation
+    input         the input line: keys, history, ``@path``, ``!command``
+    markdown      Markdown in the terminal
+    terminal      the screen
+
+`process_runner` runs a command, `load_settings` reads the configuration, `open_client` opens the client. The modules
+``configuration_*`` and `changed_config` work on servers.json, `trust_prompt` on its trust; `tty`, `plain_screen` and
+`command_screen` ask questions.
 """
 
 from __future__ import annotations
@@ -13,18 +20,19 @@ import gc
 import os
 import sys
 
-from dial_client.cli.completion import VARIABLE
+COMPLETION_VARIABLE = "_DIAL_CHAT_COMPLETE"
+"""The environment variable by which the scripts of shells request candidates; its value is the name of the shell."""
 
 
 def main() -> None:
     """Run ``dial-chat`` with the arguments of the command line, and exit with its code."""
     # Most objects made at start-up belong to modules and are never freed: frequent garbage collections would be wasted.
     gc.set_threshold(100_000, 50, 50)
-    if shell := os.environ.pop(VARIABLE, ""):
-        from dial_client.cli import commands as registered  # noqa: F401 - it registers the commands
-        from dial_client.cli.completion.candidates import print_candidates
+    if shell := os.environ.pop(COMPLETION_VARIABLE, ""):
+        from dial_client.cli.commands import entry_point  # noqa: F401 - it registers the commands
+        from dial_client.cli.commands.shell_completion import print_candidates
 
         sys.exit(print_candidates(shell, sys.argv[1:]))
-    from dial_client.cli.commands import run
+    from dial_client.cli.commands.entry_point import run
 
     sys.exit(run(sys.argv[1:]))

@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio.to_thread
 
-from dial_client.cli.chat_commands.command_screen import CommandScreen
+from dial_client.cli.command_screen import CommandScreen
 from dial_client.cli.input import editor
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.runtime.safe_text import escape_unseen, to_one_line

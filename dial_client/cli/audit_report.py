@@ -16,7 +16,7 @@ from typing import Any
 import anyio
 
 from dial_client.cli.audit_setup import find_audit_folder
-from dial_client.cli.bootstrap import warn
+from dial_client.cli.load_settings import warn
 from dial_client.cli.options import ExitCode
 from dial_client.hooks.audit.record_format import list_log_files
 from dial_client.hooks.audit.verification import Line, read_lines, verify

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import platformdirs
 
-from dial_client.cli.bootstrap import warn
+from dial_client.cli.load_settings import warn
 from dial_client.cli.options import AuditMode, Options
 from dial_client.hooks.audit.log_writer import AuditLog
 from dial_client.hooks.audit.record_format import build_mask

@@ -12,11 +12,10 @@ from typing import Any
 from anyio import to_thread
 
 from dial_client.cli import process_runner
+from dial_client.cli.changed_config import change_config, find_file, is_file_trusted, renew_trust
 from dial_client.cli.config_summary import escape_line
 from dial_client.cli.input.editor import find_editor
-from dial_client.cli.options import ExitCode, Options
-from dial_client.cli.server_commands.changed_config import change_config, find_file, is_file_trusted, renew_trust
-from dial_client.cli.server_commands.server_group import ConfigChoice
+from dial_client.cli.options import ConfigChoice, ExitCode, Options
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.settings.config_writer import ConfigText, find_problem, read_text, write_text

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import anyio
 
-from dial_client.cli.bootstrap import open_model
-from dial_client.cli.client_start import build_profiles, combine_rules, set_profiles
+from dial_client.cli.load_settings import open_model
+from dial_client.cli.open_client import build_profiles, combine_rules, set_profiles
 from dial_client.cli.options import Options
 from dial_client.client.dial_client import DialClient
 from dial_client.messages.errors import DialError

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dial_client.cli.approval_prompt import BAR, add_bars, measure_terminal_width
-from dial_client.cli.bootstrap import warn_once
+from dial_client.cli.load_settings import warn_once
 from dial_client.cli.options import Options
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.cli.turn_sink import TurnSink

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dial_client.cli import init_questions
-from dial_client.cli.bootstrap import read_settings, warn
-from dial_client.cli.client_start import open_client
 from dial_client.cli.config_summary import escape_line
-from dial_client.cli.model_search import ModelProposal, find_models
+from dial_client.cli.load_settings import read_settings, warn
+from dial_client.cli.models.model_search import ModelProposal, find_models
+from dial_client.cli.open_client import open_client
 from dial_client.cli.options import ExitCode, Options
-from dial_client.cli.server_commands.server_addition import find_entry_warnings
-from dial_client.cli.server_proposals import ServerProposal, choose_by_name, find_host_proposals, find_proposals
+from dial_client.cli.servers.server_addition import find_entry_warnings
+from dial_client.cli.servers.server_proposals import ServerProposal, choose_by_name, find_host_proposals, find_proposals
 from dial_client.cli.trust_prompt import trust_now
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.messages.errors import ConfigError, DialError
@@ -189,6 +189,6 @@ async def _answer(settings: configuration.Settings, model: ModelProposal, questi
     if answer.lower() in ("n", "no"):
         print(f'Later: dial-chat "{question}"')
         return ExitCode.ANSWERED
-    from dial_client.cli.one_shot import answer as answer_question
+    from dial_client.cli.chat.one_shot import answer as answer_question
 
     return await answer_question(Options(config=settings.path, save=False), question)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from dial_client.cli.config_summary import escape_line
 from dial_client.cli.line_wrap import print_lines
-from dial_client.cli.model_search import ModelProposal
-from dial_client.cli.server_proposals import ServerProposal
+from dial_client.cli.models.model_search import ModelProposal
+from dial_client.cli.servers.server_proposals import ServerProposal
 from dial_client.cli.tty import ask_for_line
 from dial_client.providers import open_provider
 

@@ -131,6 +131,15 @@ def _read_audit_mode(parameters: Mapping[str, Any]) -> AuditMode:
     return AuditMode.ARGUMENTS if parameters.get("audit_arguments", False) else AuditMode.ON
 
 
+@dataclass(frozen=True, slots=True)
+class ConfigChoice:
+    """The file that a command changes, as its options name it."""
+
+    user: bool = False
+    folder: bool = False
+    file: Path | None = None
+
+
 Config = Annotated[
     Path | None,
     typer.Option(

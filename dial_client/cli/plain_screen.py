@@ -7,8 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from dial_client.cli import tty
-from dial_client.cli.chat_commands.choice import Search
-from dial_client.cli.chat_commands.pick import choose_by_number
+from dial_client.cli.command_screen import Search, choose_by_number
 from dial_client.cli.word_wrap import break_words
 
 

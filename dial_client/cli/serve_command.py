@@ -6,21 +6,22 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 
 from dial_client.cli import process_runner
 from dial_client.cli.audit_setup import find_audit_folder
-from dial_client.cli.bootstrap import open_model, read_settings, say_notes, warn
-from dial_client.cli.client_start import open_client
+from dial_client.cli.changed_config import change_config, find_file, find_holder
 from dial_client.cli.configuration_reload import apply_configuration
-from dial_client.cli.options import ExitCode, Options
-from dial_client.cli.server_administration import ConfigAdministration
+from dial_client.cli.load_settings import open_model, read_settings, say_notes, warn
+from dial_client.cli.open_client import open_client
+from dial_client.cli.options import ConfigChoice, ExitCode, Options
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_settings import KEYS
 from dial_client.durable import DurableTurns, default_database
@@ -36,7 +37,9 @@ from dial_client.serve.served_model import ServedModel
 from dial_client.serve.server_logins import ServerLogins
 from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.servers.status import ServerStatus
+from dial_client.settings import server_edits
 from dial_client.settings.config_types import ServerSettings, Settings
+from dial_client.settings.config_writer import ConfigText, read_text
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore
 
@@ -289,3 +292,51 @@ def _format_url(bound_address: tuple[str, int], token: str | None, token_source:
     if token_source:
         return f"{shown}\ndial-chat: the page asks for the token {token_source}; {shown}#token=TOKEN opens it directly"
     return shown if token is None else f"{shown}#token={token}"
+
+
+class ConfigAdministration:
+    """A `serve.server_routes.ServerAdministration` over the configuration file in use.
+
+    Args:
+        options: The options of the command line, which may name the file.
+        reload: Requests a reload of the configuration.
+    """
+
+    def __init__(self, options: Options, reload: Callable[[], None]) -> None:
+        self._choice = ConfigChoice(file=options.config)
+        self._reload = reload
+        self._lock = anyio.Lock()
+
+    async def add(self, name: str, entry: Mapping[str, Any]) -> None:
+        """Add a server.
+
+        Raises:
+            ConfigError: The file cannot be changed; the other methods raise it too.
+        """
+
+        def edit(text: str) -> str:
+            return server_edits.add_server(text, name, entry)
+
+        await self._change(lambda: read_text(find_file(self._choice)), edit, f"added {name!a}")
+
+    async def remove(self, name: str) -> None:
+        """Remove a server."""
+
+        def edit(text: str) -> str:
+            return server_edits.remove_server(text, name)
+
+        await self._change(lambda: find_holder(name, self._choice), edit, f"removed {name!a}")
+
+    async def set_enabled(self, name: str, *, is_enabled: bool) -> None:
+        """Enable or disable a server."""
+
+        def edit(text: str) -> str:
+            return server_edits.set_enabled(text, name, is_enabled=is_enabled)
+
+        summary = f"{'enabled' if is_enabled else 'disabled'} {name!a}"
+        await self._change(lambda: find_holder(name, self._choice), edit, summary)
+
+    async def _change(self, find: Callable[[], ConfigText], edit: Callable[[str], str], summary: str) -> None:
+        async with self._lock:
+            await anyio.to_thread.run_sync(lambda: change_config(find(), edit, summary))
+        self._reload()

@@ -32,8 +32,8 @@ from dial_client.cli.approval_prompt import (
     remove_keys,
 )
 from dial_client.cli.argument_editor import edit_arguments, find_changed_arguments, suspend_nothing
-from dial_client.cli.bootstrap import warn_once
-from dial_client.cli.chat_commands.command_screen import CommandScreen
+from dial_client.cli.command_screen import CommandScreen
+from dial_client.cli.load_settings import warn_once
 from dial_client.cli.markdown.themes import MONO, Theme, style
 from dial_client.cli.plain_screen import PlainScreen
 from dial_client.cli.terminal.screen import Screen

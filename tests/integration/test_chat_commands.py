@@ -12,9 +12,9 @@ import anyio
 import pytest
 
 from dial_client.cli import process_runner
-from dial_client.cli.chat_commands.chat_session import ChatSession, CommandResult, open_session
-from dial_client.cli.chat_commands.command_registry import list_command_arguments, run_command
-from dial_client.cli.client_start import open_client
+from dial_client.cli.chat.chat_session import ChatSession, CommandResult, open_session
+from dial_client.cli.chat.slash_commands import list_command_arguments, run_command
+from dial_client.cli.open_client import open_client
 from dial_client.cli.options import AuditMode, Options
 from dial_client.client.client_options import ApprovalPolicy
 from dial_client.client.dial_client import DialClient

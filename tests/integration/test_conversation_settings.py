@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dial_client.cli.bootstrap import open_model
-from dial_client.cli.client_start import open_client
 from dial_client.cli.configuration_reload import apply_configuration
+from dial_client.cli.load_settings import open_model
+from dial_client.cli.open_client import open_client
 from dial_client.cli.options import Options
 from dial_client.client.dial_client import DialClient
 from dial_client.client.turn_settings import TurnSettings

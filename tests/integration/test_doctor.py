@@ -17,12 +17,12 @@ from typing import Any
 import anyio
 import pytest
 
-from dial_client.cli.bug_report import mask
-from dial_client.cli.doctor import model_checks, program_checks
+from dial_client.cli.doctor import model_checks, server_checks
+from dial_client.cli.doctor.bug_report import mask
 from dial_client.cli.doctor.check_registry import inspect
-from dial_client.cli.doctor.endpoint_probe import fetch_models
 from dial_client.cli.doctor.findings import Finding, Group
 from dial_client.cli.doctor.subject import DoctorTarget, Subject
+from dial_client.cli.models.endpoint_probe import fetch_models
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.servers.json_cache import JsonCache
 from dial_client.servers.tool_pins import ToolPins
@@ -136,7 +136,7 @@ async def test_an_old_node_version_is_found_from_the_engines_of_the_package(tmp_
         "it": {"command": str(tmp_path / "node"), "args": [str(tmp_path / "main.js")]},
         "sound": {"command": str(tmp_path / "node"), "args": ["-e", "0"]},
     }
-    found = [finding async for finding in program_checks.check_node(subject_of(servers))]
+    found = [finding async for finding in server_checks.check_node(subject_of(servers))]
     assert [(finding.code, finding.text) for finding in found] == [
         ("DC207", "server 'it' needs Node.js 20.1.0 or newer, and this is 18.20.0")
     ]

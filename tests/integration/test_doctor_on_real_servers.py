@@ -18,9 +18,8 @@ import pytest
 from benchmarks.together import NPM, real_servers
 from dial_client.cli.doctor.check_registry import inspect
 from dial_client.cli.doctor.findings import Finding, Group
-from dial_client.cli.doctor.server_run import ServerOutcome
-from dial_client.cli.doctor.subject import DoctorTarget, Subject
-from dial_client.cli.doctor.tool_sizes import format_size_lines
+from dial_client.cli.doctor.subject import DoctorTarget, ServerOutcome, Subject
+from dial_client.cli.doctor.tool_checks import format_size_lines
 from dial_client.settings.configuration import ConfigFile
 from tests.support.program import LONG, python_server
 

@@ -27,7 +27,7 @@ def test_importing_the_client_class_loads_no_sdk_and_no_server() -> None:
 
 def test_help_loads_neither_sdk_nor_client() -> None:
     program = (
-        "import sys; from dial_client.cli.commands import run; code = run(['--help']); "
+        "import sys; from dial_client.cli.commands.entry_point import run; code = run(['--help']); "
         "heavy = ('openai', 'anthropic', 'mcp', 'anyio', 'pydantic', 'asyncio', 'starlette', 'uvicorn'); "
         "print([m for m in sys.modules if m in heavy], code)"
     )
@@ -37,7 +37,7 @@ def test_help_loads_neither_sdk_nor_client() -> None:
 
 def test_the_first_prompt_does_not_wait_for_the_client() -> None:
     program = (
-        "import sys, dial_client.cli.repl, dial_client.cli.terminal.screen_application; "
+        "import sys, dial_client.cli.chat.conversation, dial_client.cli.terminal.screen_application; "
         "late = ('client.dial_client', 'conversations.conversation_manager', 'cli.markdown.markdown_stream', "
         "'servers.connection', 'tools.catalog'); "
         "print([m for m in sys.modules if m.removeprefix('dial_client.') in late])"
@@ -51,7 +51,7 @@ def test_a_question_without_servers_loads_no_pydantic(tmp_path: Path) -> None:
     script.write_text('["Hello."]')
     config.write_text('{"mcpServers": {}}')
     program = (
-        "import sys; from dial_client.cli.commands import run; "
+        "import sys; from dial_client.cli.commands.entry_point import run; "
         f"code = run(['-c', {str(config)!r}, '-m', 'scripted:' + {str(script)!r}, '--no-save', '--no-audit', 'Hi']); "
         "print([m for m in sys.modules if m in ('pydantic', 'pydantic_core', 'mcp', 'sqlalchemy')], code)"
     )

@@ -13,7 +13,7 @@ import pytest
 from mcp.server import MCPServer
 
 from dial_client import DialClient
-from dial_client.cli.start_up import announce_servers
+from dial_client.cli.chat.startup_report import announce_servers
 from dial_client.messages.message import ToolCallRequest, extract_text
 from dial_client.messages.model import CallChunk, Completion, FinishReason, InstructionSource, ModelRequest, TextChunk
 from dial_client.servers.start_patience import STARTUP_PATIENCE

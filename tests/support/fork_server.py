@@ -43,9 +43,13 @@ PACKAGES = (
 )
 """What programs import of other packages; a package that is not there is left to the program."""
 MODULES = (
-    *("dial_client.cli.commands", "dial_client.cli.conversation_loop", "dial_client.cli.conversations_command"),
-    *("dial_client.cli.one_shot", "dial_client.cli.prompt_input", "dial_client.cli.repl"),
-    *("dial_client.cli.serve_command", "dial_client.cli.tool_commands", "dial_client.providers.chat_api"),
+    *(
+        "dial_client.cli.commands.entry_point",
+        "dial_client.cli.chat.conversation_loop",
+        "dial_client.cli.chat.stored_conversations",
+    ),
+    *("dial_client.cli.chat.one_shot", "dial_client.cli.prompt_input", "dial_client.cli.chat.conversation"),
+    *("dial_client.cli.serve_command", "dial_client.cli.servers.server_features", "dial_client.providers.chat_api"),
     *("dial_client.providers.scripted", "dial_client.servers.oauth", "dial_client.servers.transports.response_repair"),
     *("dial_client.servers.transports.stdio", "dial_client.servers.transports.streamable_http"),
     *("dial_client.stores.sql_store", "dial_client.runtime.error_lines"),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dial_client.cli.chat_commands.choice import Search
-from dial_client.cli.chat_commands.pick import choose_by_number
+from dial_client.cli.command_screen import Search, choose_by_number
 
 
 class TypedScreen:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dial_client.cli.bare_words import find_near_command
-from dial_client.cli.chat_commands.choice import Choice
-from dial_client.cli.chat_commands.clipboard import to_osc52
-from dial_client.cli.chat_commands.command_registry import COMMANDS, describe_commands, describe_unknown
-from dial_client.cli.chat_commands.output_commands import find_code
-from dial_client.cli.chat_commands.pick import pick
-from dial_client.cli.command_line import is_bare_word, normalize_resume, split_command
-from dial_client.cli.commands import run
+from dial_client.cli.chat.output_commands import find_code, to_osc52
+from dial_client.cli.chat.slash_commands import COMMANDS, describe_commands, describe_unknown
+from dial_client.cli.command_screen import Choice, pick
+from dial_client.cli.commands.command_line import find_near_command, is_bare_word, normalize_resume, split_command
+from dial_client.cli.commands.entry_point import run
 from tests.support.typed_screen import TypedScreen
 
 

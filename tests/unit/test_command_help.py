@@ -9,12 +9,12 @@ import pytest
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from dial_client.cli import commands as registered  # noqa: F401 - the import registers the commands
-from dial_client.cli.command_help import EXAMPLES, format_chat_help, group_options
-from dial_client.cli.manual_page import build_manual_page
-from dial_client.cli.plain_values import build_command
-from dial_client.cli.typer_apps import (
+from dial_client.cli.commands import entry_point as registered  # noqa: F401 - the import registers the commands
+from dial_client.cli.commands.command_help import EXAMPLES, format_chat_help, group_options
+from dial_client.cli.commands.manual_page import build_manual_page
+from dial_client.cli.commands.typer_apps import (
     SETTINGS,
+    build_command,
     chat_app,
     command_app,
     list_command_names,

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from dial_client.cli.doctor import config_checks, program_checks
+from dial_client.cli.doctor import config_checks, server_checks
 from dial_client.cli.doctor.check_registry import CHECKS
-from dial_client.cli.doctor.finding_codes import CODES
-from dial_client.cli.doctor.findings import Finding, Fix
+from dial_client.cli.doctor.doctor_report import apply_fixes
+from dial_client.cli.doctor.findings import CODES, Finding, Fix
 from dial_client.cli.doctor.subject import DoctorTarget, Subject
-from dial_client.cli.doctor_report import apply_fixes
 from dial_client.settings.configuration import ConfigFile
 from tests.support.planted_faults import FAULTS, SOUND, Fault
 
@@ -42,7 +41,7 @@ async def findings_in(folder: Path, text: str, path: str) -> list[Finding]:
     subject = Subject(DoctorTarget((ConfigFile(text, str(file)),)), environ)
     checks = (
         *(config_checks.check_files, config_checks.check_entries, config_checks.check_permissions),
-        *(program_checks.check_programs, program_checks.check_options),
+        *(server_checks.check_programs, server_checks.check_options),
     )
     return [finding for check in checks async for finding in check(subject)]
 

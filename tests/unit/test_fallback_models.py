@@ -25,8 +25,8 @@ from dial_client import (
     TextChunk,
     Usage,
 )
-from dial_client.cli.bootstrap import open_model
 from dial_client.cli.configuration_reload import apply_configuration, compare
+from dial_client.cli.load_settings import open_model
 from dial_client.cli.options import Options
 from dial_client.messages.errors import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED
 from dial_client.providers.fallback_provider import PAUSE, FallbackProvider

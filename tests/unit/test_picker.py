@@ -7,7 +7,7 @@ import re
 import anyio
 import pytest
 
-from dial_client.cli.chat_commands.choice import Choice
+from dial_client.cli.command_screen import Choice
 from dial_client.cli.markdown.themes import MONO
 from dial_client.cli.terminal.pager import find_pager, is_longer
 from dial_client.cli.terminal.picker import Picker

@@ -16,13 +16,14 @@ from prompt_toolkit.input import DummyInput, create_pipe_input
 from prompt_toolkit.input.posix_pipe import PosixPipeInput
 from prompt_toolkit.output import DummyOutput
 
-from dial_client.cli import cooked_line, oauth_login, process_runner, tty
-from dial_client.cli.chat_commands import clipboard
-from dial_client.cli.completion import shell_script
+from dial_client.cli import cooked_line, process_runner, tty
+from dial_client.cli.chat import output_commands
+from dial_client.cli.commands import shell_completion
 from dial_client.cli.doctor.config_checks import check_permissions
 from dial_client.cli.doctor.subject import DoctorTarget, Subject
 from dial_client.cli.input import dropped_paths, editor, file_attachments, file_completion, shell_command
 from dial_client.cli.input.keyboard import with_decoded_keys
+from dial_client.cli.servers import oauth_login
 from dial_client.cli.terminal import pager
 from dial_client.cli.terminal.screen_application import resume_drawing
 from dial_client.messages.errors import ConfigError
@@ -114,7 +115,7 @@ def test_waiting_for_enter_during_other_work_is_not_possible_on_windows() -> Non
 
 @pytest.mark.usefixtures("windows")
 def test_powershell_is_the_default_shell_on_windows() -> None:
-    assert shell_script.choose_shell(None, {}) == "powershell"
+    assert shell_completion.choose_shell(None, {}) == "powershell"
 
 
 async def test_no_signal_is_awaited_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,13 +128,13 @@ async def test_no_signal_is_awaited_on_windows(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.usefixtures("windows")
 def test_the_clipboard_of_windows_is_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: name)
-    assert clipboard.find_programs({}) == [["clip.exe"]]
+    assert output_commands.find_programs({}) == [["clip.exe"]]
 
 
 @pytest.mark.usefixtures("macos")
 def test_the_clipboard_of_macos_is_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: name)
-    assert clipboard.find_programs({}) == [["pbcopy"]]
+    assert output_commands.find_programs({}) == [["pbcopy"]]
 
 
 @pytest.mark.parametrize("system", ["win32", "darwin"])

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dial_client.cli import commands as registered  # noqa: F401 - the import registers the commands
-from dial_client.cli.completion.candidates import find_candidates, print_candidates
-from dial_client.cli.completion.shell_script import SCRIPTS, choose_shell, install
+from dial_client.cli.commands import entry_point as registered  # noqa: F401 - the import registers the commands
+from dial_client.cli.commands.shell_completion import SCRIPTS, choose_shell, find_candidates, install, print_candidates
 from dial_client.messages.errors import ConfigError
 from dial_client.servers.json_cache import JsonCache
 from dial_client.settings.config_types import ServerSettings

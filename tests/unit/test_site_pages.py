@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dial_client.cli.doctor.finding_codes import CODES
+from dial_client.cli.doctor.findings import CODES
 from site_pages import api_pages, command_pages, root_pages, schema_pages
 from site_pages.__main__ import PROGRAM_PAGES
 from site_pages.root_pages import ROOT, adapt_links

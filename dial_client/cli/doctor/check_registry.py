@@ -7,14 +7,7 @@ from dataclasses import dataclass
 
 import anyio
 
-from dial_client.cli.doctor import (
-    config_checks,
-    model_checks,
-    program_checks,
-    server_checks,
-    storage_checks,
-    tool_checks,
-)
+from dial_client.cli.doctor import config_checks, model_checks, server_checks, storage_checks, tool_checks
 from dial_client.cli.doctor.findings import Finding, Group
 from dial_client.cli.doctor.subject import Subject
 from dial_client.runtime.logs import get_logger
@@ -41,9 +34,9 @@ CHECKS = (
     Check("files", Group.CONFIG, config_checks.check_files),
     Check("entries", Group.CONFIG, config_checks.check_entries),
     Check("permissions", Group.FILES, config_checks.check_permissions),
-    Check("programs", Group.SERVERS, program_checks.check_programs),
-    Check("options of launchers", Group.SERVERS, program_checks.check_options),
-    Check("Node.js", Group.SERVERS, program_checks.check_node),
+    Check("programs", Group.SERVERS, server_checks.check_programs),
+    Check("options of launchers", Group.SERVERS, server_checks.check_options),
+    Check("Node.js", Group.SERVERS, server_checks.check_node),
     Check("servers", Group.SERVERS, server_checks.check_servers, needs_servers=True),
     Check("descriptions", Group.TOOLS, tool_checks.check_descriptions, needs_servers=True),
     Check("schemas", Group.TOOLS, tool_checks.check_schemas, needs_servers=True),

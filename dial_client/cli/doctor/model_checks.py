@@ -6,9 +6,9 @@ import importlib.util
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 
-from dial_client.cli.doctor.endpoint_probe import ModelListing, fetch_models, find_models_path, find_wires
 from dial_client.cli.doctor.findings import Finding
 from dial_client.cli.doctor.subject import Subject
+from dial_client.cli.models.endpoint_probe import ModelListing, fetch_models, find_models_path, find_wires
 from dial_client.messages.errors import ConfigError, ProviderError
 from dial_client.providers import open_provider
 from dial_client.providers.http.endpoint import Endpoint

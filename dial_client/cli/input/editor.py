@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dial_client.cli import process_runner
-from dial_client.cli.bootstrap import warn
+from dial_client.cli.load_settings import warn
 
 _USUAL = ("notepad.exe",) if sys.platform == "win32" else ("editor", "nano", "vi")
 

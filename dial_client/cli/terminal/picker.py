@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import anyio
 
 from dial_client.cli.cell_width import fit
-from dial_client.cli.chat_commands.choice import MAX_FOUND, Choice, Search
+from dial_client.cli.command_screen import MAX_FOUND, Choice, Search
 from dial_client.cli.markdown.themes import Theme, style
 from dial_client.messages.errors import DialError
 from dial_client.runtime.safe_text import to_one_line

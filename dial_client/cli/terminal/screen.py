@@ -19,7 +19,7 @@ import anyio.from_thread
 import anyio.to_thread
 
 from dial_client.cli import process_runner, tty
-from dial_client.cli.chat_commands.choice import Search
+from dial_client.cli.command_screen import Search
 from dial_client.cli.input.user_input import UserInput
 from dial_client.cli.markdown.themes import Theme, choose_theme, style
 from dial_client.cli.printed_streams import redirect_prints

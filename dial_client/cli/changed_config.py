@@ -1,0 +1,177 @@
+"""Changes of a configuration by a command: finds the file, changes it with a backup, and renews its trust."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from dial_client.cli.config_summary import build_rows, escape_line, render_rows
+from dial_client.cli.options import ConfigChoice, ExitCode
+from dial_client.cli.trust_prompt import find_changes_since, find_terminal_width, trust_now
+from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
+from dial_client.messages.errors import ConfigError
+from dial_client.settings import configuration, server_edits
+from dial_client.settings.config_locations import FILE_NAME, build_user_config_path, is_user_config, resolve_location
+from dial_client.settings.config_trust import EnvFiles, TrustStore, read_found
+from dial_client.settings.config_writer import ConfigText, read_text, write_text
+from dial_client.settings.jsonc_editor import set_value
+
+
+def find_file(choice: ConfigChoice) -> Path:
+    """Return the file to change: that which the options name, else ./servers.json if it exists, else the user's file.
+
+    Raises:
+        ConfigError: The options contradict each other, or the user does not trust ./servers.json.
+    """
+    named = _find_named_file(choice)
+    if named is not None:
+        return named
+    folder_file = Path(FILE_NAME)
+    if not folder_file.exists():
+        return build_user_config_path()
+    if not is_file_trusted(folder_file):
+        raise ConfigError(
+            "you have not trusted the servers.json of this folder",
+            f"--user changes your own configuration, -c {FILE_NAME} the file of this folder",
+        )
+    return folder_file
+
+
+def find_holder(name: str, choice: ConfigChoice) -> ConfigText:
+    """Return the text of the file that has a server: the file that the options name, else the first file in use.
+
+    A file of the working folder that the user does not trust is not in use.
+
+    Raises:
+        ConfigError: No file has a server of this name.
+    """
+    named = _find_named_file(choice)
+    if named is None:
+        existing = [path for path in (Path(FILE_NAME), build_user_config_path()) if path.exists()]
+        in_use = [path for path in existing if is_file_trusted(path)]
+        for path in in_use:
+            if name in server_edits.list_server_names((found := read_text(path)).text):
+                return found
+        if in_use != existing:
+            raise ConfigError(
+                f"there is no server {name!r} in the files you trust",
+                f"you have not trusted the {FILE_NAME} of this folder; -c {FILE_NAME} changes it",
+            )
+        named = next(iter(in_use), None)
+    if named is None or not named.exists():
+        raise ConfigError(f"there is no server {name!r}: there is no configuration", path=str(named or ""))
+    found = read_text(named)
+    try:
+        server_edits.check_server(found.text, name)
+    except ConfigError as error:
+        raise ConfigError(error.problem, error.hint, error.path or str(named), error.line, error.column) from None
+    return found
+
+
+async def remove_server(name: str, choice: ConfigChoice) -> int:
+    """Remove a server from the file that has it; return the exit code.
+
+    Raises:
+        ConfigError: There is no such server, or the file cannot be written.
+    """
+    change_config(
+        find_holder(name, choice), lambda text: server_edits.remove_server(text, name), f"removed {escape_line(name)}"
+    )
+    return ExitCode.ANSWERED
+
+
+async def switch_server(name: str, choice: ConfigChoice, *, is_enabled: bool) -> int:
+    """Enable or disable a server; return the exit code.
+
+    Raises:
+        ConfigError: There is no such server, or the file cannot be written.
+    """
+    change_config(
+        find_holder(name, choice),
+        lambda text: server_edits.set_enabled(text, name, is_enabled=is_enabled),
+        f"{'enabled' if is_enabled else 'disabled'} {escape_line(name)}",
+    )
+    return ExitCode.ANSWERED
+
+
+def change_config(before: ConfigText, edit: Callable[[str], str], summary: str) -> None:
+    """Change a configuration, keep the old text as a backup, renew trust, and print the change.
+
+    If the file is new, or the user trusted its old text, the changed file is trusted.
+
+    Args:
+        before: The text that was read.
+        edit: Returns the changed text.
+        summary: The change in a few words, for the user.
+
+    Raises:
+        ConfigError: The changed text is not a valid configuration, or it cannot be written.
+    """
+    text = edit(before.text)
+    shown = escape_line(str(before.path.absolute()))
+    if text == before.text:
+        print(f"{summary} already: {shown} is not changed")
+        return
+    is_renewed = before.is_new or is_file_trusted(before.path)
+    backup = write_text(before, text)
+    print(f"{summary} in {shown}" + (", a new file" if backup is None else f" (backup: {escape_line(backup.name)})"))
+    renew_trust(before.path, was_trusted=is_renewed)
+
+
+def renew_trust(path: Path, *, was_trusted: bool) -> None:
+    """Trust a file that the user has changed, if it was trusted before; else print how to trust it."""
+    if is_user_config(path):
+        return
+    if was_trusted:
+        trust_now(read_found(path), EnvFiles())
+    elif path.name == FILE_NAME:
+        print(f"You have not trusted this file: read it, then run `dial-chat trust {escape_line(str(path))}`.")
+
+
+def show_entries(entries: Mapping[str, Mapping[str, Any]], path: Path) -> None:
+    """Print what the servers would do, as the trust prompt does."""
+    text = set_value("{}", ["mcpServers"], {name: dict(entry) for name, entry in entries.items()})
+    print(
+        render_rows(
+            build_rows(configuration.outline(text), EnvFiles(), path.parent.absolute()), find_terminal_width(sys.stdout)
+        )
+    )
+
+
+async def ask_to_add(entries: Mapping[str, Mapping[str, Any]], path: Path) -> bool:
+    """Return True if the user agrees to add servers, which were shown before, to a configuration.
+
+    Raises:
+        ConfigError: There is no terminal to ask at.
+    """
+    if not can_ask_user():
+        raise ConfigError("there is no terminal to ask at", "--yes adds what is shown without a question")
+    what = escape_line(next(iter(entries))) if len(entries) == 1 else f"these {len(entries)} servers"
+    try:
+        answer = await ask_for_line(f"Add {what} to {escape_line(str(path))}? [y]es, [n]o: ")
+    except Unanswered:
+        return False
+    return answer.lower() in ("y", "yes")
+
+
+def _find_named_file(choice: ConfigChoice) -> Path | None:
+    """Return the file that the options name; None if they name none."""
+    named = {
+        "--user": build_user_config_path() if choice.user else None,
+        "--folder": Path(FILE_NAME) if choice.folder else None,
+        "--file": choice.file,
+    }
+    chosen = {option: path for option, path in named.items() if path is not None}
+    if len(chosen) > 1:
+        raise ConfigError(f"{' and '.join(chosen)} name different files", "give one of them")
+    return next(iter(chosen.values()), None)
+
+
+def is_file_trusted(path: Path) -> bool:
+    """Return True if the user trusts the current content of the file."""
+    if is_user_config(path):
+        return True
+    trusted = TrustStore().find(resolve_location(path))
+    return trusted is not None and not find_changes_since(trusted, read_found(path), EnvFiles())

@@ -1,0 +1,77 @@
+"""A conversation at the terminal. A screen shows the prompt at once, and the client is loaded meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from anyio import to_thread
+
+from dial_client.cli.load_settings import describe_config_files, open_model, read_settings, warn_once
+from dial_client.cli.options import Options
+from dial_client.cli.terminal import banner
+from dial_client.cli.terminal.ability import can_draw
+from dial_client.cli.terminal.console import LineConsole
+from dial_client.cli.terminal.turn_view import open_screen
+from dial_client.cli.word_wrap import print_to_stderr
+from dial_client.messages.model import Provider
+from dial_client.settings.configuration import Settings
+from dial_client.sinks.terminal import TerminalSink
+
+
+async def run_conversation(options: Options) -> int:
+    """Run a conversation until the user leaves."""
+    settings = await read_settings(options)
+    provider = open_model(options, settings)
+    if can_draw(options):
+        return await _talk_on_screen(options, settings, provider)
+    return await _talk_in_lines(options, settings, provider)
+
+
+async def _talk_in_lines(options: Options, settings: Settings, provider: Provider) -> int:
+    console, sink = LineConsole(), TerminalSink(reasoning=options.verbose, usage=options.verbose or not options.quiet)
+    if not options.quiet:
+        print_to_stderr(banner.format_program_line(provider.info.name, banner.UNCUT))
+        print_to_stderr(banner.format_folder_line(describe_config_files(settings), banner.UNCUT))
+    from dial_client.cli.chat.conversation_loop import run_loop
+    from dial_client.cli.chat.startup_report import announce_servers_in_lines, skip_on_enter_in_lines
+
+    def say(print_line: Callable[[str], None], line: str) -> None:
+        console.print_between(lambda: sink.let_print(partial(print_line, line)))
+
+    say_line, say_warning = partial(say, print_to_stderr), partial(say, warn_once)
+    say_servers = None if options.quiet else say_line
+    start_up = partial(announce_servers_in_lines, console=console, say=say_warning, say_servers=say_servers)
+    during_answer = partial(skip_on_enter_in_lines, console=console, say=say_line)
+    try:
+        return await run_loop(options, settings, provider, console, sink, start_up, during_answer)
+    finally:
+        if sink.usage.turns > 1 and not options.quiet:
+            print_to_stderr(sink.usage.line)
+
+
+async def _talk_on_screen(options: Options, settings: Settings, provider: Provider) -> int:
+    screen, view = open_screen(options)
+    if not options.quiet:
+        screen.print_faint(banner.format_program_line(provider.info.name, screen.columns))
+        screen.print_faint(banner.format_folder_line(describe_config_files(settings), screen.columns))
+
+    async def work() -> int:
+        # In a thread, so that the prompt is shown and accepts keys meanwhile.
+        await to_thread.run_sync(_load_client)
+        from dial_client.cli.chat.conversation_loop import run_loop
+        from dial_client.cli.chat.startup_report import show_servers
+
+        start_up = partial(show_servers, screen=screen, quiet=options.quiet)
+        return await run_loop(options, settings, provider, screen, view, start_up)
+
+    try:
+        return await screen.run(work)
+    finally:
+        if view.usage.turns > 1 and not options.quiet:
+            screen.print_faint(view.usage.line)
+
+
+def _load_client() -> None:
+    """Import the modules that a conversation needs and the first prompt does not."""
+    from dial_client.cli.chat import conversation_loop  # noqa: F401 - imported to be loaded

@@ -1,0 +1,152 @@
+"""The loop of a conversation: read a line, answer it, repeat."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import replace
+
+import anyio
+
+from dial_client.cli import elicitation_prompt, process_runner
+from dial_client.cli.chat.chat_session import ChatSession, CommandResult, open_session
+from dial_client.cli.chat.conversation_commands import show_last_exchange
+from dial_client.cli.chat.slash_commands import describe_commands, list_command_arguments, run_command
+from dial_client.cli.chat.startup_report import StartUp, do_nothing
+from dial_client.cli.input.input_references import with_attachments
+from dial_client.cli.input.shell_command import ShellCommands
+from dial_client.cli.input.tab_completion import build_completer
+from dial_client.cli.input.user_input import UserInput
+from dial_client.cli.load_settings import warn, warn_once
+from dial_client.cli.open_client import open_client
+from dial_client.cli.options import ExitCode, Options
+from dial_client.cli.terminal.console import Console
+from dial_client.cli.terminal_approver import build_approver
+from dial_client.cli.turn_sink import TurnSink
+from dial_client.messages.errors import ConfigError, DialError
+from dial_client.messages.events import Finished
+from dial_client.messages.limits import StopReason
+from dial_client.messages.message import Message
+from dial_client.messages.model import Provider
+from dial_client.messages.turn_result import Turn
+from dial_client.settings.configuration import Settings
+
+
+async def run_loop(
+    options: Options,
+    settings: Settings,
+    provider: Provider,
+    console: Console,
+    sink: TurnSink,
+    start_up: StartUp,
+    during_answer: StartUp = do_nothing,
+) -> int:
+    """Open the client and the conversation, and answer input until the user leaves."""
+    callbacks = elicitation_prompt.build_callbacks(options, sink)
+    async with (
+        open_client(options, settings, provider, build_approver(sink, console, settings.servers), callbacks) as dial,
+        open_session(options, settings, dial, console) as chat,
+    ):
+        console.complete_with(build_completer(dial, describe_commands(), list_command_arguments(chat)))
+        chat.render, chat.set_theme, chat.add_usage = console.render, console.set_theme, sink.add_usage
+        if options.continue_latest or options.resume is not None:
+            await show_last_exchange(chat)
+        await ConversationLoop(chat, console, sink, during_answer).run(start_up)
+        console.close()
+    return ExitCode.ANSWERED
+
+
+class ConversationLoop:
+    """The conversation loop: reads the user's input, and answers it.
+
+    Args:
+        chat: The session of the conversation.
+        console: The console that reads the input.
+        sink: The sink that shows the turns.
+        during_answer: A function to run during each answer; it is cancelled when the answer ends.
+    """
+
+    def __init__(self, chat: ChatSession, console: Console, sink: TurnSink, during_answer: StartUp) -> None:
+        self._chat, self._console, self._sink, self._during_answer = chat, console, sink, during_answer
+        self._shell = ShellCommands(console.suspend)
+        self._is_answering = False
+        self._will_leave = False
+        console.set_interrupt(self._interrupt)
+
+    async def run(self, start_up: StartUp) -> None:
+        """Answer input until the user leaves; `start_up` reports on the start of the servers meanwhile."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._start, start_up)
+            while (user_input := await self._console.read_input()) is not None:
+                self._will_leave = False
+                self._console.echo(user_input)
+                result = await self._run_input(user_input)
+                if result.quit:
+                    break
+                if result.draft is not None:
+                    self._console.edit(result.draft)
+                if result.message is not None:
+                    answer_scope = anyio.CancelScope()
+                    group.start_soon(self._run_during_answer, answer_scope)
+                    await self._answer(result.message)
+                    answer_scope.cancel()
+            group.cancel_scope.cancel()
+
+    async def _start(self, start_up: StartUp) -> None:
+        try:
+            await start_up(self._chat.dial)
+        except DialError as error:
+            warn(str(error))
+
+    async def _run_during_answer(self, scope: anyio.CancelScope) -> None:
+        with scope:
+            await self._during_answer(self._chat.dial)
+
+    async def _run_input(self, user_input: UserInput) -> CommandResult:
+        """Run the input if it is a command; return its result, or the question to send to the model."""
+        if user_input.shown.startswith("!"):
+            self._console.print_prose(await self._shell.run(user_input.text))
+            return CommandResult()
+        result = CommandResult(user_input.text or None)
+        if user_input.shown.startswith("/"):
+            result = await run_command(user_input.text, self._chat)
+        if isinstance(result.message, str):
+            question = replace(user_input, text=result.message, attachments=self._shell.outputs)
+            try:
+                result = CommandResult(await with_attachments(self._chat.dial, question))
+            except ConfigError as error:
+                warn(f"not sent: {error}")
+                return CommandResult(draft=question.text)
+            self._shell.forget_outputs()
+        return result
+
+    async def _answer(self, question: str | Message) -> None:
+        self._is_answering = True
+        self._sink.begin()
+        try:
+            async with aclosing(self._chat.ask(question)) as events:
+                async for event in events:
+                    self._sink.show(event)
+                    if isinstance(event, Finished):
+                        self._say_notes(event.turn)
+        except DialError as error:
+            self._sink.end()
+            warn(str(error))  # not `warn_once`: print a repeated error again
+        finally:
+            self._sink.end()
+            self._is_answering = False
+
+    def _say_notes(self, turn: Turn) -> None:
+        """Print the notes of a turn, each once in this run; if a limit ended the turn, print its own notes again."""
+        known = turn.notes if turn.stop_reason is StopReason.ANSWERED else self._chat.dial.notes
+        for note in turn.notes:
+            (warn_once if note in known else warn)(note)
+
+    def _interrupt(self) -> None:
+        """Stop the running answer; if there is none, leave at the second interrupt."""
+        if self._is_answering or process_runner.interrupts.has_scope:
+            process_runner.interrupts.interrupt()
+        elif self._will_leave:
+            process_runner.interrupts.leaving.cancel()
+        else:
+            self._will_leave = True
+            self._console.print("Ctrl-C again leaves, and so does Ctrl-D.")

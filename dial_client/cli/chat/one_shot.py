@@ -1,0 +1,192 @@
+"""Answers a single question of the command line, in text or in JSON of a schema."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from dial_client.cli import elicitation_prompt
+from dial_client.cli.chat.chat_session import open_session
+from dial_client.cli.chat.startup_report import StartUp, wait_for_servers, wait_for_servers_in_lines
+from dial_client.cli.command_screen import CommandScreen
+from dial_client.cli.input.input_references import with_attachments
+from dial_client.cli.input.user_input import UserInput
+from dial_client.cli.load_settings import open_model, read_settings, say_notes
+from dial_client.cli.open_client import open_client
+from dial_client.cli.options import ExitCode, Options, Output
+from dial_client.cli.plain_screen import PlainScreen
+from dial_client.cli.terminal.ability import can_draw
+from dial_client.cli.terminal.turn_view import open_screen
+from dial_client.cli.terminal_approver import build_approver
+from dial_client.cli.turn_sink import TurnSink
+from dial_client.messages.errors import ConfigError, DialError, describe_system_error
+from dial_client.messages.events import Event, Finished, TextDelta, to_dict
+from dial_client.messages.limits import StopReason
+from dial_client.messages.model import Provider
+from dial_client.messages.turn_result import Turn, output_to_json
+from dial_client.runtime.safe_text import to_one_line
+from dial_client.settings.configuration import Settings
+from dial_client.sinks import sse_encoder
+from dial_client.sinks.terminal import TerminalSink
+
+_MAX_SHOWN = 2_000
+"""The maximum number of characters of an invalid answer that are printed."""
+
+
+def read_schema(path: Path) -> dict[str, Any]:
+    """Return the JSON Schema in a file.
+
+    Raises:
+        ConfigError: The file cannot be read, is not JSON, or is not a valid JSON Schema for an answer.
+    """
+    from dial_client.turns.output_type import build_output_type
+
+    try:
+        schema = json.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise ConfigError(f"the schema cannot be read: {describe_system_error(error)}", path=str(path)) from error
+    except json.JSONDecodeError as error:
+        raise ConfigError(
+            f"this is not JSON: {error.msg}", path=str(path), line=error.lineno, column=error.colno
+        ) from None
+    except ValueError as error:
+        raise ConfigError(f"this is not JSON: {error}", path=str(path)) from None
+    if not isinstance(schema, dict):
+        raise ConfigError(
+            "expected a JSON Schema, which is an object", hint='such as {"type": "array"}', path=str(path)
+        )
+    try:
+        build_output_type(schema)
+    except (ConfigError, TypeError) as error:
+        raise ConfigError("this is not a valid JSON Schema for an answer", hint=str(error), path=str(path)) from None
+    return schema
+
+
+def print_output(turn: Turn) -> None:
+    """Print the typed answer to standard output; if there is none, print the model's text to standard error."""
+    if turn.output is not None or turn.text == "null":
+        print(json.dumps(output_to_json(turn.output)), flush=True)
+    elif turn.stop_reason is StopReason.INVALID_OUTPUT:
+        print(f"dial-chat: the model answered: {to_one_line(turn.text, _MAX_SHOWN)}", file=sys.stderr, flush=True)
+    else:
+        reason = f"no answer that fits the schema: {turn.stop_reason.sentence}"
+        print(f"dial-chat: {reason}: {to_one_line(turn.text, _MAX_SHOWN)}", file=sys.stderr, flush=True)
+
+
+async def answer(options: Options, question: str, typed: str = "") -> int:
+    """Answer `question` in the form of ``--output``, and return the exit code.
+
+    Resources and files that `typed` refers to are attached.
+    """
+    schema = None if options.schema is None else read_schema(options.schema)
+    settings = await read_settings(options)
+    provider = open_model(options, settings)
+    user_input = UserInput(question, question, typed)
+    if options.output is Output.TEXT and schema is None and can_draw(options):
+        screen, view = open_screen(options, has_input=False)
+        start_up = partial(wait_for_servers, screen=screen)
+        shown = OneShot(options, settings, provider, view, screen, start_up)
+        return await screen.run(lambda: shown.answer(user_input))
+    sink = TerminalSink(reasoning=options.verbose, usage=options.verbose)
+    start_up_in_lines = wait_for_servers_in_lines
+    plain = OneShot(options, settings, provider, sink, PlainScreen(), start_up_in_lines, schema)
+    return await plain.answer(user_input)
+
+
+@dataclass(frozen=True, slots=True)
+class OneShot:
+    """The parts that answer one question: options, configuration, model, and output."""
+
+    options: Options
+    settings: Settings
+    provider: Provider
+    sink: TurnSink
+    screen: CommandScreen
+    start_up: StartUp
+    schema: Mapping[str, Any] | None = None
+    """The JSON Schema of the answer; None for an answer in text."""
+
+    async def answer(self, question: UserInput) -> int:
+        """Answer a question, and return the exit code."""
+        options, sink = self.options, self.sink
+        callbacks = elicitation_prompt.build_callbacks(options, sink)
+        approve = build_approver(sink, self.screen, self.settings.servers)
+        async with (
+            open_client(options, self.settings, self.provider, approve, callbacks) as dial,
+            open_session(options, self.settings, dial, self.screen) as session,
+        ):
+            await self.start_up(dial)
+            # A script may pass on untrusted text: without a terminal, attach only files of the working folder.
+            message = await with_attachments(dial, question, None if sys.stderr.isatty() else Path.cwd())
+            sink.begin()
+            async with aclosing(session.ask(message, output_type=self.schema)) as events:
+                if options.output is Output.SSE:
+                    return await _print_sse(events, self.provider.info.name)
+                return await _print(events, options, sink)
+
+
+async def _print(events: AsyncGenerator[Event, None], options: Options, sink: TurnSink) -> int:
+    code: int = ExitCode.UNEXPECTED
+    try:
+        async for event in events:
+            _show(event, options, sink)
+            if isinstance(event, Finished):
+                code = choose_exit_code(event.turn)
+                say_notes(event.turn.notes)
+    except DialError as error:
+        if options.output is Output.JSONL:
+            print(json.dumps({"type": "error", "error": type(error).__name__, "message": str(error)}), flush=True)
+        raise
+    finally:
+        sink.end()
+    return code
+
+
+def _show(event: Event, options: Options, sink: TurnSink) -> None:
+    """Print an event in the form of ``--output``; of a text answer with ``--schema``, print only the JSON."""
+    match options.output:
+        case Output.TEXT if options.schema is None or not isinstance(event, TextDelta):
+            sink.show(event)
+            if options.schema is not None and isinstance(event, Finished):
+                print_output(event.turn)
+        case Output.JSONL:
+            print(json.dumps(to_dict(event)), flush=True)
+        case Output.JSON if isinstance(event, Finished):
+            print(json.dumps(event.turn.to_dict()), flush=True)
+
+
+async def _print_sse(events: AsyncGenerator[Event, None], model: str) -> int:
+    code: int = ExitCode.MODEL
+
+    async def watch_events() -> AsyncGenerator[Event, None]:
+        nonlocal code
+        async with aclosing(events):
+            async for event in events:
+                if isinstance(event, Finished):
+                    code = choose_exit_code(event.turn)
+                yield event
+
+    async with aclosing(sse_encoder.encode(watch_events(), model=model)) as lines:
+        async for line in lines:
+            sys.stdout.write(line)
+            sys.stdout.flush()
+    return code
+
+
+def choose_exit_code(turn: Turn) -> ExitCode:
+    """Return the exit code of a finished turn."""
+    match turn.stop_reason:
+        case StopReason.ANSWERED:
+            return ExitCode.DENIED if any(record.denied for record in turn.tool_calls) else ExitCode.ANSWERED
+        case StopReason.CANCELLED:
+            return ExitCode.INTERRUPTED
+        case StopReason.REFUSED:
+            return ExitCode.MODEL
+        case _:
+            return ExitCode.LIMIT

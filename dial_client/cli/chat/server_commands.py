@@ -1,0 +1,196 @@
+"""The commands about servers, their tools, the rules for tools, and the configuration."""
+
+from __future__ import annotations
+
+from dial_client.cli.chat.chat_session import ChatSession
+from dial_client.cli.configuration_reload import apply_configuration
+from dial_client.cli.input.input_references import build_prompt_message
+from dial_client.cli.load_settings import read_settings
+from dial_client.cli.servers import server_features
+from dial_client.messages.errors import ConfigError, DialError
+from dial_client.messages.message import Message
+from dial_client.runtime.counted_nouns import count_noun
+from dial_client.runtime.safe_text import sanitize, to_one_line
+from dial_client.servers.status import ServerState, ServerStatus
+from dial_client.settings.policy_config import Effect
+from dial_client.settings.tool_patterns import matches, restricts
+from dial_client.tools.approval import ApprovalChecker
+
+
+async def show_tools(session: ChatSession, arguments: str) -> None:
+    """List the tools, or those that have all words of `arguments` in their name, server or description."""
+    words = arguments.lower().split()
+    found = [
+        tool
+        for tool in session.dial.tools
+        if all(word in f"{tool.name} {tool.server} {tool.description}".lower() for word in words)
+    ]
+    width = min(40, max((len(tool.name) for tool in found), default=0))
+    lines = [f"{tool.name:<{width}}  {to_one_line(tool.description, 100)}" for tool in found]
+    states = {to_one_line(name, 60): status.state for name, status in session.dial.servers.items()}
+    if starting := [name for name, state in states.items() if state is ServerState.STARTING]:
+        lines.append(f"Still starting: {', '.join(starting)}.")
+    session.print("\n".join(lines) or ("No tool has these words." if words else "There are no tools."))
+
+
+async def show_servers(session: ChatSession, arguments: str) -> None:
+    """List the servers, or restart one."""
+    action, _, name = arguments.partition(" ")
+    if action == "restart":
+        await restart(session, name.strip())
+    elif action:
+        session.print("/servers lists the servers; /servers restart NAME restarts a server.")
+    else:
+        lines = [describe_status(status) for status in session.dial.servers.values()]
+        session.print("\n".join(lines) or "No servers are configured.")
+
+
+async def show_resources(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
+    """List the resources of the servers."""
+    await server_features.show(session.dial, "resources")
+
+
+async def show_prompts(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
+    """List the prompts of the servers."""
+    await server_features.show(session.dial, "prompts")
+
+
+async def restart(session: ChatSession, name: str) -> None:
+    """Restart a server.
+
+    Raises:
+        ConfigError: No server is named, or there is no server of this name.
+    """
+    if not name:
+        raise ConfigError("which server?", hint="/restart NAME; /servers lists them")
+    session.print(describe_status(await session.dial.restart_server(name)))
+
+
+async def call_prompt(session: ChatSession, line: str) -> Message | None:
+    """Return the message of ``/server:prompt arg=value``; None, with a warning, if that fails."""
+    return await build_prompt_message(session.dial, line)
+
+
+def describe_status(status: ServerStatus) -> str:
+    """Return the state of a server in one line."""
+    detail = status.error or count_noun(len(status.tools), "tool")
+    return f"{to_one_line(status.name, 60)}: {status.state.value}: {to_one_line(detail, 600)}"
+
+
+_MAX_NAMED = 6
+"""The maximum number of tools that are named after a new rule."""
+
+
+async def approve(session: ChatSession, arguments: str) -> None:
+    """Allow tools without asking until the end of this session."""
+    _add_rule(session, Effect.ALLOW, arguments)
+
+
+async def deny(session: ChatSession, arguments: str) -> None:
+    """Deny tools until the end of this session."""
+    _add_rule(session, Effect.DENY, arguments)
+
+
+async def show_grants(session: ChatSession, arguments: str) -> None:
+    """List rules and grants, or revoke some of them."""
+    action, _, which = arguments.partition(" ")
+    if action == "revoke" and which.strip():
+        revoked = session.dial.approvals.revoke(which.strip())
+        if not revoked:
+            raise ConfigError(f"there is no rule and no grant {to_one_line(which, 60)!r}", hint="/grants lists them")
+        session.print("\n".join(f"revoked: {to_one_line(name, 120)}" for name in revoked))
+        return
+    if arguments:
+        raise ConfigError(f"unknown argument {to_one_line(arguments, 60)!r}", hint="/grants, or /grants revoke PATTERN")
+    lines = _describe_rules(session.dial.approvals)
+    hint = "/grants revoke PATTERN revokes the rules and grants of a tool."
+    session.print("\n".join([*lines, hint]) if lines else _NOTHING)
+
+
+def _describe_rules(approvals: ApprovalChecker) -> list[str]:
+    rules = approvals.rules
+    granted = [f"{server}/{tool}" for server, tool in approvals.session_grants]
+    stored = [(f"{grant.server}/{grant.tool}", grant.since[:10], grant.id) for grant in approvals.stored_grants]
+    rows = [
+        *(("deny", pattern, "this session") for pattern in rules.deny),
+        *(("allow", pattern, "this session") for pattern in rules.allow),
+        *(("allow", tool, "approved for this session") for tool in granted),
+        *(("allow", tool, f"approved always, since {since}; {id_}") for tool, since, id_ in stored),
+        *((rule.effect.value, ", ".join(rule.tools), f"{rule.name}: `dial-chat policy`") for rule in rules.policy),
+    ]
+    return [to_one_line(f"{effect} {tools} ({why})", 200) for effect, tools, why in rows]
+
+
+_NOTHING = "There are no rules and no grants. /approve SERVER/TOOL and /deny PATTERN add rules for this session."
+
+
+def _add_rule(session: ChatSession, effect: Effect, pattern: str) -> None:
+    """Add a rule, and print the current tools that it matches.
+
+    Raises:
+        ConfigError: The pattern is missing, or can match no tool.
+    """
+    command = "approve" if effect is Effect.ALLOW else "deny"
+    if not pattern or len(pattern.split()) > 1:
+        raise ConfigError("which tools?", hint=f"/{command} SERVER/TOOL, or a pattern: time/*")
+    if effect is Effect.ALLOW and "/" not in pattern and pattern != "*":
+        servers = [tool.server for tool in session.dial.tools if pattern in (tool.tool, tool.name, tool.server)]
+        near = f"{servers[0]}/{'*' if pattern == servers[0] else pattern}" if servers else f"SERVER/{pattern}"
+        raise ConfigError(
+            f"{to_one_line(pattern, 60)!r} names no server", hint=f"did you mean {to_one_line(near, 80)}?"
+        )
+    session.dial.approvals.add_rule(effect, pattern)
+    is_named = matches if effect is Effect.ALLOW else restricts
+    named = [f"{tool.server}/{tool.tool}" for tool in session.dial.tools if is_named(pattern, tool.server, tool.tool)]
+    result = "runs without a question" if effect is Effect.ALLOW else "is denied"
+    if not named:
+        session.print(f"{to_one_line(pattern, 80)} {result}; it matches no tool at the moment.")
+        return
+    more = f" and {len(named) - _MAX_NAMED} more" if len(named) > _MAX_NAMED else ""
+    tools = ", ".join(to_one_line(name, 60) for name in named[:_MAX_NAMED])
+    session.print(f"{to_one_line(pattern, 80)} {result} until you leave: {tools}{more}")
+
+
+async def reload(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
+    """Reload the configuration: changed servers are restarted, unchanged servers keep running."""
+    settings = await read_settings(session.options)
+    if not settings.sources and not session.settings.sources:
+        raise ConfigError("there is no configuration file to reload")
+
+    def report(name: str, result: ServerStatus | DialError) -> None:
+        if isinstance(result, DialError):
+            session.print(f"{to_one_line(name, 60)}: {sanitize(str(result))}")
+        else:
+            session.print(describe_status(result))
+
+    changes = await apply_configuration(session.dial, session.options, session.settings, settings, report)
+    session.settings = settings
+    session.print(str(changes))
+
+
+async def log_in(session: ChatSession, arguments: str) -> None:
+    """Log in to a server, and restart it with the login."""
+    from dial_client.cli.options import ExitCode
+    from dial_client.cli.servers import oauth_login
+
+    if not arguments:
+        raise ConfigError("which server?", hint="/login NAME; /servers lists them")
+    if await oauth_login.log_in(session.options, arguments, browser=True) == ExitCode.ANSWERED:
+        session.print(describe_status(await session.dial.restart_server(arguments)))
+
+
+async def set_theme(session: ChatSession, arguments: str) -> None:
+    """Change the colours of answers."""
+    if session.set_theme is None:
+        raise ConfigError("answers have no colours here")
+    from dial_client.cli.markdown.themes import THEMES
+
+    names = ", ".join(["auto", *THEMES])
+    if not arguments:
+        session.print(f"/theme NAME, one of {names}")
+        return
+    try:
+        session.set_theme(arguments)
+    except KeyError:
+        raise ConfigError(f"there is no theme {to_one_line(arguments, 40)!r}", hint=f"one of {names}") from None
+    session.print(f"Theme: {arguments}")

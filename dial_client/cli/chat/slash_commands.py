@@ -1,0 +1,177 @@
+"""All commands of a conversation with their descriptions, and the function that runs the command of a line."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from dial_client.cli import process_runner
+from dial_client.cli.chat import conversation_commands, model_commands, output_commands, server_commands
+from dial_client.cli.chat.chat_session import ChatSession, CommandResult
+from dial_client.cli.options import Format
+from dial_client.cli.tty import Unanswered
+from dial_client.messages.errors import DialError
+from dial_client.runtime.safe_text import sanitize, to_one_line
+
+Run = Callable[[ChatSession, str], Awaitable[CommandResult | None]]
+"""Runs a command with the words after its name; returns None if nothing is left to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatCommand:
+    """A command of a conversation."""
+
+    name: str
+    """The name with its slash, such as ``/model``."""
+    arguments: str
+    """The arguments in ``/help``; empty if there are none."""
+    description: str
+    """The description in ``/help``, in one line."""
+    run: Run
+
+
+async def run_command(line: str, session: ChatSession) -> CommandResult:
+    """Run the command that a line names; if the line names a server's prompt, return the prompt's message.
+
+    A line that begins with a path is a question, not a command. Ctrl-C cancels a command.
+    """
+    result: CommandResult | None = None
+    with process_runner.interrupts.scope() as scope:
+        try:
+            result = await _run(line.strip(), session)
+        except Unanswered:
+            result = CommandResult()
+        except DialError as error:
+            session.print(sanitize(" ".join(str(error).split())))
+    if scope.cancelled_caught:
+        session.print("interrupted")
+    return result or CommandResult()
+
+
+async def _run(line: str, session: ChatSession) -> CommandResult | None:
+    name, _, arguments = line.partition(" ")
+    command = _find(name)
+    if command is not None:
+        return await command.run(session, arguments.strip())
+    if ":" in name:
+        return CommandResult(await server_commands.call_prompt(session, line))
+    if "/" in name[1:]:
+        return CommandResult(line)
+    session.print(describe_unknown(name))
+    return None
+
+
+def describe_commands() -> Mapping[str, str]:
+    """Return the names of all commands, with their descriptions."""
+    return {command.name: command.description for command in COMMANDS}
+
+
+def list_command_arguments(session: ChatSession) -> Mapping[str, Callable[[], Mapping[str, str]]]:
+    """Return, for each command whose arguments can be completed, a function that returns them with descriptions."""
+
+    def list_servers() -> dict[str, str]:
+        return {name: status.state.value for name, status in session.dial.servers.items()}
+
+    def list_patterns() -> dict[str, str]:
+        tools = {f"{tool.server}/{tool.tool}": tool.title or "" for tool in session.dial.tools}
+        return {f"{name}/*": "all its tools" for name in session.dial.servers} | tools
+
+    return {
+        "/help": lambda: {name[1:]: about for name, about in describe_commands().items()},
+        "/model": lambda: model_commands.list_model_choices(session),
+        "/format": lambda: {choice.value: "" for choice in Format},
+        "/system": lambda: {"none": "no instructions"},
+        "/compact": lambda: {"undo": "bring the summarized messages back"},
+        "/copy": lambda: {"code": "the last block of code"},
+        "/servers": lambda: {f"restart {name}": state for name, state in list_servers().items()},
+        "/restart": list_servers,
+        "/login": list_servers,
+        "/approve": list_patterns,
+        "/deny": list_patterns,
+        "/grants": lambda: {f"revoke {name}": "" for name in _list_revocable(session)},
+    }
+
+
+def _list_revocable(session: ChatSession) -> list[str]:
+    approvals = session.dial.approvals
+    granted = (*approvals.session_grants, *((grant.server, grant.tool) for grant in approvals.stored_grants))
+    return [*approvals.rules.allow, *approvals.rules.deny, *(f"{server}/{tool}" for server, tool in granted)]
+
+
+def describe_unknown(name: str) -> str:
+    """Return a sentence about a command that does not exist, with the nearest existing command."""
+    near = difflib.get_close_matches(name, [*describe_commands(), *_ALIASES], n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return f"There is no command {to_one_line(name, 60)}: {hint}/help lists the commands."
+
+
+def _find(name: str) -> ChatCommand | None:
+    name = _ALIASES.get(name.lower(), name.lower())
+    return next((command for command in COMMANDS if command.name == name), None)
+
+
+async def _help(session: ChatSession, arguments: str) -> None:
+    """List all commands, or the commands that `arguments` names."""
+    words = [f"/{word.lstrip('/')}" for word in arguments.split()]
+    found = [command for command in COMMANDS if not words or command.name in words]
+    if not found:
+        session.print(describe_unknown(words[0]))
+        return
+    usages = [f"{command.name} {command.arguments}".strip() for command in found]
+    width = max(len(usage) for usage in usages)
+    lines = [f"{usage:<{width}}  {command.description}" for usage, command in zip(usages, found, strict=True)]
+    session.print("\n".join([*lines, *([] if words else _HELP_END)]))
+
+
+async def _quit(session: ChatSession, arguments: str) -> CommandResult:  # noqa: ARG001 - a `Run`
+    return CommandResult(quit=True)
+
+
+_HELP_END = [
+    "",
+    "/SERVER:PROMPT ARG=VALUE sends a prompt of a server; @SERVER:URI in a question attaches a resource.",
+    "Tab completes; Ctrl-C stops an answer; Ctrl-D leaves.",
+]
+_ALIASES = {"/exit": "/quit", "/clear": "/new", "/continue": "/resume", "/cost": "/usage", "/regenerate": "/retry"}
+
+COMMANDS = (
+    ChatCommand("/help", "[COMMAND]", "list the commands", _help),
+    ChatCommand("/new", "", "begin a new conversation", conversation_commands.begin_new),
+    ChatCommand("/resume", "[ID|WORDS]", "continue another conversation", conversation_commands.resume),
+    ChatCommand("/fork", "[TITLE]", "continue in a copy of the conversation", conversation_commands.fork),
+    ChatCommand("/rename", "TITLE", "change the title of the conversation", conversation_commands.rename),
+    ChatCommand("/undo", "", "take back the last question and its answer", conversation_commands.undo),
+    ChatCommand("/redo", "", "bring back what /undo took back", conversation_commands.redo),
+    ChatCommand("/retry", "", "ask the last question again", conversation_commands.retry),
+    ChatCommand("/edit", "", "change the last question, and ask it again", conversation_commands.edit),
+    ChatCommand("/compact", "[undo]", "summarize the older part of the conversation", conversation_commands.compact),
+    ChatCommand("/copy", "[N|code]", "copy an answer, or its last block of code", output_commands.copy),
+    ChatCommand("/save", "FILE", "write the latest answer to a file", output_commands.save),
+    ChatCommand("/export", "[FILE]", "write the conversation to a file (.md or .json)", output_commands.export),
+    ChatCommand("/calls", "", "the tool calls of the latest turn", output_commands.show_calls),
+    ChatCommand("/last", "[N]", "the whole result of a tool call", output_commands.show_last),
+    ChatCommand("/model", "[NAME]", "the model, or answer with another one", model_commands.show_or_switch),
+    ChatCommand("/models", "", "the models that /model takes", model_commands.show_models),
+    ChatCommand("/system", "[TEXT|none]", "the instructions for the model", model_commands.show_or_set_system),
+    ChatCommand("/format", "[NAME]", "how tool calls are written", model_commands.show_or_set_format),
+    ChatCommand("/usage", "", "tokens, cost, and the context window (also /cost)", model_commands.show_usage),
+    ChatCommand("/tools", "[WORDS]", "the tools that the model can call", server_commands.show_tools),
+    ChatCommand("/servers", "[restart NAME]", "the servers and their state", server_commands.show_servers),
+    ChatCommand("/restart", "NAME", "restart a server", server_commands.restart),
+    ChatCommand("/resources", "", "the servers' resources; @SERVER:URI attaches one", server_commands.show_resources),
+    ChatCommand("/prompts", "", "the servers' prompts; /SERVER:PROMPT sends one", server_commands.show_prompts),
+    ChatCommand("/login", "NAME", "log in to a server", server_commands.log_in),
+    ChatCommand("/approve", "PATTERN", "allow tools until you leave: time/*", server_commands.approve),
+    ChatCommand("/deny", "PATTERN", "deny tools until you leave", server_commands.deny),
+    ChatCommand(
+        "/grants",
+        "[revoke PATTERN]",
+        "the rules and grants for tools",
+        server_commands.show_grants,
+    ),
+    ChatCommand("/reload", "", "read the configuration again", server_commands.reload),
+    ChatCommand("/theme", "[NAME]", "the colours of answers", server_commands.set_theme),
+    ChatCommand("/quit", "", "leave (also Ctrl-D)", _quit),
+)
+"""All commands, in the order of ``/help``."""

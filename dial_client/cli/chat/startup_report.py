@@ -1,0 +1,188 @@
+"""The start of a conversation: waits for the servers, reports on them, and prints their line of the banner."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+import anyio
+
+from dial_client.cli import tty
+from dial_client.cli.load_settings import warn_once
+from dial_client.cli.terminal import banner
+from dial_client.cli.terminal.console import LineConsole
+from dial_client.cli.terminal.screen import Screen
+from dial_client.client.dial_client import DialClient
+from dial_client.messages.errors import DialError
+from dial_client.runtime.safe_text import to_one_line
+from dial_client.servers.status import ServerState
+
+PATIENCE = 1.0
+"""Seconds before a line names the servers that are still starting, if there is no live area."""
+
+NAMED_AFTER = 5.0
+"""Seconds before a line on standard error names the servers that are still starting."""
+
+MAX_LINE = 300
+
+StartUp = Callable[[DialClient], Coroutine[Any, Any, None]]
+"""Waits for the servers of a client."""
+
+
+async def do_nothing(dial: DialClient) -> None:
+    """Do nothing during an answer, because the screen reads Enter already."""
+
+
+async def announce_servers(dial: DialClient, *, are_named: bool = True, say: Callable[[str], None] = warn_once) -> None:
+    """Wait until a turn can begin, name servers that take long to start, and print problems of servers.
+
+    Args:
+        dial: The client.
+        are_named: Name the servers that take long; False if the screen names them.
+        say: Prints a line.
+
+    Raises:
+        ServerStartError: A required server did not start.
+    """
+    with anyio.move_on_after(NAMED_AFTER):
+        await dial.ready_for_turn()
+    if are_named and (awaited := _describe_awaited(dial)):
+        say(f"waiting for servers: {awaited}")
+    await dial.ready_for_turn()
+    for note in dial.notes:
+        say(note)
+
+
+async def announce_servers_in_lines(
+    dial: DialClient, console: LineConsole, *, say: Callable[[str], None], say_servers: Callable[[str], None] | None
+) -> None:
+    """Do the same as `announce_servers`, then print how many servers are in each state. Enter ends the wait.
+
+    Args:
+        dial: The client.
+        console: The console that reads Enter.
+        say: Prints a warning.
+        say_servers: Prints the line of the banner; None to print no such line.
+
+    Raises:
+        ServerStartError: A required server did not start.
+    """
+    console.on_enter = dial.skip_starting
+    await announce_servers(dial, say=say)
+    if say_servers is not None:
+        say_servers(banner.format_servers_line(dial.servers, len(dial.tools), banner.UNCUT))
+
+
+def _describe_awaited(dial: DialClient) -> str:
+    """Return the names of the servers that a turn waits for, with their downloads if known."""
+    awaited = dial.awaited_servers.items()
+    return ", ".join(f"{name} ({download})" if download else name for name, download in awaited)
+
+
+async def show_servers(dial: DialClient, screen: Screen, *, quiet: bool) -> None:
+    """Show the servers that are starting, then their states; Enter lets a turn begin without them.
+
+    Raises:
+        ServerStartError: A required server did not start.
+    """
+    screen.on_enter = dial.skip_starting
+    await _show_starting(dial, screen, lambda: _list_starting(dial))
+    if not quiet:
+        screen.print_faint(banner.format_servers_line(dial.servers, len(dial.tools), screen.columns))
+    await announce_servers(dial)
+
+
+async def wait_for_servers(dial: DialClient, screen: Screen) -> None:
+    """Wait until the servers have started, or until Enter; show the servers that are starting, and their problems.
+
+    Raises:
+        ServerStartError: A required server did not start.
+    """
+    with anyio.CancelScope() as waiting:
+
+        def go_on() -> None:
+            dial.skip_starting()
+            waiting.cancel()
+
+        screen.on_enter, screen.live.is_waiting = go_on, True
+        await _show_starting(dial, screen, lambda: [*dial.awaited_servers])
+        await announce_servers(dial)
+    screen.live.starting, screen.live.is_waiting = {}, False
+
+
+async def wait_for_servers_in_lines(dial: DialClient) -> None:
+    """Wait until the servers have started, or until Enter, and print problems of servers.
+
+    Raises:
+        ServerStartError: A required server did not start.
+    """
+    if not tty.can_wait_for_enter():
+        await announce_servers(dial)
+        return
+    failures: list[DialError] = []
+    async with anyio.create_task_group() as group:
+        group.start_soon(_skip_on_enter, dial, group.cancel_scope)
+        try:
+            await announce_servers(dial, are_named=False)
+        except DialError as error:
+            failures.append(error)  # raised again outside of the task group, which would wrap it
+        group.cancel_scope.cancel()
+    if failures:
+        raise failures[0]
+
+
+async def _skip_on_enter(dial: DialClient, waiting: anyio.CancelScope) -> None:
+    await anyio.sleep(PATIENCE)
+    if hint := _describe_skipping(dial):
+        await tty.wait_for_enter(hint)
+        dial.skip_starting()
+        waiting.cancel()
+
+
+async def skip_on_enter_in_lines(dial: DialClient, console: LineConsole, say: Callable[[str], None]) -> None:
+    """During an answer, let Enter end the wait for servers that are starting.
+
+    Args:
+        dial: The client.
+        console: The console that reads Enter.
+        say: Prints a line that explains Enter.
+    """
+    if not dial.awaited_servers or not tty.can_wait_for_enter():
+        return
+    async with anyio.create_task_group() as group:
+
+        async def wait_for_enter() -> None:
+            await console.wait_for_enter()
+            dial.skip_starting()
+
+        group.start_soon(wait_for_enter)
+        with anyio.move_on_after(PATIENCE):
+            await dial.ready_for_turn()
+        if hint := _describe_skipping(dial):
+            say(hint)
+        with suppress(DialError):  # the answer fails with the same error
+            await dial.ready_for_turn()
+        group.cancel_scope.cancel()
+
+
+def _describe_skipping(dial: DialClient) -> str:
+    """Return the line that explains Enter; empty if the turn waits for no server."""
+    awaited = _describe_awaited(dial)
+    return to_one_line(f"starting: {awaited} · Enter goes on without", MAX_LINE) if awaited else ""
+
+
+def _list_starting(dial: DialClient) -> list[str]:
+    return [name for name, status in dial.servers.items() if status.state is ServerState.STARTING]
+
+
+async def _show_starting(dial: DialClient, screen: Screen, find_names: Callable[[], list[str]]) -> None:
+    begun = time.monotonic()
+    while starting := find_names():
+        screen.live.starting = dict.fromkeys(starting, begun)
+        screen.live.settled = banner.format_settled_servers(dial.servers)
+        screen.refresh()
+        await dial.wait_for_server_change()
+    screen.live.starting = {}
+    screen.refresh()

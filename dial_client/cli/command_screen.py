@@ -1,0 +1,93 @@
+"""The interface of the terminal that commands use, and the choice of an item from a list."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An item of a list."""
+
+    value: str
+    """The value that is returned if the item is chosen."""
+    label: str
+    """One line of text, escaped already."""
+
+
+MAX_FOUND = 100
+"""The maximum number of items that a search returns; more words find the other items."""
+
+Search = Callable[[str], Awaitable[Sequence[Choice]]]
+"""Returns the items that contain all words of a text, at most `MAX_FOUND`; for an empty text it returns all items."""
+
+
+class CommandScreen(Protocol):
+    """Prints text and asks questions. Questions raise `tty.Unanswered` if the user presses Ctrl-C or Ctrl-D."""
+
+    def print(self, text: str) -> None:
+        """Print lines; text of models and servers in them must be escaped already."""
+        ...
+
+    def print_prose(self, text: str) -> None:
+        """Print sentences of the program, with word wrap in a terminal."""
+        ...
+
+    async def ask_key(self, lines: Sequence[str], question: str, keys: Mapping[str, str]) -> str:
+        """Return the pressed key. `keys` maps each valid key to its meaning; for any other key, ask again."""
+        ...
+
+    async def ask_line(self, question: str, *, hidden: bool = False, default: str = "") -> str:
+        """Return the typed line."""
+        ...
+
+    async def choose(self, question: str, search: Search, words: str = "") -> str | None:
+        """Return the value of the item that the user chooses, after a search for `words`; None if they choose none."""
+        ...
+
+    async def page(self, text: str) -> None:
+        """Show a text that may be long, page by page if possible. The text must be escaped already."""
+        ...
+
+
+ROWS = 12
+"""The maximum number of items that are printed at once."""
+
+
+async def pick(screen: CommandScreen, question: str, search: Search, *, nothing: str, words: str = "") -> str | None:
+    """Let the user choose an item, and return its value; None if they choose none, or there are no items.
+
+    Args:
+        screen: The screen that asks.
+        question: The kind of item, in one or two words.
+        search: Finds the items.
+        nothing: The text to print if there are no items at all.
+        words: The words of the first search.
+    """
+    if not words and not await search(""):
+        screen.print(nothing)
+        return None
+    return await screen.choose(question, search, words)
+
+
+async def choose_by_number(screen: CommandScreen, question: str, search: Search, words: str = "") -> str | None:
+    """Print the items with numbers, ask for a number or for words to search for, and return the value of an item.
+
+    Returns None for an empty line. The arguments are those of `pick`.
+    """
+    while True:
+        found = await search(words)
+        for number, choice in enumerate(found[:ROWS], 1):
+            screen.print(f"{number:>3}  {choice.label}")
+        if not found:
+            screen.print(f"Nothing contains {words!r}.")
+        elif len(found) > ROWS:
+            screen.print("     … there are more: search for a word")
+        answer = (await screen.ask_line(f"{question}: number, or words to search for (Enter: none):")).strip()
+        if not answer:
+            return None
+        if answer.isdecimal() and 0 < int(answer) <= min(len(found), ROWS):
+            return found[int(answer) - 1].value
+        words = answer

@@ -1,0 +1,163 @@
+"""Parsing of a command line: the command that it names, the words of a prompt, and mistyped commands."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+from collections.abc import Container, Sequence
+
+from typer.core import TyperOption
+
+from dial_client.cli.commands.typer_apps import (
+    build_chat,
+    list_command_names,
+    list_group_commands,
+)
+
+DEFAULT_COMMAND = "list"
+"""The command that a group runs if the command line names none."""
+
+
+def split_command(words: Sequence[str]) -> tuple[str | None, list[str]]:
+    """Return the command that the arguments name, before or after options, and the other words.
+
+    The command is None for a prompt. A command of a group is returned with the group's name: ``servers login``.
+    """
+    command, rest = find_command(words)
+    commands = list_group_commands(command or "")
+    if not commands or DEFAULT_COMMAND not in commands or find_prompt_words(rest) or {"-h", "--help"} & {*rest}:
+        return command, rest  # the group itself shows its help, or reports an unknown command
+    return f"{command} {DEFAULT_COMMAND}", rest
+
+
+def find_command(words: Sequence[str]) -> tuple[str | None, list[str]]:
+    """Return the command that the arguments name, or a group if they name none of its commands, and the other words."""
+    command, rest = _take_command(words, list_command_names())
+    subcommand, arguments = _take_command(rest, list_group_commands(command or ""))
+    return (command, rest) if subcommand is None else (f"{command} {subcommand}", arguments)
+
+
+def _take_command(words: Sequence[str], names: Container[str]) -> tuple[str | None, list[str]]:
+    places = find_prompt_words(words)
+    if places and words[places[0]] in names:
+        return words[places[0]], [*words[: places[0]], *words[places[0] + 1 :]]
+    return None, [*words]
+
+
+def find_prompt_words(words: Sequence[str]) -> list[int]:
+    """Return the indexes of the words that are neither options nor their values, up to ``--``."""
+    takes_value = {
+        flag
+        for parameter in build_chat().params
+        if isinstance(parameter, TyperOption) and not parameter.is_flag
+        for flag in parameter.opts
+    }
+    found: list[int] = []
+    skip = False
+    for at, word in enumerate(words):
+        if skip:
+            skip = False
+        elif word == "--":
+            break
+        elif word.startswith("-") and len(word) > 1:
+            skip = word in takes_value
+        else:
+            found.append(at)
+    return found
+
+
+def is_bare_word(words: Sequence[str]) -> bool:
+    """Return True if the prompt is a single word, which may be a mistyped command."""
+    places = find_prompt_words(words)
+    return (
+        "--" not in words
+        and len(places) == 1
+        and re.fullmatch(r"[A-Za-z][A-Za-z-]{1,30}", words[places[0]]) is not None
+    )
+
+
+def normalize_resume(words: Sequence[str]) -> list[str]:
+    """Return the words; ``--resume`` without an id becomes ``--resume=``, which lets the user choose a conversation."""
+    return [
+        "--resume=" if word == "--resume" and (at + 1 == len(words) or words[at + 1].startswith("-")) else word
+        for at, word in enumerate(words)
+    ]
+
+
+_CUTOFF = 0.75
+"""The minimum similarity, from 0 to 1, for a word to count as a mistyped command."""
+_ALIASES = {
+    "help": "--help",
+    "version": "--version",
+    "history": "conversations",
+    "sessions": "conversations",
+    "chats": "conversations",
+    "resume": "--resume=",
+    "continue": "--continue",
+    "chat": "",
+    "login": "servers login NAME",
+    "logout": "servers logout NAME",
+    "export": "conversations export ID",
+    "import": "conversations import FILE",
+    "delete": "conversations delete ID",
+    "update": "pip install --upgrade dial-client",
+    "upgrade": "pip install --upgrade dial-client",
+    "setup": "init",
+    "check": "doctor",
+    "diagnose": "doctor",
+}
+"""Command words of other programs, each with its equivalent here."""
+
+
+def resolve_bare_word(words: Sequence[str]) -> list[str] | None:
+    """Return the arguments to run for a prompt of one word; None to run nothing.
+
+    A word that resembles no command is a question for the model. For any other word the user is asked in a terminal;
+    without a terminal nothing is sent, and a message on standard error names the command.
+    """
+    place = find_prompt_words(words)[0]
+    word = words[place]
+    near = find_near_command(word)
+    if near is None:
+        return [*words]
+    shown = near if near.startswith("pip ") else f"dial-chat {near.removesuffix('=')}".strip()
+    can_run = near == near.lower() and not near.startswith("pip ")
+    is_terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+    if not is_terminal:
+        hint = f"did you mean: {shown}; to ask the model: dial-chat -- {word}"
+        print(f"dial-chat: {word!r} is not a command; {hint}", file=sys.stderr)
+        return None
+    answer = _ask(word, shown, can_run=can_run)
+    if answer == "s":
+        return [*words[:place], *words[place + 1 :], "--", word]
+    return [*words[:place], *near.split(), *words[place + 1 :]] if answer == "r" else None
+
+
+def find_near_command(word: str) -> str | None:
+    """Return the arguments of the command that a word resembles; None if it resembles none."""
+    commands = list_command_names()
+    if word.lower() in commands:
+        return word.lower()
+    if word.lower() in _ALIASES:
+        return _ALIASES[word.lower()]
+    near = difflib.get_close_matches(word.lower(), [*commands, *_ALIASES], n=1, cutoff=_CUTOFF)
+    return _ALIASES.get(near[0], near[0]) if near else None
+
+
+def _ask(word: str, shown: str, *, can_run: bool) -> str:
+    """Return ``r`` to run the command, ``s`` to send the word, or ``q`` to quit."""
+    print(f"dial-chat: {word!r} is not a command. Did you mean: {shown}", file=sys.stderr)
+    question = f"{'[r]un that, ' if can_run else ''}[s]end {word!r} to the model, [q]uit: "
+    while True:
+        try:
+            print(question, end="", file=sys.stderr, flush=True)
+            line = sys.stdin.readline()
+        except KeyboardInterrupt:
+            line = ""
+        answer = line.strip().lower()[:1]
+        if not line or answer == "q":
+            print(file=sys.stderr)
+            return "q"
+        if answer == "s" or (answer == "r" and can_run):
+            return answer

@@ -1,0 +1,453 @@
+"""Completion in the user's shell: the candidates for the last word, and the scripts of the shells.
+
+A script runs ``dial-chat`` with the variable `cli.COMPLETION_VARIABLE` and the words of the command line. The
+candidates come from files on this machine: no server is started, no model requested, no untrusted configuration used.
+Import `entry_point` first, because it registers the commands.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from typer.core import TyperArgument, TyperGroup, TyperOption
+from typer.main import get_command
+
+from dial_client.cli.commands.command_help import describe_option
+from dial_client.cli.commands.command_line import find_command
+from dial_client.cli.commands.typer_apps import chat_app, command_app, list_group_commands, load_groups
+from dial_client.cli.configuration_files import read_trusted_files
+from dial_client.messages.errors import ConfigError
+from dial_client.runtime.safe_text import to_one_line
+from dial_client.settings import configuration
+from dial_client.settings.config_outline import Outline, is_enabled
+from dial_client.settings.configuration import ConfigFile
+
+MAX_CONVERSATIONS = 50
+PATIENCE = 0.2
+"""Seconds to wait for a program that writes to the database."""
+
+
+class KnownNames:
+    """Names with descriptions, which are read when they are needed; a file that cannot be read adds none.
+
+    Args:
+        config: The configuration that the command line names; None for the files that are found, if they are trusted.
+    """
+
+    def __init__(self, config: str | None = None) -> None:
+        self._config = config
+
+    def list_servers(self) -> dict[str, str]:
+        """Return the names of the servers."""
+        return {name: "" if is_enabled(entry) else "disabled" for name, entry in self._outline.servers.items()}
+
+    def list_models(self) -> dict[str, str]:
+        """Return the names of models."""
+        from dial_client.cli.models.model_names import list_known_models
+
+        return list_known_models(self._outline.models)
+
+    def list_tools(self) -> dict[str, str]:
+        """Return the names, as offered to the model, of the tools that the servers had when they last ran."""
+        from dial_client.tools.catalog import assign_names
+
+        tools = dict(self._read_cached_tools())
+        return {name: tools[key] for key, name in assign_names(tools).items()}
+
+    def list_patterns(self) -> dict[str, str]:
+        """Return patterns of tools: a pattern for all tools of each server, and a pattern for each tool."""
+        names = {f"{server}/*": "all tools" for server in self.list_servers()}
+        return names | {f"{server}/{tool}": about for (server, tool), about in self._read_cached_tools()}
+
+    def list_conversations(self) -> dict[str, str]:
+        """Return the ids of the latest conversations, with their titles."""
+        import platformdirs
+
+        file = platformdirs.user_data_path("dial-client", appauthor=False) / "conversations.db"
+        if not file.is_file():
+            return {}
+        query = f"SELECT id, title FROM conversations ORDER BY updated_at DESC LIMIT {MAX_CONVERSATIONS}"  # noqa: S608
+        try:
+            with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=PATIENCE)) as connection:
+                return {str(id_): str(title) for id_, title in connection.execute(query)}
+        except sqlite3.Error:
+            return {}
+
+    @cached_property
+    def _files(self) -> list[ConfigFile]:
+        """The configuration files in use, without untrusted files."""
+        try:
+            return read_trusted_files(self._config)
+        except ConfigError:
+            return []
+
+    @cached_property
+    def _outline(self) -> Outline:
+        try:
+            outlines = [configuration.outline(file.text) for file in self._files]
+        except ConfigError:
+            return Outline({}, {})
+        servers = {name: entry for outline in outlines for name, entry in outline.servers.items()}
+        return Outline(servers, {name: entry for outline in outlines for name, entry in outline.models.items()})
+
+    def list_profiles(self) -> dict[str, str]:
+        """Return the names of the profiles of the configuration."""
+        try:
+            return dict.fromkeys(configuration.combine(self._files).profiles, "")
+        except ConfigError:
+            return {}
+
+    def _read_cached_tools(self) -> Iterator[tuple[tuple[str, str], str]]:
+        """Yield server, tool and description of each tool in the cache."""
+        from dial_client.client.client_setup import CACHE, open_cache
+
+        cache = open_cache(True, CACHE)  # noqa: FBT003 - the user's own
+        try:
+            settings = configuration.combine(self._files)
+        except ConfigError:
+            return
+        if cache is None:
+            return
+        for name, server in settings.servers.items():
+            for tool in _select_tools(cache.read(server).get("tools")):
+                yield (name, tool["name"]), str(tool.get("title") or tool.get("description") or "")
+
+
+def _select_tools(tools: Any) -> list[dict[str, Any]]:
+    found = tools if isinstance(tools, list) else []
+    return [tool for tool in found if isinstance(tool, dict) and isinstance(tool.get("name"), str)]
+
+
+Candidates = Mapping[str, str]
+"""Candidate values, with descriptions."""
+
+_OPTION_VALUES: Mapping[str, Callable[[KnownNames], Candidates]] = {
+    "model": KnownNames.list_models,
+    "profile": KnownNames.list_profiles,
+    "allow": KnownNames.list_patterns,
+    "deny": KnownNames.list_patterns,
+    "resume": KnownNames.list_conversations,
+}
+_OF_SERVERS = ("login", "logout", "remove", "enable", "disable", "test")
+"""The commands of the group ``servers`` that take the name of an existing server."""
+_SHELLS = dict.fromkeys(("bash", "zsh", "fish", "powershell"), "")
+_ARGUMENT_VALUES: Mapping[tuple[str, str], Callable[[KnownNames], Candidates]] = {
+    ("call", "name"): KnownNames.list_tools,
+    **{(f"servers {name}", "name"): KnownNames.list_servers for name in _OF_SERVERS},
+    ("conversations", "target"): KnownNames.list_conversations,
+    ("policy", "name"): KnownNames.list_tools,
+}
+
+
+def find_candidates(words: Sequence[str]) -> Candidates:
+    """Return the candidates for the last of the words after ``dial-chat``; none if the shell should propose files."""
+    *previous, current = words or [""]
+    command, rest = find_command(previous)
+    options = _list_options(command)
+    names = KnownNames(_find_value(options["--config"].opts, previous) if "--config" in options else None)
+    flag, equals, value = current.partition("=")
+    if previous and not _is_flag(options.get(previous[-1])):
+        return _filter_by_prefix(_list_option_values(options[previous[-1]], names), current)
+    if equals and not _is_flag(options.get(flag)):
+        found = _filter_by_prefix(_list_option_values(options[flag], names), value)
+        return {f"{flag}={candidate}": about for candidate, about in found.items()}
+    if current.startswith("-"):
+        found = {name: describe_option(option).first_sentence for name, option in options.items()}
+        return _filter_by_prefix({name: about for name, about in found.items() if not previous.count(name)}, current)
+    return _filter_by_prefix(_list_argument_values(command, _find_positional(rest, options), names, previous), current)
+
+
+def _is_flag(option: Any) -> bool:
+    """Return True for an option without a value, and for None."""
+    return option is None or option.is_flag
+
+
+def _list_options(command: str | None) -> dict[str, Any]:
+    """Return the options of a command, or of the chat, by each of their flags."""
+    parameters = [parameter for parameter in _list_parameters(command) if isinstance(parameter, TyperOption)]
+    return {flag: option for option in parameters if not option.hidden for flag in option.opts}
+
+
+def _list_parameters(command: str | None) -> Sequence[Any]:
+    if command is None:
+        return get_command(chat_app).params
+    found: Any = get_command(command_app)
+    for word in command.split():
+        found = found.commands[word]
+    return [parameter for parameter in found.params if isinstance(parameter, TyperArgument | TyperOption)]
+
+
+def _find_value(flags: Iterable[str], words: Sequence[str]) -> str | None:
+    """Return the value that the words set for an option; None if they set none."""
+    following = [value for flag, value in pairwise(words) if flag in flags]
+    written = [word.partition("=")[2] for word in words if word.partition("=")[0] in flags and "=" in word]
+    return next(iter([*following, *written]), None)
+
+
+def _find_positional(words: Sequence[str], options: Mapping[str, Any]) -> list[str]:
+    """Return the words that are neither options nor values of options."""
+    found: list[str] = []
+    skip = False
+    for word in words:
+        if not skip and not word.startswith("-"):
+            found.append(word)
+        skip = not skip and not _is_flag(options.get(word))
+    return found
+
+
+def _list_option_values(option: Any, names: KnownNames) -> Candidates:
+    if option.name in _OPTION_VALUES:
+        return _OPTION_VALUES[option.name](names)
+    return _parse_listed_values(describe_option(option).first_sentence.partition(": ")[2])
+
+
+def _list_argument_values(
+    command: str | None, positional: Sequence[str], names: KnownNames, previous: Sequence[str]
+) -> Candidates:
+    if command is None:
+        if {"--install-completion", "--show-completion"} & {*previous}:
+            return _SHELLS
+        return {} if positional else _list_commands()
+    if list_group_commands(command):
+        return {} if positional else _list_commands(command)
+    arguments = [parameter for parameter in _list_parameters(command) if isinstance(parameter, TyperArgument)]
+    if len(positional) >= len(arguments):
+        return {}
+    argument = arguments[len(positional)]
+    if argument.name == "action":
+        return _parse_listed_values((argument.help or "").partition(".")[0])
+    values = _ARGUMENT_VALUES.get((command, argument.name or ""))
+    return values(names) if values else {}
+
+
+def _parse_listed_values(text: str) -> Candidates:
+    """Return the values that a help text lists, as in "list, show or delete"; none if it is not such a list."""
+    words = re.split(r",? or |, ", text)
+    return dict.fromkeys(words, "") if all(re.fullmatch(r"[a-z-]+", word) for word in words) else {}
+
+
+def _list_commands(name: str | None = None) -> Candidates:
+    load_groups()
+    group = get_command(command_app)
+    assert isinstance(group, TyperGroup)
+    if name is not None:
+        group = group.commands[name]
+        assert isinstance(group, TyperGroup)
+    return {name: (command.help or "").partition(". ")[0] for name, command in sorted(group.commands.items())}
+
+
+def _filter_by_prefix(found: Candidates, current: str) -> Candidates:
+    return {value: about for value, about in found.items() if value.startswith(current)}
+
+
+def print_candidates(shell: str, words: Sequence[str], environment: Mapping[str, str] = os.environ) -> int:
+    """Print the candidates, one per line, in the form that the shell's script reads; return the exit code."""
+    try:
+        lines = _format_bash_lines(environment) if shell == "bash" else _format_lines(shell, find_candidates(words))
+    except Exception:  # noqa: BLE001 - an error message would appear in the command line that the user is typing
+        return 1
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    return 0
+
+
+def _format_lines(shell: str, found: Candidates) -> list[str]:
+    """Return values with descriptions, one line each, without control characters."""
+    pairs = [(value, to_one_line(about, 80)) for value, about in found.items() if value == to_one_line(value, 1000)]
+    if shell == "zsh":
+        escaped = [(value.replace("\\", "\\\\").replace(":", "\\:"), about) for value, about in pairs]
+        return [f"{value}:{about}" if about else value for value, about in escaped]
+    return [f"{value}\t{about}" for value, about in pairs]
+
+
+def _format_bash_lines(environment: Mapping[str, str]) -> list[str]:
+    """Return values as bash inserts them: in place of the text after the last word break character."""
+    line = environment.get("_DIAL_CHAT_LINE", "")
+    try:
+        words, is_quoted = shlex.split(line), False
+    except ValueError:
+        words, is_quoted = next((shlex.split(line + quote) for quote in "'\"" if _is_closed(line + quote)), []), True
+    if not line or (line[-1].isspace() and not is_quoted):
+        words.append("")
+    current = words[-1] if len(words) > 1 else ""
+    breaks = "" if is_quoted else "".join(set(environment.get("_DIAL_CHAT_BREAKS", ":=")) & {":", "="})
+    known = re.match(rf".*[{re.escape(breaks)}]", current) if breaks else None
+    start = known.end() if known else 0
+    values = [value[start:] for value in find_candidates(words[1:]) if value == to_one_line(value, 1000)]
+    if is_quoted:
+        # Inside quotes bash inserts a value unchanged: it must not end the quotes or run a command.
+        return [value for value in values if not set(value) & set("'\"$`\\!")]
+    return [shlex.quote(value) for value in values]
+
+
+def _is_closed(line: str) -> bool:
+    try:
+        shlex.split(line)
+    except ValueError:
+        return False
+    return True
+
+
+_BASH = r"""# Completion of dial-chat for bash
+_dial_chat() {
+    local value
+    COMPREPLY=()
+    while IFS= read -r value; do
+        COMPREPLY+=("$value")
+    done < <(_DIAL_CHAT_COMPLETE=bash _DIAL_CHAT_LINE="${COMP_LINE:0:COMP_POINT}" \
+        _DIAL_CHAT_BREAKS="$COMP_WORDBREAKS" dial-chat 2>/dev/null)
+    [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == *[:=] ]] && compopt -o nospace 2>/dev/null
+    return 0
+}
+complete -o bashdefault -o default -F _dial_chat dial-chat
+"""
+_ZSH = r"""#compdef dial-chat
+# Completion of dial-chat for zsh
+_dial_chat() {
+    local line
+    local -a values
+    while IFS= read -r line; do
+        values+=("$line")
+    done < <(_DIAL_CHAT_COMPLETE=zsh dial-chat "${(@Q)words[2,CURRENT]}" 2>/dev/null)
+    if (( ${#values} )); then
+        _describe -V 'dial-chat' values
+    else
+        _files
+    fi
+}
+if (( ! ${+functions[compdef]} )); then
+    autoload -Uz compinit && compinit
+fi
+compdef _dial_chat dial-chat
+"""
+_FISH = r"""# Completion of dial-chat for fish
+function __dial_chat
+    set -l words (commandline -opc) (commandline -ct | string trim -c "'\"")
+    set -l found (env _DIAL_CHAT_COMPLETE=fish dial-chat $words[2..-1] 2>/dev/null)
+    if test (count $found) -gt 0
+        printf '%s\n' $found
+    else
+        __fish_complete_path (commandline -ct)
+    end
+end
+complete -c dial-chat -f -k -a '(__dial_chat)'
+"""
+_POWERSHELL = r"""# Completion of dial-chat for PowerShell
+Register-ArgumentCompleter -Native -CommandName dial-chat -ScriptBlock {
+    param($wordToComplete, $commandAst, $cursorPosition)
+    $words = @($commandAst.CommandElements | Select-Object -Skip 1 | ForEach-Object { "$_".Trim("'", '"') })
+    if (-not $wordToComplete) { $words += '""' }
+    $env:_DIAL_CHAT_COMPLETE = 'powershell'
+    try { $lines = @(& dial-chat @words 2>$null) } finally { Remove-Item Env:_DIAL_CHAT_COMPLETE }
+    foreach ($line in $lines) {
+        $value, $about = $line -split "`t", 2
+        if (-not $about) { $about = $value }
+        $text = if ($value -match '^[\w:./@=-]+$') { $value } else { "'" + $value.Replace("'", "''") + "'" }
+        [System.Management.Automation.CompletionResult]::new($text, $value, 'ParameterValue', $about)
+    }
+}
+"""
+SCRIPTS: Mapping[str, str] = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH, "powershell": _POWERSHELL}
+_BASH_COMPLETION = (
+    "/usr/share/bash-completion/bash_completion",
+    "/usr/local/share/bash-completion/bash_completion",
+    "/opt/homebrew/share/bash-completion/bash_completion",
+)
+"""Paths of the package bash-completion, which loads the scripts of a folder by itself."""
+
+
+def choose_shell(name: str | None, environment: Mapping[str, str] = os.environ) -> str:
+    """Return the named shell, else the user's shell.
+
+    Raises:
+        ConfigError: The shell has no script.
+    """
+    found = name or Path(environment.get("SHELL", "powershell" if sys.platform == "win32" else "")).stem
+    found = "powershell" if found == "pwsh" else found
+    if found not in SCRIPTS:
+        problem = f"there is no completion for {found!r}" if found else "SHELL is not set"
+        raise ConfigError(problem, hint=f"dial-chat --install-completion {' | '.join(SCRIPTS)}")
+    return found
+
+
+def install(shell: str, home: Path, environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Install the script of a shell, and return sentences about the changes. A second installation changes nothing.
+
+    Args:
+        shell: A key of `SCRIPTS`.
+        home: The user's home folder.
+        environment: The environment variables, which may name other folders.
+
+    Raises:
+        ConfigError: A file cannot be written.
+    """
+    data = Path(environment.get("XDG_DATA_HOME") or home / ".local" / "share")
+    settings = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
+    script = {
+        "bash": data / "bash-completion" / "completions" / "dial-chat",
+        "zsh": data / "dial-client" / "completion.zsh",
+        "fish": settings / "fish" / "completions" / "dial-chat.fish",
+        "powershell": data / "dial-client" / "completion.ps1",
+    }[shell]
+    start, line = _build_start_line(shell, script, home, environment)
+    try:
+        script.parent.mkdir(parents=True, exist_ok=True)
+        script.write_text(SCRIPTS[shell], encoding="utf-8", newline="\n")
+        sentences = [f"written: {script}"]
+        if start is not None and _add_line(start, line):
+            sentences.append(f"added to {start}: {line}")
+    except OSError as error:
+        raise ConfigError(f"{error.filename or script} cannot be written: {error.strerror}") from None
+    return [*sentences, f"Completion for {shell} works in the next shell that you open."]
+
+
+def _build_start_line(shell: str, script: Path, home: Path, environment: Mapping[str, str]) -> tuple[Path | None, str]:
+    """Return the start-up file of the shell, and the line to add to it; None as the file if no line is needed."""
+    match shell:
+        case "bash" if not any(Path(path).exists() for path in _BASH_COMPLETION):
+            return home / ".bashrc", f"source '{script}'"
+        case "zsh":
+            return Path(environment.get("ZDOTDIR") or home) / ".zshrc", f"source '{script}'"
+        case "powershell":
+            return _find_powershell_profile(), f". '{script}'"
+        case _:
+            return None, ""
+
+
+def _add_line(file: Path, line: str) -> bool:
+    """Add a line to the end of a file; return False if it has the line already."""
+    text = file.read_text(encoding="utf-8", errors="surrogateescape") if file.exists() else ""
+    if line in text.splitlines():
+        return False
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a", encoding="utf-8", newline="\n") as end:
+        end.write(f"{'' if not text or text.endswith(chr(10)) else chr(10)}{line}\n")
+    return True
+
+
+def _find_powershell_profile() -> Path:
+    """Return the path of the user's PowerShell profile, which PowerShell itself names."""
+    for program in ("pwsh", "powershell"):
+        try:
+            result = subprocess.run(
+                [program, "-NoProfile", "-NonInteractive", "-Command", "$PROFILE"],
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=30,
+            )
+        except (OSError, subprocess.SubprocessError):
+            continue
+        if result.stdout.strip():
+            return Path(result.stdout.strip())
+    raise ConfigError("PowerShell cannot be found", hint="dial-chat --show-completion powershell prints the script")

@@ -1,0 +1,165 @@
+"""The Typer applications for the chat and for the other commands, built for one command with plain values.
+
+Typer validates every value, even a missing one, with a pydantic adapter that it builds for each parameter. With thirty
+options this takes a third of the program's start. A missing value needs no validation, and neither does text for a
+parameter that expects text or a path.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.core import TyperArgument, TyperGroup, TyperOption
+from typer.main import get_command
+from typer.models import CommandInfo
+
+from dial_client.cli.options import Options
+
+SETTINGS = {"help_option_names": ["-h", "--help"]}
+
+chat_app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+"""The chat, which runs without a command name."""
+command_app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+"""The commands other than the chat."""
+
+
+@command_app.callback()
+def _command_app() -> None:
+    """The commands other than the chat."""
+
+
+GROUPS = {"servers": ("dial_client.cli.commands.servers_commands", "Add, change, test and list MCP servers.")}
+"""The groups of commands: ``dial-chat GROUP COMMAND``. Each has the module that registers its commands, which is
+imported when a command of the group is named, and a text for ``--help``."""
+_groups: dict[str, typer.Typer] = {}
+
+
+def open_group_app(name: str) -> typer.Typer:
+    """Return the application of a group, for the modules that register its commands."""
+    if name not in _groups:
+        _groups[name] = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+        command_app.add_typer(_groups[name], name=name, help=GROUPS[name][1], context_settings=SETTINGS)
+    return _groups[name]
+
+
+def load_groups() -> None:
+    """Import all groups, for completion and the manual page, which need all commands."""
+    for name in GROUPS:
+        list_group_commands(name)
+
+
+def list_command_names() -> set[str]:
+    """Return the names of the commands and groups other than the chat, without building or importing them."""
+    return {*_list_names(command_app), *GROUPS}
+
+
+def list_group_commands(name: str) -> set[str]:
+    """Return the names of the commands of a group; an empty set if there is no such group."""
+    if name not in GROUPS:
+        return set()
+    import_module(GROUPS[name][0])
+    return {*_list_names(open_group_app(name))}
+
+
+def select_command(app: typer.Typer, path: Sequence[str]) -> typer.Typer:
+    """Return the application with one command or group only.
+
+    Typer builds every parameter of every command of an application, which takes longer than most commands run.
+
+    Args:
+        app: The application.
+        path: The name of the command or group; for a command of a group, the name of its group before it.
+    """
+    name, *rest = path
+    selected = copy(app)
+    selected.registered_commands = [info for info in app.registered_commands if _find_name(info) == name]
+    selected.registered_groups = []
+    for info in app.registered_groups:
+        if info.name == name and info.typer_instance is not None:
+            group = copy(info)
+            group.typer_instance = select_command(info.typer_instance, rest) if rest else info.typer_instance
+            selected.registered_groups.append(group)
+    return selected
+
+
+@cache
+def build_chat() -> Any:
+    """Return the command of the chat, built once: its options are needed to find the prompt, and then to run."""
+    return get_command(chat_app)
+
+
+def run_command(choose: Callable[[], Callable[[], Awaitable[int]]], options: Options) -> None:
+    """Run the coroutine that `choose` returns, and exit with its code. `choose` imports what the command needs."""
+    from dial_client.cli.process_runner import run_to_exit_code
+
+    code = run_to_exit_code(choose, logs=options.logs)
+    sys.stdout.flush()
+    raise typer.Exit(code)
+
+
+def _list_names(app: typer.Typer) -> list[str]:
+    return [_find_name(info) for info in app.registered_commands]
+
+
+def _find_name(info: CommandInfo) -> str:
+    return info.name or (info.callback.__name__ if info.callback is not None else "")
+
+
+class PlainOption(TyperOption):
+    """An option that uses Typer's validation only if its value needs it."""
+
+    def process_value(self, ctx: Any, value: Any) -> Any:
+        """Return the value of the option in the type that the command expects."""
+        return _convert(self, ctx, value) if _is_plain(self, value) else super().process_value(ctx, value)
+
+
+class PlainArgument(TyperArgument):
+    """An argument that uses Typer's validation only if its value needs it."""
+
+    def process_value(self, ctx: Any, value: Any) -> Any:
+        """Return the value of the argument in the type that the command expects."""
+        return _convert(self, ctx, value) if _is_plain(self, value) else super().process_value(ctx, value)
+
+
+def build_command(name: str | None, settings: dict[str, Any]) -> Any:
+    """Return the program with the command that will run and no other, with plain options and arguments.
+
+    Args:
+        name: The command, after the name of its group if it is in one; None for the chat.
+        settings: The context settings of the command.
+    """
+    words = name.split() if name else []
+    program = command = typer.main.get_command(select_command(command_app, words)) if words else build_chat()
+    path = [program]
+    for word in words:
+        assert isinstance(command, TyperGroup)
+        command = command.commands[word]
+        path.append(command)
+    for command in path:
+        # Typer builds the parameters itself, including the help option, and offers no way to choose their class.
+        for parameter in (*command.params, command.get_help_option(typer.Context(command, **settings))):
+            if type(parameter) is TyperOption:
+                parameter.__class__ = PlainOption
+            elif type(parameter) is TyperArgument:
+                parameter.__class__ = PlainArgument
+    return program
+
+
+def _is_plain(parameter: TyperOption | TyperArgument, value: Any) -> bool:
+    if value is None:
+        return not parameter.required
+    expected = parameter.type_descriptor.annotation
+    return type(value) is expected or (expected is Path and type(value) is str)
+
+
+def _convert(parameter: TyperOption | TyperArgument, ctx: Any, value: Any) -> Any:
+    if type(value) is str and parameter.type_descriptor.annotation is Path:
+        return Path(value)  # the command that opens the file reports what is wrong with it
+    return value if parameter.callback is None else parameter.callback(ctx, parameter, value)

@@ -1,0 +1,108 @@
+"""``dial-chat bug-report``: writes a file with the facts that a maintainer needs to find a bug, without secrets."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from anyio import to_thread
+
+from dial_client import __version__
+from dial_client.cli.doctor.check_registry import inspect
+from dial_client.cli.doctor.doctor_report import build_target
+from dial_client.cli.doctor.findings import Finding
+from dial_client.cli.doctor.subject import DoctorTarget, ServerOutcome, Subject
+from dial_client.cli.doctor.tool_checks import estimate_server_tokens
+from dial_client.cli.options import ExitCode, Options
+from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
+from dial_client.messages.errors import ConfigError, describe_system_error
+from dial_client.runtime.counted_nouns import count_noun
+from dial_client.runtime.private_files import write_private
+from dial_client.runtime.safe_text import sanitize, to_one_line
+from dial_client.servers.secret_detection import find_secrets
+from dial_client.servers.secret_masking import SecretMask
+from dial_client.settings.config_types import ServerSettings, Transport
+
+PACKAGES = ("mcp", "openai", "anthropic", "anyio", "httpx2", "pydantic", "xllamacpp", "dbos", "asyncpg", "trio")
+"""Packages whose versions are reported, if they are installed."""
+STDERR_LINES = 20
+_FOLDERS = ("PWD", "OLDPWD")
+"""Environment variables with "PWD" in their names that hold folders, not passwords."""
+
+
+async def write_report(options: Options, path: Path, *, is_confirmed: bool) -> int:
+    """Build a report, print it, and write it if the user agrees; without a terminal, ``--yes`` is required.
+
+    Raises:
+        ConfigError: The file exists already or cannot be written; or ``--yes`` is missing, and there is no terminal.
+    """
+    if await to_thread.run_sync(path.exists):
+        raise ConfigError("the file exists already", "name another FILE", str(path))
+    target = build_target(options)
+    subject = Subject(target)
+    findings = await inspect(subject)
+    text = sanitize(mask(subject, "\n".join(_format_lines(target, findings, await subject.run.wait_for_outcome()))))
+    print(text)
+    if not is_confirmed and not can_ask_user():
+        raise ConfigError("nothing was written: there is no terminal to ask at", "--yes writes the file")
+    if not is_confirmed and not await _ask_to_write(path):
+        print("Nothing was written.", file=sys.stderr)
+        return ExitCode.ANSWERED
+    try:
+        await to_thread.run_sync(write_private, path, text.encode())
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {describe_system_error(error)}", path=str(path)) from None
+    print(f"Written to {path}. Read it before you send it.", file=sys.stderr)
+    return ExitCode.ANSWERED
+
+
+def mask(subject: Subject, text: str) -> str:
+    """Return a text without the secrets of servers and models, and without the name of the home folder."""
+    for settings in subject.servers.values():
+        if find_secrets(settings):
+            text = SecretMask.from_settings(settings).mask_text(text)
+    environ = {name: value for name, value in subject.environ.items() if name not in _FOLDERS}
+    found = set(find_secrets(ServerSettings("", Transport.STDIO, env=environ)))
+    for model in subject.models.values():
+        found |= {model.api_key} if model.api_key else set()
+        found |= find_secrets(ServerSettings("", Transport.HTTP, url=model.base_url))
+    text = SecretMask("the environment", *sorted(found)).mask_text(text)
+    home = subject.environ.get("HOME") or subject.environ.get("USERPROFILE") or ""
+    return text.replace(home, "~") if len(home) > 1 else text
+
+
+async def _ask_to_write(path: Path) -> bool:
+    try:
+        return (await ask_for_line(f"Write this to {to_one_line(str(path), 300)}? [y]es, [n]o: ")).lower() in (
+            "y",
+            "yes",
+        )
+    except Unanswered:
+        return False
+
+
+def _format_lines(target: DoctorTarget, findings: list[Finding], outcome: ServerOutcome) -> Iterator[str]:
+    yield "# Report of dial-chat\n\n## Versions\n"
+    yield f"- dial-client {__version__}, Python {platform.python_version()}, {platform.platform()}"
+    for package in PACKAGES:
+        try:
+            yield f"- {package} {importlib.metadata.version(package)}"
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    terminal = f"{os.environ.get('TERM', 'none')}, {'' if sys.stdout.isatty() else 'no '}terminal"
+    yield f"- terminal: {terminal}\n\n## Findings\n"
+    yield "\n".join(f"- {found.place} {found.level} {found.code}: {found.text}" for found in findings) or "none"
+    yield f"\n## Configuration\n\n- files: {', '.join(file.path for file in target.files) or 'none'}"
+    yield f"- model: {target.model or 'as in the files'}\n\n## Servers\n"
+    tokens = estimate_server_tokens(outcome)
+    for name, status in outcome.statuses.items():
+        version = f"{status.server_name or '?'} {status.server_version or '?'}, MCP {status.protocol_version or '?'}"
+        seconds = f", ready after {outcome.seconds[name]:.1f} s" if name in outcome.seconds else ""
+        size = f"{count_noun(len(status.tools), 'tool')}, about {tokens.get(name, 0):,} tokens"
+        yield f"- {to_one_line(name, 60)}: {status.state.value}, {version}, {size}{seconds}"
+        for line in status.stderr[-STDERR_LINES:]:
+            yield f"      {to_one_line(line, 300)}"

@@ -1,0 +1,168 @@
+"""The output of ``dial-chat doctor``, and the fixes it applies."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from anyio import to_thread
+
+from dial_client.cli.configuration_files import find_folder_config, find_profile_name, read_trusted_files
+from dial_client.cli.cooked_line import can_move_cursor
+from dial_client.cli.doctor.check_registry import inspect
+from dial_client.cli.doctor.findings import Finding, Fix, Group, Level
+from dial_client.cli.doctor.subject import DoctorTarget, Subject
+from dial_client.cli.doctor.tool_checks import find_window, format_size_lines
+from dial_client.cli.line_wrap import print_lines
+from dial_client.cli.options import ExitCode, Options
+from dial_client.messages.errors import ConfigError, describe_system_error
+from dial_client.runtime.safe_text import to_one_line
+from dial_client.runtime.similar_names import did_you_mean
+from dial_client.settings.config_writer import read_text
+from dial_client.settings.configuration import ConfigFile, read_config_file
+
+MAX_LINE = 500
+FAILED = 1
+"""The exit code if a finding is an error."""
+
+
+def read_groups(names: Sequence[str] | None) -> tuple[Group, ...]:
+    """Return the groups of checks that ``--only`` names; all groups if it names none.
+
+    Raises:
+        ConfigError: There is no such group.
+    """
+    for name in names or ():
+        if name not in tuple(Group):
+            hint = did_you_mean(name, tuple(Group)) or f"one of {', '.join(Group)}"
+            raise ConfigError(f"there is no group of checks {name!r}", hint)
+    return tuple(Group(name) for name in names) if names else tuple(Group)
+
+
+async def diagnose(options: Options, groups: Collection[Group], *, with_fixes: bool, as_json: bool) -> int:
+    """Run the checks, print their findings, and return 1 if one of them is an error, else 0."""
+    findings, sizes = await find_all(options, groups)
+    if with_fixes and (fixes := [finding.fix for finding in findings if finding.fix is not None]):
+        await to_thread.run_sync(apply_fixes, fixes)
+        findings, sizes = await find_all(options, groups)
+    if as_json:
+        print(json.dumps([finding.to_dict() for finding in findings], indent=2))
+    else:
+        for finding in findings:
+            print_lines(_format_lines(finding))
+        if sizes:
+            print_lines(sizes)
+        print_lines([_format_summary(findings, with_fixes=with_fixes)])
+    return FAILED if any(finding.level is Level.ERROR for finding in findings) else ExitCode.ANSWERED
+
+
+async def find_all(options: Options, groups: Collection[Group] = tuple(Group)) -> tuple[list[Finding], list[str]]:
+    """Run the checks, with progress on standard error in a terminal.
+
+    Returns:
+        The findings; and the lines about the sizes of tools, if the group of tool checks was run.
+    """
+    try:
+        target = build_target(options)
+    except ConfigError as error:
+        return [Finding("DC105", error.problem, error.hint, error.path)], []
+    subject = Subject(target)
+    is_terminal = sys.stderr.isatty() and can_move_cursor()
+
+    def show_progress(done: int, total: int, name: str) -> None:
+        if is_terminal:
+            print(f"\r\x1b[K{done} of {total} checks: {name}", end="", file=sys.stderr, flush=True)
+
+    try:
+        findings = await inspect(subject, groups, show_progress)
+    finally:
+        if is_terminal:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    if Group.TOOLS not in groups:
+        return findings, []
+    return findings, format_size_lines(await subject.run.wait_for_outcome(), await find_window(subject))
+
+
+def build_target(options: Options) -> DoctorTarget:
+    """Return the files, the model and the folders to check.
+
+    Raises:
+        ConfigError: A file cannot be read.
+    """
+    import platformdirs
+
+    named = str(options.config) if options.config is not None else None
+    files, untrusted = read_trusted_files(named), list[ConfigFile]()
+    folder_file = find_folder_config() if named is None else None
+    if folder_file is not None and not any(file.path == str(folder_file) for file in files):
+        (files if options.trust else untrusted).append(read_config_file(folder_file))
+    data, cache, state = (
+        Path(folder("dial-client"))
+        for folder in (platformdirs.user_data_dir, platformdirs.user_cache_dir, platformdirs.user_state_dir)
+    )
+    own = Path(platformdirs.user_data_dir("dial-client", appauthor=False), "conversations.db")
+    database = own if options.store is None else options.store if "://" in options.store else Path(options.store)
+    return DoctorTarget(
+        tuple(files),
+        tuple(untrusted),
+        options.model,
+        options.base_url,
+        find_profile_name(options),
+        database,
+        (data, cache, state),
+        state / "approved-tools",
+    )
+
+
+def apply_fixes(fixes: Sequence[Fix]) -> None:
+    """Apply fixes: first all edits of each file, with one backup per file, then changes of permissions.
+
+    If a fix fails, the error is printed on standard error, and the other fixes are applied.
+    """
+    from dial_client.cli.changed_config import change_config
+
+    for path in dict.fromkeys(fix.path for fix in fixes if fix.edit is not None):
+        edits = [fix for fix in fixes if fix.path == path and fix.edit is not None]
+
+        def edit(text: str, edits: Sequence[Fix] = tuple(edits)) -> str:
+            for fix in edits:
+                text = fix.edit(text) if fix.edit is not None else text
+            return text
+
+        try:
+            change_config(read_text(Path(path)), edit, "; ".join(fix.description for fix in edits))
+        except (ConfigError, KeyError) as error:
+            print(f"dial-chat: not changed: {to_one_line(str(error), MAX_LINE)}", file=sys.stderr)
+    for fix in fixes:
+        if fix.mode is not None:
+            try:
+                Path(fix.path).chmod(fix.mode)
+            except OSError as error:
+                print(
+                    f"dial-chat: not changed: {to_one_line(fix.path, 300)}: {describe_system_error(error)}",
+                    file=sys.stderr,
+                )
+            else:
+                print(f"{fix.description} {to_one_line(fix.path, 300)}")
+
+
+def _format_lines(finding: Finding) -> list[str]:
+    place = f"{to_one_line(finding.place, 300)}: " if finding.place else ""
+    lines = [f"{place}{finding.level} {finding.code}: {to_one_line(finding.text, MAX_LINE)}"]
+    if finding.hint:
+        lines.append(f"    {to_one_line(finding.hint, MAX_LINE)}")
+    if finding.fix is not None:
+        lines.append(f"    --fix: {to_one_line(finding.fix.description, MAX_LINE)}")
+    return lines
+
+
+def _format_summary(findings: Sequence[Finding], *, with_fixes: bool) -> str:
+    if not findings:
+        return "Nothing is wrong."
+    counts = [(sum(finding.level is level for finding in findings), level.value) for level in Level]
+    parts = [f"{count} {name}{'s' if count > 1 and name != 'info' else ''}" for count, name in counts if count]
+    fixable = sum(finding.fix is not None for finding in findings)
+    more = f"; --fix repairs {fixable} of them" if fixable and not with_fixes else ""
+    return f"{', '.join(parts)}{more}. docs/doctor.md explains the codes."

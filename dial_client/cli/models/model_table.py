@@ -1,0 +1,231 @@
+"""The work of ``dial-chat models``: lists the models of the configured endpoints and of this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import anyio
+
+from dial_client.cli.configuration_files import ask_for_files, find_folder_config, find_profile_name, read_trusted_files
+from dial_client.cli.line_wrap import print_lines
+from dial_client.cli.load_settings import warn
+from dial_client.cli.models.endpoint_probe import fetch_models
+from dial_client.cli.models.model_names import read_fresh_ids, store_lists
+from dial_client.cli.options import ExitCode, Options
+from dial_client.messages.errors import ConfigError, ProviderError
+from dial_client.messages.model import ModelInfo
+from dial_client.messages.token_usage import Usage
+from dial_client.providers import open_provider
+from dial_client.providers.embedded.inventory import LocalModel, list_local_models, measure_memory
+from dial_client.providers.embedded.weights import find_cache_folder
+from dial_client.providers.http.endpoint import Endpoint
+from dial_client.providers.http.http_provider import HttpProvider
+from dial_client.runtime.counted_nouns import count_noun
+from dial_client.runtime.safe_text import to_one_line
+from dial_client.settings import configuration
+from dial_client.settings.config_locations import FILE_NAME
+from dial_client.settings.config_types import Settings
+from dial_client.settings.configuration import ConfigFile
+from dial_client.turns import prices
+
+_KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEndpoint:
+    """An endpoint that serves models."""
+
+    endpoint: Endpoint
+    prefix: str
+    """The prefix of a model id in a name for -m; empty if only a profile can name the endpoint's models."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointModels:
+    """The models of one endpoint."""
+
+    host: str
+    url: str
+    prefix: str
+    ids: tuple[str, ...] = ()
+    problem: str = ""
+    """The reason why the endpoint has no list; empty if it has one."""
+
+
+async def find_endpoints(settings: Settings) -> list[ModelEndpoint]:
+    """Return the endpoints of the profiles, and of the vendors whose key is in the environment."""
+    found: dict[str, ModelEndpoint] = {}
+    names = [(f"{prefix}:-", f"{prefix}:") for prefix, variable in _KEYS.items() if os.environ.get(variable)]
+    for name, prefix in (*names, *((name, "") for name in settings.models)):
+        try:
+            provider = open_provider(name, models=settings.models)
+        except ConfigError:
+            continue
+        if isinstance(provider, HttpProvider):
+            found.setdefault(provider.endpoint.base_url, ModelEndpoint(provider.endpoint, prefix))
+        await provider.aclose()
+    return list(found.values())
+
+
+async def list_endpoints(endpoints: Sequence[ModelEndpoint], *, is_refreshed: bool = False) -> list[EndpointModels]:
+    """Return the models of each endpoint, requested concurrently; cached lists are used for a day.
+
+    Args:
+        endpoints: The endpoints to list.
+        is_refreshed: Request all lists again, even if they are cached.
+    """
+    cache = {} if is_refreshed else read_fresh_ids()
+    results: dict[int, EndpointModels] = {}
+
+    async def ask(number: int, model_endpoint: ModelEndpoint) -> None:
+        results[number] = await _ask(model_endpoint)
+
+    async with anyio.create_task_group() as group:
+        for number, model_endpoint in enumerate(endpoints):
+            url = model_endpoint.endpoint.base_url
+            if url in cache:
+                results[number] = EndpointModels(model_endpoint.endpoint.host, url, model_endpoint.prefix, cache[url])
+            else:
+                group.start_soon(ask, number, model_endpoint)
+    listed = [results[number] for number in range(len(endpoints))]
+    fetched = (models for models in listed if models.ids and models.url not in cache)
+    store_lists({models.url: (models.prefix, models.ids) for models in fetched})
+    return listed
+
+
+async def _ask(model_endpoint: ModelEndpoint) -> EndpointModels:
+    endpoint = model_endpoint.endpoint
+    models = EndpointModels(endpoint.host, endpoint.base_url, model_endpoint.prefix)
+    try:
+        listing = await fetch_models(endpoint)
+    except ProviderError as error:
+        return replace(models, problem=str(error).removeprefix(f"{endpoint.host} "))
+    if listing.ids:
+        return replace(models, ids=tuple(sorted(filter(str.isprintable, listing.ids))))
+    refused = listing.status in (401, 403)
+    return replace(models, problem="refuses the key" if refused else f"has no list of models (HTTP {listing.status})")
+
+
+MAX_SHOWN = 12
+"""The maximum number of models of one endpoint that are printed without a search word."""
+_MILLION = 1_000_000
+
+
+async def list_models(options: Options, word: str, *, is_refreshed: bool, as_json: bool) -> int:
+    """Print the models of the configuration, of its endpoints, and of this machine; return the exit code.
+
+    Args:
+        options: The options of the command line.
+        word: A text that the names of the printed models contain; empty for all models.
+        is_refreshed: Request the lists of the endpoints again.
+        as_json: Print JSON, with all models.
+
+    Raises:
+        ConfigError: The configuration is wrong.
+    """
+    files = await ask_for_files(options, warn) if options.trust or options.config else _read_files()
+    settings = configuration.combine(files, find_profile_name(options))
+    listed = await list_endpoints(await find_endpoints(settings), is_refreshed=is_refreshed)
+    local, memory = list_local_models(find_cache_folder()), measure_memory()
+    prices.preload()
+    if as_json:
+        print(json.dumps(_as_json(settings, listed, local, memory), indent=2))
+        return ExitCode.ANSWERED
+    for name, profile in settings.models.items():
+        if word in name:
+            print_lines([f"{to_one_line(name, 60)}: {to_one_line(profile.model or name, 80)}, of your configuration"])
+    for models in listed:
+        _print_endpoint(models, word)
+    _print_local([model for model in local if word in model.name], memory)
+    if not word:
+        if memory is not None:
+            print(f"\nThis machine has {memory / 1e9:.1f} GB of memory.")
+        print_lines(
+            ["Any other GGUF file: -m local:PATH.gguf, or -m local:hf:OWNER/NAME[/FILE] for one of the model hub."]
+        )
+    return ExitCode.ANSWERED
+
+
+def _read_files() -> list[ConfigFile]:
+    """Return the files in use without asking the user; an untrusted ./servers.json is left out, with a warning."""
+    files = read_trusted_files(None)
+    folder_file = find_folder_config()
+    if folder_file is not None and str(folder_file) not in [file.path for file in files]:
+        warn(f"the {FILE_NAME} of this folder is not trusted: its models are left out")
+    return files
+
+
+def _print_endpoint(models: EndpointModels, word: str) -> None:
+    if models.problem:
+        print_lines([f"{models.host}: {to_one_line(models.problem, 200)}"])
+        return
+    found = [model for model in models.ids if word in f"{models.prefix}{model}"]
+    shown = found if word else found[:MAX_SHOWN]
+    count = f"{len(found)} of {count_noun(len(models.ids), 'model')}" if word else count_noun(len(found), "model")
+    print(f"{models.host}: {count}" + ("" if models.prefix else ', each for the "model" of a profile'))
+    width = max((len(models.prefix) + len(model) for model in shown), default=0)
+    rows = (f"  {f'{models.prefix}{model}':<{width}}  {_describe_model(models.url, model)}".rstrip() for model in shown)
+    print_lines(rows, width + 4)
+    if len(found) > len(shown):
+        more = len(found) - len(shown)
+        print_lines([f"  … and {more} more: dial-chat models list WORD shows those with WORD in their name"])
+
+
+def _describe_model(url: str, model: str) -> str:
+    """Return context window and price of a model in one line, if they are known."""
+    known = _find_window_and_price(url, model)
+    window, price = known["context_window"], known["usd_per_million_tokens"]
+    parts = [
+        f"{window:,} tokens" if window else "",
+        f"${price[0]:g} in, ${price[1]:g} out per million" if price else "",
+    ]
+    return "  ".join(filter(None, parts))
+
+
+def _find_window_and_price(url: str, model: str) -> dict[str, Any]:
+    info = ModelInfo(model, model, url)
+    price = [
+        prices.compute_cost(usage, info) for usage in (Usage(input_tokens=_MILLION), Usage(output_tokens=_MILLION))
+    ]
+    return {
+        "context_window": prices.find_context_window(info),
+        "usd_per_million_tokens": None if None in price else price,
+    }
+
+
+def _print_local(found: list[LocalModel], memory: int | None) -> None:
+    width = max((len(model.name) for model in found), default=0)
+    fits = {
+        model.name: "" if memory is None else "fits" if model.fits(memory) else "too large for this machine"
+        for model in found
+    }
+    fits_width = max(map(len, fits.values()), default=0)
+    for model in found:
+        state = "installed" if model.installed else "not installed"
+        about = f"{model.size / 1e9:5.1f} GB  {state:<13}  {fits[model.name]:<{fits_width}}  {model.about}"
+        print_lines([f"{model.name:<{width}}  {about}".rstrip()], width + 2)
+
+
+def _as_json(
+    settings: Settings, listed: list[EndpointModels], local: list[LocalModel], memory: int | None
+) -> dict[str, Any]:
+    endpoints = [
+        {
+            "host": models.host,
+            "problem": models.problem or None,
+            "models": [
+                {"name": f"{models.prefix}{model}"} | _find_window_and_price(models.url, model) for model in models.ids
+            ],
+        }
+        for models in listed
+    ]
+    return {
+        "profiles": {name: profile.model or name for name, profile in settings.models.items()},
+        "endpoints": endpoints,
+        "memory": memory,
+        "models": [asdict(model) | {"fits": None if memory is None else model.fits(memory)} for model in local],
+    }

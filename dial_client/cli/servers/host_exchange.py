@@ -1,0 +1,159 @@
+"""The work of ``dial-chat servers import`` and ``servers export``: servers of other MCP hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dial_client.cli.changed_config import ask_to_add, change_config, find_file, show_entries
+from dial_client.cli.config_summary import escape_line
+from dial_client.cli.configuration_files import ask_for_files
+from dial_client.cli.load_settings import warn
+from dial_client.cli.options import ConfigChoice, ExitCode, Options
+from dial_client.cli.servers.server_addition import find_entry_warnings
+from dial_client.messages.errors import ConfigError
+from dial_client.runtime.similar_names import did_you_mean
+from dial_client.settings import configuration, server_edits
+from dial_client.settings.config_writer import read_text
+from dial_client.settings.hosts.host_documents import HostServer, read_host_file
+from dial_client.settings.hosts.host_export import write_host_text
+from dial_client.settings.hosts.host_files import HOSTS, HostName, find_host_files
+
+
+@dataclass(frozen=True, slots=True)
+class FoundServers:
+    """The servers in one file of another host."""
+
+    title: str
+    """The host and the file, for the output."""
+    servers: tuple[HostServer, ...]
+
+
+async def import_servers(
+    source: str | None, names: Sequence[str], choice: ConfigChoice, *, replace: bool, is_agreed: bool
+) -> int:
+    """Import servers of other hosts, after a question that shows what each server does; return the exit code.
+
+    Args:
+        source: A host, or a file; None for the files of all hosts on this machine.
+        names: The servers to import; empty for all.
+        choice: The file to change.
+        replace: Replace servers of the same names.
+        is_agreed: Import the servers without a question.
+
+    Raises:
+        ConfigError: There is no such host, file or server, or there is no terminal to ask at.
+    """
+    found = find_servers(source, with_folder=source is not None or not is_agreed)
+    before = read_text(find_file(choice))
+    chosen, sentences = _choose(found, names, server_edits.list_server_names(before.text), replace=replace)
+    for sentence in sentences:
+        print(sentence)
+    if not chosen:
+        print("There is nothing to import.")
+        return ExitCode.ANSWERED
+    text = before.text
+    entries = {server.name: server.entry or {} for server in chosen}
+    for name, entry in entries.items():
+        text = server_edits.add_server(text, name, entry, replace=replace)
+    show_entries(entries, before.path)
+    if not is_agreed and not await ask_to_add(entries, before.path):
+        return ExitCode.USAGE
+    noun = "server" if len(chosen) == 1 else "servers"
+    change_config(before, lambda _: text, f"imported {len(chosen)} {noun}")
+    for name, entry in entries.items():
+        for warning in find_entry_warnings(entry):
+            warn(f"{name}: {warning}")
+    return ExitCode.ANSWERED
+
+
+def find_servers(source: str | None, *, with_folder: bool = True) -> list[FoundServers]:
+    """Return the servers of a host, of a file, or of all hosts on this machine.
+
+    Args:
+        source: A host, or a file; None for all hosts.
+        with_folder: Read the files of the working folder too, which may be untrusted.
+
+    Raises:
+        ConfigError: There is no such host or file, or a file that was named cannot be read.
+    """
+    folder = Path.cwd()
+    if source is not None and source not in {*HostName}:
+        path = Path(source).expanduser()
+        if not path.is_file():
+            known = ", ".join(HostName)
+            raise ConfigError(
+                f"{source!r} is neither a host nor a file", did_you_mean(source, HostName) or f"hosts: {known}"
+            )
+        return [FoundServers(str(path), tuple(read_host_file(path, None, folder)))]
+    found = []
+    for file in find_host_files(folder):
+        if file.is_of_folder and not with_folder:
+            warn(f"{file.path} is left out: dial-chat servers import {file.host.name} reads it")
+        elif source is None or file.host.name == source:
+            title = f"{file.host.title}, {file.path}"
+            try:
+                found.append(FoundServers(title, tuple(read_host_file(file.path, file.host.name, folder))))
+            except ConfigError as error:
+                warn(f"{file.host.title}: {error}")
+    if not found and source is not None:
+        raise ConfigError(f"no configuration of {HOSTS[HostName(source)].title} was found", "name its file")
+    return [servers for servers in found if servers.servers]
+
+
+def _choose(
+    found: Sequence[FoundServers], names: Sequence[str], taken: Sequence[str], *, replace: bool
+) -> tuple[list[HostServer], list[str]]:
+    """Return the servers to import, and a sentence for each that is left out or changed."""
+    known = [server.name for servers in found for server in servers.servers]
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"there is no server {name!r} to import", did_you_mean(name, known))
+    chosen: dict[str, HostServer] = {}
+    sentences = []
+    for servers in found:
+        sentences.append(f"{escape_line(servers.title)}:")
+        for server in servers.servers:
+            if names and server.name not in names:
+                continue
+            state = _describe_state(server, chosen, () if replace else taken)
+            if state == "import":
+                chosen[server.name] = server
+            sentences.append(f"  {escape_line(server.name)}: {state}")
+            sentences += [f"    {escape_line(loss)}" for loss in server.losses]
+    return list(chosen.values()), sentences
+
+
+def _describe_state(server: HostServer, chosen: dict[str, HostServer], taken: Sequence[str]) -> str:
+    if server.entry is None:
+        return "cannot be imported"
+    if server.name in chosen:
+        is_same = chosen[server.name].entry == server.entry
+        return "the same as above" if is_same else "left out: a server above has this name (name its file to import it)"
+    return "left out: there is a server of this name (--replace)" if server.name in taken else "import"
+
+
+async def export_servers(options: Options, names: Sequence[str], to: str) -> int:
+    """Print servers in the form of another host, without expanding variables. Return the exit code.
+
+    Raises:
+        ConfigError: There is no such host or server, or a file is not trusted, and the user cannot be asked.
+    """
+    if to not in {*HostName}:
+        raise ConfigError(f"{to!r} is not a host", did_you_mean(to, HostName) or f"hosts: {', '.join(HostName)}")
+    servers: dict[str, dict[str, Any]] = {}
+    for file in await ask_for_files(options, warn):
+        outline = configuration.outline(file.text, file.path)
+        servers |= {name: {key: node.value for key, node in entry.items()} for name, entry in outline.servers.items()}
+    for name in names:
+        if name not in servers:
+            hint = did_you_mean(name, servers) or f"there are {', '.join(servers) or 'none'}"
+            raise ConfigError(f"there is no server {name!r}", hint)
+    chosen = {name: entry for name, entry in servers.items() if not names or name in names}
+    text, losses = write_host_text(HostName(to), chosen)
+    print(text, end="")
+    for loss in losses:
+        warn(loss)
+    return ExitCode.ANSWERED

@@ -1,0 +1,156 @@
+"""OAuth login to a server, and logout. A login ends with the browser's redirect, or with a pasted redirect URL."""
+
+from __future__ import annotations
+
+import os
+import sys
+import webbrowser
+from dataclasses import replace
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import anyio
+from anyio import to_thread
+
+from dial_client.cli.load_settings import read_settings, warn
+from dial_client.cli.options import ExitCode, Options
+from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
+from dial_client.client.dial_client import DialClient
+from dial_client.hooks.oauth_callbacks import LoginRequest
+from dial_client.hooks.server_callbacks import Callbacks
+from dial_client.messages.errors import ConfigError, LoginFailed
+from dial_client.runtime.counted_nouns import count_noun
+from dial_client.runtime.safe_text import sanitize, to_one_line
+from dial_client.runtime.similar_names import did_you_mean
+from dial_client.servers.oauth.redirect_listener import RedirectListener
+from dial_client.servers.oauth.token_storage import TokenStorage
+from dial_client.servers.status import ServerState
+from dial_client.settings import configuration
+
+LOGIN_SECONDS = 600.0
+"""Timeout in seconds for the whole login, including the time that the user needs in the browser."""
+_BROWSER_SECONDS = 10.0
+_WHOLE = "This login needs the whole URL, from http:// on."
+_PASTE = "or paste the URL it was redirected to, and press Enter: "
+
+
+class TerminalLogin:
+    """The login callback of the terminal. The user's browser may run on this machine or on another one."""
+
+    def __init__(self, loopback: RedirectListener, *, browser: bool) -> None:
+        self.redirect_uri = loopback.redirect_uri
+        self._loopback = loopback
+        self._browser = browser
+
+    async def __call__(self, request: LoginRequest) -> str:
+        """Print the login URL, and wait for the browser, or for a pasted URL."""
+        scopes = f", which asks for: {', '.join(request.scopes)}" if request.scopes else ""
+        print(
+            f"{sanitize(request.server)} wants you to log in at {request.origin}{to_one_line(scopes, 1000)}",
+            file=sys.stderr,
+        )
+        print(f"Open this address in a browser:\n\n{request.url}\n", file=sys.stderr, flush=True)
+        if self._browser and _has_browser():
+            with anyio.move_on_after(_BROWSER_SECONDS):
+                await to_thread.run_sync(webbrowser.open, request.url, abandon_on_cancel=True)
+        state = parse_qs(urlsplit(request.url).query)["state"][0]
+        return await self._wait_for_answer(state, needs_whole=request.needs_issuer)
+
+    async def _wait_for_answer(self, state: str, *, needs_whole: bool) -> str:
+        answers: list[str] = []
+        print("Waiting for the browser;", end=" ", file=sys.stderr, flush=True)
+        async with anyio.create_task_group() as group:
+
+            async def wait_for_redirect() -> None:
+                answers.append(await self._loopback.answer(state))
+                group.cancel_scope.cancel()
+
+            group.start_soon(wait_for_redirect)
+            if can_ask_user():
+                answers.append(await self._ask_for_redirect(state, needs_whole=needs_whole))
+                group.cancel_scope.cancel()
+        print(file=sys.stderr)
+        if not answers[0]:
+            raise LoginFailed("no login took place")
+        return answers[0]
+
+    async def _ask_for_redirect(self, state: str, *, needs_whole: bool) -> str:
+        """Return the pasted URL, a URL built from a pasted code, or an empty text if there was no answer.
+
+        A code alone does not name its issuer. If the issuer is required (`needs_whole`), the user is asked again.
+        """
+        while True:
+            try:
+                pasted = await ask_for_line(_PASTE)
+            except Unanswered:
+                return ""
+            if not pasted or "?" in pasted:
+                return pasted
+            if not needs_whole:
+                break
+            print(_WHOLE, file=sys.stderr)
+        return f"{self.redirect_uri}?{urlencode({'code': pasted, 'state': state})}"
+
+
+async def log_in(options: Options, name: str, *, browser: bool) -> int:
+    """Log in to a server that requires it, and print the tools it offers.
+
+    Raises:
+        ConfigError: There is no such server, or it has no URL.
+    """
+    server = await _find_server(options, name)
+    port = server.oauth.callback_port if server.oauth is not None else None
+    try:
+        async with RedirectListener(port or await _find_registered_port(server)) as loopback:
+            login = TerminalLogin(loopback, browser=browser)
+            patient = replace(server, startup_timeout=LOGIN_SECONDS, enabled=True, lazy=False)
+            async with DialClient(servers={name: patient}, callbacks=Callbacks(login=login)) as dial:
+                status = dial.servers[name]
+    except LoginFailed as error:
+        warn(str(error))
+        return ExitCode.UNEXPECTED
+    if status.state is not ServerState.READY:
+        warn(f"{name}: {status.error or status.state.value}")
+        return ExitCode.UNEXPECTED
+    print(f"{sanitize(name)}: ready, {count_noun(len(status.tools), 'tool')}")
+    return ExitCode.ANSWERED
+
+
+async def log_out(options: Options, name: str) -> int:
+    """Delete the tokens of a server from this machine. They are not revoked, and stay valid until they expire.
+
+    Raises:
+        ConfigError: There is no such server, or it has no URL.
+    """
+    was_there = await TokenStorage(await _find_server(options, name)).forget()
+    print(f"{sanitize(name)}: " + ("logged out: its tokens are deleted here" if was_there else "there was no login"))
+    return ExitCode.ANSWERED
+
+
+async def _find_server(options: Options, name: str) -> configuration.ServerSettings:
+    servers = (await read_settings(options)).servers
+    if name not in servers:
+        raise ConfigError(f"there is no server {name!r}", hint=did_you_mean(name, servers))
+    if servers[name].url is None:
+        raise ConfigError(f"{name!r} is a local program", hint="only servers with a URL have a login")
+    return servers[name]
+
+
+async def _find_registered_port(server: configuration.ServerSettings) -> int:
+    """Return the port of a redirect URI that is registered for the server, if it is free; else 0, for any port."""
+    client = (await TokenStorage(server).load()).client or {}
+    for uri in client.get("redirect_uris") or ():
+        port = urlsplit(uri).port or 0
+        try:
+            async with RedirectListener(port):
+                return port
+        except LoginFailed:
+            continue
+    return 0
+
+
+def _has_browser() -> bool:
+    """Return True if a browser can be shown to the user: not over ssh, and on Linux only with a desktop."""
+    if os.environ.get("BROWSER"):
+        return True
+    has_desktop = sys.platform in ("win32", "darwin") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+    return has_desktop and not os.environ.get("SSH_CONNECTION")

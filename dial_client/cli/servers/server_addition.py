@@ -1,0 +1,279 @@
+"""The work of ``dial-chat servers add``: a program, a URL, or the server of a link, a bundle or the MCP registry.
+
+Links, bundles and registries are untrusted: the command shows what a server would run, and asks, before it writes or
+unpacks anything.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dial_client.cli.changed_config import ask_to_add, change_config, find_file, show_entries
+from dial_client.cli.config_summary import escape_line
+from dial_client.cli.load_settings import warn
+from dial_client.cli.options import ConfigChoice, ExitCode
+from dial_client.cli.servers.registry_client import fetch_server, is_registry_name
+from dial_client.cli.servers.server_proposals import is_installed
+from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
+from dial_client.messages.errors import ConfigError, ServerStartError
+from dial_client.runtime.safe_text import to_one_line
+from dial_client.runtime.similar_names import did_you_mean
+from dial_client.settings import jsonc, server_edits
+from dial_client.settings.config_writer import check_text, read_text
+from dial_client.settings.server_sources import bundles
+from dial_client.settings.server_sources.deep_links import is_deep_link, read_deep_link
+from dial_client.settings.server_sources.registry_documents import RegistryServer, read_registry_document
+from dial_client.settings.variables import find_references
+
+
+@dataclass(frozen=True, slots=True)
+class NewServer:
+    """A server as the words of a command line describe it."""
+
+    name: str
+    target: tuple[str, ...]
+    """A URL, or a program with its arguments."""
+    env: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+    cwd: str | None = None
+    transport: str | None = None
+    auto_approve: tuple[str, ...] = ()
+
+
+async def add_server(new: NewServer, choice: ConfigChoice, *, replace: bool) -> int:
+    """Add a server to a configuration; return the exit code.
+
+    Raises:
+        ConfigError: The words describe no server, there is a server of this name, or the file cannot be written.
+    """
+    write_entry(new.name, build_server_entry(new), choice, replace=replace)
+    return ExitCode.ANSWERED
+
+
+async def add_json_entry(name: str, text: str, choice: ConfigChoice, *, replace: bool) -> int:
+    """Add a server whose entry is JSON to a configuration; return the exit code.
+
+    Raises:
+        ConfigError: The text is not a valid entry, there is a server of this name, or the file cannot be written.
+    """
+    entry = jsonc.read(text, "the entry").value
+    if isinstance(entry, dict) and len(entry) == 1 and {"mcpServers", "servers"} & entry.keys():
+        (servers,) = entry.values()
+        if isinstance(servers, dict) and len(servers) == 1:
+            (entry,) = servers.values()
+    if not isinstance(entry, dict):
+        raise ConfigError("the entry is not a JSON object", """like '{"command": "mcp-server-time"}'""")
+    write_entry(name, entry, choice, replace=replace)
+    return ExitCode.ANSWERED
+
+
+def write_entry(name: str, entry: Mapping[str, Any], choice: ConfigChoice, *, replace: bool) -> None:
+    """Add an entry to a configuration, and print the change and warnings about the entry.
+
+    Raises:
+        ConfigError: The entry is wrong, there is a server of this name, or the file cannot be written.
+    """
+    before = read_text(find_file(choice))
+    change_config(
+        before,
+        lambda text: server_edits.add_server(text, name, entry, replace=replace),
+        f"added {escape_line(name)}",
+    )
+    for warning in find_entry_warnings(entry):
+        warn(warning)
+    print(f"Try: dial-chat servers test {escape_line(name)}")
+
+
+def build_server_entry(new: NewServer) -> dict[str, Any]:
+    """Return the entry of a server, as ``servers.json`` has it.
+
+    Raises:
+        ConfigError: The words describe no server.
+    """
+    if not new.target:
+        raise ConfigError(
+            "which program, or which URL?",
+            f"dial-chat servers add {new.name} -- uvx mcp-server-time, or dial-chat servers add {new.name} https://…",
+        )
+    first, *rest = new.target
+    is_url = re.match(r"(?i)https?://", first) is not None
+    if is_url and rest:
+        raise ConfigError("nothing may follow a URL", "put options before it, and a program after --")
+    entry: dict[str, Any] = {"type": new.transport} if new.transport else {}
+    entry |= {"url": first} if is_url else {"command": first} | ({"args": rest} if rest else {})
+    if new.env:
+        entry["env"] = dict(_pair(text, "=", "--env KEY=VALUE") for text in new.env)
+    if new.headers:
+        entry["headers"] = dict(_pair(text, ":", "--header 'Name: value'") for text in new.headers)
+    if new.cwd is not None:
+        entry["cwd"] = new.cwd
+    if new.auto_approve:
+        entry["autoApprove"] = list(new.auto_approve)
+    misplaced = {"env": is_url, "headers": not is_url, "cwd": is_url}
+    for key, is_misplaced in misplaced.items():
+        if is_misplaced and key in entry:
+            kind = "a server with a URL" if is_url else "a program"
+            raise ConfigError(f"{kind} has no {key}", "dial-chat servers add --help")
+    return entry
+
+
+def find_entry_warnings(entry: Mapping[str, Any]) -> Iterator[str]:
+    """Yield warnings about an entry: secrets in plain text, variables that are not set, a missing program."""
+    from dial_client.servers.secret_detection import find_literal_secrets
+
+    for place, variable in find_literal_secrets(entry):
+        yield f"{place} seems to contain a secret in plain text; set a variable, and write ${{{variable}}} in its place"
+    text = json.dumps(entry, ensure_ascii=False)
+    for name in dict.fromkeys(find_references(text)):
+        if name not in os.environ and f"{name}:-" not in text:
+            yield f"the variable {name} is not set yet: the server needs it"
+    command = entry.get("command")
+    if isinstance(command, str) and "${" not in command:
+        problem = _check_program(command)
+        if problem:
+            yield problem
+
+
+def _pair(text: str, separator: str, usage: str) -> tuple[str, str]:
+    name, found, value = text.partition(separator)
+    if not found or not name.strip():
+        raise ConfigError(f"this has no {separator!r}", usage)
+    return (name.strip(), value.strip()) if separator == ":" else (name, value)
+
+
+def _check_program(command: str) -> str:
+    from dial_client.servers.transports.environment import find_program
+
+    try:
+        find_program("the server", command, os.environ.get("PATH"), None)
+    except ServerStartError as error:
+        return error.problem
+    return ""
+
+
+BUNDLE_SUFFIXES = (".mcpb", ".dxt")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceServer:
+    """A server from a source, before it is added."""
+
+    name: str
+    entry: Mapping[str, Any]
+    notes: Sequence[str] = ()
+    """Sentences to show to the user."""
+    prepare: Callable[[], None] | None = None
+    """A function to call before the server can start."""
+
+
+def is_source(text: str) -> bool:
+    """Return True for a link, the path of a bundle or of a ``server.json``, or a name of the registry."""
+    path = Path(text)
+    is_file = path.suffix in BUNDLE_SUFFIXES or (path.suffix == ".json" and path.is_file())
+    return is_deep_link(text) or is_file or (is_registry_name(text) and not path.exists())
+
+
+async def add_source(
+    source: str,
+    name: str | None,
+    choice: ConfigChoice,
+    *,
+    values: Sequence[str] = (),
+    replace: bool = False,
+    is_agreed: bool = False,
+) -> int:
+    """Add the server of a source to a configuration, after a question. Return the exit code.
+
+    Args:
+        source: A link, a file, or a name of the registry.
+        name: The name for the server; None to use the name in the source.
+        choice: The file to change.
+        values: The options of a bundle, each as ``KEY=VALUE``.
+        replace: Replace a server of the same name.
+        is_agreed: Ask nothing.
+
+    Raises:
+        ConfigError: The source has no usable server, or there is no terminal to ask at.
+    """
+    path = find_file(choice)
+    server = await _read_source(source, values, is_agreed=is_agreed)
+    entry_name = (name or server.name).replace("/", "-")
+    before = read_text(path)
+    check_text(server_edits.add_server(before.text, entry_name, server.entry, replace=replace), before)
+    for note in server.notes:
+        print(escape_line(note))
+    show_entries({entry_name: server.entry}, path)
+    if not is_agreed and not await ask_to_add({entry_name: server.entry}, path):
+        return ExitCode.USAGE
+    if server.prepare is not None:
+        server.prepare()
+    write_entry(entry_name, server.entry, choice, replace=replace)
+    return ExitCode.ANSWERED
+
+
+async def _read_source(source: str, values: Sequence[str], *, is_agreed: bool) -> SourceServer:
+    if values and Path(source).suffix not in BUNDLE_SUFFIXES:
+        raise ConfigError("--set is for the options of a bundle", "--env sets a variable of a program")
+    if is_deep_link(source):
+        linked = read_deep_link(source)
+        if linked.entry is None:
+            raise ConfigError(f"the link contains no server: {'; '.join(linked.losses)}")
+        return SourceServer(linked.name, linked.entry, linked.losses)
+    if Path(source).suffix in BUNDLE_SUFFIXES:
+        return await _read_bundle(Path(source), values, is_agreed=is_agreed)
+    return _from_registry(_read_file(Path(source)) or await fetch_server(source))
+
+
+def _read_file(path: Path) -> RegistryServer | None:
+    """Return the server of a ``server.json``; None if there is no such file."""
+    return read_registry_document(jsonc.read(path.read_bytes(), str(path)).value) if path.is_file() else None
+
+
+def _from_registry(server: RegistryServer) -> SourceServer:
+    """Return the server with the first choice that can run on this machine; if none can, with its first choice."""
+    for sentence in (*server.left_out, *filter(None, [server.warning])):
+        warn(sentence)
+    if not server.choices:
+        raise ConfigError(f"{server.name} cannot be used here", "its server.json has no package and no URL that can")
+    ready = [choice for choice in server.choices if "url" in choice.entry or is_installed(choice.entry["command"])]
+    chosen = (ready or server.choices)[0]
+    about = to_one_line(f"{server.name} {server.version}: {server.description}", 300)
+    further = [choice.kind for choice in server.choices if choice is not chosen]
+    notes = [about, *chosen.notes, *([f"also published as: {', '.join(further)}"] if further else [])]
+    return SourceServer(server.short_name, chosen.entry, notes)
+
+
+async def _read_bundle(path: Path, values: Sequence[str], *, is_agreed: bool) -> SourceServer:
+    from platformdirs import user_data_dir
+
+    bundle = bundles.read_bundle(path)
+    known = {option.key for option in bundle.options}
+    option_values: dict[str, bundles.Value] = {}
+    for text in values:
+        key, has_value, value = text.partition("=")
+        if key not in known or not has_value:
+            hint = did_you_mean(key, known) or f"it has {', '.join(sorted(known)) or 'none'}"
+            raise ConfigError(f"the bundle has no option {key!r}", hint if has_value else "--set KEY=VALUE")
+        earlier = option_values.get(key)
+        option_values[key] = (
+            value if earlier is None else [*(earlier if isinstance(earlier, list) else [earlier]), value]
+        )
+    if not is_agreed and can_ask_user():
+        for option in bundles.find_missing_options(bundle, option_values):
+            try:
+                option_values[option.key] = await ask_for_line(f"{escape_line(option.title)}: ")
+            except Unanswered:
+                raise ConfigError(f"the bundle needs {option.key}", f"--set {option.key}=VALUE") from None
+    folder = bundles.choose_bundle_folder(bundle, Path(user_data_dir("dial-client"), "bundles"))
+    entry = bundles.build_bundle_entry(bundle, folder, option_values)
+    notes = [
+        to_one_line(f"{bundle.name} {bundle.version}: {bundle.description}", 300),
+        f"It is unpacked into {folder}.",
+    ]
+    return SourceServer(bundle.name, entry, notes, lambda: bundles.unpack_bundle(bundle, folder))
