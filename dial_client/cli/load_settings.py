@@ -15,9 +15,8 @@ from dial_client.cli.printed_streams import PrintedStream
 from dial_client.cli.word_wrap import print_to_stderr
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.model import Provider
-from dial_client.providers import open_provider
+from dial_client.providers import is_recording_name, open_provider
 from dial_client.providers.presets import MODELS_OF_KEYS
-from dial_client.providers.recording_detection import is_recording_name
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.settings import configuration
 from dial_client.settings.config_locations import FILE_NAME

@@ -15,7 +15,7 @@ from dial_client.messages.errors import ConfigError
 from dial_client.messages.limits import Limits
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.messages.model import Provider
-from dial_client.providers.recording_detection import is_recording
+from dial_client.providers import is_recording
 from dial_client.servers.start_patience import STARTUP_PATIENCE
 from dial_client.settings import configuration
 from dial_client.settings.config_locations import find_user_config

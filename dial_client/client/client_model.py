@@ -20,11 +20,9 @@ from dial_client.client.turn_settings import TurnSettings
 from dial_client.hooks.middleware import MiddlewareChain
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.model import Preparable, Provider, ToolFormat, ToolFormatHandler
-from dial_client.providers import add_fallback_models, open_provider
+from dial_client.providers import add_fallback_models, is_recording, open_provider
 from dial_client.providers.fallback_provider import FallbackProvider
-from dial_client.providers.formats import build_handler
-from dial_client.providers.formats.format_selection import ActiveFormat
-from dial_client.providers.recording_detection import is_recording
+from dial_client.providers.formats import ActiveFormat, build_handler
 from dial_client.runtime.logs import get_logger
 from dial_client.settings.config_types import ModelProfile
 from dial_client.turns import prices

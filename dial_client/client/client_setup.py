@@ -27,7 +27,7 @@ from dial_client.hooks.server_callbacks import LOG_LEVELS, Callbacks, ClientFeat
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.limits import Limits
 from dial_client.messages.model import Provider
-from dial_client.providers.recording_detection import is_recorded_server, is_recording
+from dial_client.providers import is_recorded_server, is_recording
 from dial_client.servers.connection import Connection
 from dial_client.servers.json_cache import JsonCache
 from dial_client.servers.server_manager import AutoApproved, Connect, ServerManager

@@ -32,7 +32,7 @@ from dial_client.messages.events import Event
 from dial_client.messages.limits import Limits, StopReason
 from dial_client.messages.message import Content, Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.messages.model import Provider, ToolFormat, ToolFormatHandler
-from dial_client.providers.recording_detection import is_recording
+from dial_client.providers import is_recording
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.deadline import Deadline
 from dial_client.servers.client_capabilities import ClientCapabilities

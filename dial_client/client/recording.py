@@ -51,8 +51,8 @@ from dial_client.messages.model import (
     ReasoningChunk,
     TextChunk,
 )
+from dial_client.providers import is_recording
 from dial_client.providers.http.response_stream import RawBody, Recordable
-from dial_client.providers.recording_detection import is_recording
 from dial_client.providers.script_format import VERSION
 from dial_client.runtime.logs import get_logger
 from dial_client.servers.client_capabilities import ClientCapabilities

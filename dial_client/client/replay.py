@@ -19,7 +19,7 @@ import anyio
 from dial_client.messages.errors import ConfigError, ServerError, ServerGone
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.messages.model import Provider
-from dial_client.providers.script import RecordedServer
+from dial_client.providers.script_format import RecordedServer
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection

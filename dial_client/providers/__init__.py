@@ -4,13 +4,14 @@ A key from the environment is sent only to the address that it belongs to: ``OPE
 to ``OPENAI_BASE_URL``, if that is set; ``ANTHROPIC_API_KEY`` (else ``ANTHROPIC_AUTH_TOKEN``) and ``DIAL_API_KEY``
 likewise. Any other address (``--base-url``, ``base_url`` of a profile) gets the ``api_key`` of the profile, or a
 placeholder if there is none. ``OPENAI_ORG_ID``, ``OPENAI_PROJECT_ID`` and the vendors' ``…_CUSTOM_HEADERS`` are sent
-only to the vendor's own hosts. No SDK reads these variables, except for the models of clouds (`cloud_models`), whose
+only to the vendor's own hosts. No SDK reads these variables, except for the models of clouds (`vendor_clients`), whose
 clients authenticate as is usual for their cloud.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -190,7 +191,7 @@ def _open_offline(prefix: str, name: str, address: str | None, on_progress: OnDo
 def _open_cloud_model(
     cloud: str, where: str, settings: ModelProfile, address: str | None, environ: Mapping[str, str]
 ) -> Provider:
-    from dial_client.providers.cloud_models import open_cloud_model
+    from dial_client.providers.vendor_clients import open_cloud_model
 
     return open_cloud_model(cloud, where, settings, address, environ)
 
@@ -324,3 +325,27 @@ def _build_unknown_model_error(model: str, models: Mapping[str, ModelProfile]) -
         )
         hint = f"{hint}: {', '.join(models)}" if models else hint
     return ConfigError(f"there is no model {model!r}", hint=hint)
+
+
+def is_recording(model: str | Provider | None) -> bool:
+    """Return True if a model or a model's name is a recording."""
+    if isinstance(model, str):
+        return is_recording_name(model)
+    scripted = sys.modules.get("dial_client.providers.scripted")  # if it is not loaded, no instance can exist
+    return scripted is not None and isinstance(model, scripted.ScriptedProvider) and model.servers is not None
+
+
+def is_recorded_server(target: object) -> bool:
+    """Return True if a server is a recorded server of `replay.load_recording`."""
+    script = sys.modules.get("dial_client.providers.script_format")
+    return script is not None and isinstance(target, script.RecordedServer)
+
+
+def is_recording_name(model: str) -> bool:
+    """Return True if a model's name names a recording."""
+    prefix, _, path = model.partition(":")
+    if prefix != "scripted":
+        return False
+    from dial_client.providers.script_format import is_recording_file
+
+    return is_recording_file(path)

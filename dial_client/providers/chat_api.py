@@ -21,6 +21,7 @@ from dial_client.messages.message import (
     extract_text,
 )
 from dial_client.messages.model import Delta, ModelRequest, TextChunk
+from dial_client.providers.api_history import AssistantStep, Result, UserStep, normalize
 from dial_client.providers.chat_stream import ChatStreamParser
 from dial_client.providers.endpoint_profile import CHAT, EndpointProfile
 from dial_client.providers.http.http_provider import HttpProvider, build_sampling_fields
@@ -28,7 +29,6 @@ from dial_client.providers.http.response_stream import RawBody
 from dial_client.providers.json_to_lines import JsonToLines
 from dial_client.providers.schema_dialects import get_output_dialect, to_output_schema
 from dial_client.providers.tool_call_codec import to_json_text
-from dial_client.providers.wire_history import AssistantStep, Result, UserStep, normalize
 from dial_client.runtime.surrogates import replace_surrogates
 
 if TYPE_CHECKING:

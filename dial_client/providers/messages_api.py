@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dial_client.messages.errors import OUTPUT_FORMAT_UNSUPPORTED, ProviderError
 from dial_client.messages.message import FilePart, ImagePart, Message, Part, TextPart, ToolSpec
 from dial_client.messages.model import ModelRequest, OutputFormat, Thinking
+from dial_client.providers.api_history import NO_TEXT, AssistantStep, Result, UserStep, normalize
 from dial_client.providers.endpoint_profile import (
     ANTHROPIC,
     NEWEST_MESSAGES_VERSION,
@@ -23,7 +24,6 @@ from dial_client.providers.http.http_provider import HttpProvider, build_samplin
 from dial_client.providers.messages_stream import MessagesStreamParser
 from dial_client.providers.schema_dialects import can_be_strict, to_output_schema
 from dial_client.providers.tool_call_codec import to_plain_json
-from dial_client.providers.wire_history import NO_TEXT, AssistantStep, Result, UserStep, normalize
 from dial_client.runtime.surrogates import replace_surrogates
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ def _to_part(part: Part) -> TextBlockParam | ImageBlockParam | DocumentBlockPara
         case TextPart(text):
             return {"type": "text", "text": text}
         case ImagePart(data, mime_type):
-            # `media_fallback` lets only the four types through that the API accepts.
+            # `api_history` lets only the four types through that the API accepts.
             media_type: Any = mime_type
             return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
         case FilePart(data, _, name):

@@ -18,11 +18,10 @@ from dial_client.messages.model import (
     ReasoningChunk,
     TextChunk,
 )
-from dial_client.messages.token_usage import Usage
-from dial_client.providers import server_tool_calls
+from dial_client.messages.token_usage import Usage, find_number
+from dial_client.providers import server_tools
 from dial_client.providers.http.provider_errors import StreamedError, require_object
 from dial_client.providers.tool_call_codec import make_ids_unique, parse_call
-from dial_client.providers.usage import find_number
 from dial_client.runtime.json_fields import to_text
 
 _FINISHES = {
@@ -198,14 +197,14 @@ class MessagesStreamParser:
         call = self._endpoint_calls.get(call_id)
         if call is None:
             return deltas
-        return [*deltas, EndpointCallChunk(call, server_tool_calls.parse_result_block(block, call))]
+        return [*deltas, EndpointCallChunk(call, server_tools.parse_result_block(block, call))]
 
     def _end_block(self, index: Any) -> list[Delta]:
         """Return the call in a block that has ended, if it is a call of the endpoint's own tools."""
         block = self._current.get(index) if isinstance(index, int) else None
-        if block is None or not server_tool_calls.is_call_block(block.start):
+        if block is None or not server_tools.is_call_block(block.start):
             return []
-        call = server_tool_calls.parse_call_block(block.to_content())
+        call = server_tools.parse_call_block(block.to_content())
         self._endpoint_calls[call.id] = call
         return [EndpointCallChunk(call)]
 

@@ -99,7 +99,7 @@ PRESETS: Mapping[str, Preset] = {
 
 
 CLOUDS = ("azure", "bedrock", "vertex", "foundry")
-"""Prefixes and presets of models that are asked through the vendors' clients (`cloud_models`)."""
+"""Prefixes and presets of models that are asked through the vendors' clients (`vendor_clients.open_cloud_model`)."""
 
 
 def find_preset(name: str, where: str) -> Preset:

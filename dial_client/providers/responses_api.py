@@ -1,23 +1,24 @@
 """OpenAI's Responses API, used without stored state.
 
 https://platform.openai.com/docs/api-reference/responses. The endpoint stores nothing: every request contains the whole
-conversation, with the model's encrypted reasoning unchanged.
+conversation, with the model's encrypted reasoning unchanged. Items are sent back with the fields that the API's schema
+allows (`ITEM_FIELDS`): some endpoints add their own fields (Snowflake: ``item_id``, ``output_index``) and types of
+items, and an endpoint that validates requests refuses both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dial_client.messages.message import FilePart, ImagePart, Message, Part, TextPart, ToolSpec, extract_text
 from dial_client.messages.model import ModelRequest, OutputFormat
+from dial_client.providers.api_history import AssistantStep, Result, UserStep, normalize
 from dial_client.providers.endpoint_profile import OPENAI, EndpointProfile
 from dial_client.providers.http.http_provider import HttpProvider, build_sampling_fields
-from dial_client.providers.response_items import to_input_item
 from dial_client.providers.responses_stream import ResponsesStreamParser
 from dial_client.providers.schema_dialects import get_output_dialect, to_output_schema
 from dial_client.providers.tool_call_codec import parse_call, to_json_text
-from dial_client.providers.wire_history import AssistantStep, Result, UserStep, normalize
 from dial_client.runtime.json_fields import to_text
 from dial_client.runtime.surrogates import replace_surrogates
 
@@ -32,6 +33,44 @@ if TYPE_CHECKING:
     )
     from openai.types.responses.response_create_params import ResponseCreateParamsBase, ToolChoice
     from openai.types.responses.response_input_item_param import FunctionCallOutput
+
+_CALL = "id call_id status"
+ITEM_FIELDS: Mapping[str, frozenset[str]] = {
+    kind: frozenset(["type", *names.split()])
+    for kind, names in {
+        "additional_tools": "id role tools",
+        "apply_patch_call": f"{_CALL} caller operation",
+        "apply_patch_call_output": f"{_CALL} caller output",
+        "code_interpreter_call": "id status code container_id outputs",
+        "compaction": "id encrypted_content",
+        "computer_call": f"{_CALL} action actions pending_safety_checks",
+        "computer_call_output": f"{_CALL} acknowledged_safety_checks output",
+        "custom_tool_call": "id call_id async caller input name namespace",
+        "custom_tool_call_output": "id call_id caller output",
+        "file_search_call": "id status queries results",
+        "function_call": f"{_CALL} arguments async caller name namespace",
+        "function_call_output": f"{_CALL} caller name namespace output",
+        "image_generation_call": "id status action background error output_format quality result revised_prompt size"
+        " svg_usage",
+        "local_shell_call": f"{_CALL} action",
+        "local_shell_call_output": "id status output",
+        "mcp_approval_request": "id arguments name server_label",
+        "mcp_approval_response": "id approval_request_id approve reason",
+        "mcp_call": "id status approval_request_id arguments error name output server_label",
+        "mcp_list_tools": "id error server_label tools",
+        "message": "id status content phase role",
+        "program": "id call_id code fingerprint",
+        "program_output": f"{_CALL} result",
+        "reasoning": "id status content encrypted_content summary",
+        "shell_call": f"{_CALL} action caller environment",
+        "shell_call_output": f"{_CALL} caller max_output_length output",
+        "tool_search_call": f"{_CALL} arguments execution",
+        "tool_search_output": f"{_CALL} execution tools",
+        "web_search_call": "id status action",
+    }.items()
+}
+"""The types of items that a request may contain, and their fields, as in `ResponseInputItemParam` of `openai` 3.54."""
+
 
 _NO_PARAMETERS = {"type": "object", "properties": {}}
 """The parameters of a tool that has none. The API requires the field."""
@@ -182,3 +221,10 @@ def _to_part(part: Part) -> ResponseInputContentParam:
             return {"type": "input_image", "image_url": f"data:{mime_type};base64,{data}", "detail": "auto"}
         case FilePart(data, mime_type, name):
             return {"type": "input_file", "filename": name, "file_data": f"data:{mime_type};base64,{data}"}
+
+
+def to_input_item(item: Any) -> dict[str, Any] | None:
+    """Return a response's item with only the fields that a request may contain; None if its type may not be sent."""
+    kind = item.get("type") if isinstance(item, dict) else None
+    fields = ITEM_FIELDS.get(kind) if isinstance(kind, str) else None
+    return None if fields is None else {name: value for name, value in item.items() if name in fields}

@@ -20,12 +20,11 @@ from dial_client.messages.model import (
     ReasoningChunk,
     TextChunk,
 )
-from dial_client.messages.token_usage import Usage
-from dial_client.providers import server_tool_calls
+from dial_client.messages.token_usage import Usage, parse_usage
+from dial_client.providers import server_tools
+from dial_client.providers.api_citations import ResponseCitations
 from dial_client.providers.http.provider_errors import StreamedError, require_object
 from dial_client.providers.tool_call_codec import make_ids_unique, parse_call
-from dial_client.providers.usage import parse_usage
-from dial_client.providers.wire_citations import ResponseCitations
 from dial_client.runtime.json_fields import to_text
 
 _COMMENTARY = "commentary"
@@ -153,14 +152,14 @@ class ResponsesStreamParser:
 
     def _show_item(self, item: dict[str, Any], *, is_whole: bool) -> Iterator[Delta]:
         """Yield the calls and results of the endpoint's own tools in an item, each call and each result once."""
-        if note := server_tool_calls.describe_client_item(item):
+        if note := server_tools.describe_client_item(item):
             self._notes[note] = None
-        shell_result = server_tool_calls.parse_shell_output(item, self._endpoint_calls) if is_whole else None
+        shell_result = server_tools.parse_shell_output(item, self._endpoint_calls) if is_whole else None
         if shell_result is not None:
             self._ended_calls.add(shell_result.tool_call_id)
             yield EndpointCallChunk(self._endpoint_calls[to_text(item.get("call_id"))], shell_result)
         has_name = is_whole or bool(item.get("id"))
-        parsed = server_tool_calls.parse_item(item) if has_name else None
+        parsed = server_tools.parse_item(item) if has_name else None
         if parsed is None or parsed[0].id in self._ended_calls:
             return
         call, result = parsed

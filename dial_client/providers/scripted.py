@@ -75,8 +75,14 @@ from dial_client.providers.endpoint_profile import CHAT, EndpointProfile
 from dial_client.providers.http import provider_errors
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.response_stream import RawBody, ResponseStream, StreamBroken, StreamParser
-from dial_client.providers.script import RecordedServer, Script, ScriptedReply, WireReply
-from dial_client.providers.script_format import read_file, read_replies
+from dial_client.providers.script_format import (
+    RecordedServer,
+    Script,
+    ScriptedReply,
+    WireReply,
+    read_file,
+    read_replies,
+)
 from dial_client.providers.tool_call_codec import to_json_text
 from dial_client.providers.tool_name_mapping import ToolNameMapping
 from dial_client.settings.config_types import Api

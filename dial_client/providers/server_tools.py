@@ -1,7 +1,8 @@
-"""Definitions of the tools that a vendor runs at its own endpoint, for each API.
+"""The tools that a vendor runs at its own endpoint: their definitions in requests, and their calls in replies.
 
 A profile enables them: ``"server_tools": ["web_search", …]``. An entry that is an object is sent unchanged, for options
-and newer versions. The endpoint runs these tools; the client neither approves nor runs their calls.
+and newer versions. The endpoint runs these tools: the client shows their calls, and neither approves nor runs them.
+Their blocks (Messages) and items (Responses) are sent back to the endpoint unchanged.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dial_client.messages.errors import ConfigError
+from dial_client.messages.message import Failure, ToolCallRequest, ToolCallResult
+from dial_client.providers.tool_call_codec import parse_call, to_json_text
+from dial_client.runtime.json_fields import to_text
 
 if TYPE_CHECKING:
     from openai.types.responses.response_includable import ResponseIncludable
@@ -88,3 +92,142 @@ def _build_unknown_tool_error(name: str, wire: str) -> ConfigError:
     suggestion = f"did you mean {similar[0]!r}?" if similar else f"the server tools are {', '.join(names)}"
     hint = f"{suggestion} (or set the tool's definition as an object)"
     return ConfigError(f"server_tools: the {wire} API has no server tool {name!r}", hint=hint)
+
+
+MAX_RESULT = 10_000
+"""The most characters of a result that are shown."""
+_HIDDEN_PREFIX = "tool_search_tool"
+"""The prefix of the names of tool searches, which are not shown to the user."""
+_ITEM_TOOLS: Mapping[str, str] = {
+    "web_search_call": "web_search",
+    "file_search_call": "file_search",
+    "code_interpreter_call": "code_interpreter",
+    "image_generation_call": "image_generation",
+    "shell_call": "shell",
+    "mcp_call": "",
+}
+_CLIENT_ITEMS = frozenset({"computer_call", "custom_tool_call", "apply_patch_call", "local_shell_call"})
+_UNTRUSTED_TOOLS = frozenset({"web_search", "web_fetch", "file_search"})
+"""Tools whose results contain untrusted text."""
+
+
+def is_call_block(block: Mapping[str, Any]) -> bool:
+    """Return True for a block with a call that the endpoint runs and that the user is shown."""
+    return block.get("type") in ("server_tool_use", "mcp_tool_use") and not _read_name(block).startswith(_HIDDEN_PREFIX)
+
+
+def parse_call_block(block: Mapping[str, Any]) -> ToolCallRequest:
+    """Return the call in a block, which must contain its complete input."""
+    server = to_text(block.get("server_name"))
+    name = f"{server}.{_read_name(block)}" if server else _read_name(block)
+    return parse_call(to_text(block.get("id")), name, block.get("input"))
+
+
+def parse_result_block(block: Mapping[str, Any], call: ToolCallRequest) -> ToolCallResult:
+    """Return the result in a block. `call` is the call with the id that the block names."""
+    content = block.get("content")
+    code = to_text(content.get("error_code")) if isinstance(content, Mapping) else ""
+    if code or block.get("is_error") is True:
+        return _fail(call, code or _describe(content))
+    return _succeed(call, _describe(content))
+
+
+def parse_item(item: Mapping[str, Any]) -> tuple[ToolCallRequest, ToolCallResult | None] | None:
+    """Return the call in an item, and its result if the tool has ended; None for an item without such a call."""
+    kind = to_text(item.get("type"))
+    if kind not in _ITEM_TOOLS:
+        return None
+    name = _ITEM_TOOLS[kind] or f"{to_text(item.get('server_label'))}.{_read_name(item)}"
+    call = parse_call(to_text(item.get("id")), name, _find_arguments(kind, item))
+    status, error = item.get("status"), item.get("error")
+    if status in ("in_progress", "searching", "interpreting", "generating", "calling") or kind == "shell_call":
+        return call, None
+    if error or status in ("failed", "incomplete"):
+        return call, _fail(call, to_text(error) or (to_json_text(error) if error else f"the call is {status}"))
+    return call, _succeed(call, _describe_item(kind, item))
+
+
+def parse_shell_output(item: Mapping[str, Any], calls: Mapping[str, ToolCallRequest]) -> ToolCallResult | None:
+    """Return the result in a ``shell_call_output`` item; None for any other item, or if its call is unknown.
+
+    Args:
+        item: The item.
+        calls: The calls so far, by ``call_id``.
+    """
+    call = calls.get(to_text(item.get("call_id"))) if item.get("type") == "shell_call_output" else None
+    return None if call is None else _succeed(call, _describe(item.get("output")))
+
+
+def describe_client_item(item: Mapping[str, Any]) -> str:
+    """Return a note on an item that asks the client to run a tool that it did not offer; empty for any other item."""
+    kind = to_text(item.get("type"))
+    return f"the endpoint called a {kind}, which was not offered: it is not run" if kind in _CLIENT_ITEMS else ""
+
+
+def _find_arguments(kind: str, item: Mapping[str, Any]) -> Any:
+    match kind:
+        case "web_search_call" | "shell_call":
+            action = item.get("action")
+            fields = action.items() if isinstance(action, Mapping) else ()
+            return {name: value for name, value in fields if name != "sources" and value is not None}
+        case "file_search_call":
+            return {"queries": item["queries"]} if item.get("queries") else {}
+        case "code_interpreter_call":
+            return {"code": item["code"]} if item.get("code") else {}
+        case "image_generation_call":
+            return {"prompt": item["revised_prompt"]} if item.get("revised_prompt") else {}
+    return item.get("arguments")
+
+
+def _describe_item(kind: str, item: Mapping[str, Any]) -> str:
+    match kind:
+        case "web_search_call":
+            action = item.get("action")
+            return _describe(action.get("sources") if isinstance(action, Mapping) else None)
+        case "file_search_call":
+            return _describe(item.get("results"))
+        case "code_interpreter_call":
+            return _describe(item.get("outputs"))
+        case "image_generation_call":
+            return "an image"
+    return _describe(item.get("output"))
+
+
+def _describe(content: Any) -> str:
+    """Return the content of a result as text, whatever its form."""
+    if isinstance(content, Mapping):
+        return _describe_mapping(content)
+    if isinstance(content, Sequence) and not isinstance(content, str):
+        return "\n".join(text for part in content if (text := _describe(part)))
+    return "" if content is None else str(content)
+
+
+def _describe_mapping(content: Mapping[str, Any]) -> str:
+    if content.get("type") in ("web_search_result", "url"):
+        return " - ".join(text for name in ("title", "url") if (text := to_text(content.get(name))))
+    if "stdout" in content or "stderr" in content:
+        code = content.get("return_code")
+        ended = f"exit code {code}" if code else ""
+        texts = (to_text(content.get("stdout")), to_text(content.get("stderr")), ended)
+        return "\n".join(text.rstrip() for text in texts if text)
+    names = ("title", "filename", "url", "logs", "text", "data")
+    shown = [text for name in names if (text := to_text(content.get(name)))]
+    inner = [_describe(content[name]) for name in ("content", "source", "lines") if content.get(name)]
+    return "\n".join([*shown, *inner])
+
+
+def _succeed(call: ToolCallRequest, text: str) -> ToolCallResult:
+    shown = text if len(text) <= MAX_RESULT else f"{text[:MAX_RESULT]}…"
+    return ToolCallResult(call.id, success=True, content=shown, taint=_find_taint(call))
+
+
+def _fail(call: ToolCallRequest, error: str) -> ToolCallResult:
+    return ToolCallResult.failed(call.id, Failure.TOOL, error[:MAX_RESULT] or "it failed")
+
+
+def _find_taint(call: ToolCallRequest) -> str:
+    return call.name if call.name in _UNTRUSTED_TOOLS or "." in call.name else ""
+
+
+def _read_name(block: Mapping[str, Any]) -> str:
+    return to_text(block.get("name"))

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from dial_client.runtime.safe_text import sanitize
-from dial_client.schema.regular_expressions import is_portable
+from dial_client.schema.argument_check import is_portable
 
 MAX_DEPTH = 64
 """The most levels of nesting; deeper schemas could exhaust the stack."""

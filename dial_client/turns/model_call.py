@@ -33,8 +33,8 @@ from dial_client.messages.model import (
     ToolChoice,
     ToolFormat,
 )
-from dial_client.providers.formats.format_selection import ActiveFormat
-from dial_client.providers.formats.quoted_calls import drop_quoted_calls
+from dial_client.providers.formats import ActiveFormat
+from dial_client.providers.formats.stream_parser import drop_quoted_calls
 from dial_client.runtime.deadline import Deadline
 from dial_client.runtime.logs import get_logger
 from dial_client.turns import context_window, status_text

@@ -10,8 +10,7 @@ import pytest
 from dial_client.messages.errors import ProviderError
 from dial_client.messages.message import ImagePart, Message, Role, TextPart, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.messages.model import FinishReason, ToolChoice
-from dial_client.messages.token_usage import Usage
-from dial_client.providers.usage import parse_usage
+from dial_client.messages.token_usage import Usage, parse_usage
 from dial_client.settings.config_types import Api
 from tests.support.model_endpoint import (
     Answer,

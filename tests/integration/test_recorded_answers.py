@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.providers.script import WireReply
+from dial_client.providers.script_format import WireReply
 from dial_client.settings.config_types import Api
 from tests.recordings.__main__ import add
 from tests.recordings.corpus import Answer, Reading, read_answer, read_corpus, to_reply

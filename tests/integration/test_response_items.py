@@ -10,8 +10,7 @@ from openai.types.responses import ResponseOutputItem
 from openai.types.responses.response_input_item_param import ResponseInputItemParam
 
 from dial_client.messages.message import Echo, Message, Role, ToolCallRequest
-from dial_client.providers.response_items import ITEM_FIELDS, to_input_item
-from dial_client.providers.responses_api import to_wire
+from dial_client.providers.responses_api import ITEM_FIELDS, to_input_item, to_wire
 
 CALL = {"type": "function_call", "id": "fc_1", "call_id": "a", "name": "now", "arguments": "{}", "status": "completed"}
 

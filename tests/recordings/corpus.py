@@ -12,7 +12,7 @@ from typing import Any
 from dial_client.messages.errors import ProviderError
 from dial_client.messages.message import Message, ToolCallRequest
 from dial_client.messages.model import CallChunk, Completion, FinishReason, ModelRequest, ReasoningChunk, TextChunk
-from dial_client.providers.script import Script, WireReply
+from dial_client.providers.script_format import Script, WireReply
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.settings.config_types import Api
 

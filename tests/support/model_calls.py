@@ -8,8 +8,7 @@ from dataclasses import replace
 from dial_client.messages.limits import Limits
 from dial_client.messages.message import Message, ToolSpec
 from dial_client.messages.model import Completion, FinishReason, ToolFormatHandler, separate_instructions
-from dial_client.providers.formats import NativeFormatHandler
-from dial_client.providers.formats.format_selection import ActiveFormat
+from dial_client.providers.formats import ActiveFormat, NativeFormatHandler
 from dial_client.runtime.deadline import Deadline
 from dial_client.turns.context_window import ContextWindow
 from dial_client.turns.conversation_context import ConversationContext

@@ -14,8 +14,7 @@ from dial_client.messages.events import Emit, Event, MessageCompleted
 from dial_client.messages.limits import Limits, StopReason
 from dial_client.messages.message import Message, Role, ToolCallRequest
 from dial_client.messages.model import CallChunk, Completion, FinishReason
-from dial_client.providers.formats import NativeFormatHandler
-from dial_client.providers.formats.format_selection import ActiveFormat
+from dial_client.providers.formats import ActiveFormat, NativeFormatHandler
 from dial_client.runtime.deadline import Deadline
 from dial_client.servers.session_calls import OnCallProgress
 from dial_client.tools.approval import ApprovalChecker, Approver, PolicyRules

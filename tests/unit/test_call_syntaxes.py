@@ -14,7 +14,7 @@ from dial_client.messages.message import ToolSpec
 from dial_client.messages.model import ReplyReader, ToolFormat
 from dial_client.providers.formats import NativeFormatHandler, build_handler
 from dial_client.providers.formats.call_syntaxes import HIDDEN
-from dial_client.providers.formats.special_tokens import CONTROL
+from dial_client.providers.formats.stream_buffer import CONTROL
 from dial_client.providers.formats.stream_parser import ReplyParser
 from tests.support.call_syntax_cases import DECOYS, EVERY, OFFERED, ROWS, WHOLE, Row
 

@@ -13,8 +13,7 @@ from dial_client.messages.limits import Limits, StopReason
 from dial_client.messages.message import Message, Role, ToolCallRequest, ToolSpec
 from dial_client.messages.model import CallChunk, Completion, FinishReason, TextChunk, ToolChoice
 from dial_client.messages.turn_result import Turn
-from dial_client.providers.formats import NativeFormatHandler
-from dial_client.providers.formats.format_selection import ActiveFormat
+from dial_client.providers.formats import ActiveFormat, NativeFormatHandler
 from dial_client.runtime.deadline import Deadline
 from dial_client.turns.context_window import ContextWindow
 from dial_client.turns.conversation_context import ConversationContext

@@ -9,7 +9,7 @@ import pytest
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.messages.model import ToolFormat, ToolFormatHandler
 from dial_client.providers.formats import NativeFormatHandler, ReActFormatHandler, XMLFormatHandler, build_handler, xml
-from dial_client.providers.formats.json_calls import MAX_CALLS
+from dial_client.providers.formats.call_readers import MAX_CALLS
 from dial_client.providers.formats.stream_parser import read_reply
 from dial_client.schema.tool_arguments import MAX_DEPTH
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dial_client.providers.http.response_body import InvalidBody, ResponseBodyParser
-from dial_client.providers.http.sse_parser import EventTooLong, SSEParser
+from dial_client.providers.http.sse_parser import EventTooLong, InvalidBody, ResponseBodyParser, SSEParser
 
 
 def read(*pieces: bytes) -> list[tuple[str, bytes]]:

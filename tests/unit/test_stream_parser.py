@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from dial_client.messages.message import Message, ToolCallRequest
 from dial_client.messages.model import ToolFormat
 from dial_client.providers.formats import build_handler
+from dial_client.providers.formats.call_readers import MAX_CALLS
 from dial_client.providers.formats.call_syntaxes import CALL_SYNTAXES, HIDDEN, REASONING_ENDS, TAGS
-from dial_client.providers.formats.json_calls import MAX_CALLS
 from dial_client.providers.formats.stream_buffer import MAX_CALL_CHARS
 from dial_client.providers.formats.stream_parser import read_reply
 from tests.support.call_counter import count_calls

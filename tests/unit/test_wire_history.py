@@ -22,7 +22,7 @@ from dial_client.messages.message import (
     ToolCallRequest,
     ToolCallResult,
 )
-from dial_client.providers import chat_api, messages_api, responses_api, wire_history
+from dial_client.providers import api_history, chat_api, messages_api, responses_api
 from dial_client.providers.endpoint_profile import ANTHROPIC, CHAT, OPENAI, EndpointProfile
 from tests.unit.test_wire_history_rules import check_chat, check_messages, check_responses
 
@@ -255,10 +255,10 @@ def result(call_id: str, content: Content = "done", *, is_error: bool = False) -
         ),
         pytest.param(
             [Message.user("Hi"), Message.assistant("Well"), Message.assistant("yes")],
-            [("user", "Hi"), ("assistant", "Well\n\nyes"), ("user", wire_history.GO_ON)],
+            [("user", "Hi"), ("assistant", "Well\n\nyes"), ("user", api_history.GO_ON)],
             id="the message of the model is last",
         ),
-        pytest.param([], [("user", wire_history.NO_TEXT)], id="no messages"),
+        pytest.param([], [("user", api_history.NO_TEXT)], id="no messages"),
     ],
 )
 def test_a_conversation_is_normalized(conversation: list[Message], expected: list[tuple[str, Any]]) -> None:

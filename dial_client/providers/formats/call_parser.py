@@ -7,14 +7,19 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 from dial_client.messages.message import ToolCallRequest
+from dial_client.providers.formats.call_readers import MAX_CALLS, CallReader, FoundCalls, decode
 from dial_client.providers.formats.call_syntaxes import HARMONY, HERMES, CallSyntax
-from dial_client.providers.formats.json_calls import MAX_CALLS, FoundCalls, decode
-from dial_client.providers.formats.non_json_calls import CallReader
-from dial_client.providers.formats.reply_output import ReplyOutput
-from dial_client.providers.formats.special_tokens import MarkerMatcher
-from dial_client.providers.formats.stream_buffer import MAX_HEAD_CHARS, BoundedText, Parsing, StreamBuffer, discard
+from dial_client.providers.formats.stream_buffer import (
+    MAX_HEAD_CHARS,
+    BoundedText,
+    MarkerMatcher,
+    Parsing,
+    ReplyOutput,
+    StreamBuffer,
+    discard,
+)
 from dial_client.providers.formats.tool_matching import OfferedTools
-from dial_client.schema.json_repair import Unreadable
+from dial_client.schema.tool_arguments import Unreadable
 
 MAX_END_MARKERS = 8
 """The most end markers within the values of one call."""

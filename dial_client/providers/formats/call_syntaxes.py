@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from dial_client.providers.formats import non_json_calls
-from dial_client.providers.formats.json_calls import FoundCalls, ends_in_string, parse_json_calls
-from dial_client.providers.formats.special_tokens import Markers
-from dial_client.providers.formats.stream_buffer import Lookahead
+from dial_client.providers.formats import call_readers
+from dial_client.providers.formats.call_readers import FoundCalls, ends_in_string, parse_json_calls
+from dial_client.providers.formats.stream_buffer import Lookahead, Markers
 from dial_client.providers.formats.tool_matching import OfferedTools
-from dial_client.schema.json_repair import Unreadable
+from dial_client.schema.tool_arguments import Unreadable
 
 _TURN_ENDS = (
     "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>", "</s>",
@@ -78,33 +77,31 @@ def _begins_with(word: str, text: str, offer: OfferedTools) -> Lookahead:
 def _parse_tool_call(text: str) -> FoundCalls:
     """Return the calls after ``<tool_call>``: JSON (Hermes, Granite), tags (Qwen, GLM), or name and JSON (Hunyuan)."""
     if "<function=" in text and text.lstrip()[:1] == "<":
-        return non_json_calls.QWEN.read(text)
+        return call_readers.QWEN.read(text)
     if text.lstrip()[:1] in "{[`":
         return parse_json_calls(text)
     return (
-        non_json_calls.parse_name_first(text)
-        if "{" in text and "<arg_key>" not in text
-        else non_json_calls.parse_glm(text)
+        call_readers.parse_name_first(text) if "{" in text and "<arg_key>" not in text else call_readers.parse_glm(text)
     )
 
 
 def _is_open_in_tool_call(text: str) -> bool:
     if text.lstrip()[:1] in ("{", "[", "`"):
         return ends_in_string(text)
-    return non_json_calls.QWEN.is_open(text) or non_json_calls.GLM.is_open(text)
+    return call_readers.QWEN.is_open(text) or call_readers.GLM.is_open(text)
 
 
 def _parse_list(text: str) -> FoundCalls:
     """Return the calls of a list in Python or JSON syntax."""
     try:
-        return non_json_calls.parse_python(text)
+        return call_readers.parse_python(text)
     except Unreadable:
         return parse_json_calls(text)
 
 
 def _parse_mistral(text: str) -> FoundCalls:
     """Return the calls after ``[TOOL_CALLS]``: a JSON list, or a name and its arguments."""
-    return parse_json_calls(text) if text.lstrip()[:1] in ("[", "{") else non_json_calls.parse_name_first(text)
+    return parse_json_calls(text) if text.lstrip()[:1] in ("[", "{") else call_readers.parse_name_first(text)
 
 
 def _is_odd(quote: str, text: str) -> bool:
@@ -137,10 +134,10 @@ CALL_SYNTAXES = {
         CallSyntax(
             "<function=",
             ("</function>",),
-            non_json_calls.parse_function_tag,
+            call_readers.parse_function_tag,
             json=False,
             words=("",),
-            is_open=non_json_calls.QWEN.is_open,
+            is_open=call_readers.QWEN.is_open,
             is_token=False,
         ),
         CallSyntax("<|python_tag|>", (), parse_json_calls),
@@ -151,38 +148,38 @@ CALL_SYNTAXES = {
         CallSyntax(
             "<\uff5ctool\u2581call\u2581begin\uff5c>",
             ("<\uff5ctool\u2581call\u2581end\uff5c>", "<\uff5ctool\u2581calls\u2581end\uff5c>"),
-            partial(non_json_calls.parse_separated, _SEPARATOR),
+            partial(call_readers.parse_separated, _SEPARATOR),
             json=False,
             words=(f"function{_SEPARATOR}", ""),
         ),
         CallSyntax(
             _DSML_BEGIN,
             ("</\uff5cDSML\uff5cinvoke>",),
-            partial(non_json_calls.parse_tags, _DSML_BEGIN, non_json_calls.DSML),
+            partial(call_readers.parse_tags, _DSML_BEGIN, call_readers.DSML),
             json=False,
             words=("",),
-            is_open=non_json_calls.DSML.is_open,
+            is_open=call_readers.DSML.is_open,
         ),
         CallSyntax(
             "<|tool_call_begin|>",
             ("<|tool_call_end|>", "<|tool_calls_section_end|>"),
-            partial(non_json_calls.parse_separated, _KIMI_SEPARATOR),
+            partial(call_readers.parse_separated, _KIMI_SEPARATOR),
             json=False,
             words=("",),
         ),
         CallSyntax(
             '<invoke name="',
             ("</invoke>",),
-            partial(non_json_calls.parse_tags, '<invoke name="', non_json_calls.MINIMAX),
+            partial(call_readers.parse_tags, '<invoke name="', call_readers.MINIMAX),
             json=False,
             words=("",),
-            is_open=non_json_calls.MINIMAX.is_open,
+            is_open=call_readers.MINIMAX.is_open,
             is_token=False,
         ),
         CallSyntax(
             "<start_function_call>",
             ("<end_function_call>", "<start_function_response>"),
-            partial(non_json_calls.parse_braces, "<escape>"),
+            partial(call_readers.parse_braces, "<escape>"),
             json=False,
             words=("call:",),
             is_open=partial(_is_odd, "<escape>"),
@@ -190,7 +187,7 @@ CALL_SYNTAXES = {
         CallSyntax(
             "<|tool_call>",
             ("<tool_call|>", "<|tool_response>"),
-            partial(non_json_calls.parse_braces, '<|"|>'),
+            partial(call_readers.parse_braces, '<|"|>'),
             json=False,
             words=("call:",),
             is_open=partial(_is_odd, '<|"|>'),
@@ -253,6 +250,6 @@ TAGS = tuple(
         - _IN_MARKUP_ONLY
     )
 )
-"""All markers except the special tokens of chat templates that match `special_tokens.CONTROL`."""
+"""All markers except the special tokens of chat templates that match `stream_buffer.CONTROL`."""
 HIDDEN = frozenset(TAGS) - {END_OF_TEXT, *(opener for opener, syntax in CALL_SYNTAXES.items() if not syntax.is_token)}
 """Markers that are never shown outside code."""

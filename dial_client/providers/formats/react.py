@@ -15,8 +15,7 @@ from typing import Any
 from dial_client.messages.message import Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.messages.model import ModelRequest, ReplyReader, ToolFormat
 from dial_client.providers.formats.call_syntaxes import TAGS
-from dial_client.providers.formats.special_tokens import Markers
-from dial_client.providers.formats.stream_buffer import BoundedText, Lookahead, MarkerSearch, Parsing
+from dial_client.providers.formats.stream_buffer import BoundedText, Lookahead, Markers, MarkerSearch, Parsing
 from dial_client.providers.formats.stream_parser import ReplyParser, read_reply
 from dial_client.providers.formats.text_history import (
     ToolText,

@@ -3,17 +3,26 @@
 The parser is a generator that reads the text sequentially and yields when it needs more text. The code follows the
 grammar of a reply, and the boundaries of streamed pieces make no difference. Text is shown at once; only a possible
 beginning of a marker is held back. Every step takes linear time, because a model's text is untrusted input.
+
+Harmony, the format of gpt-oss, writes ``<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json
+<|message|>{…}<|call|>``; the channel ``analysis`` contains reasoning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
-from dial_client.messages.message import ToolCallRequest, ToolSpec
+from dial_client.messages.message import Message, Role, TextPart, ToolCallRequest, ToolSpec
 from dial_client.messages.model import ReplyReader
-from dial_client.providers.formats import bare_calls, harmony
+from dial_client.providers.formats import bare_calls
+from dial_client.providers.formats.bare_calls import FencedCallParser
 from dial_client.providers.formats.call_parser import CallParser, find_calls
+from dial_client.providers.formats.call_readers import MAX_CALLS, FoundCalls, parse_arguments
 from dial_client.providers.formats.call_syntaxes import (
     CALL_SYNTAXES,
     END_OF_TEXT,
@@ -26,14 +35,83 @@ from dial_client.providers.formats.call_syntaxes import (
     TAGS,
     TURN_BEGINNINGS,
 )
-from dial_client.providers.formats.fenced_calls import FencedCallParser
-from dial_client.providers.formats.json_calls import MAX_CALLS, FoundCalls
-from dial_client.providers.formats.non_json_calls import parse_arguments
-from dial_client.providers.formats.reply_output import ReplyOutput
-from dial_client.providers.formats.special_tokens import MarkerMatcher, Markers
-from dial_client.providers.formats.stream_buffer import BoundedText, MarkerSearch, Parsing, StreamBuffer, TextSink
+from dial_client.providers.formats.stream_buffer import (
+    BoundedText,
+    Lookahead,
+    MarkerMatcher,
+    Markers,
+    MarkerSearch,
+    Parsing,
+    ReplyOutput,
+    StreamBuffer,
+    TextSink,
+)
 from dial_client.providers.formats.tool_matching import OfferedTools
 from dial_client.runtime.logs import get_logger
+
+_WORDS = (
+    "analysis", "commentary", "final",
+    "assistant", "user", "system", "developer", "tool", "functions.", "python", "browser",
+)  # fmt: skip
+_INNER = ("<|message|>", "<|channel|>", "<|constrain|>")
+_FILLING = re.compile(r"(?>(?:[^<\n]|<\|(?:channel|constrain)\|>){0,300})")
+_END_OF_HEADER = "<|end_header_id|>"
+_RECIPIENT = re.compile(r"\bto=([\w.-]{1,128})")
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The header of a harmony message."""
+
+    channel: str
+    recipient: str
+    """The called tool; empty for a message to the user."""
+    is_reply: bool
+    """True if the role is the model's own."""
+
+
+def may_begin(text: str) -> Lookahead:
+    """Return True if the text begins with a complete header; None if more text is needed to decide."""
+    if not text.startswith(_WORDS):
+        return None if any(word.startswith(text) for word in _WORDS) else False
+    found = _FILLING.match(text)
+    rest = text[found.end() :] if found else ""
+    if rest.startswith("<|message|>"):
+        return True
+    return None if any(token.startswith(rest) for token in _INNER) else False
+
+
+_ROLES = ("assistant", "model", "user", "system", "tool", "ipython", "developer")
+
+
+def begins_with_role(text: str) -> Lookahead:
+    """Return True if the text begins with a role and the end of its line or header; None if more text is needed."""
+    for role in _ROLES:
+        if role.startswith(text):
+            return None
+        if text.startswith(role):
+            rest = text[len(role) :]
+            return (
+                True
+                if rest.startswith(("\n", _END_OF_HEADER))
+                else (None if _END_OF_HEADER.startswith(rest) else False)
+            )
+    return False
+
+
+def is_model(role: str) -> bool:
+    """Return True if a role is the model's own."""
+    return role.strip() in ("assistant", "model")
+
+
+def parse_header(text: str) -> Header:
+    """Return the header in a text without the tokens around it."""
+    words = re.split(r"<\|(?:channel|constrain)\|>|\s", text)
+    channel = next((word for word in words if word in _WORDS[:3]), "")
+    recipient = _RECIPIENT.search(text)
+    is_reply = words[0] in ("assistant", *_WORDS[:3])
+    return Header(channel, recipient.group(1) if recipient else "", is_reply)
+
 
 log = get_logger(__name__)
 
@@ -222,19 +300,19 @@ class ReplyParser:
 
     def _parse_turn_beginning(self) -> Parsing:
         """Parse the role of a turn. A turn of another role is invented by the model, as is all text after it."""
-        if (yield from self._buffer.look_ahead(harmony.begins_with_role)):
+        if (yield from self._buffer.look_ahead(begins_with_role)):
             role = BoundedText()
             yield from self._buffer.read_until(_ROLE_END, role.add)
-            self._is_over = not harmony.is_model(role.text)
+            self._is_over = not is_model(role.text)
         yield from self._parse_bare_calls()
 
     def _parse_harmony_header(self) -> Parsing:
         """Parse a header of the harmony format, and the call or reasoning after it. Other text after it is shown."""
-        if not (yield from self._buffer.look_ahead(harmony.may_begin)):
+        if not (yield from self._buffer.look_ahead(may_begin)):
             return
         text = BoundedText()
         yield from self._buffer.read_until(_HEADER_END, text.add)
-        header = harmony.parse_header(text.text)
+        header = parse_header(text.text)
         if not header.is_reply:
             self._is_over = True
         elif header.recipient:
@@ -255,3 +333,81 @@ def read_reply(reader: ReplyReader, text: str) -> tuple[tuple[ToolCallRequest, .
     visible = reader.feed(text)
     rest, calls = reader.finish()
     return calls, visible + rest
+
+
+_BACKTICK = "`"
+_NAME_KEYS = ("name", "function")
+_MARKS = re.compile(r"(?>(?:\\+[nrt]|\W)+)")
+
+
+def drop_quoted_calls(
+    calls: Sequence[ToolCallRequest],
+    messages: Sequence[Message],
+    tools: Sequence[ToolSpec],
+    *,
+    anywhere: bool = False,
+) -> list[ToolCallRequest]:
+    """Return the calls that do not occur, in any syntax, in the tool results and resources that the model has read.
+
+    Args:
+        calls: The calls found in the text of a reply; the API's own calls need no such check.
+        messages: The messages of the request.
+        tools: The tools on offer in the request.
+        anywhere: True to search the values of a call anywhere in the results, even without call syntax: a model whose
+            fenced calls run can put a fence around any text.
+    """
+    if not calls:
+        return []
+    texts = list(_find_foreign_texts(messages))
+    quotable = {_build_key(call) for text in texts for call in _find_calls(text, tools)}
+    calls = [call for call in calls if _build_key(call) not in quotable]
+    if not anywhere:
+        return calls
+    plain_texts = [_strip_marks(text) for text in texts]
+    return [call for call in calls if not any(_is_written_in(text, call) for text in plain_texts)]
+
+
+def _find_foreign_texts(messages: Sequence[Message]) -> Iterable[str]:
+    """Yield the texts that MCP servers wrote."""
+    for message in messages:
+        if message.role is Role.TOOL:
+            yield message.text
+        elif not isinstance(message.content, str):
+            yield from (part.text for part in message.content if isinstance(part, TextPart) and part.foreign)
+
+
+def _find_calls(text: str, tools: Sequence[ToolSpec]) -> Iterable[ToolCallRequest]:
+    """Yield the calls that a reply with this text would contain, with and without the backticks of code."""
+    for reply in dict.fromkeys((text, text.replace(_BACKTICK, ""))):
+        yield from read_reply(ReplyParser(tools, careful=True), reply)[0]
+
+
+def _is_written_in(text: str, call: ToolCallRequest) -> bool:
+    """Return True if a stripped text names the tool as a call does, and contains all values of the call."""
+    name = _strip_marks(call.name)
+    is_named = any(f"{key}{name}" in text for key in _NAME_KEYS)
+    return is_named and all(_strip_marks(value) in text for value in _find_scalars(call.arguments))
+
+
+def _strip_marks(text: str) -> str:
+    """Return a text without escapes, quotation marks, punctuation and white space."""
+    return _MARKS.sub("", text).casefold()
+
+
+def _find_scalars(value: Any) -> Iterable[str]:
+    """Yield the strings and numbers in a JSON value, at any depth, as JSON."""
+    remaining = [value]
+    while remaining:
+        part = remaining.pop()
+        if isinstance(part, Mapping):
+            remaining.extend(part.values())
+        elif isinstance(part, list | tuple):
+            remaining.extend(part)
+        elif isinstance(part, str):
+            yield json.dumps(part, ensure_ascii=False)
+        elif part is not None and not isinstance(part, bool):
+            yield json.dumps(part)
+
+
+def _build_key(call: ToolCallRequest) -> tuple[str, str]:
+    return call.name, json.dumps(dict(call.arguments), sort_keys=True, default=str)

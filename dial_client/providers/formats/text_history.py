@@ -23,7 +23,7 @@ from dial_client.messages.message import (
 )
 from dial_client.messages.model import Instruction, InstructionSource, ModelRequest
 from dial_client.providers.formats.call_syntaxes import TAGS
-from dial_client.providers.formats.special_tokens import Markers
+from dial_client.providers.formats.stream_buffer import Markers
 from dial_client.schema.gbnf import Grammar
 
 NO_RESULT = "(no result: the call was interrupted)"

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dial_client.messages.message import ToolCallRequest, ToolSpec
-from dial_client.providers.formats.json_calls import MAX_CALLS, JsonCall, decode
+from dial_client.providers.formats.call_readers import MAX_CALLS, JsonCall, decode
 from dial_client.schema import tool_arguments
 from dial_client.schema.argument_check import ArgumentCheck
 

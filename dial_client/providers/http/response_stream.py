@@ -13,8 +13,7 @@ from dial_client.messages.errors import ProviderError
 from dial_client.messages.model import Completion, Delta, FinishReason, ModelRequest
 from dial_client.providers.http import provider_errors
 from dial_client.providers.http.endpoint import Endpoint
-from dial_client.providers.http.response_body import InvalidBody, ResponseBodyParser
-from dial_client.providers.http.sse_parser import EventTooLong
+from dial_client.providers.http.sse_parser import EventTooLong, InvalidBody, ResponseBodyParser
 
 _MAX_PAUSES = 8
 """The most requests of one reply after its first request."""

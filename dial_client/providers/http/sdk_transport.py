@@ -7,6 +7,7 @@ policy of this package applies.
 
 from __future__ import annotations
 
+import base64
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
@@ -20,10 +21,56 @@ from anyio import to_thread
 from dial_client.messages.errors import DialError
 from dial_client.messages.model import OnWait
 from dial_client.providers.http import provider_errors, retry_policy
-from dial_client.providers.http.aws_event_stream import CONTENT_TYPE, convert_to_sse
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.transport import CONNECT_TIMEOUT
+from dial_client.providers.tool_call_codec import to_json_bytes
 from dial_client.runtime.logs import get_logger
+
+CONTENT_TYPE = "application/vnd.amazon.eventstream"
+
+
+async def convert_to_sse(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """Yield the events of a stream as server-sent events. Exception frames become events of the type ``error``.
+
+    Raises:
+        ValueError: A frame is damaged.
+    """
+    from botocore.eventstream import EventStreamBuffer, ParserError
+
+    buffer = EventStreamBuffer()
+    async with aclosing(pieces):
+        async for piece in pieces:
+            buffer.add_data(piece)
+            try:
+                events = [_to_sse(event.headers, event.payload) for event in buffer]
+            except ParserError as error:
+                raise ValueError(f"a frame of the event stream is damaged: {error}") from None
+            if data := b"".join(events):
+                yield data
+
+
+def _to_sse(headers: Mapping[str, Any], payload: bytes) -> bytes:
+    """Return a frame as a server-sent event; empty bytes for a frame without a chunk."""
+    if headers.get(":message-type") != "event":
+        kind = headers.get(":exception-type") or headers.get(":error-code") or "error"
+        message = headers.get(":error-message") or _read_object(payload).get("message") or ""
+        return _write_event(to_json_bytes({"type": "error", "error": {"type": str(kind), "message": str(message)}}))
+    chunk = _read_object(payload).get("bytes")
+    return _write_event(base64.b64decode(chunk)) if isinstance(chunk, str) else b""
+
+
+def _read_object(payload: bytes) -> dict[str, Any]:
+    try:
+        value = jiter.from_json(payload)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _write_event(data: bytes) -> bytes:
+    # A line break would end the event's line. In JSON, line breaks are only white space.
+    return b"data: %s\n\n" % b" ".join(data.splitlines())
+
 
 if TYPE_CHECKING:
     import httpx2

@@ -1,6 +1,7 @@
-"""A parser of server-sent events (SSE): https://html.spec.whatwg.org/multipage/server-sent-events.html.
+"""The body of a model's response as JSON values, from server-sent events (SSE) or from one JSON text.
 
-The parser deviates from the standard in four points: `SSEParser.finish` returns an event whose blank line is missing;
+The standard of SSE: https://html.spec.whatwg.org/multipage/server-sent-events.html.
+The parser deviates from it in four points: `SSEParser.finish` returns an event whose blank line is missing;
 ids and retry times are ignored, because these streams are never reconnected; the length of an event is limited; a line
 ``error: …`` is an event named ``error`` (GPUStack). The parser works on bytes, so a character may be split between two
 reads.
@@ -8,7 +9,12 @@ reads.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import json
+from typing import Any, NamedTuple
+
+import jiter
+
+from dial_client.providers.tool_call_codec import to_plain_json
 
 BOM = b"\xef\xbb\xbf"
 
@@ -104,3 +110,119 @@ class SSEParser:
     def _check_length(self) -> None:
         if self._line_length + self._data_length > self._max_event:
             raise EventTooLong(f"an event is longer than {self._max_event} bytes")
+
+
+_MAX_TEXT = 64 * 1024 * 1024
+"""The most bytes of a body that is one JSON text."""
+_MAX_STREAM = 256 * 1024 * 1024
+"""The most bytes of an event stream, in which each word of a reply takes an event of several hundred bytes."""
+
+
+class InvalidBody(ValueError):
+    """The body is neither an event stream nor JSON. `text` is the beginning of the body."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("the body is neither an event stream nor JSON")
+        self.text = text
+
+
+class ResponseBodyParser:
+    """Parses a body piece by piece.
+
+    The first character of the body decides whether it is an event stream, not its content type: some gateways answer a
+    request for a stream with one JSON text of the content type ``text/event-stream``.
+
+    Args:
+        max_text: The most bytes of a body that is one JSON text.
+        max_stream: The most bytes of an event stream.
+    """
+
+    def __init__(self, max_text: int = _MAX_TEXT, max_stream: int = _MAX_STREAM) -> None:
+        self.done = False
+        """True after the event ``[DONE]``, which ends the streams of OpenAI's APIs."""
+        self.is_whole_text = False
+        """True after a body that is one complete JSON text."""
+        self.invalid_events = 0
+        """The number of events that were not JSON."""
+        self._max_text, self._max_stream = max_text, max_stream
+        self._sse: SSEParser | None = None
+        self._is_text = False
+        self._text: list[bytes] = []
+        self._length = 0
+
+    def feed(self, data: bytes) -> list[Any]:
+        """Add bytes, and return the values that are complete now.
+
+        Raises:
+            EventTooLong: The body, or one of its events, is longer than the limit.
+        """
+        self._length += len(data)
+        max_length = self._max_text if self._is_text else self._max_stream
+        if self._length > max_length:
+            raise EventTooLong(f"the answer is longer than {max_length} bytes")
+        if self._sse is not None:
+            return self._to_values(self._sse.feed(data))
+        self._text.append(data)
+        return [] if self._is_text else self._detect_format()
+
+    def finish(self) -> list[Any]:
+        """Return the remaining values at the end of the body.
+
+        Raises:
+            InvalidBody: The body is neither an event stream nor JSON.
+        """
+        if self._sse is not None:
+            return self._to_values(self._sse.finish())
+        text = b"".join(self._text).removeprefix(BOM).strip()
+        if not text:
+            return []
+        value = _parse_json(text)
+        if value is None:
+            raise InvalidBody(text[:4000].decode("utf-8", "replace"))
+        self.is_whole_text = True
+        return [value]
+
+    def _detect_format(self) -> list[Any]:
+        """Detect the format by the first character that is not white space, and return the complete values."""
+        start = b"".join(self._text)
+        if BOM.startswith(start):
+            return []
+        first = start.removeprefix(BOM).lstrip()[:1]
+        if not first:
+            self._text = []  # some gateways send white space until the model begins its reply
+            return []
+        self._is_text = first in (b"{", b"[", b"<")
+        if self._is_text:
+            return []
+        self._sse, self._text = SSEParser(), []
+        return self._to_values(self._sse.feed(start))
+
+    def _to_values(self, events: list[ServerSentEvent]) -> list[Any]:
+        values = []
+        for name, data in events:
+            if self.done:
+                break
+            try:
+                value = jiter.from_json(data)
+            except ValueError:
+                if data.startswith(b"[DONE]"):
+                    self.done = True
+                    break
+                value = _parse_json(data)
+            if value is None:
+                self.invalid_events += 1
+                continue
+            if name == "error" and isinstance(value, dict) and not value.get("error"):
+                value = {"type": name, "error": value}
+            elif name and isinstance(value, dict) and "type" not in value:
+                value["type"] = name
+            values.append(value)
+        return values
+
+
+def _parse_json(data: bytes) -> Any:
+    """Return the value of a JSON text that may contain invalid UTF-8 or lone surrogates; None if it is not JSON."""
+    try:
+        return to_plain_json(json.loads(data.decode("utf-8", "replace")))
+    except (ValueError, RecursionError):
+        return None
