@@ -13,7 +13,7 @@ from dial_client.cli.options import AuditMode, Options
 from dial_client.hooks.audit.log_writer import AuditLog
 from dial_client.hooks.audit.record_format import build_mask
 from dial_client.messages.errors import ConfigError
-from dial_client.servers.secret_detection import find_secrets
+from dial_client.servers.secret_masking import find_secrets
 from dial_client.settings import configuration
 
 VARIABLE = "DIAL_AUDIT"

@@ -16,7 +16,7 @@ from dial_client.messages.limits import Limits
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.messages.model import Provider
 from dial_client.providers import is_recording
-from dial_client.servers.start_patience import STARTUP_PATIENCE
+from dial_client.servers.server_manager import STARTUP_PATIENCE
 from dial_client.settings import configuration
 from dial_client.settings.config_locations import find_user_config
 from dial_client.settings.config_types import ModelProfile

@@ -23,15 +23,15 @@ from dial_client.client.sampling import ModelSampler, build_callback_sampler
 from dial_client.hooks.audit.call_audit import TurnAudit
 from dial_client.hooks.audit.entries import AuditRecorder
 from dial_client.hooks.middleware import MiddlewareChain
-from dial_client.hooks.server_callbacks import LOG_LEVELS, Callbacks, ClientFeatures, Sampler
+from dial_client.hooks.server_callbacks import LOG_LEVELS, Callbacks, Sampler
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.limits import Limits
 from dial_client.messages.model import Provider
 from dial_client.providers import is_recorded_server, is_recording
 from dial_client.servers.connection import Connection
-from dial_client.servers.json_cache import JsonCache
+from dial_client.servers.server_cache import JsonCache, ToolPins
 from dial_client.servers.server_manager import AutoApproved, Connect, ServerManager
-from dial_client.servers.tool_pins import ToolPins
+from dial_client.servers.server_requests import ClientCapabilities
 from dial_client.settings import configuration
 from dial_client.settings.config_types import ServerSettings
 from dial_client.settings.policy_config import load_policy
@@ -193,14 +193,14 @@ class SamplingModel(Protocol):
         ...
 
 
-def build_client_features(
+def build_client_capabilities(
     callbacks: Callbacks | None,
     model: SamplingModel,
     approve: Approver | None,
     approval: ApprovalPolicy,
     limits: Limits,
     audit: AuditRecorder | None,
-) -> ClientFeatures:
+) -> ClientCapabilities:
     """Return the features that the client offers to its servers.
 
     Raises:
@@ -224,13 +224,13 @@ def build_client_features(
         sampler = ModelSampler(model.get_unrecorded, approve, tuple(approval.allow), limits, audit, model.middleware)
     elif callbacks.sample is not None and not isinstance(callbacks.sample, str):
         sampler = build_callback_sampler(callbacks.sample, audit)
-    return ClientFeatures(
-        callbacks.elicit,
-        sampler,
-        tuple(os.fspath(root) for root in callbacks.roots),
-        callbacks.on_log,
-        level,
-        callbacks.login,
-        callbacks.apps,
-        TurnAudit(audit),
+    return ClientCapabilities(
+        elicit=callbacks.elicit,
+        sample=sampler,
+        roots=tuple(os.fspath(root) for root in callbacks.roots),
+        on_log=callbacks.on_log,
+        log_level=level,
+        login=callbacks.login,
+        apps=callbacks.apps,
+        audit=TurnAudit(audit),
     )

@@ -35,10 +35,8 @@ from dial_client.messages.model import Provider, ToolFormat, ToolFormatHandler
 from dial_client.providers import is_recording
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.deadline import Deadline
-from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.resources import Resources
-from dial_client.servers.server_manager import ServerManager
-from dial_client.servers.start_patience import STARTUP_PATIENCE
+from dial_client.servers.server_manager import STARTUP_PATIENCE, ServerManager
 from dial_client.settings import configuration
 from dial_client.settings.config_types import ModelProfile
 from dial_client.settings.policy_config import load_policy
@@ -156,19 +154,21 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         self.system = system
         chosen = ModelSelection(model, models, base_url, tool_format, guidance, status, status_model, fallback_models)
         self.model = ClientModel(chosen, MiddlewareChain(middleware, find_instruments))
-        features = client_setup.build_client_features(callbacks, self.model, approve, approval, self.limits, audit)
+        capabilities = client_setup.build_client_capabilities(
+            callbacks, self.model, approve, approval, self.limits, audit
+        )
         setup = client_setup.set_up_recording(self.model.provider, servers, approve, record, self.model.format_name)
         self._recording = setup.recording
         self.model.record_with(setup.provider)
         self._turns, self._results = TurnTasks(), ResultStore()
         cache = client_setup.open_tool_cache(cache_dir, is_recorded=record is not None)
-        capabilities = ClientCapabilities(self._turns.announce, cache, features)
+        capabilities = replace(capabilities, on_change=self._turns.announce, cache=cache)
         self._servers = ServerManager(setup.targets, capabilities, setup.connect, startup_patience)
         self.approvals = client_setup.build_approval_checker(self._servers, setup.approve, approval)
         self.resources, self.prompts = Resources(self._servers), Prompts(self._servers)
-        self._tools = open_tools(self._servers, self.resources, tools, features, resource_tools=resource_tools)
+        self._tools = open_tools(self._servers, self.resources, tools, capabilities, resource_tools=resource_tools)
         self._executor = ToolExecutor(
-            self._tools.get_catalog, self.approvals, self.limits, None, features.audit, self.model.middleware
+            self._tools.get_catalog, self.approvals, self.limits, None, capabilities.audit, self.model.middleware
         )
 
     @classmethod

@@ -6,10 +6,10 @@ from collections.abc import Callable, Container, Iterable
 from typing import Any, Unpack, overload
 
 from dial_client.client.argument_types import check_types
-from dial_client.hooks.server_callbacks import ClientFeatures
 from dial_client.messages.errors import ConfigError
 from dial_client.servers.resources import Resources
 from dial_client.servers.server_manager import ServerManager
+from dial_client.servers.server_requests import ClientCapabilities
 from dial_client.tools.function_definition import FunctionOptions, FunctionT, FunctionTool
 from dial_client.tools.function_signature import Function
 from dial_client.tools.function_tools import FunctionTools
@@ -57,7 +57,7 @@ def open_tools(
     servers: ServerManager,
     resources: Resources,
     functions: Iterable[Function | FunctionTool],
-    features: ClientFeatures,
+    capabilities: ClientCapabilities,
     *,
     resource_tools: bool,
 ) -> ToolSnapshots:
@@ -68,11 +68,11 @@ def open_tools(
         TypeError: A function cannot be a tool, or `resource_tools` is neither True nor False.
     """
     check_types(resource_tools=(resource_tools, bool))
-    function_tools = FunctionTools(functions, features)
+    function_tools = FunctionTools(functions, capabilities)
     if function_tools.tools:
         check_name(FunctionTools.name, servers)
     own_tools = ResourceTools(resources, servers, for_all=resource_tools)
-    return ToolSnapshots(servers, own_tools, function_tools, has_apps=features.apps)
+    return ToolSnapshots(servers, own_tools, function_tools, has_apps=capabilities.apps)
 
 
 def check_name(name: str, servers: Container[str]) -> None:

@@ -55,11 +55,10 @@ from dial_client.providers import is_recording
 from dial_client.providers.http.response_stream import RawBody, Recordable
 from dial_client.providers.script_format import VERSION
 from dial_client.runtime.logs import get_logger
-from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection
-from dial_client.servers.secret_detection import find_secrets
-from dial_client.servers.session import Target
-from dial_client.servers.session_calls import OnCallProgress
+from dial_client.servers.secret_masking import find_secrets
+from dial_client.servers.server_requests import ClientCapabilities
+from dial_client.servers.session import OnCallProgress, Target
 from dial_client.servers.status import OnChange, ServerState, ServerStatus
 from dial_client.tools.approval import Approval, ApprovalContext, Approver
 from dial_client.tools.catalog import is_enabled

@@ -21,10 +21,9 @@ from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.messages.model import Provider
 from dial_client.providers.script_format import RecordedServer
 from dial_client.providers.scripted import ScriptedProvider
-from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection
-from dial_client.servers.session import Target
-from dial_client.servers.session_calls import OnCallProgress
+from dial_client.servers.server_requests import ClientCapabilities
+from dial_client.servers.session import OnCallProgress, Target
 from dial_client.tools.approval import Approval, ApprovalContext, Approver, Decision
 
 _DECIDED_BY = "the recording"

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
-from dial_client.hooks.audit.call_audit import TurnAudit
 from dial_client.hooks.call_context import CallContext
 from dial_client.hooks.oauth_callbacks import Login
 from dial_client.messages.message import Message
@@ -151,21 +150,3 @@ class Callbacks:
     ``dial-chat servers login NAME`` first."""
     apps: bool = False
     """True if the program shows MCP Apps (`DialClient.apps`): servers are told, and `Turn.apps` has a turn's apps."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClientFeatures:
-    """The features that this host offers to servers; a feature that is None or empty is not offered."""
-
-    elicit: Elicit | None = None
-    sample: Sampler | None = None
-    roots: tuple[str, ...] = ()
-    """Folders, or file URIs, that servers may use."""
-    on_log: OnLog | None = None
-    log_level: str | None = None
-    """The lowest level of log messages to request; None lets servers decide (on MCP 2026-07-28: no messages)."""
-    login: Login | None = None
-    apps: bool = False
-    """True if the client shows MCP Apps."""
-    audit: TurnAudit = TurnAudit()  # noqa: RUF009 - it has no state
-    """Records the decisions about servers' requests and tool calls."""

@@ -31,8 +31,7 @@ from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.cluster.pending_requests import GrantedTool, PendingRequest, PendingRequests
 from dial_client.serve.http_responses import HttpError
 from dial_client.serve.turn_registry import TurnRegistry
-from dial_client.servers.json_cache import compute_identity
-from dial_client.servers.tool_pins import build_definition
+from dial_client.servers.server_cache import build_definition, compute_identity
 from dial_client.settings.config_types import ServerSettings
 from dial_client.tools.approval import NO_APPROVER, Approval, ApprovalContext, Decision
 

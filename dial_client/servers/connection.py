@@ -1,6 +1,8 @@
-"""One server as seen by the rest of the program: its status, its tools, and calls that survive a restart.
+"""One server as seen by the rest of the program: the task that owns it, its status, and calls that survive a restart.
 
-Connection.run      runs the task that owns the server (`Supervisor`)
+Connection.run      owns the server, and runs one session after another, as the restart policy decides:
+                    STARTING -> READY -> STOPPED, or FAILED with the reason; READY -> RESTARTING -> READY;
+                    SLEEPING -> STARTING for a lazy server
 Connection.call     calls a tool, from any task; waits for a restart, and repeats a lost call where that is safe
 Connection.status   returns a snapshot of the server's status
 """
@@ -8,36 +10,54 @@ Connection.status   returns a snapshot of the server's status
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
 from dial_client.hooks import call_context
 from dial_client.hooks.call_context import CallContext
+from dial_client.hooks.server_callbacks import ServerLog
+from dial_client.hooks.telemetry.instrument_lookup import record_restart
 from dial_client.messages.errors import ServerError, ServerGone
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.deadline import Deadline
 from dial_client.runtime.logs import get_logger
-from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.notifications import Notifications
-from dial_client.servers.observable_status import ObservableStatus
-from dial_client.servers.restart_policy import add_jitter
+from dial_client.servers.restart_policy import (
+    Exit,
+    ExitKind,
+    ProtocolChooser,
+    RestartDecision,
+    RestartPolicy,
+    add_jitter,
+)
 from dial_client.servers.server_cache import ServerCache
-from dial_client.servers.session import ServerContext, ServerSession, Target, find_startup_seconds
-from dial_client.servers.session_calls import FRESH_SECONDS, Answer, OnCallProgress
-from dial_client.servers.session_errors import CallNotRun
-from dial_client.servers.status import ServerState, ServerStatus
-from dial_client.servers.supervisor import Supervisor
+from dial_client.servers.server_requests import ClientCapabilities
+from dial_client.servers.session import (
+    FRESH_SECONDS,
+    Answer,
+    CallNotRun,
+    OnCallProgress,
+    ServerSession,
+    Target,
+    find_startup_seconds,
+)
+from dial_client.servers.status import ServerState, ServerStatus, ServerStatusWriter
 from dial_client.settings.config_types import ServerSettings
 
 if TYPE_CHECKING:
     from mcp import Client
+    from mcp.shared.dispatcher import ProgressFnT
     from mcp_types import CallToolResult, Tool
 
 log = get_logger(__name__)
 
 REPEAT_PAUSES = (0.2, 0.5)
 """Seconds before each repetition of a call. A call that may have run is repeated once at most."""
+_STDERR_LINES = 3
+"""Lines of standard error, before the last line, that the error of a server given up on quotes."""
+_TERMINAL = (ServerState.FAILED, ServerState.STOPPED)
 
 
 class Connection:
@@ -60,12 +80,29 @@ class Connection:
         self.notifications = Notifications(name)
         """The changes of resources and prompts that the server announced."""
         is_enabled = self.settings is None or self.settings.enabled
-        self._status = ObservableStatus(name, capabilities.on_change, is_enabled=is_enabled)
-        features = capabilities.build_features(self.settings, self._status.logs)
-        cache = ServerCache(self.settings, capabilities.cache)
-        self._supervisor = Supervisor(ServerContext(target, self._status, self.notifications, features, cache))
-        self._cache = cache
+        self._target = target
+        self._status = ServerStatusWriter(name, capabilities.on_change, is_enabled=is_enabled)
+        self._capabilities = self._adapt_capabilities(capabilities)
+        self._cache = ServerCache(self.settings, capabilities.cache)
+        self._session: ServerSession | None = None
+        """The session opened last."""
+        self._policy = RestartPolicy()
+        self._protocols = ProtocolChooser(self.settings, self._cache, find_startup_seconds(self.settings))
         self._is_started = False
+        self._woken = anyio.Event()
+        self._stopped = anyio.Event()
+        self._ended = anyio.Event()
+
+    def _adapt_capabilities(self, capabilities: ClientCapabilities) -> ClientCapabilities:
+        """Return the capabilities for this server: with its own roots, if configured; its log is kept in its status."""
+        roots, on_log = self.settings.roots if self.settings is not None else None, capabilities.on_log
+
+        def log_message(message: ServerLog) -> None:
+            self._status.logs.append(message)
+            if on_log is not None:
+                on_log(message)
+
+        return replace(capabilities, roots=capabilities.roots if roots is None else roots, on_log=log_message)
 
     @property
     def status(self) -> ServerStatus:
@@ -96,6 +133,11 @@ class Connection:
         """True if `wait_settled` does not wait."""
         return not self._is_started or self._status.state is ServerState.DISABLED or self._status.is_settled
 
+    @property
+    def has_ended(self) -> bool:
+        """True if `run` has returned."""
+        return self._ended.is_set()
+
     def start(self, tasks: BackgroundTasks) -> None:
         """Start the task that owns the server."""
         self._is_started = True
@@ -107,16 +149,37 @@ class Connection:
         Raises:
             Exception: An unexpected error, which ends the server; the server's status names the error.
         """
-        await self._supervisor.run()
+        try:
+            if self._status.state is not ServerState.DISABLED:
+                await self._sleep()
+                await self._run_sessions()
+        except Exception as error:
+            from dial_client.servers.transports.transport_errors import find_cause
+
+            cause = find_cause(error)
+            # Texts of errors that are no OSError may quote values of the configuration.
+            text = f": {cause}" if isinstance(cause, OSError) else ""
+            problem = f"it failed with an unexpected {type(cause).__name__}{text}; the log has the traceback"
+            self._publish(RestartDecision(ServerState.FAILED, problem))
+            raise
+        finally:
+            if self._status.state is not ServerState.FAILED:
+                self._publish(RestartDecision(ServerState.STOPPED, self._status.error or ""))
+            self._ended.set()
 
     def stop(self) -> None:
         """Make `run` return. Calls in flight, and calls waiting for a restart, fail at once."""
-        self._supervisor.stop()
+        self._stopped.set()
+        self._woken.set()
+        if self._session is not None:
+            self._session.stop()
+        if self._status.state is ServerState.RESTARTING:
+            self._publish(RestartDecision(ServerState.STOPPED, self._status.error or ""))
 
     async def wait_ended(self) -> None:
         """Wait until `run` has returned; return at once if it was never started."""
         if self._is_started:
-            await self._supervisor.wait_ended()
+            await self._ended.wait()
 
     async def wait_settled(self) -> None:
         """Wait until the server's first start has ended: it is ready, sleeping, failed, stopped or disabled.
@@ -143,13 +206,15 @@ class Connection:
 
         A restart in progress is waited for before that, also at most `FRESH_SECONDS`: the server may have other tools.
         """
-        await self._status.wait_until(lambda: not self._supervisor.is_restarting_now, FRESH_SECONDS)
-        if self._supervisor.session is not None:
-            await self._supervisor.session.wait_for_tools(FRESH_SECONDS)
+        await self._status.wait_until(
+            lambda: not self._is_restarting() or bool(self._status.restart_delay), FRESH_SECONDS
+        )
+        if self._session is not None:
+            await self._session.wait_for_tools(FRESH_SECONDS)
 
     async def wake(self) -> None:
         """Start a sleeping server, and wait until it has started; `tools` may have changed afterwards."""
-        self._supervisor.wake()
+        self._woken.set()
         await self._status.wait_until(lambda: not self._status.is_waking, find_startup_seconds(self.settings))
 
     def add_note(self, note: str) -> None:
@@ -169,14 +234,27 @@ class Connection:
             ServerGone: The server is not ready, or the connection broke before the result arrived.
             ServerError: The server refused the call, has no such tool, or sent an invalid result.
         """
+
+        async def request(client: Client) -> CallToolResult:
+            return await client.call_tool(
+                tool, dict(arguments), progress_callback=cast("ProgressFnT | None", on_progress)
+            )
+
         first: ServerSession | None = None
         may_repeat: bool | None = None
         for pause in (*REPEAT_PAUSES, None):
-            session = await self._open_session_with(tool)
+            session = await self.open_session()
+            known = next((known for known in self.tools if known.name == tool), None)
+            if known is None:
+                # The SDK would send the call, and then list the tools to find the output schema.
+                raise ServerError(self.name, f"it has no tool {tool!r} any more")
             first = first or session
-            may_repeat = _is_repeatable(self, tool) if may_repeat is None else may_repeat
+            if may_repeat is None:
+                # Annotations are claims of the server: they count only if the user trusts it.
+                hints = known.annotations if self.settings is not None and self.settings.trusted else None
+                may_repeat = bool(hints and (hints.read_only_hint or hints.idempotent_hint))
             try:
-                return await session.calls.call(tool, arguments, on_progress, is_own_session=session is not first)
+                return await session.ask(request, tool=tool, is_own_session=session is not first)
             except ServerGone as gone:
                 may_have_run = not isinstance(gone, CallNotRun)
                 if pause is None or (may_have_run and not may_repeat):
@@ -208,13 +286,13 @@ class Connection:
         raise ServerError(self.name, f"no answer within {seconds:g} seconds")
 
     async def _ask(self, request: Callable[[Client], Awaitable[Answer]]) -> Answer:
-        session = first = await self.open_session()
+        first = await self.open_session()
         try:
-            return await session.calls.ask(request)
+            return await first.ask(request)
         except ServerGone:
             await anyio.sleep(add_jitter(REPEAT_PAUSES[0]))
         session = await self.open_session()
-        return await session.calls.ask(request, is_own_session=session is not first)
+        return await session.ask(request, is_own_session=session is not first)
 
     async def open_session(self) -> ServerSession:
         """Return the session that serves calls; starts a sleeping server, and waits for a restart in progress.
@@ -223,29 +301,66 @@ class Connection:
             ServerGone: The server has no session, or got none within its start-up timeout.
         """
         await self.wake()
-        await self._status.wait_until(lambda: not self._supervisor.is_restarting, find_startup_seconds(self.settings))
-        session = self._supervisor.session
-        if session is None or not session.is_serving:
+        await self._status.wait_until(lambda: not self._is_restarting(), find_startup_seconds(self.settings))
+        if self._session is None or not self._session.is_serving:
             raise ServerGone(self.name, self.summary.why_unavailable)
-        return session
+        return self._session
 
-    async def _open_session_with(self, tool: str) -> ServerSession:
-        """Return the session to call a tool with.
+    def _is_restarting(self) -> bool:
+        """Return True if the server was ready before, and a new session is not ready yet."""
+        is_serving = self._session is not None and self._session.is_serving
+        state = self._status.state
+        return state is ServerState.RESTARTING or (state is ServerState.READY and not is_serving)
 
-        Raises:
-            ServerGone: As `open_session`.
-            ServerError: The server has no such tool.
-        """
-        session = await self.open_session()
-        if not any(known.name == tool for known in self.tools):
-            # The SDK would send the call, and then list the tools to find the output schema.
-            raise ServerError(self.name, f"it has no tool {tool!r} any more")
-        return session
+    async def _sleep(self) -> None:
+        """For a lazy server with cached tools: offer these tools, and wait until one is called."""
+        if self.settings is None or not self.settings.lazy or self._stopped.is_set():
+            return
+        if (tools := self._cache.read_tools()) is not None:
+            self._status.set_tools(tools)
+            self._status.publish(ServerState.SLEEPING, None)
+            await self._woken.wait()
+            if not self._stopped.is_set():
+                self._status.publish(ServerState.STARTING, None)
 
+    async def _run_sessions(self) -> None:
+        while not self._stopped.is_set() and (pause := await self._run_session()) is not None:
+            with anyio.move_on_after(pause):
+                await self._stopped.wait()
+            if not self._stopped.is_set() and self._status.state not in (ServerState.STARTING, ServerState.READY):
+                self._status.count_restart()
+                record_restart(self.name)
 
-def _is_repeatable(server: Connection, tool: str) -> bool:
-    """Return True if a lost call of the tool may be repeated: a trusted server says that this has no further effect."""
-    if server.settings is None or not server.settings.trusted:
-        return False
-    hints = next((known.annotations for known in server.tools if known.name == tool), None)
-    return bool(hints and (hints.read_only_hint or hints.idempotent_hint))
+    async def _run_session(self) -> float | None:
+        """Run one session; return the seconds until the next session begins, or None for no further session."""
+        session = self._session = ServerSession(
+            self._target, self._status, self.notifications, self._capabilities, self._cache, self._protocols.choose()
+        )
+        self._status.start_session(lambda: session.stderr)
+        async with anyio.create_task_group() as group:
+            session_exit = Exit(ExitKind.STOPPED)
+            try:
+                session_exit = await session.run(group)
+            finally:
+                pause = self._settle(session_exit)
+                session.fail_calls()
+        return pause
+
+    def _settle(self, session_exit: Exit) -> float | None:
+        """Publish the status after the end of a session; return the seconds until the next session, or None."""
+        if session_exit.kind is ExitKind.STOPPED and self._status.state is ServerState.FAILED:
+            return None
+        if self._protocols.record_exit(session_exit):
+            self._policy.record_ready(session_exit)
+            return 0.0
+        decision = self._policy.decide(session_exit, anyio.current_time())
+        self._publish(decision)
+        return decision.pause
+
+    def _publish(self, decision: RestartDecision) -> None:
+        error = decision.error
+        if decision.state is ServerState.FAILED and self.summary.restarts and self._session is not None:
+            before = self._session.stderr[-_STDERR_LINES - 1 : -1]
+            error += f" (before that: {' / '.join(before)})" if before else ""
+        if self._status.publish(decision.state, error, decision.pause) and decision.state in _TERMINAL:
+            self.notifications.end(error or "it was stopped")

@@ -1,23 +1,43 @@
-"""Resources of servers. The user chooses among them, not the model (MCP, "Resources")."""
+"""Resources of servers. The user chooses among them, not the model (MCP, "Resources").
+
+Resources            the resources of all servers: lists, contents, changes, completions
+ListCache            cached lists, here and of prompts; read again when a server announces a change
+read_app_resource    the HTML of an MCP App, with the origins it may reach
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import base64
+import binascii
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import anyio
+
+from dial_client.messages.errors import ServerError
 from dial_client.messages.icons import Icon, read_icons
+from dial_client.messages.mcp_apps import MAX_HTML, MIME_TYPE, AppResource, is_app_uri, parse_resource
+from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import sanitize
 from dial_client.servers.connection import Connection
-from dial_client.servers.list_cache import MAX_DESCRIPTION, ListCache, find_connection, wait_for_connection
-from dial_client.servers.notifications import Listing, Subscription
+from dial_client.servers.notifications import LIST_SECONDS, Listing, Subscription, read_all_pages
 from dial_client.servers.status import AddNote
-from dial_client.servers.tool_listing import read_all_pages
 
 if TYPE_CHECKING:
     import mcp_types
     from mcp import Client
 
+    _Contents = mcp_types.TextResourceContents | mcp_types.BlobResourceContents
+
+log = get_logger(__name__)
+
+Item = TypeVar("Item")
+
+CACHE_SECONDS = 60.0
+"""Seconds for which a list is valid if its server does not announce changes."""
+MAX_DESCRIPTION = 8_000
+"""Characters of a description that are kept."""
 READ_SECONDS = 60.0
 """Timeout in seconds for reading a resource of a server without ``toolTimeout``."""
 COMPLETE_SECONDS = 10.0
@@ -42,16 +62,7 @@ class Resource:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON types."""
-        return {
-            "server": self.server,
-            "uri": self.uri,
-            "name": self.name,
-            "title": self.title,
-            "description": self.description,
-            "mime_type": self.mime_type,
-            "size": self.size,
-            "icons": [icon.to_dict() for icon in self.icons],
-        }
+        return asdict(self) | {"icons": [icon.to_dict() for icon in self.icons]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +106,8 @@ class ResourceTemplate:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON types."""
-        return {
-            "server": self.server,
-            "uri_template": self.uri_template,
-            "name": self.name,
-            "title": self.title,
-            "description": self.description,
-            "mime_type": self.mime_type,
-            "variables": list(self.variables),
-            "icons": [icon.to_dict() for icon in self.icons],
-        }
+        icons = [icon.to_dict() for icon in self.icons]
+        return asdict(self) | {"variables": list(self.variables), "icons": icons}
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +199,114 @@ class Resources:
         return await complete_argument(connection, reference, variable, typed, variables)
 
 
+def find_connection(connections: Mapping[str, Connection], server: str) -> Connection:
+    """Return the connection to a server.
+
+    Raises:
+        ServerError: There is no such server.
+    """
+    connection = connections.get(server)
+    if connection is None:
+        raise ServerError(server, "there is no such server")
+    return connection
+
+
+async def wait_for_connection(connections: Mapping[str, Connection], server: str) -> Connection:
+    """Return the connection to a server, after its first start has succeeded or failed.
+
+    Raises:
+        ServerError: There is no such server.
+    """
+    connection = find_connection(connections, server)
+    await connection.wait_settled()
+    return connection
+
+
+@dataclass(frozen=True, slots=True)
+class _CachedList(Generic[Item]):
+    connection: Connection
+    """The connection the list was read from; after removing a server, another server may have the same name."""
+    items: tuple[Item, ...]
+    revision: int
+    """The number of `Notifications.revisions` when the list was read."""
+    until: float
+    """The time of `anyio.current_time` when the list becomes stale."""
+
+    def is_valid_for(self, connection: Connection, revision: int) -> bool:
+        """Return True if this list is still valid for the server."""
+        return self.connection is connection and self.revision == revision and anyio.current_time() < self.until
+
+
+class ListCache(Generic[Item]):
+    """The lists of one kind of all servers. A list is read when first needed, and again when it may have changed.
+
+    Args:
+        connections: The connections by server name.
+        listing: The kind of list.
+        read: Reads a server's whole list; called with the server's name, the SDK's client, and a callback for notes.
+    """
+
+    def __init__(
+        self,
+        connections: Mapping[str, Connection],
+        listing: Listing,
+        read: Callable[[str, Client, AddNote], Awaitable[tuple[Item, ...]]],
+    ) -> None:
+        self._connections = connections
+        self._listing = listing
+        self._read = read
+        self._cached: dict[str, _CachedList[Item]] = {}
+
+    async def get(self, server: str | None) -> tuple[Item, ...]:
+        """Return the list of one server, or for None the lists of all servers, leaving out servers that fail.
+
+        Raises:
+            ServerError: There is no such server, or its list cannot be read.
+        """
+        if server is not None:
+            return await self._get(await wait_for_connection(self._connections, server))
+        lists: dict[str, tuple[Item, ...]] = {}
+
+        async def add(connection: Connection) -> None:
+            try:
+                await connection.wait_settled()
+                lists[connection.name] = await self._get(connection)
+            except ServerError as error:
+                log.debug("not_listed", server=connection.name, what=self._listing.value, error=error.problem)
+
+        async with anyio.create_task_group() as group:
+            for connection in tuple(self._connections.values()):
+                group.start_soon(add, connection)
+        return tuple(item for name in self._connections for item in lists.get(name, ()))
+
+    async def _get(self, connection: Connection) -> tuple[Item, ...]:
+        revision = connection.notifications.revisions[self._listing]
+        cached = self._cached.get(connection.name)
+        if cached is not None and cached.is_valid_for(connection, revision):
+            return cached.items
+        has_announcements = False
+
+        async def request(client: Client) -> tuple[Item, ...]:
+            nonlocal has_announcements
+            server_capabilities = client.server_capabilities
+            capabilities = {
+                Listing.TOOLS: server_capabilities.tools,
+                Listing.RESOURCES: server_capabilities.resources,
+                Listing.PROMPTS: server_capabilities.prompts,
+            }
+            capability = capabilities[self._listing]
+            # If no capability is known (with a fixed protocol they are not requested), the server may have the list.
+            if capability is None and any(known is not None for known in capabilities.values()):
+                return ()
+            has_announcements = bool(capability is not None and capability.list_changed)
+            return await self._read(connection.name, client, connection.add_note)
+
+        items = await connection.ask(request, LIST_SECONDS)
+        until = float("inf") if has_announcements else anyio.current_time() + CACHE_SECONDS
+        self._cached[connection.name] = _CachedList(connection, items, revision, until)
+        return items
+
+
 async def complete_argument(
     connection: Connection,
     reference: mcp_types.ResourceTemplateReference | mcp_types.PromptReference,
@@ -236,7 +347,7 @@ def clean_text(text: str | None) -> str:
     return sanitize((text or "")[:MAX_DESCRIPTION]).strip()
 
 
-def _to_content(content: mcp_types.TextResourceContents | mcp_types.BlobResourceContents) -> ResourceContent:
+def _to_content(content: _Contents) -> ResourceContent:
     from mcp_types import TextResourceContents
 
     if isinstance(content, TextResourceContents):
@@ -248,16 +359,7 @@ async def _read_resources(server: str, client: Client, note: AddNote) -> tuple[R
     async def request_page(cursor: str | None) -> tuple[Sequence[Resource], str | None]:
         read = await client.list_resources(cursor=cursor)
         found = [
-            Resource(
-                server=server,
-                uri=resource.uri,
-                name=clean_text(resource.name),
-                title=clean_text(resource.title) or None,
-                description=clean_text(resource.description),
-                mime_type=clean_text(resource.mime_type) or None,
-                size=resource.size,
-                icons=read_icons(resource.icons),
-            )
+            Resource(server=server, uri=resource.uri, size=resource.size, **_clean_fields(resource))
             for resource in read.resources
         ]
         return found, read.next_cursor
@@ -269,17 +371,98 @@ async def _read_templates(server: str, client: Client, note: AddNote) -> tuple[R
     async def request_page(cursor: str | None) -> tuple[Sequence[ResourceTemplate], str | None]:
         read = await client.list_resource_templates(cursor=cursor)
         found = [
-            ResourceTemplate(
-                server=server,
-                uri_template=template.uri_template,
-                name=clean_text(template.name),
-                title=clean_text(template.title) or None,
-                description=clean_text(template.description),
-                mime_type=clean_text(template.mime_type) or None,
-                icons=read_icons(template.icons),
-            )
+            ResourceTemplate(server=server, uri_template=template.uri_template, **_clean_fields(template))
             for template in read.resource_templates
         ]
         return found, read.next_cursor
 
     return await read_all_pages("resource templates", request_page, lambda template: template.uri_template, note)
+
+
+def _clean_fields(item: mcp_types.Resource | mcp_types.ResourceTemplate) -> dict[str, Any]:
+    """Return the fields that resources and templates share, without unsafe characters."""
+    return {
+        "name": clean_text(item.name),
+        "title": clean_text(item.title) or None,
+        "description": clean_text(item.description),
+        "mime_type": clean_text(item.mime_type) or None,
+        "icons": read_icons(item.icons),
+    }
+
+
+async def read_app_resource(connection: Connection, uri: str) -> AppResource:
+    """Return the resource of an app.
+
+    Its metadata is read from the content, or, if the content has no ``ui`` metadata, from the server's resource list.
+
+    Raises:
+        ServerGone: The server is not available.
+        ServerError: There is no such resource, or it is not the HTML of an app.
+    """
+    server = connection.name
+    if not is_app_uri(uri):
+        raise ServerError(server, "the URI of an app must begin with ui://")
+
+    async def request(client: Client) -> tuple[_Contents | None, Mapping[str, Any] | None]:
+        contents = (await client.read_resource(uri)).contents
+        content = contents[0] if contents else None
+        meta: Mapping[str, Any] | None = content.meta if content is not None else None
+        if content is not None and not (meta and "ui" in meta):
+            meta = await _find_listed_meta(client, uri)
+        return content, meta
+
+    content, meta = await connection.ask(request, find_read_timeout(connection))
+    if content is None:
+        raise ServerError(server, f"the resource {uri!r} is empty")
+    if "".join((content.mime_type or "").split()).lower() != MIME_TYPE:
+        raise ServerError(server, f"the resource {uri!r} has the type {content.mime_type!r}, expected {MIME_TYPE!r}")
+    return parse_resource(server, uri, _decode(server, content), meta)
+
+
+async def read_for_app(connection: Connection, uri: str) -> dict[str, Any]:
+    """Return the server's unchanged ``ReadResourceResult`` of a resource, for an app.
+
+    Raises:
+        ServerGone: The server is not available.
+        ServerError: There is no such resource, or the server did not answer in time.
+    """
+
+    async def request(client: Client) -> dict[str, Any]:
+        return (await client.read_resource(uri)).model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    return await connection.ask(request, find_read_timeout(connection))
+
+
+async def _find_listed_meta(client: Client, uri: str) -> Mapping[str, Any] | None:
+    """Return a resource's metadata from the server's resource list; None if it is not listed there."""
+    from mcp import MCPError
+    from pydantic import ValidationError
+
+    async def request_page(cursor: str | None) -> tuple[Sequence[mcp_types.Resource], str | None]:
+        read = await client.list_resources(cursor=cursor)
+        return read.resources, read.next_cursor
+
+    try:
+        listed = await read_all_pages("resources", request_page, lambda resource: str(resource.uri), lambda _: None)
+    except (MCPError, ValidationError):
+        return None
+    return next((resource.meta for resource in listed if str(resource.uri) == uri), None)
+
+
+def _decode(server: str, content: _Contents) -> str:
+    """Return the HTML of a resource's content.
+
+    Raises:
+        ServerError: The HTML is too large, or its bytes are not UTF-8 in base64.
+    """
+    from mcp_types import TextResourceContents
+
+    text = content.text if isinstance(content, TextResourceContents) else content.blob
+    if not isinstance(content, TextResourceContents) and len(text) <= 2 * MAX_HTML:
+        try:
+            text = base64.b64decode(text, validate=True).decode()
+        except (binascii.Error, ValueError):
+            raise ServerError(server, "the HTML of the app is not UTF-8 in base64") from None
+    if len(text) > MAX_HTML:
+        raise ServerError(server, f"the HTML of the app is over {MAX_HTML:,} characters")
+    return text

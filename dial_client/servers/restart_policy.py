@@ -1,7 +1,8 @@
-"""Decides whether and when a server is restarted after the end of a session.
+"""Decides whether and when a server is restarted after the end of a session, and with which version of MCP.
 
 A `ServerSession` returns an `Exit`, and `RestartPolicy.decide` returns a `RestartDecision` for it. The policy depends
-only on times and kinds of exits, not on processes or connections.
+only on times and kinds of exits, not on processes or connections. `ProtocolChooser` chooses the protocol of the next
+session: the configured one, or the one that worked before.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import random
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from dial_client.servers.server_cache import ServerCache
 from dial_client.servers.status import ServerState
+from dial_client.settings.config_types import Protocol, ServerSettings
 
 MAX_DEATHS = 5
 """Deaths within `WINDOW`, or consecutive failed starts, after which a server is given up."""
@@ -72,7 +75,8 @@ class RestartPolicy:
     """True if the server was ready since it was last given up."""
     _restarts_in_row: int = 0
     _failed_starts: int = 0
-    _attempts_later: int = 0
+    _late_attempts: int = 0
+    """Attempts to reach an unreachable URL since the server was given up."""
 
     def record_ready(self, session_exit: Exit) -> None:
         """Reset the failure counters if the session became ready.
@@ -80,7 +84,7 @@ class RestartPolicy:
         `decide` does this itself; call it alone for an end of a session that does not count as a death.
         """
         if session_exit.ready_at is not None:
-            self._was_ready, self._failed_starts, self._attempts_later = True, 0, 0
+            self._was_ready, self._failed_starts, self._late_attempts = True, 0, 0
 
     def decide(self, session_exit: Exit, now: float) -> RestartDecision:
         """Count the end of a session, and decide whether and when the server is restarted."""
@@ -99,25 +103,90 @@ class RestartPolicy:
             return self._give_up(session_exit, f"it is given up after {MAX_DEATHS} deaths within a minute: ")
         if self._failed_starts >= MAX_DEATHS:
             return self._give_up(session_exit, f"it is given up after {MAX_DEATHS} failed starts: ")
-        return RestartDecision(ServerState.RESTARTING, session_exit.why, self._pause())
+        # The first restart is at once. Further ones wait longer each time, so that a server that dies at its start does
+        # not keep the machine busy. The exponent is bounded, because a float overflows at 2 ** 1024.
+        doublings = min(self._restarts_in_row - 2, 10)
+        pause = 0.0 if self._restarts_in_row == 1 else add_jitter(min(MAX_PAUSE, FIRST_PAUSE * 2.0**doublings))
+        return RestartDecision(ServerState.RESTARTING, session_exit.why, pause)
 
-    def _pause(self) -> float:
-        if self._restarts_in_row == 1:
-            return 0.0
-        return add_jitter(min(MAX_PAUSE, FIRST_PAUSE * 2.0 ** min(self._restarts_in_row - 2, 10)))
+    def _give_up(self, session_exit: Exit, reason: str = "") -> RestartDecision:
+        """Return that the server has failed; only an unreachable URL is tried again, at most six times.
 
-    def _give_up(self, session_exit: Exit, prefix: str = "") -> RestartDecision:
+        The counters start anew: a later attempt, or a restart by the user, is judged like a first start.
+        """
         self._was_ready, self._restarts_in_row, self._failed_starts, self._deaths = False, 0, 0, []
         if session_exit.kind is not ExitKind.UNREACHABLE:
-            return RestartDecision(ServerState.FAILED, f"{prefix}{session_exit.why}")
-        if self._attempts_later == len(UNREACHABLE_PAUSES):
-            return RestartDecision(ServerState.FAILED, session_exit.why)
-        self._attempts_later += 1
-        return RestartDecision(
-            ServerState.FAILED, session_exit.why, add_jitter(UNREACHABLE_PAUSES[self._attempts_later - 1])
-        )
+            return RestartDecision(ServerState.FAILED, f"{reason}{session_exit.why}")
+        pause = next(iter(UNREACHABLE_PAUSES[self._late_attempts :]), None)
+        self._late_attempts += 1
+        return RestartDecision(ServerState.FAILED, session_exit.why, None if pause is None else add_jitter(pause))
 
 
 def add_jitter(seconds: float) -> float:
     """Return a random duration between 75 and 100 % of `seconds`, so that simultaneous retries spread out."""
     return seconds * (0.75 + 0.25 * random.random())  # noqa: S311 (no secret)
+
+
+def is_modern(version: str | None) -> bool:
+    """Return True if this protocol version has neither handshake nor sessions (2026-07-28 and later)."""
+    from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+    return version in MODERN_PROTOCOL_VERSIONS
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolChoice:
+    """The protocol of one session."""
+
+    protocol: Protocol = Protocol.AUTO
+    can_be_reopened: bool = True
+    """True if the session may be reopened with the older protocol when the server tries to send requests."""
+
+
+class ProtocolChooser:
+    """Chooses the protocol of each session of one server, depending on how the sessions before ended.
+
+    Args:
+        settings: How the server is reached; None for a server object in this process.
+        cache: Data about the server from the last run of the program.
+        startup_timeout: The start-up timeout in seconds.
+    """
+
+    def __init__(self, settings: ServerSettings | None, cache: ServerCache, startup_timeout: float) -> None:
+        self._configured = settings.protocol if settings is not None else Protocol.AUTO
+        self._cache = cache
+        self._startup_timeout = startup_timeout
+        self._last_exit: Exit | None = None
+        self._protocol_version: str | None = None
+        self._sends_requests: bool | None = None
+        """True if the server sends requests, which only the older protocol has.
+
+        False if the server does but cannot be opened with the older protocol; None if it is not known to send any.
+        """
+
+    def choose(self) -> ProtocolChoice:
+        """Return the protocol to open the next session with."""
+        protocol = self._configured
+        if protocol is Protocol.AUTO and self._is_known_as_legacy():
+            # Probing for the newer protocol can cost ten seconds: some servers ignore unknown requests.
+            protocol = Protocol.LEGACY
+        return ProtocolChoice(protocol, self._sends_requests is None)
+
+    def _is_known_as_legacy(self) -> bool:
+        if self._last_exit is None:
+            return self._cache.guess_legacy()
+        version = self._last_exit.protocol_version
+        return bool(self._sends_requests) or (version is not None and not is_modern(version))
+
+    def record_exit(self, session_exit: Exit) -> bool:
+        """Record how a session ended; return True if the next one must be opened at once with another protocol."""
+        self._last_exit = session_exit
+        self._protocol_version = session_exit.protocol_version or self._protocol_version
+        if session_exit.kind is ExitKind.DIED and self._cache.reject_guess(self._startup_timeout):
+            return True
+        if session_exit.kind is ExitKind.REOPENED:
+            self._sends_requests = True
+            return True
+        if self._sends_requests and is_modern(self._protocol_version):
+            self._sends_requests = False
+        return False

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 from weakref import WeakSet
 
-from dial_client.servers.secret_detection import MIN_NAMED, MIN_UNNAMED, find_secrets, split_secret
+from dial_client.servers.secret_masking import MIN_NAMED, MIN_UNNAMED, find_secrets, split_secret
 from dial_client.settings.config_types import ServerSettings
 
 MAX_TOKENS = 50

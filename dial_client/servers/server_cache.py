@@ -2,12 +2,110 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dial_client.servers.json_cache import JsonCache
+from dial_client.messages.message import ToolSpec
+from dial_client.runtime.logs import get_logger
+from dial_client.runtime.private_files import write_private
 from dial_client.settings.config_types import Protocol, ServerSettings
+
+log = get_logger(__name__)
+
+MAX_FILES = 200
+"""Maximum number of files, and so of servers, in a cache."""
+MAX_BYTES = 2 * 1024 * 1024
+"""Maximum bytes of a file; a larger file is neither written nor read."""
+FORM = 1
+"""Version of the file format; a file of another version is not read."""
+
+
+def compute_identity(server: ServerSettings) -> str:
+    """Return the identity of a server: a hash of how it is reached, without the values of variables and headers."""
+    parts = [server.command, *server.args], server.cwd, server.url, sorted(server.env), sorted(server.headers)
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+class JsonCache:
+    """One folder; it is created when a file is first written.
+
+    Args:
+        folder: The path of the folder.
+        max_files: Maximum number of files; the files written longest ago are removed first.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], max_files: int = MAX_FILES) -> None:
+        self._folder = Path(folder)
+        self._max_files = max_files
+
+    def read(self, server: ServerSettings) -> dict[str, Any]:
+        """Return the stored data of a server; empty if there is no readable file."""
+        return self.read_key(compute_identity(server))
+
+    def read_key(self, key: str) -> dict[str, Any]:
+        """Return the stored data of the server with this identity; empty if there is no readable file."""
+        try:
+            with self._build_path(key).open("rb") as file:
+                data = file.read(MAX_BYTES + 1)
+            value = json.loads(data) if len(data) <= MAX_BYTES else None
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return value if isinstance(value, dict) and value.get("form") == FORM else {}
+
+    def write(self, server: ServerSettings, value: Mapping[str, Any]) -> bool:
+        """Replace the stored data of a server; return False if it could not be written."""
+        return self._write(compute_identity(server), value)
+
+    def rewrite(self, key: str, value: Mapping[str, Any] | None) -> bool:
+        """Replace the stored data of the server with this identity; None removes it.
+
+        Returns:
+            False if the file could not be written, or removed.
+        """
+        if value is not None:
+            return self._write(key, value)
+        with suppress(OSError):
+            self._build_path(key).unlink(missing_ok=True)
+        return not self._build_path(key).exists()
+
+    def list_keys(self) -> tuple[str, ...]:
+        """Return the identities of all servers with stored data."""
+        try:
+            return tuple(sorted(path.stem for path in self._folder.glob("*.json")))
+        except OSError:
+            return ()
+
+    def _write(self, key: str, value: Mapping[str, Any]) -> bool:
+        try:
+            data = json.dumps({"form": FORM, **value}).encode()
+            if len(data) > MAX_BYTES:
+                return False
+            write_private(self._build_path(key), data)
+            self._remove_oldest()
+        except (OSError, ValueError, TypeError, RecursionError) as error:
+            log.debug("cache_not_written", error=type(error).__name__)
+            return False
+        return True
+
+    def _build_path(self, key: str) -> Path:
+        return self._folder / f"{key}.json"
+
+    def _remove_oldest(self) -> None:
+        """Remove the oldest files beyond `max_files`; another program may remove them at the same time."""
+        ages: list[tuple[float, Path]] = []
+        for path in self._folder.iterdir():
+            with suppress(OSError):
+                ages.append((path.stat().st_mtime, path))
+        for _, path in sorted(ages)[: -self._max_files]:
+            with suppress(OSError):
+                path.unlink()
+
 
 if TYPE_CHECKING:
     from mcp_types import Tool
@@ -121,3 +219,88 @@ class ServerCache:
 
 def _to_json(tool: Tool) -> dict[str, Any]:
     return tool.model_dump(mode="json", by_alias=True, exclude_none=True, include=_FIELDS)
+
+
+MAX_TEXT = 16_000
+"""Maximum characters of a definition that is stored as text; for a longer definition only the hash is stored."""
+_NOT_STORED = "the definition that was approved was too long to be kept"
+
+
+def build_definition(tool: ToolSpec) -> str:
+    """Return the definition of a tool, as JSON that does not depend on the order of keys."""
+    fields = {
+        "tool": tool.tool,
+        "title": tool.title,
+        "description": tool.description.splitlines(),
+        "input_schema": tool.original_schema or tool.input_schema,
+        "output_schema": tool.output_schema,
+        "read_only": tool.read_only,
+        "idempotent": tool.idempotent,
+        "destructive": tool.destructive,
+        "open_world": tool.open_world,
+    }
+    return json.dumps(fields, indent=2, sort_keys=True, default=str, ensure_ascii=False)
+
+
+def compare_definitions(before: str, now: str) -> str:
+    """Return the difference between two definitions as a unified diff without headers."""
+    from difflib import unified_diff
+
+    lines = unified_diff(before.splitlines(), now.splitlines(), n=1, lineterm="")
+    return "\n".join(line for line in lines if not line.startswith(("---", "+++", "@@")))
+
+
+class ToolPins:
+    """The approved tool definitions, stored from run to run.
+
+    Args:
+        cache: The folder to store the definitions in.
+        servers: How each server is reached, by name. The tools of a server object in this process are never pinned.
+    """
+
+    def __init__(self, cache: JsonCache, servers: Mapping[str, Any]) -> None:
+        self._cache = cache
+        self._servers = servers
+        self._approved: dict[tuple[str, str], str] = {}
+        """The definitions approved in this run, by server identity and the server's name for the tool."""
+
+    def change(self, tool: ToolSpec) -> str:
+        """Return the diff between a tool's approved and current definitions; empty if equal, or none was approved."""
+        entry, now = self._servers.get(tool.server), build_definition(tool)
+        if not isinstance(entry, ServerSettings):
+            return ""
+        approved = self._approved.get((compute_identity(entry), tool.tool))
+        if approved == now:
+            return ""
+        pin = self._read(entry).get(tool.tool) or (_pin(approved) if approved is not None else None)
+        if pin is None or pin.get("sha256") == compute_hash(now):
+            return ""
+        before = pin.get("text")
+        return compare_definitions(before if isinstance(before, str) and len(before) <= MAX_TEXT else _NOT_STORED, now)
+
+    def pin(self, tool: ToolSpec) -> None:
+        """Store the current definition of a tool as approved."""
+        entry, now = self._servers.get(tool.server), build_definition(tool)
+        if not isinstance(entry, ServerSettings) or self._approved.get((compute_identity(entry), tool.tool)) == now:
+            return
+        self._approved[compute_identity(entry), tool.tool] = now
+        pins = self._read(entry)
+        if pins.get(tool.tool, {}).get("sha256") == compute_hash(now):
+            return
+        pins[tool.tool] = _pin(now)
+        if not self._cache.write(entry, {"tools": pins}):
+            self._cache.write(entry, {"tools": {name: {"sha256": pin.get("sha256")} for name, pin in pins.items()}})
+
+    def _read(self, entry: ServerSettings) -> dict[str, dict[str, Any]]:
+        pins = self._cache.read(entry).get("tools")
+        found = pins.items() if isinstance(pins, dict) else ()
+        return {name: pin for name, pin in found if isinstance(pin, dict)}
+
+
+def _pin(text: str) -> dict[str, Any]:
+    return {"sha256": compute_hash(text), **({"text": text} if len(text) <= MAX_TEXT else {})}
+
+
+def compute_hash(text: str) -> str:
+    """Return the SHA-256 of a definition, in hexadecimal digits."""
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()

@@ -6,25 +6,40 @@ the SDK repeats the call with that input. A failure here is an error for that se
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
 from dial_client.hooks import call_context
-from dial_client.hooks.audit.call_audit import create_id, record
+from dial_client.hooks.audit.call_audit import TurnAudit, create_id, record
 from dial_client.hooks.audit.entries import AuditEntry, find_common_origin
 from dial_client.hooks.call_context import CallContext
 from dial_client.hooks.elicitation_form import Form, clean_schema, find_url_doubts, is_web_url
-from dial_client.hooks.server_callbacks import ClientFeatures, Elicitation, ElicitationAction, ElicitationAnswer
+from dial_client.hooks.oauth_callbacks import Login
+from dial_client.hooks.server_callbacks import (
+    Elicit,
+    Elicitation,
+    ElicitationAction,
+    ElicitationAnswer,
+    OnLog,
+    Sampler,
+    SamplingReply,
+    SamplingRequest,
+    ServerLog,
+)
 from dial_client.messages.errors import ServerError
+from dial_client.messages.message import ImagePart, Message, Role, TextPart
 from dial_client.runtime.logs import get_logger
-from dial_client.runtime.safe_text import clean, describe_removed, to_one_line
-from dial_client.servers import sdk_mapping
-from dial_client.servers.observable import Observable
+from dial_client.runtime.safe_text import clean, describe_removed, sanitize, to_one_line
+from dial_client.servers.server_cache import JsonCache
+from dial_client.servers.status import Observable, OnChange
 
 if TYPE_CHECKING:
     from mcp import MCPError
@@ -64,6 +79,28 @@ _NO_BACK_CHANNEL = re.compile(
 """The message of the Python SDK (2.3), sent as an error, and of the TypeScript SDK (2.4), sent as a tool result."""
 
 
+@dataclass(frozen=True, slots=True)
+class ClientCapabilities:
+    """What a client offers to each of its servers, and its callbacks. A feature that is None or empty is missing."""
+
+    on_change: OnChange | None = None
+    """Called after each change of a server's state or tools."""
+    cache: JsonCache | None = None
+    """The cache of server data from earlier runs; None for no cache."""
+    elicit: Elicit | None = None
+    sample: Sampler | None = None
+    roots: tuple[str, ...] = ()
+    """Folders, or file URIs, that servers may use."""
+    on_log: OnLog | None = None
+    log_level: str | None = None
+    """The lowest level of log messages to request; None lets servers decide (on MCP 2026-07-28: no messages)."""
+    login: Login | None = None
+    apps: bool = False
+    """True if the client shows MCP Apps."""
+    audit: TurnAudit = TurnAudit()  # noqa: RUF009 - it has no state
+    """Records the decisions about servers' requests and tool calls."""
+
+
 class NeedsOlderProtocol(Exception):
     """A call failed because the server tried to send a request, which protocol version 2026-07-28 does not have."""
 
@@ -90,11 +127,11 @@ class ServerRequests:
 
     Args:
         server: The server's name in the configuration.
-        features: The features the client offers to the server.
+        capabilities: The features the client offers to the server.
     """
 
-    def __init__(self, server: str, features: ClientFeatures) -> None:
-        self.features = features
+    def __init__(self, server: str, capabilities: ClientCapabilities) -> None:
+        self.capabilities = capabilities
         self.can_be_reopened = False
         """True if the session can be reopened with the older protocol, in which servers may send requests."""
         self._server = server
@@ -162,19 +199,17 @@ class ServerRequests:
     async def answer_sampling(self, context: object, params: CreateMessageRequestParams) -> CreateMessageResult | Any:
         """Answer ``sampling/createMessage``."""
         del context
-        sample = self.features.sample
+        sample = self.capabilities.sample
         assert sample is not None
 
         async def answer(calls: tuple[_Call, ...]) -> CreateMessageResult | ErrorData:
             from mcp_types import ErrorData
 
-            reply = await sample(
-                sdk_mapping.map_sampling_request(self._server, params, _list_tools(calls)), _list_contexts(calls)
-            )
+            reply = await sample(map_sampling_request(self._server, params, _list_tools(calls)), _list_contexts(calls))
             if reply is None:
                 # The error code of the specification ("Sampling", "Error Handling").
                 return ErrorData(code=-1, message="User rejected sampling request")
-            return sdk_mapping.map_sampling_reply(reply)
+            return map_sampling_reply(reply)
 
         return await self._answer("sampling", answer)
 
@@ -184,16 +219,16 @@ class ServerRequests:
 
         async def answer(calls: tuple[_Call, ...]) -> ListRootsResult:
             del calls
-            return sdk_mapping.map_roots(self.features.roots)
+            return map_roots(self.capabilities.roots)
 
         return await self._answer("roots", answer)
 
     async def handle_log(self, params: LoggingMessageNotificationParams) -> None:
         """Pass a log message to the client's `on_log` callback."""
-        if self.features.on_log is None:
+        if self.capabilities.on_log is None:
             return
         try:
-            self.features.on_log(sdk_mapping.map_log(self._server, params))
+            self.capabilities.on_log(map_log(self._server, params))
         except Exception as error:  # noqa: BLE001 - the embedding program may raise anything
             log.warning("callback_failed", server=self._server, callback="on_log", error=type(error).__name__)
 
@@ -230,8 +265,8 @@ class ServerRequests:
 
     def has_feature(self, name: str) -> bool:
         """Return True if the client has this feature: ``elicitation``, ``sampling`` or ``roots``."""
-        features = self.features
-        return bool({"elicitation": features.elicit, "sampling": features.sample, "roots": features.roots}[name])
+        known = self.capabilities
+        return bool({"elicitation": known.elicit, "sampling": known.sample, "roots": known.roots}[name])
 
     @contextmanager
     def _in_flight(self, tool: str) -> Iterator[None]:
@@ -314,7 +349,7 @@ class ServerRequests:
             decision=action,
             decided_by="elicit callback",
         )
-        record(self.features.audit.recorder, entry)
+        record(self.capabilities.audit.recorder, entry)
 
     async def _ask_to_open(
         self, message: str, url: str, tools: tuple[str, ...], calls: tuple[_Call, ...]
@@ -329,10 +364,10 @@ class ServerRequests:
         return await self._ask_user(question, calls)
 
     async def _ask_user(self, question: Elicitation, calls: tuple[_Call, ...]) -> ElicitationAnswer:
-        assert self.features.elicit is not None
+        assert self.capabilities.elicit is not None
         with call_context.pause_deadlines(_list_contexts(calls)):
             # The embedding program may return anything.
-            answer: object = await self.features.elicit(question)
+            answer: object = await self.capabilities.elicit(question)
         if not isinstance(answer, ElicitationAnswer):
             raise TypeError("no ElicitationAnswer")
         return answer
@@ -347,7 +382,7 @@ class ServerRequests:
         elicitations = UrlElicitationRequiredError.from_error(error.error).elicitations
         call = self._own_call.get()
         calls = () if call is None else (call,)
-        if self.features.elicit is None:
+        if self.capabilities.elicit is None:
             raise ServerError(self._server, "the user has to open a URL first, but no user can be asked")
         ids = {params.elicitation_id or params.url for params in elicitations}
         if ids <= agreed:
@@ -383,3 +418,69 @@ def _list_contexts(calls: Iterable[_Call]) -> tuple[CallContext, ...]:
 
 def _list_tools(calls: Iterable[_Call]) -> tuple[str, ...]:
     return tuple(sorted({call.tool for call in calls if call.tool}))
+
+
+MAX_LOG_CHARS = 2_000
+"""Characters kept of one log message."""
+
+
+def map_sampling_request(server: str, params: CreateMessageRequestParams, tools: tuple[str, ...]) -> SamplingRequest:
+    """Map a sampling request; its ``includeContext`` is ignored."""
+    hints = params.model_preferences.hints if params.model_preferences else None
+    return SamplingRequest(
+        server,
+        tuple(_to_message(message.role, message.content) for message in params.messages),
+        params.max_tokens,
+        sanitize(params.system_prompt or ""),
+        params.temperature,
+        tuple(params.stop_sequences or ()),
+        tuple(sanitize(hint.name) for hint in hints or () if hint.name),
+        tools,
+    )
+
+
+def _to_message(role: str, content: Any) -> Message:
+    blocks = content if isinstance(content, list) else [content]
+    parts = tuple(_to_part(block) for block in blocks)
+    is_text = all(isinstance(part, TextPart) for part in parts)
+    text = "\n".join(part.text for part in parts if isinstance(part, TextPart))
+    return Message(Role.ASSISTANT if role == "assistant" else Role.USER, text if is_text else parts)
+
+
+def _to_part(block: Any) -> TextPart | ImagePart:
+    match block.type:
+        case "text":
+            return TextPart(sanitize(block.text))
+        case "image":
+            return ImagePart(block.data, block.mime_type)
+        case kind:
+            return TextPart(f"[{kind} content, which is not supported here]")
+
+
+def map_sampling_reply(reply: SamplingReply) -> CreateMessageResult:
+    """Map the reply of a model."""
+    from mcp_types import CreateMessageResult, TextContent
+
+    content = TextContent(type="text", text=reply.text)
+    return CreateMessageResult(role="assistant", content=content, model=reply.model, stop_reason=reply.stop_reason)
+
+
+def to_root_uri(folder: str) -> str:
+    """Return the URI of a folder; a file URI is returned unchanged."""
+    return folder if folder.startswith("file://") else Path(folder).absolute().as_uri()
+
+
+def map_roots(roots: Iterable[str]) -> ListRootsResult:
+    """Map the folders that are the roots of a server."""
+    from mcp_types import ListRootsResult, Root
+    from pydantic import FileUrl
+
+    entries = ((uri, uri.rstrip("/").rpartition("/")[2]) for uri in map(to_root_uri, roots))
+    return ListRootsResult(roots=[Root(uri=FileUrl(uri), name=name or None) for uri, name in entries])
+
+
+def map_log(server: str, params: LoggingMessageNotificationParams) -> ServerLog:
+    """Map a log message: unsafe characters are removed, and long texts are cut."""
+    text = params.data if isinstance(params.data, str) else json.dumps(params.data, ensure_ascii=False, default=str)
+    cut = text if len(text) <= MAX_LOG_CHARS else f"{text[:MAX_LOG_CHARS]}…"
+    return ServerLog(server, params.level, sanitize(cut), sanitize((params.logger or "")[:200]))

@@ -1,46 +1,40 @@
-"""One session with a server: opening the transport, listing tools, serving calls, and closing everything.
+"""One session with a server: opening the transport, listing tools, making calls, and closing everything.
 
 ServerSession.run          returns an `Exit` as soon as it is known; closing the transport may take some seconds more
-ServerSession.calls        makes calls, from any task
+ServerSession.ask          sends a request, from any task; it fails when the session ends
 ServerSession.fail_calls   fails the calls in flight, after the server's status was updated
+SessionLifecycle           how far the session is: connecting, ready, ending, ended
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import logging
+import math
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
 
-from dial_client.hooks.server_callbacks import ClientFeatures
-from dial_client.messages.errors import ServerStartError
+from dial_client.messages import mcp_apps
+from dial_client.messages.errors import ServerError, ServerGone, ServerStartError
 from dial_client.runtime.safe_text import to_one_line
-from dial_client.servers import sdk_client, session_errors
-from dial_client.servers.notifications import Listing, Notifications
-from dial_client.servers.observable_status import ObservableStatus
-from dial_client.servers.protocol_choice import ProtocolChoice
-from dial_client.servers.restart_policy import Exit, ExitKind
-from dial_client.servers.secret_masking import SecretMask
+from dial_client.servers.notifications import Listing, Notifications, ToolWatch, has_list_changes
+from dial_client.servers.restart_policy import Exit, ExitKind, ProtocolChoice, is_modern
+from dial_client.servers.secret_masking import SecretMask, mask_log_record
 from dial_client.servers.server_cache import ServerCache
-from dial_client.servers.server_requests import ServerRequests
-from dial_client.servers.session_calls import SessionCalls
-from dial_client.servers.session_state import ObservableState
-from dial_client.servers.status import MAX_REASON_CHARS, ServerState
-from dial_client.servers.tool_listing import ToolWatch, has_list_changes
-from dial_client.servers.transports.transport_factory import (
-    InProcessTransportFactory,
-    TransportFactory,
-    TransportHooks,
-    list_transports,
-)
+from dial_client.servers.server_requests import ClientCapabilities, ServerRequests
+from dial_client.servers.status import MAX_REASON_CHARS, Observable, ServerState, ServerStatusWriter
+from dial_client.servers.transports.transport_factory import TransportFactory, list_transports
 from dial_client.settings.config_types import Protocol, ServerSettings
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
     from mcp import Client
-    from mcp_types import Tool
+    from mcp_types import CallToolResult, Tool
 
 STARTUP_SECONDS = 60.0
 """Start-up timeout in seconds of a server object in this process; for other servers it is a setting."""
@@ -51,70 +45,144 @@ DRAIN_SECONDS = 2.0
 arrived before the end must not be lost."""
 REOPEN_SECONDS = 30.0
 """Seconds the other calls in flight have to finish before the session is reopened with the older protocol."""
+FRESH_SECONDS = 2.0
+"""Seconds to wait for news of a server: a tool list it announced, or the way its session ended."""
+LOG_SECONDS = 10.0
+"""Seconds a server has to confirm the log level."""
+_REOPENED = "it sends requests of its own, which only the older protocol has: the session is reopened with that one"
+_SESSION_LOST = "the server no longer knows the session; was it restarted?"
 
+Answer = TypeVar("Answer")
+OnCallProgress = Callable[[float, float | None, str | None], Awaitable[None]]
 Target = Any
 """A `ServerSettings`, or a server object of the SDK in this process (`mcp.server.MCPServer`, lowlevel `Server`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerContext:
-    """Objects that all sessions of one server share."""
+class CallNotRun(ServerGone):
+    """The call did not reach the server, or was rejected before it ran: it is safe to repeat."""
 
-    target: Target
-    """How the server is reached."""
-    status: ObservableStatus
-    """The server's status; a session sets its tools, adds notes, and publishes that it is ready."""
-    notifications: Notifications
-    """The server's notifications and subscriptions; a session records changes of resources and prompts in them."""
-    features: ClientFeatures
-    """The features the client offers to the server: elicitation, sampling, roots and logging."""
-    cache: ServerCache
-    """Stores the server's tools and protocol for the next run of the program."""
+
+class SessionLifecycle:
+    """How far one session is: connecting, ready, ending or ended. Tasks can wait for its changes."""
+
+    def __init__(self) -> None:
+        self.client: Client | None = None
+        """The SDK's client, which sends requests; None before the session is ready, and after its end."""
+        self.protocol_version: str | None = None
+        """The negotiated version; None before the session is ready."""
+        self.has_session_id = False
+        """True if requests carry a session id, which a server may no longer know after its restart."""
+        self.ending: Exit | None = None
+        """Why the session is about to end; no new call may be made, and calls in flight may finish."""
+        self.exit: Exit | None = None
+        """How the session ended; None before its end."""
+        self.is_announced = False
+        """True once the server's status was updated after the end of the session."""
+        self._ready_at: float | None = None
+        self._changes = Observable(None)
 
     @property
-    def settings(self) -> ServerSettings | None:
-        """The server's settings; None for a server object in this process."""
-        return self.target if isinstance(self.target, ServerSettings) else None
+    def is_started(self) -> bool:
+        """True if the start of the session is over: it became ready, or it ended."""
+        return self.client is not None or self.exit is not None
+
+    @property
+    def is_serving(self) -> bool:
+        """True if calls may be made: the session is ready, and no problem with it is known."""
+        return self.client is not None and self.ending is None
+
+    @property
+    def is_legacy(self) -> bool:
+        """True if the session became ready with a protocol version that has a handshake (before 2026-07-28)."""
+        return self.protocol_version is not None and not is_modern(self.protocol_version)
+
+    @property
+    def reason(self) -> str:
+        """Why there is no connection, in words."""
+        return "the connection was closed" if self.exit is None else self.exit.why or "it was stopped"
+
+    async def wait_until(self, predicate: Callable[[], bool], seconds: float = math.inf) -> None:
+        """Wait until the predicate is true, at most `seconds`; it is evaluated after each change."""
+        await self._changes.wait_until(lambda _: predicate(), seconds)
+
+    def become_ready(self, client: Client, *, is_streamable_http: bool) -> None:
+        """Record that the session is ready: calls may be made with the client."""
+        self.client, self.protocol_version = client, client.protocol_version
+        self.has_session_id = is_streamable_http and not is_modern(client.protocol_version)
+        self._ready_at = anyio.current_time()
+        self._changes.set(None)
+
+    def end(self, kind: ExitKind, why: str = "") -> None:
+        """Begin to end the session.
+
+        Of several calls, the first non-empty reason is kept, and the last kind other than `ExitKind.DIED`.
+        """
+        before = self.ending
+        if before is not None:
+            kind = before.kind if kind is ExitKind.DIED else kind
+            why = before.why or why
+        self.ending = Exit(kind, why)
+        self._changes.set(None)
+
+    def finish(self, kind: ExitKind, why: str = "") -> None:
+        """Set how the session ended; later calls have no effect."""
+        if self.exit is None:
+            self.exit = Exit(kind, why, self._ready_at, self.protocol_version)
+            self.client, self.ending = None, self.ending or self.exit
+            self._changes.set(None)
+
+    def announce(self) -> None:
+        """Record that the server's status was updated after the end of the session."""
+        self.is_announced = True
+        self._changes.set(None)
 
 
 class ServerSession:
     """One session with a server, over the first transport that works.
 
     Args:
-        context: The objects shared by the server's sessions.
+        target: How the server is reached.
+        status: The server's status; the session sets its tools, adds notes, and publishes that it is ready.
+        notifications: The server's notifications and subscriptions; the session records changes of lists in them.
+        capabilities: What the client offers to this server.
+        cache: Stores the server's tools and protocol for the next run of the program.
         choice: The protocol to open the session with.
     """
 
-    def __init__(self, context: ServerContext, choice: ProtocolChoice) -> None:
-        self._context = context
+    def __init__(
+        self,
+        target: Target,
+        status: ServerStatusWriter,
+        notifications: Notifications,
+        capabilities: ClientCapabilities,
+        cache: ServerCache,
+        choice: ProtocolChoice,
+    ) -> None:
+        self._target = target
+        self._settings = target if isinstance(target, ServerSettings) else None
+        self._status = status
+        self._notifications = notifications
+        self._cache = cache
         self._choice = choice
-        self._mask = SecretMask() if context.settings is None else SecretMask.from_settings(context.settings)
-        self._requests = ServerRequests(context.status.name, context.features)
-        self._tool_watch = ToolWatch(context.status.add_note, context.notifications)
+        self._mask = SecretMask() if self._settings is None else SecretMask.from_settings(self._settings)
+        self._requests = ServerRequests(status.name, capabilities)
+        self._tool_watch = ToolWatch(status.add_note, notifications)
+        self._lifecycle = SessionLifecycle()
+        self._in_flight: Observable[frozenset[anyio.CancelScope]] = Observable(frozenset())
         self._transport: TransportFactory | None = None
         self._refusal: str | None = None
         """The endpoint's error answer to streamable HTTP."""
-        self._state = ObservableState()
         self._scope = anyio.CancelScope()
-        self.calls = SessionCalls(context.status.name, self._state, self._requests, self._mask)
 
     @property
     def is_serving(self) -> bool:
         """True if calls may be made: the session is ready, and no problem with it is known."""
-        return self._state.value.is_serving
+        return self._lifecycle.is_serving
 
     @property
     def stderr(self) -> tuple[str, ...]:
         """The last lines on the server's standard error."""
         return self._transport.stderr if self._transport is not None else ()
-
-    async def wait_for_tools(self, seconds: float) -> None:
-        """Wait until the tool list is read again after an announced change, at most `seconds` after the announcement.
-
-        Returns at once if the session is not ready.
-        """
-        if self.is_serving:
-            await self._tool_watch.wait_until_read(seconds)
 
     async def run(self, group: TaskGroup) -> Exit:
         """Open the session in a task of `group`, and return its `Exit` as soon as that is known.
@@ -124,23 +192,100 @@ class ServerSession:
         """
         group.start_soon(self._own_client)
         try:
-            await self._state.wait_until(lambda state: state.exit is not None)
+            await self._lifecycle.wait_until(lambda: self._lifecycle.exit is not None)
         finally:
-            self._exit(ExitKind.STOPPED)
-        assert self._state.value.exit is not None
-        return self._state.value.exit
+            self._finish(ExitKind.STOPPED)
+        assert self._lifecycle.exit is not None
+        return self._lifecycle.exit
 
     def stop(self) -> None:
         """End the session: `run` returns."""
-        was_ready = self._state.value.client is not None
-        self._exit(ExitKind.STOPPED)
+        was_ready = self._lifecycle.client is not None
+        self._finish(ExitKind.STOPPED)
         if not was_ready:
             self._scope.cancel()
 
+    async def wait_for_tools(self, seconds: float) -> None:
+        """Wait until the tool list is read again after an announced change, at most `seconds` after the announcement.
+
+        Returns at once if the session is not ready.
+        """
+        if self.is_serving:
+            await self._tool_watch.wait_until_read(seconds)
+
+    async def ask(
+        self, request: Callable[[Client], Awaitable[Answer]], *, tool: str = "", is_own_session: bool = False
+    ) -> Answer:
+        """Send a request. There is no timeout; cancelling a call notifies the server.
+
+        Args:
+            request: Sends the request with the SDK's client.
+            tool: The server's own name of the tool that the request calls; empty for other requests.
+            is_own_session: The session was opened for this request. If the server does not know its session id, another
+                session would not help: the request fails, and the session stays.
+
+        Raises:
+            CallNotRun: The request did not reach the server.
+            ServerGone: The connection broke before the result arrived.
+            ServerError: The server refused, or sent an invalid result.
+        """
+        client, name = self._lifecycle.client, self._status.name
+        if client is None:
+            raise CallNotRun(name, self._lifecycle.reason)
+        problem: Exception | None = None
+        with anyio.CancelScope() as scope:
+            self._in_flight.set(self._in_flight.value | {scope})
+            try:
+                return await self._requests.run_call(tool, partial(request, client))
+            except Exception as error:  # noqa: BLE001 (every error becomes a ServerError)
+                problem = error
+            finally:
+                self._in_flight.set(self._in_flight.value - {scope})
+        if problem is None:  # `fail_calls` has cancelled the scope
+            raise self._build_lost_error()
+        # A traceback would print the cause unmasked: an error with a secret is not chained.
+        cause = problem if self._mask.mask_text(str(problem)) == str(problem) else None
+        raise await self._to_error(problem, is_own_session=is_own_session) from cause
+
     def fail_calls(self) -> None:
-        """Fail all calls in flight; to be called after the server's status was updated."""
-        self._state.announce()
-        self.calls.fail_all()
+        """Fail all calls in flight with `ServerGone`; to be called after the server's status was updated."""
+        self._lifecycle.announce()
+        for scope in self._in_flight.value:
+            scope.cancel()
+
+    async def _to_error(self, error: Exception, *, is_own_session: bool) -> ServerError:
+        """Return the error for the caller, and end the session if the error requires it."""
+        from dial_client.servers.transports.transport_errors import CallFailureKind, classify_call_error
+
+        failure = classify_call_error(error, has_session_id=self._lifecycle.has_session_id)
+        name, message = self._status.name, self._mask.mask_text(failure.message)
+        ending = self._lifecycle.ending
+        is_breaking = ending is not None and ending.kind is not ExitKind.REOPENED
+        match failure.kind:
+            case CallFailureKind.NEEDS_OLDER_PROTOCOL:
+                self._lifecycle.end(ExitKind.REOPENED, _REOPENED)
+                return CallNotRun(name, _REOPENED)
+            case CallFailureKind.SESSION_REJECTED | CallFailureKind.SESSION_UNKNOWN if is_own_session:
+                return ServerError(name, message)
+            case CallFailureKind.SESSION_REJECTED | CallFailureKind.SESSION_UNKNOWN:
+                self._lifecycle.end(ExitKind.DIED, _SESSION_LOST)
+                was_rejected = failure.kind is CallFailureKind.SESSION_REJECTED
+                return (CallNotRun if was_rejected else ServerGone)(name, _SESSION_LOST)
+            case CallFailureKind.UNSENT:
+                if not self._in_flight.value:  # with calls in flight the server may only be busy: keep those calls
+                    self._lifecycle.end(ExitKind.UNREACHABLE, message)
+                return CallNotRun(name, message)
+            case kind if kind is CallFailureKind.CONNECTION_CLOSED or is_breaking:
+                # The session learns from other tasks how the server ended.
+                await self._lifecycle.wait_until(lambda: self._lifecycle.is_announced, FRESH_SECONDS)
+                return self._build_lost_error()
+            case CallFailureKind.BROKEN_OFF:
+                return ServerGone(name, message)
+        return ServerError(name, message)
+
+    def _build_lost_error(self) -> ServerGone:
+        reason = self._lifecycle.reason
+        return ServerGone(self._status.name, f"the call was lost, and may have had its effect: {reason}")
 
     async def _own_client(self) -> None:
         """Enter and leave the SDK's client. Raises nothing but cancellation."""
@@ -151,28 +296,28 @@ class ServerSession:
                     await self._try_transports()
                 group.cancel_scope.cancel()
         finally:
-            self._exit(ExitKind.STOPPED)
+            self._finish(ExitKind.STOPPED)
 
     async def _limit_duration(self) -> None:
         """Enforce the start-up timeout, and later the timeout for closing."""
-        seconds = find_startup_seconds(self._context.settings)
+        seconds = find_startup_seconds(self._settings)
         with anyio.move_on_after(seconds) as start:
-            await self._state.wait_until(lambda state: state.is_started)
+            await self._lifecycle.wait_until(lambda: self._lifecycle.is_started)
         if start.cancelled_caught:
             from dial_client.runtime.error_lines import find_error_line
             from dial_client.servers.package_downloads import describe_download
 
             last = f"it last said: {find_error_line(self.stderr)}" if self.stderr else ""
-            reason = describe_download(self._context.settings, self.stderr) or last
-            self._exit(ExitKind.DIED, "; ".join(filter(None, (f"not ready within {seconds:g} seconds", reason))))
+            reason = describe_download(self._settings, self.stderr) or last
+            self._finish(ExitKind.DIED, "; ".join(filter(None, (f"not ready within {seconds:g} seconds", reason))))
             self._scope.cancel()
-        await self._state.wait_until(lambda state: state.exit is not None)
+        await self._lifecycle.wait_until(lambda: self._lifecycle.exit is not None)
         self._scope.deadline = anyio.current_time() + CLOSE_SECONDS
 
     async def _try_transports(self) -> None:
         """Try the transports in order, and serve calls over the first that works."""
         try:
-            for transport in self._list_transports():
+            for transport in list_transports(self._target, self._requests.capabilities.login, self._mask):
                 self._transport = transport
                 try:
                     # Let the tasks of other servers start their processes first: importing the SDK blocks the loop.
@@ -183,92 +328,88 @@ class ServerSession:
                     await self._report(transport, errors)
                 finally:
                     await transport.aclose()
-                if self._state.value.is_started:
+                if self._lifecycle.is_started:
                     return
         except ServerStartError as error:
-            self._exit(ExitKind.MISCONFIGURED, error.problem)
-
-    def _list_transports(self) -> Iterator[TransportFactory]:
-        settings = self._context.settings
-        if settings is None:
-            return iter((InProcessTransportFactory(self._context.target),))
-        return list_transports(settings, self._context.features.login, self._mask)
+            self._finish(ExitKind.MISCONFIGURED, error.problem)
 
     async def _serve(self, transport: TransportFactory) -> None:
-        async with self._create_client(transport) as client, anyio.create_task_group() as group:
-            if has_list_changes(client):
-                group.start_soon(self._tool_watch.listen, client)
-            self._become_ready(client, transport, await self._tool_watch.read(client))
-            group.start_soon(self._tool_watch.refresh, client, self._set_tools)
-            if self._state.value.is_legacy and (level := self._context.features.log_level):
-                group.start_soon(sdk_client.set_log_level, client, level)
-            group.start_soon(self._context.notifications.follow, client)
-            await self._state.wait_until(lambda state: state.ending is not None)
-            await self._wind_down(transport)
-            group.cancel_scope.cancel()
+        lifecycle = self._lifecycle
 
-    async def _wind_down(self, transport: TransportFactory) -> None:
-        """Wait for calls in flight, for a limited time, and find out how the session ended."""
-        ending = self._state.value.ending
-        assert ending is not None
-        await self.calls.drain(REOPEN_SECONDS if ending.kind is ExitKind.REOPENED else DRAIN_SECONDS)
-        ending = self._state.value.ending or ending
-        if self._state.value.exit is None:
-            self._exit(ending.kind, ending.why or await transport.explain_end())
-
-    def _create_client(self, transport: TransportFactory) -> Client:
         async def report(error: BaseException) -> None:
             # Report the error before the transport is closed: ending a process may take seconds.
             if isinstance(error, Exception):
                 await self._report(transport, error)
 
-        def end(reason: str | None) -> None:
-            self._state.end(Exit(ExitKind.DIED, reason or ""))
+        target = transport.create(self._status.add_note, partial(lifecycle.end, ExitKind.DIED), report)
+        protocol = self._choice.protocol
+        async with (
+            create_client(target, protocol, self._on_message, self._requests) as client,
+            anyio.create_task_group() as group,
+        ):
+            if has_list_changes(client):
+                group.start_soon(self._tool_watch.listen, client)
+            self._become_ready(client, transport, await self._tool_watch.read(client))
+            group.start_soon(self._tool_watch.refresh, client, self._set_tools)
+            if lifecycle.is_legacy and (level := self._requests.capabilities.log_level):
+                group.start_soon(_set_log_level, client, level)
+            group.start_soon(self._notifications.follow, client)
+            await lifecycle.wait_until(lambda: lifecycle.ending is not None)
+            await self._wind_down(transport)
+            group.cancel_scope.cancel()
 
-        target = transport.create(TransportHooks(self._context.status.add_note, end, report))
-        return sdk_client.create_client(target, self._choice.protocol, self._on_message, self._requests)
+    async def _wind_down(self, transport: TransportFactory) -> None:
+        """Wait for calls in flight, for a limited time, and find out how the session ended."""
+        ending = self._lifecycle.ending
+        assert ending is not None
+        seconds = REOPEN_SECONDS if ending.kind is ExitKind.REOPENED else DRAIN_SECONDS
+        await self._in_flight.wait_until(lambda calls: not calls, seconds)
+        ending = self._lifecycle.ending or ending
+        if self._lifecycle.exit is None:
+            self._finish(ending.kind, ending.why or await transport.explain_end())
 
     async def _report(self, transport: TransportFactory, error: Exception) -> None:
         """End the session with this error, unless another transport is left to try."""
-        state = self._state.value
-        if state.exit is not None:
+        from dial_client.servers.transports.transport_errors import classify_start_error
+
+        if self._lifecycle.exit is not None:
             return
-        settings = self._context.settings
-        failure = session_errors.classify_start_error(error, has_url=settings is not None and settings.url is not None)
-        reason = state.ending.why if state.ending is not None else ""
+        has_url = self._settings is not None and self._settings.url is not None
+        failure = classify_start_error(error, has_url=has_url)
+        reason = self._lifecycle.ending.why if self._lifecycle.ending is not None else ""
         message = failure.message or reason or await transport.explain_end()
-        if transport.is_streamable_http and failure.is_other_transport and state.client is None:
+        if transport.is_streamable_http and failure.is_other_transport and self._lifecycle.client is None:
             self._refusal = message
             return
         refusal = "" if self._refusal in (None, message) else f"; as streamable HTTP: {self._refusal}"
-        self._exit(failure.kind, message + refusal)
+        self._finish(failure.kind, message + refusal)
 
     def _become_ready(self, client: Client, transport: TransportFactory, tools: tuple[Tool, ...]) -> None:
-        if self._state.value.exit is not None:
+        if self._lifecycle.exit is not None:
             return
-        sdk_client.accept_results_unchecked(client)
-        self._state.become_ready(client, is_streamable_http=transport.is_streamable_http)
-        is_newer = self._choice.protocol is Protocol.AUTO and not self._state.value.is_legacy
+        # The SDK would list all tools to validate each result against its output schema. The code that reads results
+        # reports invalid parts, and uses the valid ones.
+        client.session.validate_tool_result = _accept  # type: ignore[method-assign]
+        self._lifecycle.become_ready(client, is_streamable_http=transport.is_streamable_http)
+        is_newer = self._choice.protocol is Protocol.AUTO and not self._lifecycle.is_legacy
         self._requests.can_be_reopened = self._choice.can_be_reopened and is_newer
-        status = self._context.status
-        self._context.notifications.mark_changed(Listing.RESOURCES, Listing.PROMPTS)
-        status.set_server(client)
-        status.set_tools(tools)
+        self._notifications.mark_changed(Listing.RESOURCES, Listing.PROMPTS)
+        self._status.set_server(client)
+        self._status.set_tools(tools)
         self._save()
-        status.publish(ServerState.READY, status.error)
+        self._status.publish(ServerState.READY, self._status.error)
 
     def _set_tools(self, tools: tuple[Tool, ...]) -> None:
-        if self._state.value.exit is None and self._context.status.set_tools(tools):
+        if self._lifecycle.exit is None and self._status.set_tools(tools):
             self._save()
-            self._context.status.notify()
+            self._status.notify()
 
     def _save(self) -> None:
-        status = self._context.status.summary
-        version = f"{status.server_name} {status.server_version}"
-        self._context.cache.save(self._context.status.tools, version=version, is_legacy=self._state.value.is_legacy)
+        version = f"{self._status.summary.server_name} {self._status.summary.server_version}"
+        self._cache.save(self._status.tools, version=version, is_legacy=self._lifecycle.is_legacy)
 
-    def _exit(self, kind: ExitKind, why: str = "") -> None:
-        self._state.exit(kind, to_one_line(self._mask.mask_text(why), MAX_REASON_CHARS))
+    def _finish(self, kind: ExitKind, why: str = "") -> None:
+        self._lifecycle.finish(kind, to_one_line(self._mask.mask_text(why), MAX_REASON_CHARS))
 
     async def _on_message(self, message: object) -> None:
         from mcp_types import ElicitCompleteNotification, ResourceUpdatedNotification
@@ -276,10 +417,81 @@ class ServerSession:
         self._tool_watch.on_message(message)
         if isinstance(message, ElicitCompleteNotification):
             self._requests.complete_elicitation(message.params.elicitation_id)
-        if isinstance(message, ResourceUpdatedNotification) and self._state.value.is_legacy:
-            self._context.notifications.mark_updated(message.params.uri)
+        if isinstance(message, ResourceUpdatedNotification) and self._lifecycle.is_legacy:
+            self._notifications.mark_updated(message.params.uri)
+
+
+def create_client(
+    target: Any, protocol: Protocol, on_message: Callable[[object], Awaitable[None]], requests: ServerRequests
+) -> Client:
+    """Create the SDK's client of one session, without entering it.
+
+    Args:
+        target: A transport, or a server object of the SDK in this process.
+        protocol: The protocol to open the session with.
+        on_message: Is called with each notification of the server.
+        requests: Answers the server's requests. Only features it has are declared to the server.
+    """
+    from mcp import Client
+    from mcp.client.extension import advertise
+    from mcp_types import Implementation
+
+    from dial_client import __version__
+
+    _silence_sdk()
+    extensions = [advertise(mcp_apps.EXTENSION, {"mimeTypes": [mcp_apps.MIME_TYPE]})]
+    return Client(
+        target,
+        mode=cast("Any", protocol.value),
+        client_info=Implementation(name="dial-client", version=__version__),
+        message_handler=cast("Any", on_message),
+        elicitation_callback=requests.answer_elicitation if requests.has_feature("elicitation") else None,
+        sampling_callback=requests.answer_sampling if requests.has_feature("sampling") else None,
+        list_roots_callback=requests.answer_roots if requests.has_feature("roots") else None,
+        logging_callback=requests.handle_log,
+        log_level=cast("Any", requests.capabilities.log_level),
+        extensions=extensions if requests.capabilities.apps else [],
+        cache=None,
+    )
+
+
+def _silence_sdk() -> None:
+    """Silence the SDK's loggers that have no level set: they log arguments, and tracebacks of handled errors."""
+    for name in ("mcp.client", "mcp.shared"):
+        logger = logging.getLogger(name)
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.CRITICAL)
+    # The SDK's session uses the logger "client", which the user's program may use, too.
+    logging.getLogger("client").addFilter(_is_not_from_sdk)
+    logging.getLogger("httpx2").addFilter(mask_log_record)  # httpx2 logs the whole URL of each request
+
+
+def _is_not_from_sdk(record: logging.LogRecord) -> bool:
+    return "mcp" not in Path(record.pathname).parts
+
+
+async def _accept(name: str, result: CallToolResult) -> None:
+    pass
+
+
+async def _set_log_level(client: Client, level: str) -> None:
+    """Set the log level of a server that speaks the older protocol; errors are ignored."""
+    from mcp import MCPError
+    from mcp_types import EmptyResult, SetLevelRequest, SetLevelRequestParams
+
+    if client.server_capabilities.logging is not None:
+        request = SetLevelRequest(params=SetLevelRequestParams(level=cast("Any", level)))
+        with anyio.move_on_after(LOG_SECONDS), suppress(MCPError, ValueError):
+            await client.session.send_request(request, EmptyResult)
 
 
 def find_startup_seconds(settings: ServerSettings | None) -> float:
     """Return the seconds within which a server must be ready after its start."""
     return STARTUP_SECONDS if settings is None else settings.startup_timeout
+
+
+def to_tool_error(error: ServerError) -> str:
+    """Return the error text for the model, for a call that raised this error."""
+    if isinstance(error, ServerGone):
+        return f"The server {error.server!r} is not available: {error.problem}"
+    return f"The call failed: {error.problem}"

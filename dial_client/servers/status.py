@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import anyio
 
 from dial_client.hooks.server_callbacks import ServerLog
+from dial_client.runtime.logs import get_logger
+from dial_client.runtime.safe_text import to_one_line
 
 AddNote = Callable[[str], None]
 """Adds a note for the user to the status of a server."""
@@ -91,3 +97,174 @@ class ServerStatus:
 
 OnChange = Callable[[str, ServerStatus], None]
 """Called with the server's name and status after every change of its state or its tools."""
+
+
+Value = TypeVar("Value")
+
+
+class Observable(Generic[Value]):
+    """A value whose changes tasks of one event loop can wait for."""
+
+    def __init__(self, value: Value) -> None:
+        self._value = value
+        self._changed: anyio.Event | None = None
+        """Set when the value changes; None if no task waits."""
+
+    @property
+    def value(self) -> Value:
+        """The current value."""
+        return self._value
+
+    def set(self, value: Value) -> None:
+        """Replace the value. All waiting tasks check their predicates again, even if the value is equal."""
+        self._value = value
+        changed, self._changed = self._changed, None
+        if changed is not None:
+            changed.set()
+
+    async def wait_until(self, predicate: Callable[[Value], bool], seconds: float = math.inf) -> Value:
+        """Wait until the predicate is true of the value, at most `seconds`, and return the value."""
+        # A turn asks many times for what is true already: only a task that waits needs a cancel scope.
+        if not predicate(self._value):
+            with anyio.move_on_after(seconds):
+                while not predicate(self._value):
+                    self._changed = self._changed or anyio.Event()
+                    await self._changed.wait()
+        return self._value
+
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp_types import Tool
+
+log = get_logger(__name__)
+
+MAX_NOTES = 50
+MAX_LOGS = 100
+"""Log messages kept for a server; older ones are dropped."""
+MAX_INSTRUCTIONS = 20_000
+"""Characters kept of a server's instructions."""
+
+
+class ServerStatusWriter:
+    """The status and the tools of one server.
+
+    Args:
+        name: The server's name in the configuration.
+        on_change: Is called after each change of the state or the tools.
+        is_enabled: False for a server that must not be started.
+    """
+
+    def __init__(self, name: str, on_change: OnChange | None, *, is_enabled: bool) -> None:
+        self.name = name
+        self.tools: tuple[Tool, ...] = ()
+        self.revision = 0
+        """A number that grows with each change of `tools`."""
+        self.is_settled = False
+        """True once the first start has succeeded or failed."""
+        self.restart_delay: float | None = None
+        """Seconds from the end of the last session to the next start; None for no restart, or before it is decided."""
+        self.logs: deque[ServerLog] = deque(maxlen=MAX_LOGS)
+        self._status = Observable(ServerStatus(name, ServerState.STARTING if is_enabled else ServerState.DISABLED))
+        self._read_stderr: Callable[[], tuple[str, ...]] = tuple
+        self._on_change = on_change
+
+    @property
+    def state(self) -> ServerState:
+        """The current state."""
+        return self._status.value.state
+
+    @property
+    def error(self) -> str | None:
+        """Why the server failed or was last restarted."""
+        return self._status.value.error
+
+    @property
+    def is_waking(self) -> bool:
+        """True if the server is sleeping or starting while its tools are on offer."""
+        return (self.is_settled or bool(self.tools)) and self.state in (ServerState.SLEEPING, ServerState.STARTING)
+
+    @property
+    def summary(self) -> ServerStatus:
+        """The current status without its tools, log messages and lines of standard error."""
+        return self._status.value
+
+    def snapshot(self) -> ServerStatus:
+        """Return the complete current status of the server."""
+        return replace(
+            self.summary,
+            tools=tuple(tool.name for tool in self.tools),
+            stderr=self._read_stderr(),
+            logs=tuple(self.logs),
+        )
+
+    async def wait_until(self, predicate: Callable[[], bool], seconds: float = math.inf) -> None:
+        """Wait until the predicate is true, at most `seconds`; it is evaluated after each change of the status."""
+        await self._status.wait_until(lambda _: predicate(), seconds)
+
+    def start_session(self, read_stderr: Callable[[], tuple[str, ...]]) -> None:
+        """Record that a session begins.
+
+        Args:
+            read_stderr: Returns the last lines on the standard error of the session's server process.
+        """
+        self.restart_delay = None
+        self._read_stderr = read_stderr
+
+    def count_restart(self) -> None:
+        """Record a restart of the server."""
+        status = self._status.value
+        self._status.set(replace(status, restarts=status.restarts + 1))
+
+    def set_server(self, client: Client) -> None:
+        """Record the name, version and instructions that the server reports, and the negotiated protocol version."""
+        info, instructions = client.server_info, client.instructions
+        self._status.set(
+            replace(
+                self._status.value,
+                protocol_version=client.protocol_version,
+                instructions=instructions[:MAX_INSTRUCTIONS] if instructions else None,
+                server_name=info.name if info else None,
+                server_version=info.version if info else None,
+            )
+        )
+
+    def set_tools(self, tools: tuple[Tool, ...]) -> bool:
+        """Replace the tools, without notification; return True if they differ from the previous tools."""
+        if tools == self.tools:
+            return False
+        self.tools, self.revision = tools, self.revision + 1
+        return True
+
+    def add_note(self, note: str) -> None:
+        """Add a note about a harmless irregularity of the server."""
+        notes = self.summary.notes
+        if len(notes) < MAX_NOTES and note not in notes:
+            self._status.set(replace(self.summary, notes=(*notes, note)))
+            log.debug("server_is_odd", server=self.name, note=note)
+
+    def publish(self, state: ServerState, error: str | None, restart_delay: float | None = None) -> bool:
+        """Set the state and the error, and wake all waiting tasks; return True if the state or the error changed.
+
+        A disabled server stays disabled.
+        """
+        error = to_one_line(error, MAX_REASON_CHARS) if error else None
+        before = self._status.value
+        is_change = before.state is not ServerState.DISABLED and (state, error) != (before.state, before.error)
+        self.restart_delay = restart_delay
+        if is_change:
+            self.is_settled = True
+            if state in (ServerState.FAILED, ServerState.STOPPED):
+                self.set_tools(())
+        self._status.set(replace(before, state=state, error=error) if is_change else before)
+        if is_change:
+            event = "server_ready" if state is ServerState.READY else "server_down"
+            version, count = before.protocol_version, len(self.tools)
+            log.debug(event, server=self.name, state=state.value, protocol_version=version, tools=count)
+            self.notify()
+        return is_change
+
+    def notify(self) -> None:
+        """Call the client's `on_change` callback."""
+        if self._on_change is not None:
+            self._on_change(self.name, self.snapshot())

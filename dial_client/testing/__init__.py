@@ -19,7 +19,7 @@ _MODULE_OF = {
     "calls": "dial_client.testing.turn_assertions",
 }
 
-__all__ = sorted(_MODULE_OF)  # noqa: PLE0605 - computed, so that there is one list and not two
+__all__: list[str] = sorted(_MODULE_OF)  # noqa: PLE0605 - computed, so that there is one list and not two
 
 
 def __getattr__(name: str) -> object:

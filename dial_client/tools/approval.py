@@ -15,8 +15,8 @@ from dial_client.hooks.audit.entries import Origin
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.runtime.logs import get_logger
 from dial_client.servers.connection import Connection
+from dial_client.servers.server_cache import ToolPins
 from dial_client.servers.status import ServerState
-from dial_client.servers.tool_pins import ToolPins
 from dial_client.settings.config_types import ServerSettings
 from dial_client.settings.policy_config import Effect, Policy
 from dial_client.settings.tool_patterns import matches

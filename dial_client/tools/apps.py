@@ -14,9 +14,8 @@ from dial_client.messages.limits import Limits
 from dial_client.messages.mcp_apps import AppResource, build_error_result
 from dial_client.messages.message import ToolCallRequest
 from dial_client.runtime.deadline import Deadline
-from dial_client.servers.app_resources import read_app_resource, read_for_app
 from dial_client.servers.connection import Connection
-from dial_client.servers.list_cache import wait_for_connection
+from dial_client.servers.resources import read_app_resource, read_for_app, wait_for_connection
 from dial_client.tools.catalog import Catalog
 from dial_client.tools.executor import CallScope, ToolExecutor
 from dial_client.tools.taint import Taint, is_untrusted

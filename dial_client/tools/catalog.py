@@ -21,7 +21,7 @@ from dial_client.messages.message import ToolCallResult, ToolSpec
 from dial_client.runtime.safe_text import clean, to_one_line
 from dial_client.schema import provider_schema
 from dial_client.schema.argument_check import ArgumentCheck
-from dial_client.servers.session_calls import OnCallProgress
+from dial_client.servers.session import OnCallProgress
 from dial_client.settings.config_types import ServerSettings
 from dial_client.tools.function_definition import FunctionDefinition
 

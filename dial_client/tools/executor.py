@@ -26,7 +26,7 @@ from dial_client.runtime.deadline import Deadline
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import sanitize
 from dial_client.servers.connection import Connection
-from dial_client.servers.tool_pins import build_definition, compare_definitions
+from dial_client.servers.server_cache import build_definition, compare_definitions
 from dial_client.tools.approval import Approval, ApprovalChecker
 from dial_client.tools.call_validation import find_problem, normalize_arguments
 from dial_client.tools.catalog import Catalog, Route

@@ -12,8 +12,9 @@ from dial_client.hooks.audit.call_audit import create_id, record
 from dial_client.hooks.audit.entries import AuditEntry, Origin
 from dial_client.hooks.call_context import CallContext
 from dial_client.hooks.elicitation_form import Form
-from dial_client.hooks.server_callbacks import ClientFeatures, Elicitation, ElicitationAction, ElicitationAnswer
-from dial_client.servers.session_calls import OnCallProgress
+from dial_client.hooks.server_callbacks import Elicitation, ElicitationAction, ElicitationAnswer
+from dial_client.servers.server_requests import ClientCapabilities
+from dial_client.servers.session import OnCallProgress
 
 FUNCTIONS = "functions"
 """The server name of functions in events, in approval patterns and in the audit log."""
@@ -31,14 +32,14 @@ class Context:
     Args:
         tool: The name of the function's tool.
         on_progress: Receives the progress.
-        features: The callbacks of the client.
+        capabilities: The callbacks of the client.
     """
 
-    def __init__(self, tool: str, on_progress: OnCallProgress, features: ClientFeatures) -> None:
+    def __init__(self, tool: str, on_progress: OnCallProgress, capabilities: ClientCapabilities) -> None:
         self.tool = tool
         """The name of the tool."""
         self._on_progress = on_progress
-        self._features = features
+        self._capabilities = capabilities
         self._call: CallContext | None = call_context.find_current()
         self._is_over = False
 
@@ -117,12 +118,12 @@ class Context:
         return self._call.origin if self._call is not None else Origin()
 
     async def _ask(self, message: str, schema: Mapping[str, Any]) -> ElicitationAnswer:
-        if self._features.elicit is None:
+        if self._capabilities.elicit is None:
             raise RuntimeError("the user cannot be asked: the client has no `Callbacks.elicit`")
         form = Form(schema)
         question = Elicitation(FUNCTIONS, message, schema, None, form.defaults, (), (self.tool,))
         with call_context.pause_deadlines([self._call] if self._call is not None else []):
-            answer = await self._features.elicit(question)
+            answer = await self._capabilities.elicit(question)
         if answer.action != ElicitationAction.ACCEPT:
             return answer
         content = form.fill(answer.content)
@@ -141,7 +142,7 @@ class Context:
             decision=action,
             decided_by="elicit callback",
         )
-        record(self._features.audit.recorder, entry)
+        record(self._capabilities.audit.recorder, entry)
 
 
 def _to_schema(schema: Mapping[str, Any] | type[Any]) -> Mapping[str, Any]:

@@ -9,11 +9,11 @@ from typing import Any
 
 from anyio import CapacityLimiter, get_cancelled_exc_class, lowlevel, to_thread
 
-from dial_client.hooks.server_callbacks import ClientFeatures
 from dial_client.messages.message import Failure, ToolCallResult
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import sanitize
-from dial_client.servers.session_calls import OnCallProgress
+from dial_client.servers.server_requests import ClientCapabilities
+from dial_client.servers.session import OnCallProgress
 from dial_client.tools import function_results
 from dial_client.tools.function_context import FUNCTIONS, Context
 from dial_client.tools.function_definition import FunctionDefinition, FunctionTool, define
@@ -32,7 +32,7 @@ class FunctionTools:
 
     Args:
         functions: Functions, or `FunctionTool`s.
-        features: The callbacks that functions can use.
+        capabilities: The callbacks that functions can use.
 
     Raises:
         TypeError: A function cannot be a tool.
@@ -42,9 +42,9 @@ class FunctionTools:
     settings = None
 
     def __init__(
-        self, functions: Iterable[Function | FunctionTool] = (), features: ClientFeatures | None = None
+        self, functions: Iterable[Function | FunctionTool] = (), capabilities: ClientCapabilities | None = None
     ) -> None:
-        self._features = features or ClientFeatures()
+        self._capabilities = capabilities or ClientCapabilities()
         self._definitions: dict[str, FunctionDefinition] = {}
         self._threads = CapacityLimiter(MAX_THREADS)
         given: Any = functions  # callers without a type checker may pass any type
@@ -80,7 +80,7 @@ class FunctionTools:
     async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress) -> ToolCallResult:
         """Call a function, and return its result without an id; an exception in the function is a failure."""
         definition = self._definitions[tool]
-        context = Context(tool, on_progress, self._features)
+        context = Context(tool, on_progress, self._capabilities)
         try:
             positional, keywords = definition.signature.bind(arguments, context)
         except WrongArguments as wrong:

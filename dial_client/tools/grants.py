@@ -19,8 +19,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dial_client.messages.message import ToolSpec
-from dial_client.servers.json_cache import JsonCache, compute_identity
-from dial_client.servers.tool_pins import MAX_TEXT, build_definition, compare_definitions, compute_hash
+from dial_client.servers.server_cache import (
+    MAX_TEXT,
+    JsonCache,
+    build_definition,
+    compare_definitions,
+    compute_hash,
+    compute_identity,
+)
 from dial_client.settings.config_types import ServerSettings
 from dial_client.tools.argument_paths import find_current_folder
 

@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Any
 from dial_client.messages.icons import Icon, read_icons
 from dial_client.messages.message import Message, Role, TextPart, describe
 from dial_client.servers.connection import Connection
-from dial_client.servers.list_cache import ListCache, wait_for_connection
-from dial_client.servers.notifications import Listing
-from dial_client.servers.resources import clean_text, complete_argument, find_read_timeout
+from dial_client.servers.notifications import Listing, read_all_pages
+from dial_client.servers.resources import (
+    ListCache,
+    clean_text,
+    complete_argument,
+    find_read_timeout,
+    wait_for_connection,
+)
 from dial_client.servers.status import AddNote
-from dial_client.servers.tool_listing import read_all_pages
 from dial_client.tools import result_content
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from dial_client.messages.message import ToolSpec
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.servers.connection import Connection
 from dial_client.servers.resources import Resource, Resources, ResourceTemplate
-from dial_client.servers.session_calls import OnCallProgress
+from dial_client.servers.session import OnCallProgress
 from dial_client.servers.status import ServerState
 from dial_client.tools.catalog import LIST_RESOURCES, READ_RESOURCE, Route
 

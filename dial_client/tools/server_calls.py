@@ -9,8 +9,7 @@ from dial_client.messages.errors import ServerError
 from dial_client.messages.mcp_apps import App
 from dial_client.messages.message import NO_OUTPUT, Failure, ToolCallRequest, ToolCallResult, extract_text
 from dial_client.runtime.logs import get_logger
-from dial_client.servers.session_calls import OnCallProgress
-from dial_client.servers.session_errors import to_tool_error
+from dial_client.servers.session import OnCallProgress, to_tool_error
 from dial_client.tools import result_content
 from dial_client.tools.catalog import Route
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 
 from dial_client.messages.message import ToolSpec
-from dial_client.servers.tool_pins import build_definition, compare_definitions
+from dial_client.servers.server_cache import build_definition, compare_definitions
 from dial_client.tools.policy import ProposedCall
 
 GRANT = "grant for the session"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dial_client.messages.limits import Limits
 from dial_client.messages.message import Content, Message, Role, ToolSpec, extract_text
 from dial_client.servers.server_manager import ServerManager
-from dial_client.servers.session_calls import OnCallProgress
+from dial_client.servers.session import OnCallProgress
 from dial_client.tools import result_content
 from dial_client.tools.catalog import READ_RESULT, SEARCH_TOOLS, Catalog, Key, Route, build_catalog
 from dial_client.tools.function_tools import FunctionTools

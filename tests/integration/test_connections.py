@@ -17,9 +17,9 @@ from mcp.server.mcpserver import Context
 
 from dial_client.messages.errors import ServerError, ServerGone
 from dial_client.runtime.background_tasks import BackgroundTasks
-from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection
 from dial_client.servers.server_manager import ServerManager
+from dial_client.servers.server_requests import ClientCapabilities
 from dial_client.servers.session import Target
 from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.settings.configuration import Protocol
@@ -124,7 +124,7 @@ async def test_a_failure_is_reported_before_a_server_that_ignores_signals_has_en
     with anyio.fail_after(LONG):
         await server.wait_settled()
     assert states == [ServerState.FAILED]
-    assert not server._supervisor.has_ended
+    assert not server.has_ended
     server.stop()
     await server.wait_ended()
     await background_tasks.aclose()

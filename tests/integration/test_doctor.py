@@ -24,8 +24,7 @@ from dial_client.cli.doctor.findings import Finding, Group
 from dial_client.cli.doctor.subject import DoctorTarget, Subject
 from dial_client.cli.models.endpoint_probe import fetch_models
 from dial_client.providers.http.endpoint import Endpoint
-from dial_client.servers.json_cache import JsonCache
-from dial_client.servers.tool_pins import ToolPins
+from dial_client.servers.server_cache import JsonCache, ToolPins
 from dial_client.settings.configuration import ConfigFile
 from tests.support.program import LONG, entry
 

@@ -19,10 +19,8 @@ from dial_client.messages.message import Message, ToolSpec
 from dial_client.providers.embedded import weights
 from dial_client.providers.embedded.weight_downloads import Weights
 from dial_client.providers.script_format import read_file
-from dial_client.servers.json_cache import JsonCache
 from dial_client.servers.oauth.token_storage import MAX_BYTES, TokenRecord, TokenStorage
-from dial_client.servers.server_cache import ServerCache
-from dial_client.servers.tool_pins import ToolPins
+from dial_client.servers.server_cache import JsonCache, ServerCache, ToolPins
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.stores.memory_store import MemoryStore
 from tests.integration.test_foreign_rows import MESSAGES, nested

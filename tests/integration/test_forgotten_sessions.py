@@ -73,7 +73,7 @@ async def test_a_call_with_an_expired_session_runs_once(tmp_path: Path, behaviou
                 group.start_soon(call, number)
         assert sorted(results) == [f'{{"a": {number}}}' for number in range(5)]
         assert server.status.restarts == 1
-        assert (server.status.error or "").startswith("the server has forgotten the session")
+        assert (server.status.error or "").startswith("the server no longer knows the session")
         server.stop()
         await server.wait_ended()
     await background_tasks.aclose()

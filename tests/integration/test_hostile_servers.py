@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from dial_client import DialClient, Message, ScriptedProvider, StopReason
-from dial_client.servers import tool_listing
+from dial_client.servers import notifications
 from dial_client.servers.transports import server_process
 from tests.support.hostile_cases import ADD, ERAS, ROOT, ROWS, URL_ROWS, Row, entry, seen_of, url_entry
 from tests.support.program import LONG, dial_chat, write_config
@@ -25,7 +25,7 @@ on_posix = pytest.mark.skipif(sys.platform == "win32", reason="there the SDK run
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_process, "GRACE", 0.2)
-    monkeypatch.setattr(tool_listing, "MAX_ITEMS", 1_000)
+    monkeypatch.setattr(notifications, "MAX_ITEMS", 1_000)
 
 
 @pytest.fixture(scope="module")

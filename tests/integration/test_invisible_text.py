@@ -18,7 +18,7 @@ from dial_client.messages.message import FilePart, ToolCallRequest
 from dial_client.messages.model import CallChunk, Completion, FinishReason, ModelRequest, ReasoningChunk, TextChunk
 from dial_client.runtime.safe_text import count_unseen, to_one_line
 from dial_client.schema.provider_schema import adapt
-from dial_client.servers.sdk_mapping import map_sampling_request
+from dial_client.servers.server_requests import map_sampling_request
 from dial_client.tools import result_content
 from dial_client.tools.catalog import build_catalog
 from dial_client.turns import status_text

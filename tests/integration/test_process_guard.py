@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dial_client.servers.transports.process_guard import ProcessGuard, guard
-from dial_client.servers.transports.server_process import ServerProcess
+from dial_client.servers.transports.server_process import ProcessGuard, ServerProcess, guard
 from tests.support.program import LONG
 from tests.support.servers.launch import is_alive, raw, until
 
@@ -22,7 +21,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are l
 HOST = """
 import sys, anyio
 from dial_client import DialClient
-from dial_client.servers.transports.process_guard import guard
+from dial_client.servers.transports.server_process import guard
 from tests.support.servers.launch import raw
 
 async def main():

@@ -9,13 +9,17 @@ import anyio
 import pytest
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from dial_client.servers.notifications import Notifications
-from dial_client.servers.tool_listing import ToolWatch
-from dial_client.servers.transports import jsonrpc_lines
-from dial_client.servers.transports.jsonrpc_lines import find_response, parse_messages
+from dial_client.servers.notifications import Notifications, ToolWatch
+from dial_client.servers.transports import response_repair
 from dial_client.servers.transports.rate_limit import BURST, RateLimiter
-from dial_client.servers.transports.response_repair import MAX_BLOCKS, ResponseRepairer, repair_content
-from dial_client.servers.transports.stderr_tail import MAX_LINES, StderrTail
+from dial_client.servers.transports.response_repair import (
+    MAX_BLOCKS,
+    ResponseRepairer,
+    find_response,
+    parse_messages,
+    repair_content,
+)
+from dial_client.servers.transports.server_process import MAX_LINES, StderrTail
 from tests.support.fakes import virtual_time
 
 PROGRESS = "notifications/progress"
@@ -70,7 +74,7 @@ def test_an_unreadable_response_fails_its_request_at_once(line: bytes, number: i
 @pytest.mark.parametrize(
     "line",
     [
-        b"[" + b"{}," * jsonrpc_lines.MAX_BATCH + b"{}]",
+        b"[" + b"{}," * response_repair.MAX_BATCH + b"{}]",
         b'{"id": 1, "method": "x"',
         b'{"result": {"id": 1}, "x": [',
         b'{"id": 1, "other": ',

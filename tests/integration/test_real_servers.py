@@ -137,7 +137,7 @@ async def all_called(
 
 
 def pid_of(dial: DialClient, tool: str) -> int:
-    session = dial.tool_name_client_map[tool]._supervisor.session
+    session = dial.tool_name_client_map[tool]._session
     assert session is not None
     pid: int = session._transport._process.pid  # type: ignore[union-attr]
     return pid

@@ -13,7 +13,7 @@ from mcp.server.lowlevel import Server
 
 from dial_client import DialClient, Resource, ResourceContent, ServerError, ServerGone, ServerState
 from dial_client.servers import notifications as following
-from dial_client.servers.list_cache import CACHE_SECONDS
+from dial_client.servers.resources import CACHE_SECONDS
 from dial_client.settings.configuration import Protocol
 from tests.support.fakes import virtual_time
 from tests.support.program import LONG as PATIENCE

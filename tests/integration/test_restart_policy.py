@@ -10,7 +10,6 @@ from itertools import pairwise
 import anyio
 import pytest
 
-from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection
 from dial_client.servers.restart_policy import (
     FIRST_PAUSE,
@@ -21,6 +20,7 @@ from dial_client.servers.restart_policy import (
     ExitKind,
     RestartPolicy,
 )
+from dial_client.servers.server_requests import ClientCapabilities
 from dial_client.servers.status import ServerState
 from tests.support.fakes import virtual_time
 from tests.support.servers.launch import (

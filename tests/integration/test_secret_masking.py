@@ -11,9 +11,8 @@ import pytest
 
 from dial_client import DialClient, Message, ScriptedProvider, ServerError
 from dial_client.hooks.server_callbacks import Callbacks, ServerLog
-from dial_client.servers.secret_detection import find_secrets
-from dial_client.servers.secret_masking import SecretMask
-from dial_client.servers.transports.stderr_tail import MAX_LINE_BYTES, StderrTail
+from dial_client.servers.secret_masking import SecretMask, find_secrets
+from dial_client.servers.transports.server_process import MAX_LINE_BYTES, StderrTail
 from dial_client.settings.configuration import ServerSettings, Transport
 from tests.support.clients import call
 from tests.support.oauth_logins import Person, redirect_user_data

@@ -16,8 +16,7 @@ import pytest
 from mcp_types import Tool
 
 from dial_client import DialClient
-from dial_client.servers.json_cache import MAX_BYTES, JsonCache, compute_identity
-from dial_client.servers.server_cache import REPROBE_SECONDS, ServerCache
+from dial_client.servers.server_cache import MAX_BYTES, REPROBE_SECONDS, JsonCache, ServerCache, compute_identity
 from dial_client.servers.status import ServerState
 from dial_client.settings.config_types import Protocol, ServerSettings, Transport
 from tests.support.fakes import tool_named
@@ -155,7 +154,7 @@ def test_too_large_tools_are_not_cached_and_the_era_is(tmp_path: Path) -> None:
 
 WRITER = """
 import sys
-from dial_client.servers.json_cache import JsonCache
+from dial_client.servers.server_cache import JsonCache
 from dial_client.settings.config_types import ServerSettings, Transport
 cache, server = JsonCache(sys.argv[1]), ServerSettings("it", Transport.STDIO, "it")
 for n in range(100):

@@ -291,7 +291,7 @@ async def test_a_waiting_call_fails_at_once_if_its_server_is_stopped() -> None:
     async def call() -> None:
         with pytest.raises(ServerGone, match="it was stopped"):
             await call_for_text(server, which="input")
-        assert not server._supervisor.has_ended
+        assert not server.has_ended
 
     with pytest.raises(ServerGone, match="closed its output"):
         await call_for_text(server, which="output")

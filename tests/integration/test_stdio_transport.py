@@ -20,12 +20,15 @@ from mcp_types import JSONRPCError, JSONRPCResponse
 
 from dial_client.messages.errors import ServerGone, ServerStartError
 from dial_client.servers.status import ServerState
-from dial_client.servers.transports.environment import build_environment, find_program
-from dial_client.servers.transports.jsonrpc_lines import LineSplitter, LineTooLong, parse_messages
-from dial_client.servers.transports.server_process import ServerProcess
-from dial_client.servers.transports.stderr_tail import MAX_LINES, StderrTail
-from dial_client.servers.transports.stdio import StdioTransport
-from dial_client.servers.transports.windows_stdio import WindowsStdioTransport
+from dial_client.servers.transports.response_repair import LineSplitter, LineTooLong, parse_messages
+from dial_client.servers.transports.server_process import (
+    MAX_LINES,
+    ServerProcess,
+    StderrTail,
+    build_environment,
+    find_program,
+)
+from dial_client.servers.transports.stdio import StdioTransport, WindowsStdioTransport
 from dial_client.settings.config_types import ServerSettings, Transport
 from tests.support.program import LONG
 from tests.support.servers.launch import call_for_text, connection, is_alive, raw, read_requests, script, until

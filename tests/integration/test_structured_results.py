@@ -11,7 +11,7 @@ from dial_client import DialClient, Message, ScriptedProvider
 from dial_client.messages.limits import Limits
 from dial_client.messages.message import ToolCallRequest, ToolCallResult
 from dial_client.runtime.deadline import Deadline
-from dial_client.servers.session_calls import OnCallProgress
+from dial_client.servers.session import OnCallProgress
 from dial_client.tools.approval import ApprovalChecker, PolicyRules
 from dial_client.tools.catalog import build_catalog
 from dial_client.tools.executor import ToolExecutor

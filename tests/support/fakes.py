@@ -14,7 +14,7 @@ from trio.testing import MockClock
 from dial_client.messages.events import Event
 from dial_client.messages.model import Delta, ModelInfo, ModelRequest
 from dial_client.servers.connection import Connection
-from dial_client.servers.session_calls import OnCallProgress
+from dial_client.servers.session import OnCallProgress
 from dial_client.settings.config_types import ServerSettings
 
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

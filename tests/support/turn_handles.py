@@ -16,7 +16,7 @@ from dial_client.messages.message import Message, Role, ToolCallRequest
 from dial_client.messages.model import CallChunk, Completion, FinishReason
 from dial_client.providers.formats import ActiveFormat, NativeFormatHandler
 from dial_client.runtime.deadline import Deadline
-from dial_client.servers.session_calls import OnCallProgress
+from dial_client.servers.session import OnCallProgress
 from dial_client.tools.approval import ApprovalChecker, Approver, PolicyRules
 from dial_client.tools.catalog import build_catalog
 from dial_client.tools.executor import ToolExecutor

@@ -13,7 +13,7 @@ from dial_client.messages.errors import ServerGone
 from dial_client.messages.events import ToolCallFinished, ToolCallStarted
 from dial_client.messages.message import Failure, ImagePart, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.runtime.deadline import Deadline
-from dial_client.servers.session_calls import OnCallProgress
+from dial_client.servers.session import OnCallProgress
 from dial_client.settings.policy_config import load_policy
 from dial_client.tools.approval import Approval, ApprovalContext, Approver, PolicyRules
 from tests.support.fakes import Behaviour, server, text_result, tool_named

@@ -14,7 +14,7 @@ from mcp_types import CallToolResult
 from dial_client.messages.events import ToolCallFinished, ToolCallProgress
 from dial_client.messages.message import Failure, ToolCallRequest, ToolSpec
 from dial_client.servers.connection import Connection
-from dial_client.servers.session_calls import OnCallProgress
+from dial_client.servers.session import OnCallProgress
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.tools.approval import Approval, ApprovalContext, PolicyRules
 from tests.support.fakes import Behaviour, server, text_result, virtual_time

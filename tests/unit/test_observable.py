@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from dial_client.servers.observable import Observable
+from dial_client.servers.status import Observable
 
 pytestmark = pytest.mark.anyio
 

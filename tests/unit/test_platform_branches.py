@@ -27,6 +27,7 @@ from dial_client.cli.servers import oauth_login
 from dial_client.cli.terminal import pager
 from dial_client.cli.terminal.screen_application import resume_drawing
 from dial_client.messages.errors import ConfigError
+from dial_client.servers.secret_masking import SecretMask
 from dial_client.servers.transports.transport_factory import WindowsStdioTransportFactory, list_transports
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.settings.configuration import ConfigFile, parse
@@ -180,7 +181,7 @@ async def test_the_modes_of_files_with_secrets_are_not_checked_on_windows(
 
 @pytest.mark.usefixtures("windows")
 def test_the_process_of_a_server_is_started_by_the_sdk_on_windows() -> None:
-    (transport,) = list_transports(ServerSettings("it", Transport.STDIO, command="run"))
+    (transport,) = list_transports(ServerSettings("it", Transport.STDIO, command="run"), None, SecretMask())
     assert type(transport) is WindowsStdioTransportFactory
 
 

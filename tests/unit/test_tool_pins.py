@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from dial_client.messages.message import ToolCallRequest, ToolSpec
-from dial_client.servers.json_cache import MAX_BYTES, JsonCache
-from dial_client.servers.tool_pins import MAX_TEXT, ToolPins
+from dial_client.servers.server_cache import MAX_BYTES, MAX_TEXT, JsonCache, ToolPins
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.tools.approval import Approval, ApprovalChecker, ApprovalContext, Decision, PolicyRules
 

@@ -16,8 +16,8 @@ from dial_client.cli.doctor.findings import Finding, Fix
 from dial_client.cli.doctor.subject import Subject
 from dial_client.messages.errors import ConfigError
 from dial_client.providers.http.endpoint import is_loopback
-from dial_client.servers.json_cache import compute_identity
-from dial_client.servers.secret_detection import find_literal_secrets, find_secrets
+from dial_client.servers.secret_masking import find_literal_secrets, find_secrets
+from dial_client.servers.server_cache import compute_identity
 from dial_client.settings import configuration
 
 GROUP_AND_OTHERS = 0o077

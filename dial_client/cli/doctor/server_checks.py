@@ -17,7 +17,7 @@ from dial_client.messages.errors import ServerStartError
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.servers.package_downloads import describe_download, find_package, find_program_name
 from dial_client.servers.status import ServerState, ServerStatus
-from dial_client.servers.transports.environment import find_program
+from dial_client.servers.transports.server_process import find_program
 from dial_client.settings.config_types import ServerSettings
 
 SLOW_SECONDS = 5.0

@@ -16,8 +16,7 @@ from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import ToolSpec
 from dial_client.providers import open_provider
 from dial_client.runtime.safe_text import to_one_line
-from dial_client.servers.json_cache import JsonCache
-from dial_client.servers.tool_pins import ToolPins
+from dial_client.servers.server_cache import JsonCache, ToolPins
 from dial_client.turns import prices
 
 LARGE_SERVER_TOKENS = 10_000

@@ -125,7 +125,7 @@ def build_server_entry(new: NewServer) -> dict[str, Any]:
 
 def find_entry_warnings(entry: Mapping[str, Any]) -> Iterator[str]:
     """Yield warnings about an entry: secrets in plain text, variables that are not set, a missing program."""
-    from dial_client.servers.secret_detection import find_literal_secrets
+    from dial_client.servers.secret_masking import find_literal_secrets
 
     for place, variable in find_literal_secrets(entry):
         yield f"{place} seems to contain a secret in plain text; set a variable, and write ${{{variable}}} in its place"
@@ -148,7 +148,7 @@ def _pair(text: str, separator: str, usage: str) -> tuple[str, str]:
 
 
 def _check_program(command: str) -> str:
-    from dial_client.servers.transports.environment import find_program
+    from dial_client.servers.transports.server_process import find_program
 
     try:
         find_program("the server", command, os.environ.get("PATH"), None)

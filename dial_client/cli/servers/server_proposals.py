@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dial_client.messages.errors import ConfigError, ServerStartError
-from dial_client.servers.transports.environment import find_program
+from dial_client.servers.transports.server_process import find_program
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,14 +21,13 @@ import anyio
 import httpx2
 from mcp.client.auth import OAuthFlowError
 from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_from_www_auth
-from mcp.shared.auth import OAuthToken
-from pydantic import ValidationError
+from mcp.shared.auth import OAuthClientMetadata, OAuthToken
+from pydantic import AnyUrl, ValidationError
 
 from dial_client.hooks.oauth_callbacks import Login, build_login_hint
 from dial_client.messages.errors import LoginFailed
 from dial_client.runtime.safe_text import to_one_line
-from dial_client.servers.oauth.authorization import OAuthContext
-from dial_client.servers.oauth.flow_selection import create_provider
+from dial_client.servers.oauth.authorization import UNUSED_REDIRECT_URI, NoStorage, OAuthContext, OAuthProvider
 from dial_client.servers.oauth.oauth_http_client import OAuthHttpClient, read_oauth_error
 from dial_client.servers.oauth.token_storage import TokenStorage
 from dial_client.servers.oauth.url_policy import UrlPolicy, to_display
@@ -283,3 +282,18 @@ def _has_token(response: httpx2.Response) -> bool:
     except ValidationError:
         return False
     return re.fullmatch(r"[\x21-\x7e]+", token) is not None
+
+
+def create_provider(oauth: OAuthContext) -> OAuthProvider:
+    """Return the provider for the flow selected in the server's settings."""
+    settings = oauth.settings
+    if settings.grant is OAuthGrant.CLIENT_CREDENTIALS:
+        from dial_client.servers.oauth import client_credentials  # imports cryptography, which takes time
+
+        return client_credentials.create_client_credentials_provider(oauth)
+    redirect_uri = oauth.login.redirect_uri if oauth.login is not None else UNUSED_REDIRECT_URI
+    metadata = OAuthClientMetadata(client_name="dial-client", redirect_uris=[AnyUrl(redirect_uri)])
+    metadata_url = settings.client_metadata_url
+    provider = OAuthProvider(oauth.server.url or "", metadata, NoStorage(), client_metadata_url=metadata_url)
+    provider.connect(oauth)
+    return provider

@@ -8,19 +8,297 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import signal
 import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import IO
 
 import anyio
 
 from dial_client.messages.errors import ServerStartError
+from dial_client.runtime.logs import get_logger
 from dial_client.servers.secret_masking import SecretMask
-from dial_client.servers.transports.environment import build_environment, find_program
-from dial_client.servers.transports.process_guard import END_SECONDS, guard
-from dial_client.servers.transports.stderr_tail import StderrTail
 from dial_client.settings.configuration import ServerSettings
+
+log = get_logger(__name__)
+
+END_SECONDS = 1.0
+"""Seconds for the shell to exit after the last process group has ended."""
+_SHELL = "/bin/sh"
+_SCRIPT = """
+groups=' '
+while read -r change group; do
+  case $change in
+    +) groups="$groups$group " ;;
+    -) case $groups in *" $group "*) groups="${groups%% $group *} ${groups#* $group }" ;; esac ;;
+  esac
+done
+keep_living() {
+  left=' '
+  for group in $groups; do kill -s 0 -- "-$group" 2>/dev/null && left="$left$group "; done
+  groups=$left
+}
+for signal in '' '' TERM '' KILL; do
+  keep_living
+  [ "$groups" = ' ' ] && exit
+  [ -n "$signal" ] && for group in $groups; do kill -s "$signal" -- "-$group" 2>/dev/null; done
+  [ "$signal" = KILL ] || sleep 1
+done
+"""
+"""Reads a line ``+ GROUP`` or ``- GROUP`` for each change. At the end it closes in steps: wait, SIGTERM, wait, SIGKILL.
+A group that was seen empty is never signalled again, because its number may be reused."""
+
+
+class ProcessGuard:
+    """The shell that guards the process groups of this process; it runs while there are such groups."""
+
+    def __init__(self) -> None:
+        self._groups: set[int] = set()
+        self._shell: subprocess.Popen[bytes] | None = None
+        self._exiting: list[subprocess.Popen[bytes]] = []
+        self._lock = threading.Lock()
+
+    @property
+    def pid(self) -> int | None:
+        """The shell's process id; None while there are no groups to guard."""
+        return self._shell.pid if self._shell is not None else None
+
+    def watch(self, group: int) -> None:
+        """Guard a process group from now on. No effect if the shell cannot be started."""
+        with self._lock:
+            self._groups.add(group)
+            if self._shell is not None and self._send("+", group):
+                return
+            self._start()
+
+    def forget(self, group: int) -> None:
+        """Stop guarding a process group, which has ended."""
+        with self._lock:
+            if group not in self._groups:
+                return
+            self._groups.discard(group)
+            if self._shell is not None:
+                self._send("-", group)
+            if not self._groups:
+                self._close_shell()
+
+    def has_exited(self) -> bool:
+        """Return True if all shells without groups to guard have exited."""
+        with self._lock:
+            self._exiting = [shell for shell in self._exiting if shell.poll() is None]
+            return not self._exiting
+
+    def abandon(self) -> None:
+        """Drop all groups and shells, in a fork of this process: the servers belong to the original process."""
+        if self._shell is not None:
+            self._close_shell()
+        for shell in self._exiting:
+            shell.returncode = 0  # the shell is no child of the fork: Popen must not wait for it
+        self._groups, self._exiting, self._lock = set(), [], threading.Lock()
+
+    def close(self) -> None:
+        """At the exit of this process, let the shell end the remaining groups; without groups wait for its exit."""
+        with self._lock:
+            if self._shell is not None:
+                self._close_shell()
+            for shell in self._exiting:
+                with suppress(subprocess.TimeoutExpired):
+                    shell.wait(0 if self._groups else END_SECONDS)
+                shell.returncode = shell.returncode or 0  # otherwise Popen warns that the shell still runs
+
+    def _start(self) -> None:
+        if self._shell is not None:  # the old shell was killed: the new one gets all groups
+            self._close_shell()
+        try:
+            self._shell = subprocess.Popen(
+                [_SHELL, "-c", _SCRIPT, "dial-client-guard"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                bufsize=0,
+                cwd="/",
+                env={"PATH": os.defpath},
+                start_new_session=True,
+            )
+        except OSError as error:
+            log.debug("servers_unguarded", error=error.strerror)
+            return
+        assert self._shell.stdin is not None
+        os.set_blocking(self._shell.stdin.fileno(), False)
+        for group in self._groups:
+            self._send("+", group)
+
+    def _send(self, change: str, group: int) -> bool:
+        assert self._shell is not None
+        assert self._shell.stdin is not None
+        try:
+            self._shell.stdin.write(f"{change} {group}\n".encode())  # shorter than PIPE_BUF: the write is atomic
+        except OSError:
+            return False
+        return True
+
+    def _close_shell(self) -> None:
+        assert self._shell is not None
+        assert self._shell.stdin is not None
+        self._shell.stdin.close()
+        self._exiting.append(self._shell)
+        self._shell = None
+
+
+guard = ProcessGuard()
+"""The guard shared by all clients of this process."""
+atexit.register(guard.close)
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=guard.abandon)
+
+
+MAX_LINES = 50
+MAX_LINE_BYTES = 1_000
+
+
+class StderrTail:
+    """Keeps the last `MAX_LINES` lines, each cut to `MAX_LINE_BYTES`, with the server's secrets masked."""
+
+    def __init__(self, mask: SecretMask | None = None) -> None:
+        self._mask = mask or SecretMask()
+        self._lines: deque[bytes] = deque(maxlen=MAX_LINES)
+        self._unfinished = b""
+
+    def feed(self, chunk: bytes) -> None:
+        """Add bytes; a line may be spread over several calls."""
+        # Lines before the last `MAX_LINES` of the chunk are not split, because they would be dropped anyway.
+        first, *lines = chunk.rsplit(b"\n", MAX_LINES + 1)
+        room = MAX_LINE_BYTES - len(self._unfinished)
+        self._unfinished += first[: max(0, room)]
+        for line in lines:
+            self._lines.append(self._unfinished)
+            self._unfinished = line[:MAX_LINE_BYTES]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The lines that are not blank, oldest first."""
+        texts = (*map(self._to_text, self._lines), self._to_text(self._unfinished, is_whole=False))
+        return tuple(text for text in texts if text)[-MAX_LINES:]
+
+    def _to_text(self, line: bytes, *, is_whole: bool = True) -> str:
+        text = line.decode("utf-8", "replace").rstrip()
+        return self._mask.mask_text(text) if is_whole and len(line) < MAX_LINE_BYTES else self._mask.cut_text(text)
+
+    @property
+    def last(self) -> str:
+        """The last line that names an error (`find_error_line`), otherwise the last line; empty for no output."""
+        from dial_client.runtime.error_lines import find_error_line
+
+        return find_error_line(self.lines)
+
+
+if sys.platform == "win32":
+    BASIC = frozenset(
+        (
+            *("APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT"),
+            *("PROCESSOR_ARCHITECTURE", "PROGRAMDATA", "PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP"),
+            *("USERNAME", "USERPROFILE", "WINDIR"),
+        )
+    )
+else:
+    BASIC = frozenset(("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"))
+
+USEFUL = frozenset(
+    (
+        *("LANG", "LANGUAGE", "VIRTUAL_ENV"),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+        *("ALL_PROXY", "FTP_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
+    )
+)
+"""Variables that launchers (npx, uvx) need with a proxy, a private certificate authority, or another language."""
+
+FAMILIES = ("LC_", "NPM_CONFIG_", "UV_", "XDG_")
+"""Prefixes of further inherited variables."""
+_CREDENTIAL = re.compile(r"^UV_PUBLISH_|PASS|TOKEN|AUTH|SECRET|CREDENTIAL|USERNAME|(?:^|_)(?:KEY|OTP)(?:_|$)")
+"""Names with such a prefix that are not inherited: credentials. A server gets them only through its settings."""
+_USER = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)[^/\s?#]*@")
+_USER_OF_PROXY = re.compile(r"^[^/\s?#]*@")
+"""The user in a proxy URL without a scheme."""
+
+
+def build_environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a server's process: allowed variables of this process, and the configured ones.
+
+    Other variables are not inherited, because they may be secrets. User names and passwords are removed from the URLs
+    of proxies and package indexes.
+
+    Args:
+        settings: The variables from the server's settings.
+    """
+    inherited = {
+        name: _without_user(name.upper(), value)
+        for name, value in os.environ.items()
+        if _is_inherited(name.upper(), value)
+    }
+    return inherited | dict(settings)
+
+
+def _is_inherited(name: str, value: str) -> bool:
+    if value.startswith("()"):  # an exported shell function (Shellshock)
+        return False
+    return name in BASIC or name in USEFUL or (name.startswith(FAMILIES) and _CREDENTIAL.search(name) is None)
+
+
+def _without_user(name: str, value: str) -> str:
+    if name not in USEFUL and not name.startswith(FAMILIES):
+        return value
+    value = _USER.sub(r"\g<scheme>", value)
+    return _USER_OF_PROXY.sub("", value) if name.endswith("_PROXY") else value
+
+
+def find_program(server: str, command: str, path: str | None, cwd: str | None) -> str:
+    """Return the absolute path of a command.
+
+    A command with a slash is a path, relative to `cwd`. Other commands are searched in `path` (a ``PATH``), then in the
+    folder of this Python interpreter, so that servers in a virtual environment are found without activating it.
+
+    Raises:
+        ServerStartError: The program does not exist, or may not be executed.
+    """
+    if os.path.dirname(command):  # noqa: PTH120 (`Path` drops a leading "./", which means "not from PATH")
+        program = Path(cwd or ".", command)
+        if not _is_file(program):
+            raise ServerStartError(server, f"there is no file {command!r} to run")
+        if not os.access(program, os.X_OK):
+            raise ServerStartError(server, f"the file {command!r} may not be executed")
+        return os.path.abspath(program)  # noqa: PTH100 (keep symbolic links: some programs read their own name)
+    found = _find_installed(command, path or os.defpath) or _find_installed(command, str(Path(sys.executable).parent))
+    if found is None:
+        raise ServerStartError(server, f"the command {command!r} was not found: is it installed and in PATH?")
+    return found
+
+
+def _find_installed(command: str, path: str) -> str | None:
+    """Return the path of a command in `path`, skipping relative folders and (Windows) the current folder.
+
+    The current folder may hold untrusted files: a program in it must be named by a path.
+    """
+    suffixes = [""]
+    if sys.platform == "win32":
+        executable = [
+            suffix.lower() for suffix in os.environ.get("PATHEXT", ".COM;.EXE;.BAT;.CMD").split(";") if suffix
+        ]
+        suffixes = suffixes if command.lower().endswith(tuple(executable)) else executable
+    folders = [folder for folder in path.split(os.pathsep) if os.path.isabs(folder)]  # noqa: PTH117 - a string
+    candidates = (Path(folder, f"{command}{suffix}") for folder in folders for suffix in suffixes)
+    return next((str(file) for file in candidates if _is_file(file) and os.access(file, os.X_OK)), None)
+
+
+def _is_file(path: Path) -> bool:
+    """Return True for a file; False also if a folder may not be searched, or the name is too long."""
+    return os.path.isfile(path)  # noqa: PTH113 - `Path.is_file` raises an error in these cases
+
 
 GRACE = 2.0
 """Seconds to exit after standard input was closed, and again after SIGTERM (order of the MCP specification)."""

@@ -7,8 +7,8 @@ the connection and that task. Here every failed request of streamable HTTP gets 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
@@ -24,8 +24,8 @@ from dial_client.messages.errors import LoginFailed
 from dial_client.servers.oauth.server_auth import Send, ServerAuth
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.servers.transports import transport_errors
-from dial_client.servers.transports.jsonrpc_lines import find_response
 from dial_client.servers.transports.rate_limit import TokenBucket
+from dial_client.servers.transports.response_repair import find_response
 from dial_client.settings.configuration import ServerSettings
 
 if TYPE_CHECKING:
@@ -83,6 +83,8 @@ class FailureTolerantClient(_AuthenticatedClient):
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request; a POST raises no network error, and returns JSON-RPC or an event stream, never HTML."""
         if request.method != "POST":
+            # The SDK opens a lost GET stream again without a limit: a server that closes each stream at once would keep
+            # both sides busy.
             if request.method == "GET" and not self._reconnects.take():
                 await anyio.sleep(RECONNECT_PAUSE)
             return await super().send(request, **options)
@@ -92,16 +94,28 @@ class FailureTolerantClient(_AuthenticatedClient):
         except transport_errors.AuthenticationFailed as error:
             return _build_error_response(request, 401, str(error), {"status": 401})
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-            return _build_error_response(
-                request,
-                503,
-                transport_errors.describe_network_error(error),
-                {"network": transport_errors.find_outcome(error)},
-            )
+            message, outcome = transport_errors.describe_network_error(error), transport_errors.find_outcome(error)
+            return _build_error_response(request, 503, message, {"network": outcome})
 
 
 async def _to_valid_response(response: httpx2.Response) -> httpx2.Response:
+    """Return the answer to a POST in a form that the SDK reads, as these cases say; the first that fits counts.
+
+    ==================================================  ======================================================
+    session id with characters no header may have       error 502
+    an event stream, or a redirect                      unchanged: the SDK reads it
+    body of more than `MAX_MESSAGE_BYTES`               error 502
+    status >= 400 without a JSON-RPC error, or with a   error with this status; ``data`` has the status, and says
+    rejection of the session id                         whether the session was rejected
+    status >= 400 with a JSON-RPC error                 this error, as JSON
+    a web page                                          error 502
+    status 200 with JSON                                the response to this request, repaired
+    any other                                           the body, with its type
+    ==================================================  ======================================================
+    """
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    # The SDK copies the id into the headers of later requests: a line break in it would add headers of the server's
+    # choice (header injection), and any other character outside of visible ASCII would make those requests fail.
     if not all(" " <= character <= "~" for character in response.headers.get("mcp-session-id", "")):
         await response.aclose()
         problem = "the server's session id has characters that are not allowed in a header"
@@ -112,34 +126,35 @@ async def _to_valid_response(response: httpx2.Response) -> httpx2.Response:
         body = await _read_body(response)
     finally:
         await response.aclose()
-    request = response.request
     if body is None:
-        return _build_error_response(
-            request, 502, f"the server sent a message of more than {MAX_MESSAGE_BYTES:,} bytes"
-        )
+        problem = f"the server sent a message of more than {MAX_MESSAGE_BYTES:,} bytes"
+        return _build_error_response(response.request, 502, problem)
     if response.status_code >= 400:
-        status, error = response.status_code, _find_error(body)
-        is_rejected = "mcp-session-id" in request.headers and _rejects_session(status, error, body)
-        if error is None or is_rejected:
-            data = {"status": status} | ({"session": "rejected"} if is_rejected else {})
-            return _build_error_response(request, status, transport_errors.describe_http_status(status), data)
+        return _to_error(response, body)
     if kind == "text/html":
-        return _build_error_response(request, 502, _WEB_PAGE)
-    headers = {"content-type": "application/json"} if response.status_code >= 400 else {"content-type": kind}
+        return _build_error_response(response.request, 502, _WEB_PAGE)
+    if kind == "application/json" and response.status_code == 200:
+        # After a redirect, the request's body is a stream that was not read yet (httpx2 2.16).
+        request_id = json.loads(response.request.read()).get("id")
+        body = body if request_id is None else find_response(body, request_id)
+    return _with_body(response, kind, body)
+
+
+def _to_error(response: httpx2.Response, body: bytes) -> httpx2.Response:
+    """Return the JSON-RPC error of a response with an error status, or one made from the status."""
+    status, error = response.status_code, _find_error(body)
+    is_rejected = "mcp-session-id" in response.request.headers and _rejects_session(status, error, body)
+    if error is not None and not is_rejected:
+        return _with_body(response, "application/json", body)
+    data = {"status": status} | ({"session": "rejected"} if is_rejected else {})
+    return _build_error_response(response.request, status, transport_errors.describe_http_status(status), data)
+
+
+def _with_body(response: httpx2.Response, kind: str, body: bytes) -> httpx2.Response:
+    headers = {"content-type": kind}
     if "mcp-session-id" in response.headers:
         headers["mcp-session-id"] = response.headers["mcp-session-id"]
-    if (
-        kind == "application/json"
-        and response.status_code == 200
-        and (request_id := _find_request_id(request)) is not None
-    ):
-        body = find_response(body, request_id)
-    return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
-
-
-def _find_request_id(request: httpx2.Request) -> Any:
-    # After a redirect, the request's body is a stream that was not read yet (httpx2 2.16).
-    return json.loads(request.read()).get("id")
+    return httpx2.Response(response.status_code, headers=headers, content=body, request=response.request)
 
 
 async def _read_body(response: httpx2.Response) -> bytes | None:
@@ -221,62 +236,46 @@ def _leaves_origin(response: httpx2.Response) -> bool:
     return target.method != sent.method or target.url.host != sent.url.host or not (is_same or is_upgrade)
 
 
-class StreamableHTTPTransport:
-    """A transport for `mcp.Client` over streamable HTTP."""
-
-    def __init__(self, settings: ServerSettings, login: Login | None = None, mask: SecretMask | None = None) -> None:
-        self._settings = settings
-        self._login = login
-        self._mask = mask
-
-    async def __aenter__(self) -> Any:
-        url = self._settings.url or ""
-        async with AsyncExitStack() as stack:
-            server_auth = await stack.enter_async_context(_open_auth(self._settings, self._login, self._mask))
-            http = await stack.enter_async_context(FailureTolerantClient(self._settings, server_auth))
-            transport = streamable_http_client(url, http_client=http, max_sse_event_size=MAX_MESSAGE_BYTES)
-            streams = await stack.enter_async_context(transport)
-            self._stack = stack.pop_all()
-        return streams
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        return await self._stack.__aexit__(kind, error, trace)
-
-
-class SSETransport:
-    """A transport for `mcp.Client` over HTTP+SSE.
+class HTTPTransport:
+    """A transport for `mcp.Client` over streamable HTTP or, with `on_failure`, over the older HTTP+SSE.
 
     Args:
         settings: The server's settings.
-        on_failure: Is called with the reason when a message cannot be sent.
         login: The callback for logins of the user; None if nobody can log in.
         mask: Masks tokens in the server's messages.
+        on_failure: Is called with the reason when a message cannot be sent; None for streamable HTTP.
     """
 
     def __init__(
         self,
         settings: ServerSettings,
-        on_failure: Callable[[str], None],
-        login: Login | None = None,
-        mask: SecretMask | None = None,
+        login: Login | None,
+        mask: SecretMask | None,
+        on_failure: Callable[[str], None] | None,
     ) -> None:
         self._settings = settings
-        self._on_failure = on_failure
         self._login = login
         self._mask = mask
+        self._on_failure = on_failure
 
     async def __aenter__(self) -> Any:
+        settings, on_failure = self._settings, self._on_failure
+        url = settings.url or ""
         async with AsyncExitStack() as stack:
-            server_auth = await stack.enter_async_context(_open_auth(self._settings, self._login, self._mask))
-
-            def build_client(**_: Any) -> httpx2.AsyncClient:
-                return ReportingClient(self._settings, server_auth, self._on_failure)
-
-            factory = cast("McpHttpClientFactory", build_client)
-            transport = sse_client(self._settings.url or "", httpx_client_factory=factory)
-            streams = await stack.enter_async_context(transport)
+            server_auth = None
+            # A configured `Authorization` header, or the user's own `httpx2.Auth`, takes the place of a login.
+            has_token = any(name.lower() == "authorization" for name in settings.headers)
+            if not (has_token if settings.oauth is None else settings.oauth.auth is not None):
+                server_auth = await stack.enter_async_context(ServerAuth(settings, self._login, mask=self._mask))
+            if on_failure is None:
+                http = await stack.enter_async_context(FailureTolerantClient(settings, server_auth))
+                streams = await stack.enter_async_context(
+                    streamable_http_client(url, http_client=http, max_sse_event_size=MAX_MESSAGE_BYTES)
+                )
+            else:
+                build_client = partial(_build_reporting_client, settings, server_auth, on_failure)
+                factory = cast("McpHttpClientFactory", build_client)
+                streams = await stack.enter_async_context(sse_client(url, httpx_client_factory=factory))
             self._stack = stack.pop_all()
         return streams
 
@@ -286,14 +285,10 @@ class SSETransport:
         return await self._stack.__aexit__(kind, error, trace)
 
 
-@asynccontextmanager
-async def _open_auth(
-    settings: ServerSettings, login: Login | None, mask: SecretMask | None
-) -> AsyncGenerator[ServerAuth | None, None]:
-    """Open the `ServerAuth` of requests; None if the user configured an ``Authorization`` header or `httpx2.Auth`."""
-    has_token = any(name.lower() == "authorization" for name in settings.headers)
-    if has_token if settings.oauth is None else settings.oauth.auth is not None:
-        yield None
-        return
-    async with ServerAuth(settings, login, mask=mask) as server_auth:
-        yield server_auth
+def _build_reporting_client(
+    settings: ServerSettings,
+    server_auth: ServerAuth | None,
+    on_failure: Callable[[str], None],
+    **_: Any,  # the SDK's own headers, timeout and authorization
+) -> httpx2.AsyncClient:
+    return ReportingClient(settings, server_auth, on_failure)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import Enum, auto
 from http import HTTPStatus
 from typing import Any
 
@@ -13,6 +15,8 @@ from pydantic import ValidationError
 
 from dial_client.messages.errors import ServerError
 from dial_client.runtime.safe_text import to_one_line
+from dial_client.servers.restart_policy import ExitKind
+from dial_client.servers.server_requests import NeedsOlderProtocol
 from dial_client.servers.status import MAX_REASON_CHARS
 
 HTTP_FAILURE = -32010
@@ -170,3 +174,88 @@ _ADVICE = {
     407: ": the proxy requires a login",
     429: ": too many requests",
 }
+
+
+_OTHER_TRANSPORT = (400, 404, 405)
+"""HTTP statuses with which an HTTP+SSE endpoint rejects streamable HTTP (MCP, "Backwards Compatibility")."""
+
+
+class CallFailureKind(Enum):
+    """How a call failed."""
+
+    NEEDS_OLDER_PROTOCOL = auto()
+    """The server could not send a request of its own during the call."""
+    SESSION_REJECTED = auto()
+    """The call did not run: the server answered that it does not know the session."""
+    SESSION_UNKNOWN = auto()
+    """The server does not know the session; the call may have run."""
+    UNSENT = auto()
+    """The call did not run: it could not be sent."""
+    CONNECTION_CLOSED = auto()
+    """The connection closed during the call."""
+    BROKEN_OFF = auto()
+    """A network error ended this request only: the call may have run, and the connection is usable."""
+    REFUSED = auto()
+    """The server answered with an error, or with an invalid result."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallFailure:
+    """How a call failed, and the error in one line."""
+
+    kind: CallFailureKind
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartFailure:
+    """Why a session could not be opened."""
+
+    kind: ExitKind
+    message: str
+    """The error in one line; empty if the SDK reports only a closed connection."""
+    is_other_transport: bool
+    """True if an endpoint of the older HTTP+SSE transport would answer like this."""
+
+
+def classify_call_error(error: BaseException, *, has_session_id: bool) -> CallFailure:
+    """Classify the error of a call.
+
+    Args:
+        error: The error, which may be an exception group.
+        has_session_id: The call was sent with a session id, which the server may no longer know.
+    """
+    cause = find_cause(error)
+    return CallFailure(_find_kind(cause, has_session_id=has_session_id), to_message(cause))
+
+
+def _find_kind(cause: BaseException, *, has_session_id: bool) -> CallFailureKind:
+    if isinstance(cause, NeedsOlderProtocol):
+        return CallFailureKind.NEEDS_OLDER_PROTOCOL
+    if has_session_id and is_session_rejected(cause):
+        return CallFailureKind.SESSION_REJECTED
+    if has_session_id and is_session_unknown(cause):
+        return CallFailureKind.SESSION_UNKNOWN
+    if is_unsent(cause):
+        return CallFailureKind.UNSENT
+    if is_closed(cause):
+        return CallFailureKind.CONNECTION_CLOSED
+    if is_broken_off(cause):
+        return CallFailureKind.BROKEN_OFF
+    return CallFailureKind.REFUSED
+
+
+def classify_start_error(error: BaseException, *, has_url: bool) -> StartFailure:
+    """Classify the error of opening a session.
+
+    Args:
+        error: The error that entering the SDK's client raised; may be an exception group.
+        has_url: The server is reached by URL, which may become reachable later.
+    """
+    cause = find_cause(error)
+    status = find_http_status(cause)
+    kind = ExitKind.UNREACHABLE if has_url and is_unreachable(cause) else ExitKind.DIED
+    if status == 401:  # only the user can log in or change the token
+        kind = ExitKind.MISCONFIGURED
+    message = "" if is_closed(cause) else to_message(cause)
+    return StartFailure(kind, message, status in _OTHER_TRANSPORT)

@@ -8,105 +8,91 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from dial_client.hooks.oauth_callbacks import Login
 from dial_client.servers.secret_masking import SecretMask
-from dial_client.servers.transports.stderr_tail import StderrTail
-from dial_client.settings.configuration import ServerSettings, Transport
+from dial_client.servers.status import AddNote
+from dial_client.servers.transports.server_process import ServerProcess, StderrTail
+from dial_client.settings.config_types import ServerSettings, Transport
+
+OnEnd = Callable[[str], None]
+"""Called when a connection has ended, with the reason; empty if it is unknown."""
+OnError = Callable[[BaseException], Awaitable[None]]
+"""Called with the error that ends a connection, before the transport closes, which may take some seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class TransportHooks:
-    """The callbacks of a transport."""
+class TransportFactory:
+    """Creates a transport to one server: this one to a server object in this process, its subclasses to others."""
 
-    on_note: Callable[[str], None]
-    """Called with a note about a harmless irregularity of the server."""
-    on_end: Callable[[str | None], None]
-    """Called when the connection has ended, with the reason, or None if it is unknown."""
-    on_error: Callable[[BaseException], Awaitable[None]]
-    """Called with the error that ends the connection, before the transport closes, which may take some seconds."""
-
-
-class TransportFactory(Protocol):
-    """Creates a transport to one server. `aclose` must be called even if `create` was not."""
-
-    is_streamable_http: bool
+    is_streamable_http = False
     """True for streamable HTTP: a server may lose a session, and HTTP+SSE is tried if the server refuses this one."""
+
+    def __init__(self, target: Any, mask: SecretMask) -> None:
+        self._target = target
+        self._mask = mask
 
     @property
     def stderr(self) -> tuple[str, ...]:
         """The last lines of the server's standard error."""
+        return ()
 
-    def create(self, hooks: TransportHooks) -> Any:
-        """Return the target for `mcp.Client`: a transport, or a server object of this process."""
+    def create(self, on_note: AddNote, on_end: OnEnd, on_error: OnError) -> Any:
+        """Return the target for `mcp.Client`: a transport, or a server object of this process.
+
+        Args:
+            on_note: Is called with a note about a harmless irregularity of the server.
+            on_end: See `OnEnd`.
+            on_error: See `OnError`.
+        """
+        del on_note, on_end, on_error  # the SDK itself reports the end and errors
+        return self._target
 
     async def explain_end(self) -> str:
         """Return why the connection ended, as a text for users."""
+        return "the server has stopped"
 
     async def aclose(self) -> None:
-        """Release all resources, such as the server process."""
+        """Release all resources, such as the server process. Must be called even if `create` was not."""
+
+    def _add_repair(self, transport: Any, on_note: AddNote, on_end: OnEnd, on_error: OnError) -> Any:
+        from dial_client.servers.transports.rate_limit import RateLimiter
+        from dial_client.servers.transports.response_repair import RepairingTransport, ResponseRepairer
+
+        repairer = ResponseRepairer(on_note, self._mask)
+        return RepairingTransport(transport, repairer, RateLimiter(on_note), lambda: on_end(""), on_error)
 
 
-def list_transports(
-    settings: ServerSettings, login: Login | None = None, mask: SecretMask | None = None
-) -> Iterator[TransportFactory]:
+def list_transports(target: Any, login: Login | None, mask: SecretMask) -> Iterator[TransportFactory]:
     """Yield the transports to try, each only after the transport before it was refused.
 
     For a URL, streamable HTTP is tried first, then HTTP+SSE (MCP specification, "Backwards Compatibility").
 
     Args:
-        settings: The server's settings.
+        target: A `ServerSettings`, or a server object in this process.
         login: The callback for logins of the user to a server behind a URL; None if nobody can log in.
-        mask: Masks secrets in the server's output; None for a mask of the secrets in the settings.
+        mask: Masks secrets in the server's output.
 
     Raises:
         ServerStartError: The server's process cannot be started.
     """
-    mask = mask or SecretMask.from_settings(settings)
-    if settings.transport is Transport.STDIO:
-        yield (
-            WindowsStdioTransportFactory(settings, mask)
-            if sys.platform == "win32"
-            else StdioTransportFactory(settings, mask)
-        )
-        return
-    if settings.transport is Transport.HTTP:
-        yield HTTPTransportFactory(settings, login, mask)
-    yield SSETransportFactory(settings, login, mask)
+    if not isinstance(target, ServerSettings):
+        yield TransportFactory(target, mask)
+    elif target.transport is Transport.STDIO and sys.platform == "win32":
+        yield WindowsStdioTransportFactory(target, mask)
+    elif target.transport is Transport.STDIO:
+        yield StdioTransportFactory(target, mask)
+    else:
+        if target.transport is Transport.HTTP:
+            yield HTTPTransportFactory(target, mask, login)
+        yield SSETransportFactory(target, mask, login)
 
 
-class InProcessTransportFactory:
-    """Connects to a server object in this process."""
-
-    is_streamable_http = False
-    stderr: tuple[str, ...] = ()
-
-    def __init__(self, server: Any) -> None:
-        self._server = server
-
-    def create(self, hooks: TransportHooks) -> Any:  # noqa: ARG002 (the SDK itself reports the end and errors)
-        """Return the server object."""
-        return self._server
-
-    async def explain_end(self) -> str:
-        """Return that the server has stopped; the cause is unknown."""
-        return "the server has stopped"
-
-    async def aclose(self) -> None:
-        """Do nothing: the server belongs to its creator."""
-
-
-class StdioTransportFactory:
+class StdioTransportFactory(TransportFactory):
     """Connects to a child process (POSIX). The constructor starts the process."""
 
-    is_streamable_http = False
-
     def __init__(self, settings: ServerSettings, mask: SecretMask) -> None:
-        from dial_client.servers.transports.server_process import ServerProcess
-
-        self._mask = mask
+        super().__init__(settings, mask)
         self._process = ServerProcess(settings, mask)
         self._explain_end: Callable[[], Awaitable[str]] | None = None
 
@@ -115,13 +101,13 @@ class StdioTransportFactory:
         """The last lines of the server's standard error."""
         return self._process.stderr.lines
 
-    def create(self, hooks: TransportHooks) -> Any:
+    def create(self, on_note: AddNote, on_end: OnEnd, on_error: OnError) -> Any:
         """Return the transport over standard input and output."""
         from dial_client.servers.transports.stdio import StdioTransport
 
-        transport = StdioTransport(self._process, hooks.on_note)
+        transport = StdioTransport(self._process, on_note)
         self._explain_end = transport.explain_end
-        return _add_repair(transport, hooks, self._mask)
+        return self._add_repair(transport, on_note, on_end, on_error)
 
     async def explain_end(self) -> str:
         """Return how the process ended, with its last error line."""
@@ -133,14 +119,11 @@ class StdioTransportFactory:
         self._process.close()
 
 
-class WindowsStdioTransportFactory:
-    """Connects to a child process on Windows, which the SDK runs in a job object."""
-
-    is_streamable_http = False
+class WindowsStdioTransportFactory(TransportFactory):
+    """Connects to a child process on Windows, which the SDK runs in a job object, and ends."""
 
     def __init__(self, settings: ServerSettings, mask: SecretMask) -> None:
-        self._settings = settings
-        self._mask = mask
+        super().__init__(settings, mask)
         self._tail = StderrTail(mask)
 
     @property
@@ -148,63 +131,42 @@ class WindowsStdioTransportFactory:
         """The last lines of the server's standard error."""
         return self._tail.lines
 
-    def create(self, hooks: TransportHooks) -> Any:
+    def create(self, on_note: AddNote, on_end: OnEnd, on_error: OnError) -> Any:
         """Return the transport over standard input and output."""
-        from dial_client.servers.transports.windows_stdio import WindowsStdioTransport
+        from dial_client.servers.transports.stdio import WindowsStdioTransport
 
-        return _add_repair(WindowsStdioTransport(self._settings, self._tail), hooks, self._mask)
+        return self._add_repair(WindowsStdioTransport(self._target, self._tail), on_note, on_end, on_error)
 
     async def explain_end(self) -> str:
         """Return that the server ended, with its last error line."""
         line = self._tail.last
         return f"the server ended; it last said: {line}" if line else "the server ended and said nothing"
 
-    async def aclose(self) -> None:
-        """Do nothing: the SDK has ended the process."""
 
-
-class HTTPTransportFactory:
-    """Connects to a URL over streamable HTTP."""
+class HTTPTransportFactory(TransportFactory):
+    """Connects to a URL over streamable HTTP; the failure of a request affects that request only."""
 
     is_streamable_http = True
-    stderr: tuple[str, ...] = ()
 
-    def __init__(self, settings: ServerSettings, login: Login | None, mask: SecretMask) -> None:
-        self._settings = settings
+    def __init__(self, settings: ServerSettings, mask: SecretMask, login: Login | None) -> None:
+        super().__init__(settings, mask)
         self._login = login
-        self._mask = mask
 
-    def create(self, hooks: TransportHooks) -> Any:
-        """Return the transport; the failure of a request affects that request only."""
-        from dial_client.servers.transports.streamable_http import StreamableHTTPTransport
+    def create(self, on_note: AddNote, on_end: OnEnd, on_error: OnError) -> Any:
+        """Return the transport over HTTP."""
+        from dial_client.servers.transports.streamable_http import HTTPTransport
 
-        return _add_repair(StreamableHTTPTransport(self._settings, self._login, self._mask), hooks, self._mask)
+        # HTTP+SSE sends messages apart from the stream: a message that cannot be sent ends the connection.
+        on_failure = None if self.is_streamable_http else on_end
+        transport = HTTPTransport(self._target, self._login, self._mask, on_failure)
+        return self._add_repair(transport, on_note, on_end, on_error)
 
     async def explain_end(self) -> str:
         """Return that the connection was closed; the cause is unknown."""
         return "the connection was closed"
-
-    async def aclose(self) -> None:
-        """Do nothing: the transport has closed its connections."""
 
 
 class SSETransportFactory(HTTPTransportFactory):
     """Connects to a URL over the older HTTP+SSE."""
 
     is_streamable_http = False
-
-    def create(self, hooks: TransportHooks) -> Any:
-        """Return the transport; it ends the connection, with the reason, if a message cannot be sent."""
-        from dial_client.servers.transports.streamable_http import SSETransport
-
-        transport = SSETransport(self._settings, hooks.on_end, self._login, self._mask)
-        return _add_repair(transport, hooks, self._mask)
-
-
-def _add_repair(transport: Any, hooks: TransportHooks, mask: SecretMask) -> Any:
-    from dial_client.servers.transports.rate_limit import RateLimiter
-    from dial_client.servers.transports.response_repair import RepairingTransport, ResponseRepairer
-
-    repairer = ResponseRepairer(hooks.on_note, mask)
-    limiter = RateLimiter(hooks.on_note)
-    return RepairingTransport(transport, repairer, limiter, lambda: hooks.on_end(None), hooks.on_error)

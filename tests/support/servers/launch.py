@@ -13,9 +13,9 @@ from typing import Any
 import anyio
 
 from dial_client.runtime.background_tasks import BackgroundTasks
-from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection
 from dial_client.servers.server_manager import ServerManager
+from dial_client.servers.server_requests import ClientCapabilities
 from dial_client.servers.session import Target
 from dial_client.servers.status import OnChange, ServerState
 from dial_client.settings.configuration import ServerSettings, Transport
