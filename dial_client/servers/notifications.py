@@ -1,5 +1,6 @@
 """Change notifications of a server's lists and resources, and subscriptions to resources, in every MCP version.
 
+ToolWatch                 reads the tools of one session, and reads them again whenever the server announces a change
 Notifications.revisions   numbers that grow with each change of a list; a cached list with an older number is stale
 Notifications.follow      sends the subscriptions to the server, in each session
 Subscription              yields the changes of one resource
@@ -12,12 +13,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import anyio
 
@@ -28,8 +29,11 @@ from dial_client.servers.status import AddNote, Observable
 
 if TYPE_CHECKING:
     from mcp import Client
+    from mcp_types import SubscriptionFilter, Tool
 
 log = get_logger(__name__)
+
+Item = TypeVar("Item")
 
 SUBSCRIBE_SECONDS = 30.0
 """Seconds a server has to confirm a subscription."""
@@ -37,6 +41,13 @@ UNSUBSCRIBE_SECONDS = 2.0
 REOPEN_PAUSE = 1.0
 """Seconds before a lost stream of notifications is opened again; doubled up to `REOPEN_PAUSE_MAX`."""
 REOPEN_PAUSE_MAX = 60.0
+MAX_PAGES = 100
+MAX_ITEMS = 10_000
+DEBOUNCE = 0.1
+"""Seconds between an announced change and reading the tools again; doubled while announcements continue."""
+DEBOUNCE_MAX = 10.0
+LIST_SECONDS = 30.0
+"""Timeout in seconds for reading all pages of a list, except for the tools at the start of a session."""
 MAX_SUBSCRIPTIONS = 100
 """Limit of subscribed resources for one server: since 2026-07-28 each keeps an HTTP connection open."""
 MAX_PENDING = 1000
@@ -50,11 +61,6 @@ class Listing(StrEnum):
     RESOURCES = "resources"
     """Resources and resource templates."""
     PROMPTS = "prompts"
-
-
-def find_changed_list(message: object) -> Listing | None:
-    """Return the list whose change a message announces; None for any other message."""
-    return _LIST_CHANGES.get(type(message).__name__)
 
 
 _LIST_CHANGES = {
@@ -225,15 +231,25 @@ class Notifications:
 
     async def _follow_resource(self, client: Client, uri: str, scope: anyio.CancelScope) -> None:
         from mcp.client.subscriptions import ListenNotSupportedError
+        from mcp.shared.subscriptions import ResourceUpdated
 
         def confirm() -> None:
             for subscription in self._to(uri):
                 subscription.confirm()
 
+        def on_open(honored: SubscriptionFilter) -> bool:
+            if honored.resource_subscriptions:
+                confirm()
+            return bool(honored.resource_subscriptions)
+
+        def on_event(event: object) -> None:
+            self.mark_updated(event.uri if isinstance(event, ResourceUpdated) else uri)
+
         with scope:
             try:
                 try:
-                    await self._listen(client, uri, confirm)
+                    await self.listen(client, {"resource_subscriptions": [uri]}, on_open, on_event)
+                    raise ServerError(self._server, "the server does not offer subscriptions to resources")
                 except ListenNotSupportedError:
                     await _subscribe(client, uri, confirm, scope)
             except Exception as error:  # noqa: BLE001 (any error ends this subscription only, not the session)
@@ -241,28 +257,40 @@ class Notifications:
                 for subscription in self._to(uri):
                     subscription.end(ServerError(self._server, f"it announces no changes of {uri!r}: {error}"))
 
-    async def _listen(self, client: Client, uri: str, confirm: Callable[[], None]) -> None:
-        """Keep a notification stream open, and reopen a lost one; raises only if the server refuses the first one."""
-        from mcp.shared.subscriptions import ResourceUpdated
+    async def listen(
+        self,
+        client: Client,
+        kinds: Mapping[str, Any],
+        on_open: Callable[[SubscriptionFilter], bool],
+        on_event: Callable[[object], None],
+    ) -> None:
+        """Keep a notification stream open, and reopen a lost one. Runs until it is cancelled or refused.
 
-        pause, opened = REOPEN_PAUSE, False
+        Args:
+            client: The SDK's client.
+            kinds: The arguments of `mcp.Client.listen`: the changes that the server should announce.
+            on_open: Is called with the changes that the server will announce; returns False if these are too few.
+            on_event: Is called with each event.
+
+        Raises:
+            Exception: The server refuses the first stream.
+        """
+        pause, is_opened = REOPEN_PAUSE, False
         while True:
             try:
-                async with client.listen(resource_subscriptions=[uri]) as changes:
-                    if not changes.honored.resource_subscriptions:
-                        break
-                    opened = True
-                    confirm()
+                async with client.listen(**kinds) as changes:
+                    if not on_open(changes.honored):
+                        return
+                    is_opened = True
                     async for event in changes:
                         pause = REOPEN_PAUSE
-                        self.mark_updated(event.uri if isinstance(event, ResourceUpdated) else uri)
+                        on_event(event)
             except Exception as error:
-                if not opened:
+                if not is_opened:
                     raise
-                log.debug("subscription_lost", server=self._server, error=type(error).__name__)
+                log.debug("notifications_lost", server=self._server, error=type(error).__name__)
             await anyio.sleep(pause)
             pause = min(2 * pause, REOPEN_PAUSE_MAX)
-        raise ServerError(self._server, "the server does not offer subscriptions to resources")
 
 
 async def _subscribe(client: Client, uri: str, confirm: Callable[[], None], scope: anyio.CancelScope) -> None:
@@ -278,34 +306,6 @@ async def _subscribe(client: Client, uri: str, confirm: Callable[[], None], scop
         if scope.cancel_called:  # otherwise the session has ended, and the server cannot be notified
             with anyio.move_on_after(UNSUBSCRIBE_SECONDS, shield=True), suppress(Exception):
                 await send(wire.UnsubscribeRequest(params=wire.UnsubscribeRequestParams(uri=uri)), wire.EmptyResult)
-
-
-if TYPE_CHECKING:
-    from mcp import Client
-    from mcp_types import Tool
-
-MAX_PAGES = 100
-MAX_ITEMS = 10_000
-DEBOUNCE = 0.1
-"""Seconds between an announced change and reading the tools again; doubled while announcements continue."""
-DEBOUNCE_MAX = 10.0
-LIST_SECONDS = 30.0
-"""Timeout in seconds for reading all pages of a list, except for the tools at the start of a session."""
-LISTEN_PAUSE = 1.0
-"""Seconds before a lost notification stream is opened again; doubled up to `LISTEN_PAUSE_MAX`."""
-LISTEN_PAUSE_MAX = 60.0
-
-Item = TypeVar("Item")
-
-
-async def list_tools(client: Client, note: AddNote) -> tuple[Tool, ...]:
-    """Read all pages of ``tools/list`` with `read_all_pages`."""
-
-    async def request_page(cursor: str | None) -> tuple[Sequence[Tool], str | None]:
-        read = await client.list_tools(cursor=cursor)
-        return read.tools, read.next_cursor
-
-    return await read_all_pages("tools", request_page, lambda tool: tool.name, note)
 
 
 async def read_all_pages(
@@ -378,8 +378,13 @@ class ToolWatch:
         self._announced_at = -math.inf
 
     async def read(self, client: Client) -> tuple[Tool, ...]:
-        """Read the tools; raises as `list_tools` does."""
-        tools = await list_tools(client, self._note)
+        """Read all pages of ``tools/list``; raises as `read_all_pages` does."""
+
+        async def request_page(cursor: str | None) -> tuple[Sequence[Tool], str | None]:
+            page = await client.list_tools(cursor=cursor)
+            return page.tools, page.next_cursor
+
+        tools = await read_all_pages("tools", request_page, lambda tool: tool.name, self._note)
         self._has_read = True
         return tools
 
@@ -391,7 +396,7 @@ class ToolWatch:
 
     def on_message(self, message: object) -> None:
         """Record the list change that a message announces, in any protocol version; ignore other messages."""
-        match find_changed_list(message):
+        match _LIST_CHANGES.get(type(message).__name__):
             case Listing.TOOLS:
                 self.mark_changed()
             case Listing() as listing:
@@ -408,6 +413,8 @@ class ToolWatch:
 
     async def refresh(self, client: Client, set_tools: Callable[[tuple[Tool, ...]], None]) -> None:
         """Read the tools again after each announcement, and pass them to `set_tools`. Runs until it is cancelled."""
+        from mcp import MCPError
+
         pause, last = DEBOUNCE, -math.inf
         while True:
             await self._announced.wait_until(lambda count: count > self._read.value)
@@ -417,48 +424,30 @@ class ToolWatch:
             await anyio.sleep(pause)
             count = self._announced.value
             last = anyio.current_time()
-            with anyio.move_on_after(LIST_SECONDS):
-                await self._read_again(client, set_tools)
+            try:
+                with anyio.move_on_after(LIST_SECONDS):
+                    set_tools(await self.read(client))
+            except (MCPError, ValueError, RuntimeError) as error:
+                log.debug("tools_not_refreshed", error=type(error).__name__)
             if self._announced.value == count:
                 self._read.set(count)
-
-    async def _read_again(self, client: Client, set_tools: Callable[[tuple[Tool, ...]], None]) -> None:
-        from mcp import MCPError
-
-        try:
-            set_tools(await self.read(client))
-        except (MCPError, ValueError, RuntimeError) as error:
-            log.debug("tools_not_refreshed", error=type(error).__name__)
 
     async def listen(self, client: Client) -> None:
         """Keep the notification stream open, if the server has one. Runs until it is cancelled or refused."""
         from mcp import MCPError
 
-        pause = LISTEN_PAUSE
-        opened = False
-        while True:
-            try:
-                async with client.listen(
-                    tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True
-                ) as changes:
-                    honored = changes.honored
-                    if not (
-                        honored.tools_list_changed or honored.prompts_list_changed or honored.resources_list_changed
-                    ):
-                        return
-                    # Changes between reading the list and opening the stream are not announced.
-                    self._notifications.mark_changed(Listing.RESOURCES, Listing.PROMPTS)
-                    if self._has_read and honored.tools_list_changed:
-                        self.mark_changed()
-                    opened = True
-                    async for event in changes:
-                        pause = LISTEN_PAUSE
-                        self.on_message(event)
-            except (MCPError, ValueError, RuntimeError):
-                if not opened:
-                    return
-            await anyio.sleep(pause)
-            pause = min(2 * pause, LISTEN_PAUSE_MAX)
+        def on_open(honored: SubscriptionFilter) -> bool:
+            if not (honored.tools_list_changed or honored.prompts_list_changed or honored.resources_list_changed):
+                return False
+            # Changes between reading a list and opening the stream are not announced.
+            self._notifications.mark_changed(Listing.RESOURCES, Listing.PROMPTS)
+            if self._has_read and honored.tools_list_changed:
+                self.mark_changed()
+            return True
+
+        kinds = {"tools_list_changed": True, "prompts_list_changed": True, "resources_list_changed": True}
+        with suppress(MCPError, ValueError, RuntimeError):
+            await self._notifications.listen(client, kinds, on_open, self.on_message)
 
 
 def has_list_changes(client: Client) -> bool:

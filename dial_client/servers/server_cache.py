@@ -16,6 +16,10 @@ from dial_client.runtime.logs import get_logger
 from dial_client.runtime.private_files import write_private
 from dial_client.settings.config_types import Protocol, ServerSettings
 
+if TYPE_CHECKING:
+    from mcp_types import Tool
+
+
 log = get_logger(__name__)
 
 MAX_FILES = 200
@@ -24,6 +28,13 @@ MAX_BYTES = 2 * 1024 * 1024
 """Maximum bytes of a file; a larger file is neither written nor read."""
 FORM = 1
 """Version of the file format; a file of another version is not read."""
+
+REPROBE_SECONDS = 7 * 24 * 3600.0
+"""Seconds after which a server that spoke the older protocol is probed for the newer one again."""
+REWRITE_SECONDS = 24 * 3600.0
+"""Seconds after which an unchanged file is rewritten, because the cache removes the files written longest ago."""
+MAX_TEXT = 16_000
+"""Maximum characters of a definition that is stored as text; for a longer definition only the hash is stored."""
 
 
 def compute_identity(server: ServerSettings) -> str:
@@ -107,13 +118,6 @@ class JsonCache:
                 path.unlink()
 
 
-if TYPE_CHECKING:
-    from mcp_types import Tool
-
-REPROBE_SECONDS = 7 * 24 * 3600.0
-"""Seconds after which a server that spoke the older protocol is probed for the newer one again."""
-REWRITE_SECONDS = 24 * 3600.0
-"""Seconds after which an unchanged file is rewritten, because the cache removes the files written longest ago."""
 _FIELDS = {"name", "title", "description", "input_schema", "output_schema", "annotations", "meta"}
 
 
@@ -221,8 +225,6 @@ def _to_json(tool: Tool) -> dict[str, Any]:
     return tool.model_dump(mode="json", by_alias=True, exclude_none=True, include=_FIELDS)
 
 
-MAX_TEXT = 16_000
-"""Maximum characters of a definition that is stored as text; for a longer definition only the hash is stored."""
 _NOT_STORED = "the definition that was approved was too long to be kept"
 
 

@@ -78,6 +78,9 @@ _NO_BACK_CHANNEL = re.compile(
 )
 """The message of the Python SDK (2.3), sent as an error, and of the TypeScript SDK (2.4), sent as a tool result."""
 
+MAX_LOG_CHARS = 2_000
+"""Characters kept of one log message."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClientCapabilities:
@@ -418,10 +421,6 @@ def _list_contexts(calls: Iterable[_Call]) -> tuple[CallContext, ...]:
 
 def _list_tools(calls: Iterable[_Call]) -> tuple[str, ...]:
     return tuple(sorted({call.tool for call in calls if call.tool}))
-
-
-MAX_LOG_CHARS = 2_000
-"""Characters kept of one log message."""
 
 
 def map_sampling_request(server: str, params: CreateMessageRequestParams, tools: tuple[str, ...]) -> SamplingRequest:

@@ -1,11 +1,16 @@
-"""The status of a server."""
+"""The status of a server, written by its connection and its session, and values that tasks can wait for.
+
+ServerStatus         what is known of a server at one moment
+ServerStatusWriter   the current status: it is changed step by step, and tasks wait for changes
+Observable           any value whose changes tasks wait for
+"""
 
 from __future__ import annotations
 
 import math
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -15,11 +20,26 @@ from dial_client.hooks.server_callbacks import ServerLog
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import to_one_line
 
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp_types import Tool
+
+
 AddNote = Callable[[str], None]
 """Adds a note for the user to the status of a server."""
 
 MAX_REASON_CHARS = 400
 """Maximum characters of an error in a server's status; texts written by servers are unbounded."""
+
+log = get_logger(__name__)
+
+Value = TypeVar("Value")
+
+MAX_NOTES = 50
+MAX_LOGS = 100
+"""Log messages kept for a server; older ones are dropped."""
+MAX_INSTRUCTIONS = 20_000
+"""Characters kept of a server's instructions."""
 
 
 class ServerState(StrEnum):
@@ -79,27 +99,12 @@ class ServerStatus:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the status as JSON types."""
-        return {
-            "name": self.name,
-            "state": self.state.value,
-            "protocol_version": self.protocol_version,
-            "tools": list(self.tools),
-            "error": self.error,
-            "restarts": self.restarts,
-            "notes": list(self.notes),
-            "stderr": list(self.stderr),
-            "logs": [message.to_dict() for message in self.logs],
-            "instructions": self.instructions,
-            "server_name": self.server_name,
-            "server_version": self.server_version,
-        }
+        fields = asdict(self) | {"state": self.state.value}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
 
 
 OnChange = Callable[[str, ServerStatus], None]
 """Called with the server's name and status after every change of its state or its tools."""
-
-
-Value = TypeVar("Value")
 
 
 class Observable(Generic[Value]):
@@ -131,19 +136,6 @@ class Observable(Generic[Value]):
                     self._changed = self._changed or anyio.Event()
                     await self._changed.wait()
         return self._value
-
-
-if TYPE_CHECKING:
-    from mcp import Client
-    from mcp_types import Tool
-
-log = get_logger(__name__)
-
-MAX_NOTES = 50
-MAX_LOGS = 100
-"""Log messages kept for a server; older ones are dropped."""
-MAX_INSTRUCTIONS = 20_000
-"""Characters kept of a server's instructions."""
 
 
 class ServerStatusWriter:

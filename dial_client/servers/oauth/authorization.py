@@ -37,8 +37,9 @@ log = get_logger(__name__)
 
 MAX_MISSING_SCOPE = 2_000
 """Maximum characters of the stored missing scopes; no real server needs more."""
-UNUSED_REDIRECT_URI = "http://127.0.0.1/callback"
-"""The redirect URI of a client without a login callback."""
+
+NO_STORAGE: Any = None
+"""The storage of a provider before `OAuthProvider.connect`, which makes the provider its own storage."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -86,13 +87,12 @@ class OAuthProvider(OAuthClientProvider):
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """Store new tokens with the data needed to refresh them."""
         expires_at = time.time() + tokens.expires_in if tokens.expires_in is not None else None
-        await self.save(
-            replace(self._with_context(), tokens=_to_json(tokens), expires_at=expires_at, wanted_scope=None)
-        )
+        record = replace(self._capture_record(), tokens=_to_json(tokens), expires_at=expires_at, wanted_scope=None)
+        await self.save(record)
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Store the client's registration."""
-        await self.save(replace(self._with_context(), client=_to_json(client_info), tokens=None))
+        await self.save(replace(self._capture_record(), client=_to_json(client_info), tokens=None))
 
     async def add_missing_scope(self, scope: str) -> None:
         """Store a missing scope for the next login."""
@@ -111,6 +111,7 @@ class OAuthProvider(OAuthClientProvider):
 
     def use(self, record: TokenRecord) -> None:
         """Use a stored record; its invalid parts count as missing."""
+        # A record is a file or a keyring entry, which another program may have written: each part is validated again.
         context = self.context
         self.record = record
         self.oauth.mask.add_login(record.tokens, record.client)
@@ -130,6 +131,8 @@ class OAuthProvider(OAuthClientProvider):
 
     def drop_stale_registration(self) -> None:
         """Drop a registration that has expired, or that has a different redirect URI."""
+        # The authorization server would refuse such a registration, or redirect the user to a port where nobody
+        # listens.
         client = self.context.client_info
         if client is None or self.oauth.settings.client_id is not None:
             return
@@ -140,28 +143,34 @@ class OAuthProvider(OAuthClientProvider):
 
     async def _initialize(self) -> None:
         record = await self.oauth.token_storage.load()
+        # A refresh token that was refused once is not sent again: authorization servers that rotate tokens take a
+        # second use for a theft, and revoke the login (RFC 9700, 4.14.2).
         refused = self.refused_refresh_token
         if refused is not None and (record.tokens or {}).get("refresh_token") == refused:
             record = replace(record, tokens=None)
         self.use(record)
 
-    def _with_context(self) -> TokenRecord:
+    def _capture_record(self) -> TokenRecord:
+        """Return the record with what the SDK's flow has found out: the issuer, its metadata, the registered client.
+
+        The SDK changes its context during a flow, and stores none of these: without them no token could be refreshed
+        after a restart of the program. A client that the user configured is not stored, its secret least of all.
+        """
         context = self.context
-        metadata, resource = context.oauth_metadata, context.protected_resource_metadata
-        issuer = context.auth_server_url or (str(metadata.issuer) if metadata is not None else None)
-        client = context.client_info if self.oauth.settings.client_id is None else None
+        metadata = context.oauth_metadata
         return replace(
             self.record,
-            issuer=issuer,
-            client=_to_json(client),
+            issuer=context.auth_server_url or (str(metadata.issuer) if metadata is not None else None),
+            client=_to_json(context.client_info if self.oauth.settings.client_id is None else None),
             metadata=_to_json(metadata),
-            resource=_to_json(resource),
+            resource=_to_json(context.protected_resource_metadata),
         )
 
     def _build_configured_client(self) -> OAuthClientInformationFull | None:
         settings, metadata = self.oauth.settings, self.context.oauth_metadata
         if settings.client_id is None:
             return None
+        # Without a list in the metadata, HTTP Basic is what a server must accept (RFC 8414, 2).
         methods = (metadata.token_endpoint_auth_methods_supported if metadata else None) or ["client_secret_basic"]
         with_secret = "client_secret_basic" if "client_secret_basic" in methods else "client_secret_post"
         method = "private_key_jwt" if settings.private_key else with_secret if settings.client_secret else "none"
@@ -173,6 +182,7 @@ class OAuthProvider(OAuthClientProvider):
         configured = self.oauth.settings.issuer
         if configured is None:
             return advertised[0]
+        # If the server does not advertise the configured issuer, `_check_issuer` refuses the one returned here.
         return next((issuer for issuer in advertised if issuers_match(issuer, configured)), advertised[0])
 
     async def _perform_authorization(self) -> httpx2.Request:
@@ -182,6 +192,7 @@ class OAuthProvider(OAuthClientProvider):
         if settings.scopes is not None:
             context.client_metadata.scope = " ".join(settings.scopes) or None
         else:
+            # The new token replaces the old one, so it must have the old scopes, too (MCP, "Scope Challenge Handling").
             missing = self.record.wanted_scope
             granted = (self.record.tokens or {}).get("scope") if missing else None
             scope = union_scopes(union_scopes(granted, context.client_metadata.scope), missing)
@@ -191,11 +202,14 @@ class OAuthProvider(OAuthClientProvider):
         return await super()._perform_authorization()
 
     async def _refresh_token(self) -> httpx2.Request:
-        self._check_issuer()
+        self._check_issuer()  # a refresh token is as good as a login: it must not reach another server
         return await super()._refresh_token()
 
     def _check_issuer(self) -> None:
         """Check that the authorization server is the one the client belongs to, and check its token endpoint.
+
+        An MCP server names its authorization server. A malicious one could name its own, to get the secret of a client
+        that was registered elsewhere, or the user's code for another server (mix-up, RFC 9207; RFC 9700, 4.4).
 
         Raises:
             LoginFailed: The server leads to another authorization server, or the token endpoint is not allowed.
@@ -216,6 +230,9 @@ class OAuthProvider(OAuthClientProvider):
     def _check_pkce(self) -> None:
         """Check that the authorization server announces PKCE (MCP, "Authorization Code Protection").
 
+        Without PKCE, who intercepts the code, for example another program on the redirect's port, gets the token. The
+        specification says that a client must refuse to continue; the SDK (mcp 2.3) continues.
+
         A server of a protocol before 2025-06 may be its own authorization server without metadata, so that it cannot
         announce PKCE. It is accepted only if the user trusts its origin: only the user can know that it checks PKCE.
 
@@ -232,7 +249,7 @@ class OAuthProvider(OAuthClientProvider):
             raise LoginFailed(f"{to_display(str(metadata.issuer))} does not protect codes with PKCE (S256)")
 
     async def _set_url(self, url: str) -> None:
-        self._url = to_browser_url(url)
+        self._url = to_browser_url(url)  # the server has made it up: it may hold a command for the shell
 
     async def _log_in(self) -> AuthorizationCodeResult:
         login, scope = self.oauth.login, self.context.client_metadata.scope
@@ -246,6 +263,7 @@ class OAuthProvider(OAuthClientProvider):
         with call_context.pause_deadlines([caller] if caller is not None else []):
             address = await login(request)
         answer = parse_redirect(address, parse_qs(urlsplit(self._url).query)["state"][0])
+        # The SDK compares `iss` if there is one; leaving it out must not help an attacker (RFC 9207, 2.4).
         if request.needs_issuer and not answer.iss:
             raise LoginFailed("the redirect names no issuer (iss), as this authorization server's redirects do")
         return answer
@@ -258,6 +276,8 @@ def parse_redirect(address: str, state: str) -> AuthorizationCodeResult:
         LoginFailed: The redirect belongs to another login, has no code, or says that the login was refused.
     """
     fields = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
+    # Any page in the browser can open the redirect URI with a code of its own, and so log the user in to the account of
+    # an attacker (CSRF, RFC 6749, 10.12): only this login knows its state.
     if fields.get("state") != state:
         raise LoginFailed("the redirect belongs to another login")
     if "error" in fields:
@@ -266,24 +286,6 @@ def parse_redirect(address: str, state: str) -> AuthorizationCodeResult:
     if "code" not in fields:
         raise LoginFailed("the redirect has no code")
     return AuthorizationCodeResult(code=fields["code"], state=fields["state"], iss=fields.get("iss"))
-
-
-class NoStorage:
-    """An empty `TokenStorage` of the SDK, for a provider before `OAuthProvider.connect`."""
-
-    async def get_tokens(self) -> OAuthToken | None:
-        """Return None."""
-        return None
-
-    async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Store nothing."""
-
-    async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """Return None."""
-        return None
-
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Store nothing."""
 
 
 def _to_json(model: BaseModel | None) -> dict[str, Any] | None:

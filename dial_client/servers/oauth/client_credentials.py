@@ -10,7 +10,7 @@ from mcp.client.auth.extensions.client_credentials import (
     SignedJWTParameters,
 )
 
-from dial_client.servers.oauth.authorization import NoStorage, OAuthContext, OAuthProvider
+from dial_client.servers.oauth.authorization import NO_STORAGE, OAuthContext, OAuthProvider
 
 
 class ClientSecretProvider(OAuthProvider, ClientCredentialsOAuthProvider):
@@ -38,11 +38,11 @@ def create_client_credentials_provider(oauth: OAuthContext) -> OAuthProvider:
                 signing_algorithm=settings.signing_algorithm,
             )
             assertions = signing.create_assertion_provider()
-            provider = PrivateKeyProvider(url, NoStorage(), settings.client_id, assertions, scope, settings.issuer)
+            provider = PrivateKeyProvider(url, NO_STORAGE, settings.client_id, assertions, scope, settings.issuer)
         else:
             secret = settings.client_secret or ""
             provider = ClientSecretProvider(
-                url, NoStorage(), settings.client_id, secret, scope=scope, issuer=settings.issuer
+                url, NO_STORAGE, settings.client_id, secret, scope=scope, issuer=settings.issuer
             )
     provider.connect(oauth)
     return provider

@@ -70,17 +70,20 @@ class OAuthHttpClient:
     async def _connect_and_send(self, request: httpx2.Request, addresses: tuple[Address, ...]) -> httpx2.Response:
         if _has_proxy(request.url):  # the proxy connects; the name may be resolvable only there
             return await self._read(request, request)
-        for last, address in ((address == addresses[-1], address) for address in addresses):
+        for address in addresses:
+            # With the name in place of the address, it would be resolved again, and could now lead into a private
+            # network (DNS rebinding; MCP security best practices, "Server-Side Request Forgery").
             try:
                 return await self._read(request, _pin_request(request, address))
             except (httpx2.ConnectError, httpx2.ConnectTimeout):
-                if last:
+                if address == addresses[-1]:
                     raise
         raise LoginFailed(f"the name of {to_display(str(request.url))} cannot be resolved")
 
     async def _read(self, request: httpx2.Request, pinned: httpx2.Request) -> httpx2.Response:
         if self._client is None:
             self._client = httpx2.AsyncClient(timeout=httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS))
+        # A redirect could lead where the policy does not allow, and would take a POST with its secrets along.
         response = await self._client.send(pinned, stream=True, follow_redirects=False)
         try:
             body = await _read_body(response)
@@ -88,12 +91,14 @@ class OAuthHttpClient:
             await response.aclose()
         if body is None:
             raise LoginFailed(f"{to_display(str(request.url))} answers with more than {MAX_BODY:,} bytes")
+        # The flow needs no other header. Cookies stay in the client, which is used for this login alone.
         headers = {"content-type": response.headers.get("content-type", "")}
         return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
 
 
 async def _read_body(response: httpx2.Response) -> bytes | None:
     """Return the body of a response; None if it is larger than `MAX_BODY`."""
+    # The length may be missing or false, and a compressed body may be much longer than announced: count, too.
     length, body = response.headers.get("content-length", ""), b""
     if length.isdecimal() and int(length) > MAX_BODY:
         return None
@@ -122,10 +127,10 @@ def _shorten_error(request: httpx2.Request, response: httpx2.Response) -> httpx2
 
     The SDK quotes the whole body of an error response in its message.
     """
-    secrets = _find_secrets(request)
-    fields = {
-        name: to_one_line(_without(secrets, text), MAX_WORDS) for name, text in read_oauth_error(response).items()
-    }
+    fields = read_oauth_error(response)
+    for secret in _find_secrets(request):
+        fields = {name: text.replace(secret, "…") for name, text in fields.items()}
+    fields = {name: to_one_line(text, MAX_WORDS) for name, text in fields.items()}
     return httpx2.Response(response.status_code, json=fields, request=request)
 
 
@@ -142,15 +147,10 @@ def read_oauth_error(response: httpx2.Response) -> dict[str, str]:
 
 
 def _find_secrets(request: httpx2.Request) -> list[str]:
+    # An authorization server may quote the request in its error, which is shown and logged.
     sent = [value for name, value in parse_qsl(request.content.decode("utf-8", "replace")) if name in _SECRET_FIELDS]
     scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "basic":
         password = base64.b64decode(credentials).decode("utf-8", "replace").partition(":")[2]
         sent += [credentials, password, unquote(password)]
     return [secret for secret in sent if secret]
-
-
-def _without(secrets: list[str], text: str) -> str:
-    for secret in secrets:
-        text = text.replace(secret, "…")
-    return text

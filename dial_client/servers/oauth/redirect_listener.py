@@ -70,6 +70,7 @@ class RedirectListener:
     async def _respond(self, stream: SocketStream, state: str) -> str | None:
         head = b""
         with anyio.move_on_after(REQUEST_SECONDS):
+            # Another program may connect and send nothing, or send without an end.
             while b"\r\n\r\n" not in head and len(head) < MAX_REQUEST:
                 head += await stream.receive()
             target = self._parse_target(head.decode("latin-1"), state)
@@ -81,7 +82,10 @@ class RedirectListener:
         return None
 
     def _parse_target(self, head: str, state: str) -> str | None:
-        """Return the target of a request if it is the redirect of this login; the host check stops DNS rebinding."""
+        """Return the target of a request if it is the redirect of this login."""
+        # Any web page can send requests to this port. One that guesses the path does not know the state. With another
+        # host than this address, a page could read the answers as if they were its own (DNS rebinding), and two `Host`
+        # headers could mean different hosts to different readers.
         lines = head.split("\r\n")
         method, _, rest = lines[0].partition(" ")
         target = rest.partition(" ")[0]

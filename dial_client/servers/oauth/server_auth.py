@@ -27,13 +27,15 @@ from pydantic import AnyUrl, ValidationError
 from dial_client.hooks.oauth_callbacks import Login, build_login_hint
 from dial_client.messages.errors import LoginFailed
 from dial_client.runtime.safe_text import to_one_line
-from dial_client.servers.oauth.authorization import UNUSED_REDIRECT_URI, NoStorage, OAuthContext, OAuthProvider
+from dial_client.servers.oauth.authorization import NO_STORAGE, OAuthContext, OAuthProvider
 from dial_client.servers.oauth.oauth_http_client import OAuthHttpClient, read_oauth_error
 from dial_client.servers.oauth.token_storage import TokenStorage
 from dial_client.servers.oauth.url_policy import UrlPolicy, to_display
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.settings.config_types import OAuthGrant, OAuthSettings, ServerSettings
 
+UNUSED_REDIRECT_URI = "http://127.0.0.1/callback"
+"""The redirect URI of a client without a login callback."""
 MAX_STEP_UPS = 5
 """How many times a server may require more scopes during one connection."""
 _MAX_WORDS = 300
@@ -109,6 +111,7 @@ class ServerAuth:
             response = await send(request)
             error = extract_field_from_www_auth(response, "error")
             is_step_up = response.status_code == 403 and error == "insufficient_scope"
+            # DELETE ends a session while the program closes: nobody waits for a login then.
             if request.method == "DELETE" or not (response.status_code == 401 or is_step_up):
                 return response
             await response.aclose()
@@ -128,11 +131,8 @@ class ServerAuth:
                 self._is_loaded = True
                 if self._login is not None and self._provider.record.wanted_scope:
                     self._provider.context.current_tokens = None  # log in again: the user can grant the missing scopes
-            if (
-                self._get_token() is not None
-                and not self._provider.context.is_token_valid()
-                and self._provider.can_refresh
-            ):
+            is_expired = self._get_token() is not None and not self._provider.context.is_token_valid()
+            if is_expired and self._provider.can_refresh:
                 await self._refresh(request)
 
     async def _get_new_token(
@@ -143,6 +143,8 @@ class ServerAuth:
         Raises:
             LoginFailed: No new token can be obtained.
         """
+        # One task at a time: two refreshes with the same refresh token would end the login at servers that rotate
+        # tokens.
         async with self._lock:
             if self._get_token() != token and _Remedy.CURRENT_TOKEN not in tried:
                 tried.add(_Remedy.CURRENT_TOKEN)
@@ -181,7 +183,9 @@ class ServerAuth:
         return self._get_token() not in (None, tokens.access_token)
 
     async def _log_in(self, request: httpx2.Request, response: httpx2.Response, tried: set[_Remedy]) -> None:
-        if _Remedy.LOGIN in tried:
+        if (
+            _Remedy.LOGIN in tried
+        ):  # otherwise a server that accepts no token would open one browser window after another
             self._refusal = "the server rejects the token of a login that has just succeeded"
             raise LoginFailed(self._refusal)
         tried.add(_Remedy.LOGIN)
@@ -193,6 +197,7 @@ class ServerAuth:
         """Log in for more scopes (MCP, "Scope Challenge Handling"), once for each set of scopes."""
         scope = to_one_line(extract_scope_from_www_auth(response) or "", _MAX_WORDS)
         required = frozenset(scope.split())
+        # The server asks for scopes, the user has limited them: a server must not widen its own rights step by step.
         if self._settings.scopes is not None and not required <= set(self._settings.scopes):
             raise LoginFailed(f'it requires scopes that "oauth": {{"scopes": …}} does not name: {scope}')
         if _Remedy.STEP_UP in tried or required in self._step_ups or len(self._step_ups) >= MAX_STEP_UPS:
@@ -257,20 +262,19 @@ class ServerAuth:
         """Send a request of the flow; raise `LoginFailed` for a response after which the flow cannot continue."""
         outgoing.headers.setdefault("Accept", "application/json")
         response = await self._http.send(outgoing)
-        if outgoing.method != "POST":
+        if outgoing.method != "POST":  # metadata: the flow tries several places, of which some may not exist
             return response
         form = parse_qs(outgoing.content.decode("utf-8", "replace"))
         place, error = to_display(str(outgoing.url)), read_oauth_error(response)
         is_refresh = form.get("grant_type") == ["refresh_token"]
         if response.status_code == 429 or response.status_code >= 500:
             raise LoginFailed(f"{place} answers HTTP {response.status_code}: try again later")
+        # A refused refresh token is no failure: the flow drops the tokens, and a login follows.
         if is_refresh and (response.status_code >= 400 or error):
             return httpx2.Response(400, json=error, request=outgoing)
         if response.status_code >= 300 or error:
-            reason = (
-                ": ".join(to_one_line(text, _MAX_WORDS) for text in error.values()) or f"HTTP {response.status_code}"
-            )
-            raise LoginFailed(f"{place} refuses the login: {reason}")
+            words = ": ".join(to_one_line(text, _MAX_WORDS) for text in error.values())
+            raise LoginFailed(f"{place} refuses the login: {words or f'HTTP {response.status_code}'}")
         if "grant_type" in form and not _has_token(response):
             raise LoginFailed(f"{place} returns no usable token")
         return response
@@ -281,6 +285,7 @@ def _has_token(response: httpx2.Response) -> bool:
         token = OAuthToken.model_validate_json(response.content).access_token
     except ValidationError:
         return False
+    # The token goes into a header of each request: a line break in it would add further headers.
     return re.fullmatch(r"[\x21-\x7e]+", token) is not None
 
 
@@ -294,6 +299,6 @@ def create_provider(oauth: OAuthContext) -> OAuthProvider:
     redirect_uri = oauth.login.redirect_uri if oauth.login is not None else UNUSED_REDIRECT_URI
     metadata = OAuthClientMetadata(client_name="dial-client", redirect_uris=[AnyUrl(redirect_uri)])
     metadata_url = settings.client_metadata_url
-    provider = OAuthProvider(oauth.server.url or "", metadata, NoStorage(), client_metadata_url=metadata_url)
+    provider = OAuthProvider(oauth.server.url or "", metadata, NO_STORAGE, client_metadata_url=metadata_url)
     provider.connect(oauth)
     return provider

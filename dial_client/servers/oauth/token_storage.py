@@ -61,6 +61,8 @@ class TokenStorage:
     """Stores the `TokenRecord` of one server."""
 
     def __init__(self, settings: ServerSettings, folder: Path | None = None) -> None:
+        # The name alone would give the tokens of one server to another one that is configured under the same name. The
+        # readable part is only for people; the digest tells apart names that differ in replaced characters.
         url = settings.url or ""
         digest = hashlib.sha256(f"{settings.name}\0{url}".encode()).hexdigest()[:16]
         readable = re.sub(r"[^A-Za-z0-9_-]+", "-", settings.name)[:40]
@@ -100,7 +102,8 @@ class TokenStorage:
             self._path.unlink(missing_ok=True)
         else:
             if self._folder.is_dir():
-                self._folder.chmod(0o700)  # otherwise another user with write access could replace the file
+                # In a folder that others may write to, another user could replace the file.
+                self._folder.chmod(0o700)
             write_private(self._path, text.encode())
 
     async def forget(self) -> bool:

@@ -21,7 +21,11 @@ RESOLVE_SECONDS = 10.0
 _OTHER_TOKEN_ORIGINS = {"https://accounts.google.com": "https://oauth2.googleapis.com"}
 """Known issuers whose token endpoint has another origin, with that origin."""
 
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+TRUST_HINT = '; if you trust it, name its origin in "oauth": {"trustedOrigins": […]}'
 
 
 class NetworkScope(IntEnum):
@@ -37,21 +41,18 @@ class NetworkScope(IntEnum):
 def classify(address: Address) -> NetworkScope:
     """Return the scope of an IP address; an IPv6 address that embeds an IPv4 address has the scope of the latter."""
     if isinstance(address, ipaddress.IPv6Address):
-        mapped = address.ipv4_mapped or address.sixtofour or _extract_nat64(address)
+        # ::ffff:127.0.0.1 and 64:ff9b::7f00:1 reach 127.0.0.1, but are global addresses for Python (RFC 4291, 2.5.5.2;
+        # RFC 3056; RFC 6052): a check of the IPv6 form alone is a known way around such filters.
+        nat64 = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 else None
+        mapped = address.ipv4_mapped or address.sixtofour or nat64
         if mapped is not None:
             return classify(mapped)
     if address.is_loopback:
         return NetworkScope.LOOPBACK
+    # 169.254.169.254 hands out the credentials of the machine in most clouds; 0.0.0.0 is this machine on Linux.
     if address.is_link_local or address.is_multicast or address.is_unspecified:
         return NetworkScope.FORBIDDEN
     return NetworkScope.PUBLIC if address.is_global else NetworkScope.PRIVATE
-
-
-def _extract_nat64(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 else None
-
-
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 async def resolve(host: str) -> tuple[Address, ...]:
@@ -72,6 +73,7 @@ async def resolve(host: str) -> tuple[Address, ...]:
 
 def find_origin(url: str) -> str:
     """Return the origin of a URL, such as ``https://auth.example``, without a default port."""
+    # Origins are compared, not hosts: another port, or http in place of https, is another server (RFC 6454).
     parts = urlsplit(url)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     is_default = parts.port in (None, {"http": 80, "https": 443}.get(parts.scheme))
@@ -89,9 +91,14 @@ def to_browser_url(url: str) -> str:
     Raises:
         LoginFailed: The URL is not a plain http(s) URL, and must not be opened in a browser.
     """
+    # Any other scheme could open a file or a program. A user name looks like the host
+    # (https://bank.example@evil.example).
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
         raise LoginFailed(f"the URL to log in at is not a valid web address: {to_display(url)}")
+    # The URL becomes an argument of a program (xdg-open, on Windows a shell), and is printed: quotes, spaces,
+    # backquotes, `$`, `;`, `|`, `^` and escape sequences lose their meaning. mcp-remote ran commands this way
+    # (CVE-2025-6514).
     return quote(url, safe=":/?#[]@!*,=%&+~-._")
 
 
@@ -122,11 +129,16 @@ class UrlPolicy:
         addresses = await resolve(parts.hostname)
         if self.is_trusted(url):
             return addresses
+        # A server may lead the client to hosts that it can reach itself, not to more private ones: a public server not
+        # into the home or company network, a server of that network not to this machine (SSRF). All addresses count,
+        # because the connection may be made to any of them.
         is_own_host = parts.hostname == urlsplit(self._url).hostname
         own_scope = await self._find_own_scope()
         scope = max((classify(address) for address in addresses), default=NetworkScope.PUBLIC)
         if scope > own_scope or (scope is NetworkScope.FORBIDDEN and not is_own_host):
             raise LoginFailed(f"the server's login leads into a private network: {to_display(url)}{TRUST_HINT}")
+        # Authorization servers must be served over https (MCP, "Communication Security"); within a private network, and
+        # on this machine, http is usual, and as safe as the server's own URL.
         if parts.scheme == "http" and scope is NetworkScope.PUBLIC:
             raise LoginFailed(f"the server's login is not encrypted: {to_display(url)}")
         return addresses
@@ -147,11 +159,11 @@ class UrlPolicy:
         Raises:
             LoginFailed: They would be sent to another origin.
         """
+        # The code, its PKCE verifier and the client's secret go to the token endpoint, which the metadata names.
+        # Metadata that a malicious server forwards from a real issuer could name its own endpoint, and so collect the
+        # login of a user who has checked the issuer's address in the browser.
         target, own = find_origin(endpoint), find_origin(issuer)
         if target != own and target not in self._trusted and _OTHER_TOKEN_ORIGINS.get(own) != target:
             raise LoginFailed(
                 f"{to_display(own)} wants the login's code sent to another origin: {to_display(target)}{TRUST_HINT}"
             )
-
-
-TRUST_HINT = '; if you trust it, name its origin in "oauth": {"trustedOrigins": […]}'

@@ -1,6 +1,11 @@
 """Repairs and masks the messages of a server before the SDK validates them strictly (mcp 2.3).
 
 Without repair, one malformed tool would make the whole list invalid, and one unknown content block a tool's result.
+
+LineSplitter, parse_messages   the messages of a pipe, one per line
+find_response                  the response in the body of an HTTP answer
+ResponseRepairer               repairs the results of requests, and masks all messages
+RepairingTransport             applies the repair and the rate limit to another transport
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import Context
 from types import TracebackType
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Self
 
 import anyio
 from mcp.client import Transport
@@ -45,6 +50,12 @@ MAX_SURROGATE_TEXT = 8 * 1024 * 1024
 _HALF_OF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 _RESPONSE_START = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2.0"\s*,\s*)?"id"\s*:\s*(\d{1,9})\s*,\s*"(?:result|error)"')
 """The beginning of a response whose keys have the order of JSON-RPC's examples."""
+
+MAX_BLOCKS = 10_000
+"""Maximum number of blocks of a result, contents of a resource, and messages of a prompt.
+
+An empty block takes three bytes on the wire, but a thousand in memory.
+"""
 
 
 class LineTooLong(Exception):
@@ -80,6 +91,8 @@ class LineSplitter:
         return line
 
     def _add(self, piece: bytes) -> None:
+        # The pieces are joined once, at the end of the line: to append them to one bytes object would copy it each
+        # time, which is quadratic (a line of 16 MB took the SDK 8.8 seconds).
         self._pieces.append(piece)
         self._size += len(piece)
         if self._size > self._max:
@@ -93,6 +106,7 @@ def parse_messages(line: bytes) -> list[SessionMessage]:
     the message, a batch, and a wrong ``jsonrpc``. A response that is still not valid JSON-RPC or JSON becomes an error
     response, so that the request does not wait forever.
     """
+    # Most lines that are not messages are log output of a server on the wrong stream: do not even try to parse them.
     if b"{" not in line:
         return []
     line = line.removeprefix(BOM)
@@ -138,6 +152,11 @@ def _parse_json(text: str) -> list[Any]:
 
 
 def _check_depth(value: Any) -> Any:
+    """Return the value if it is not nested deeper than `MAX_DEPTH`; later code that walks it recurses.
+
+    Raises:
+        ValueError: It is nested too deeply.
+    """
     level = [value]
     for _ in range(MAX_DEPTH):
         inner = (child for node in level for child in (node.values() if isinstance(node, dict) else node))
@@ -148,6 +167,8 @@ def _check_depth(value: Any) -> Any:
 
 
 def _replace_surrogates(value: Any, text: str) -> Any:
+    # JSON may escape half of a surrogate pair ("\\ud83d" alone), which no UTF-8 text can hold: each later encoding, for
+    # the model, the terminal or a file, would raise an error.
     if not _HALF_OF_PAIR.search(text):
         return value
     if len(text) > MAX_SURROGATE_TEXT:
@@ -190,19 +211,15 @@ _STRINGS_OF_BLOCK = {
 """The content block types of the protocol, each with the members that must be strings."""
 _MAX_UNKNOWN = 2_000
 """Characters kept of an unknown content block, which is shown as JSON text."""
-MAX_BLOCKS = 10_000
-"""Maximum number of blocks of a result, contents of a resource, and messages of a prompt.
-
-An empty block takes three bytes on the wire, but a thousand in memory.
-"""
 _FRAME = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 """The members of a page besides its items, valid in every protocol version."""
 _LISTED = {
+    "tools/list": "tools",
     "resources/list": "resources",
     "resources/templates/list": "resourceTemplates",
     "prompts/list": "prompts",
 }
-"""The methods of the lists other than tools, with the member that holds the items."""
+"""The methods of the lists, with the member that holds the items."""
 
 
 class ResponseRepairer:
@@ -234,14 +251,18 @@ class ResponseRepairer:
             return
         method, version = self._pending.pop(str(message.id), ("", ""))
         result = message.result
-        if version in MODERN_PROTOCOL_VERSIONS and not isinstance(result.get("resultType"), str):
-            result["resultType"] = "complete"
+        if version in MODERN_PROTOCOL_VERSIONS:
+            # These members are required since 2026-07-28, and many servers of that version do not send them.
+            if not isinstance(result.get("resultType"), str):
+                result["resultType"] = "complete"
+            if method in _LISTED or method == "resources/read":
+                result.setdefault("ttlMs", 0)
+                result.setdefault("cacheScope", "private")
         if method == "initialize" and isinstance(result.get("protocolVersion"), str):
             self._version = result["protocolVersion"]
-        elif method == "tools/list":
-            repair_tools(result, version, self._note)
-        elif method in _LISTED or method == "resources/read":
-            repair_page(method, result, version, self._note)
+        elif method in _LISTED:
+            repair_list(method, result, version, self._note)
+        elif method == "resources/read":
             cut_parts("contents", result)
         elif method == "prompts/get":
             cut_parts("messages", result)
@@ -249,44 +270,32 @@ class ResponseRepairer:
             repair_content(result, version)
 
 
-def repair_tools(result: dict[str, Any], version: str, note: AddNote) -> None:
-    """Make a page of ``tools/list`` valid: repair malformed tools, and leave out unrepairable ones with a note."""
-    if version in MODERN_PROTOCOL_VERSIONS:
-        result.setdefault("ttlMs", 0)
-        result.setdefault("cacheScope", "private")
-    if not isinstance(result.get("tools"), list) or _is_valid(result, version):
+def repair_list(method: str, result: dict[str, Any], version: str, note: AddNote) -> None:
+    """Make a page of a list valid: repair malformed tools, and leave out other malformed items, with a note for each.
+
+    Args:
+        method: The method of the list, a key of `_LISTED`.
+        result: The page, which is changed.
+        version: The version of the protocol by which the page is checked.
+        note: Is called with the notes.
+    """
+    key = _LISTED[method]
+    items = result.get(key)
+    if not isinstance(items, list) or _is_valid(method, result, version):
         return
     kept = []
-    for tool in result["tools"]:
-        valid = (variant for variant in _build_variants(tool) if _is_valid(_FRAME | {"tools": [variant]}, version))
-        repaired = next(valid, None)
-        if repaired is None:
-            name = tool.get("name") if isinstance(tool, dict) else None
+    for item in items:
+        variants = _build_variants(item) if key == "tools" else (item,)
+        valid = (variant for variant in variants if _is_valid(method, _FRAME | {key: [variant]}, version))
+        if (repaired := next(valid, None)) is not None:
+            kept.append(repaired)
+        elif key == "tools":
+            name = item.get("name") if isinstance(item, dict) else None
             note(f"a malformed tool is left out: {str(name)[:100] if name else 'it has no name'}")
         else:
-            kept.append(repaired)
+            note(f"malformed {key} are left out")
     cursor = result.get("nextCursor")
     result.clear()  # any other member may be the invalid one
-    result.update(_FRAME | {"tools": kept} | ({"nextCursor": cursor} if isinstance(cursor, str) else {}))
-
-
-def repair_page(method: str, result: dict[str, Any], version: str, note: AddNote) -> None:
-    """Make a page of a list other than tools, or a result of ``resources/read``, valid.
-
-    Malformed items of a page are left out, with a note.
-    """
-    if version in MODERN_PROTOCOL_VERSIONS:
-        result.setdefault("ttlMs", 0)
-        result.setdefault("cacheScope", "private")
-    key = _LISTED.get(method, "")
-    items = result.get(key)
-    if not isinstance(items, list) or _is_valid(result, version, method):
-        return
-    kept = [item for item in items if _is_valid(_FRAME | {key: [item]}, version, method)]
-    if len(kept) < len(items):
-        note(f"malformed {key} are left out")
-    cursor = result.get("nextCursor")
-    result.clear()
     result.update(_FRAME | {key: kept} | ({"nextCursor": cursor} if isinstance(cursor, str) else {}))
 
 
@@ -301,7 +310,7 @@ def _build_variants(tool: Any) -> list[dict[str, Any]]:
     return [tool, repaired, {key: repaired[key] for key in ("name", "description", "inputSchema") if key in repaired}]
 
 
-def _is_valid(result: dict[str, Any], version: str, method: str = "tools/list") -> bool:
+def _is_valid(method: str, result: dict[str, Any], version: str) -> bool:
     try:
         methods.validate_server_result(method, version, result)
     except (ValueError, KeyError):
@@ -416,26 +425,19 @@ class _Stream:
         await self.aclose()
 
 
-@runtime_checkable
-class _ContextStream(Protocol):
-    """A stream of the SDK that has the context in which its last message was sent."""
-
-    last_context: Context | None
-
-
 class _Reader(_Stream):
     def __init__(
         self, inner: Any, repairer: ResponseRepairer, limiter: RateLimiter, on_end: Callable[[], None]
     ) -> None:
         super().__init__(inner, repairer)
-        # Checked once: `isinstance` of a protocol is slow, and the SDK asks for the context of each message.
-        self._context_stream = inner if isinstance(inner, _ContextStream) else None
+        self._has_context = hasattr(inner, "last_context")  # checked once: the SDK asks for it with each message
         self._limiter = limiter
         self._on_end = on_end
 
     @property
     def last_context(self) -> Context | None:
-        return self._context_stream.last_context if self._context_stream is not None else None
+        """The context in which the last message was sent; the SDK answers requests of the server in it."""
+        return self._inner.last_context if self._has_context else None
 
     async def receive(self) -> SessionMessage | Exception:
         while True:

@@ -1,7 +1,10 @@
 """A server's process (POSIX): started without the SDK, connected by pipes, and ended with all its children.
 
-It uses `subprocess.Popen` rather than `anyio.open_process`: the process exists when the call returns, on both event
-loops, and no event loop reaps it. Therefore its id is not reused before its whole process group has been signalled.
+build_environment   what a server's process inherits
+find_program        the file that a command names
+StderrTail          the last lines on standard error
+ServerProcess       the process itself
+ProcessGuard        ends the servers' processes if this process is killed
 """
 
 from __future__ import annotations
@@ -17,7 +20,6 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
 
 import anyio
 
@@ -28,138 +30,113 @@ from dial_client.settings.configuration import ServerSettings
 
 log = get_logger(__name__)
 
-END_SECONDS = 1.0
-"""Seconds for the shell to exit after the last process group has ended."""
-_SHELL = "/bin/sh"
-_SCRIPT = """
-groups=' '
-while read -r change group; do
-  case $change in
-    +) groups="$groups$group " ;;
-    -) case $groups in *" $group "*) groups="${groups%% $group *} ${groups#* $group }" ;; esac ;;
-  esac
-done
-keep_living() {
-  left=' '
-  for group in $groups; do kill -s 0 -- "-$group" 2>/dev/null && left="$left$group "; done
-  groups=$left
-}
-for signal in '' '' TERM '' KILL; do
-  keep_living
-  [ "$groups" = ' ' ] && exit
-  [ -n "$signal" ] && for group in $groups; do kill -s "$signal" -- "-$group" 2>/dev/null; done
-  [ "$signal" = KILL ] || sleep 1
-done
-"""
-"""Reads a line ``+ GROUP`` or ``- GROUP`` for each change. At the end it closes in steps: wait, SIGTERM, wait, SIGKILL.
-A group that was seen empty is never signalled again, because its number may be reused."""
-
-
-class ProcessGuard:
-    """The shell that guards the process groups of this process; it runs while there are such groups."""
-
-    def __init__(self) -> None:
-        self._groups: set[int] = set()
-        self._shell: subprocess.Popen[bytes] | None = None
-        self._exiting: list[subprocess.Popen[bytes]] = []
-        self._lock = threading.Lock()
-
-    @property
-    def pid(self) -> int | None:
-        """The shell's process id; None while there are no groups to guard."""
-        return self._shell.pid if self._shell is not None else None
-
-    def watch(self, group: int) -> None:
-        """Guard a process group from now on. No effect if the shell cannot be started."""
-        with self._lock:
-            self._groups.add(group)
-            if self._shell is not None and self._send("+", group):
-                return
-            self._start()
-
-    def forget(self, group: int) -> None:
-        """Stop guarding a process group, which has ended."""
-        with self._lock:
-            if group not in self._groups:
-                return
-            self._groups.discard(group)
-            if self._shell is not None:
-                self._send("-", group)
-            if not self._groups:
-                self._close_shell()
-
-    def has_exited(self) -> bool:
-        """Return True if all shells without groups to guard have exited."""
-        with self._lock:
-            self._exiting = [shell for shell in self._exiting if shell.poll() is None]
-            return not self._exiting
-
-    def abandon(self) -> None:
-        """Drop all groups and shells, in a fork of this process: the servers belong to the original process."""
-        if self._shell is not None:
-            self._close_shell()
-        for shell in self._exiting:
-            shell.returncode = 0  # the shell is no child of the fork: Popen must not wait for it
-        self._groups, self._exiting, self._lock = set(), [], threading.Lock()
-
-    def close(self) -> None:
-        """At the exit of this process, let the shell end the remaining groups; without groups wait for its exit."""
-        with self._lock:
-            if self._shell is not None:
-                self._close_shell()
-            for shell in self._exiting:
-                with suppress(subprocess.TimeoutExpired):
-                    shell.wait(0 if self._groups else END_SECONDS)
-                shell.returncode = shell.returncode or 0  # otherwise Popen warns that the shell still runs
-
-    def _start(self) -> None:
-        if self._shell is not None:  # the old shell was killed: the new one gets all groups
-            self._close_shell()
-        try:
-            self._shell = subprocess.Popen(
-                [_SHELL, "-c", _SCRIPT, "dial-client-guard"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                bufsize=0,
-                cwd="/",
-                env={"PATH": os.defpath},
-                start_new_session=True,
-            )
-        except OSError as error:
-            log.debug("servers_unguarded", error=error.strerror)
-            return
-        assert self._shell.stdin is not None
-        os.set_blocking(self._shell.stdin.fileno(), False)
-        for group in self._groups:
-            self._send("+", group)
-
-    def _send(self, change: str, group: int) -> bool:
-        assert self._shell is not None
-        assert self._shell.stdin is not None
-        try:
-            self._shell.stdin.write(f"{change} {group}\n".encode())  # shorter than PIPE_BUF: the write is atomic
-        except OSError:
-            return False
-        return True
-
-    def _close_shell(self) -> None:
-        assert self._shell is not None
-        assert self._shell.stdin is not None
-        self._shell.stdin.close()
-        self._exiting.append(self._shell)
-        self._shell = None
-
-
-guard = ProcessGuard()
-"""The guard shared by all clients of this process."""
-atexit.register(guard.close)
-if sys.platform != "win32":
-    os.register_at_fork(after_in_child=guard.abandon)
-
-
 MAX_LINES = 50
 MAX_LINE_BYTES = 1_000
+GRACE = 2.0
+"""Seconds to exit after standard input was closed, and again after SIGTERM (order of the MCP specification)."""
+ORPHANS_GRACE = 1.0
+"""Seconds for the server's orphaned children to exit after SIGTERM."""
+END_SECONDS = 1.0
+"""Seconds for the guard's shell to exit after the last process group has ended."""
+CHUNK = 65_536
+"""Maximum bytes of one read: the capacity of a pipe."""
+_POLL = 0.01
+
+
+# A server is a program of somebody else: this list is all that it inherits, because any other variable may be a secret
+# (API keys of models, tokens of the shell). The basic names are those of the SDK: without them programs do not start.
+if sys.platform == "win32":
+    BASIC = frozenset(
+        (
+            *("APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT"),
+            *("PROCESSOR_ARCHITECTURE", "PROGRAMDATA", "PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP"),
+            *("USERNAME", "USERPROFILE", "WINDIR"),
+        )
+    )
+else:
+    BASIC = frozenset(("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"))
+
+USEFUL = frozenset(
+    (
+        *("LANG", "LANGUAGE", "VIRTUAL_ENV"),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+        *("ALL_PROXY", "FTP_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
+    )
+)
+"""Variables that launchers (npx, uvx) need with a proxy, a private certificate authority, or another language."""
+FAMILIES = ("LC_", "NPM_CONFIG_", "UV_", "XDG_")
+"""Prefixes of further inherited variables."""
+_CREDENTIAL = re.compile(r"^UV_PUBLISH_|PASS|TOKEN|AUTH|SECRET|CREDENTIAL|USERNAME|(?:^|_)(?:KEY|OTP)(?:_|$)")
+"""Names with such a prefix that are not inherited: credentials. A server gets them only through its settings."""
+_USER = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)[^/\s?#]*@")
+_USER_OF_PROXY = re.compile(r"^[^/\s?#]*@")
+"""The user in a proxy URL without a scheme."""
+
+
+def build_environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a server's process: allowed variables of this process, and the configured ones.
+
+    Other variables are not inherited, because they may be secrets. User names and passwords are removed from the URLs
+    of proxies and package indexes.
+
+    Args:
+        settings: The variables from the server's settings.
+    """
+    inherited = {}
+    for original, value in os.environ.items():
+        name = original.upper()  # Windows ignores case, and so do programs that read http_proxy
+        is_family = name.startswith(FAMILIES) and _CREDENTIAL.search(name) is None
+        # A shell would run an exported function when it starts (Shellshock, CVE-2014-6271).
+        if value.startswith("()") or not (name in BASIC or name in USEFUL or is_family):
+            continue
+        # A private package index or proxy is often configured with user and password in its URL.
+        if name not in BASIC:
+            value = _USER.sub(r"\g<scheme>", value)  # noqa: PLW2901
+        inherited[original] = _USER_OF_PROXY.sub("", value) if name.endswith("_PROXY") else value
+    return inherited | dict(settings)
+
+
+def find_program(server: str, command: str, path: str | None, cwd: str | None) -> str:
+    """Return the absolute path of a command.
+
+    A command with a slash is a path, relative to `cwd`. Other commands are searched in `path` (a ``PATH``), then in the
+    folder of this Python interpreter, so that servers in a virtual environment are found without activating it.
+
+    Raises:
+        ServerStartError: The program does not exist, or may not be executed.
+    """
+    if os.path.dirname(command):  # noqa: PTH120 (`Path` drops a leading "./", which means "not from PATH")
+        program = Path(cwd or ".", command)
+        if not _is_file(program):
+            raise ServerStartError(server, f"there is no file {command!r} to run")
+        if not os.access(program, os.X_OK):
+            raise ServerStartError(server, f"the file {command!r} may not be executed")
+        return os.path.abspath(program)  # noqa: PTH100 (keep symbolic links: some programs read their own name)
+    found = _find_installed(command, path or os.defpath) or _find_installed(command, str(Path(sys.executable).parent))
+    if found is None:
+        raise ServerStartError(server, f"the command {command!r} was not found: is it installed and in PATH?")
+    return found
+
+
+def _find_installed(command: str, path: str) -> str | None:
+    """Return the path of a command in `path`, skipping relative folders and (Windows) the current folder.
+
+    The current folder may hold untrusted files, such as an `npx` of a downloaded project: a program in it must be named
+    by a path. Windows, and an empty entry of PATH, would find it there first.
+    """
+    suffixes = [""]
+    if sys.platform == "win32":
+        known = os.environ.get("PATHEXT", ".COM;.EXE;.BAT;.CMD").lower()
+        executable = [suffix for suffix in known.split(";") if suffix]
+        suffixes = suffixes if command.lower().endswith(tuple(executable)) else executable
+    folders = [folder for folder in path.split(os.pathsep) if os.path.isabs(folder)]  # noqa: PTH117 - a string
+    candidates = (Path(folder, f"{command}{suffix}") for folder in folders for suffix in suffixes)
+    return next((str(file) for file in candidates if _is_file(file) and os.access(file, os.X_OK)), None)
+
+
+def _is_file(path: Path) -> bool:
+    """Return True for a file; False also if a folder may not be searched, or the name is too long."""
+    return os.path.isfile(path)  # noqa: PTH113 - `Path.is_file` raises an error in these cases
 
 
 class StderrTail:
@@ -198,119 +175,11 @@ class StderrTail:
         return find_error_line(self.lines)
 
 
-if sys.platform == "win32":
-    BASIC = frozenset(
-        (
-            *("APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT"),
-            *("PROCESSOR_ARCHITECTURE", "PROGRAMDATA", "PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP"),
-            *("USERNAME", "USERPROFILE", "WINDIR"),
-        )
-    )
-else:
-    BASIC = frozenset(("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"))
-
-USEFUL = frozenset(
-    (
-        *("LANG", "LANGUAGE", "VIRTUAL_ENV"),
-        *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
-        *("ALL_PROXY", "FTP_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
-    )
-)
-"""Variables that launchers (npx, uvx) need with a proxy, a private certificate authority, or another language."""
-
-FAMILIES = ("LC_", "NPM_CONFIG_", "UV_", "XDG_")
-"""Prefixes of further inherited variables."""
-_CREDENTIAL = re.compile(r"^UV_PUBLISH_|PASS|TOKEN|AUTH|SECRET|CREDENTIAL|USERNAME|(?:^|_)(?:KEY|OTP)(?:_|$)")
-"""Names with such a prefix that are not inherited: credentials. A server gets them only through its settings."""
-_USER = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)[^/\s?#]*@")
-_USER_OF_PROXY = re.compile(r"^[^/\s?#]*@")
-"""The user in a proxy URL without a scheme."""
-
-
-def build_environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a server's process: allowed variables of this process, and the configured ones.
-
-    Other variables are not inherited, because they may be secrets. User names and passwords are removed from the URLs
-    of proxies and package indexes.
-
-    Args:
-        settings: The variables from the server's settings.
-    """
-    inherited = {
-        name: _without_user(name.upper(), value)
-        for name, value in os.environ.items()
-        if _is_inherited(name.upper(), value)
-    }
-    return inherited | dict(settings)
-
-
-def _is_inherited(name: str, value: str) -> bool:
-    if value.startswith("()"):  # an exported shell function (Shellshock)
-        return False
-    return name in BASIC or name in USEFUL or (name.startswith(FAMILIES) and _CREDENTIAL.search(name) is None)
-
-
-def _without_user(name: str, value: str) -> str:
-    if name not in USEFUL and not name.startswith(FAMILIES):
-        return value
-    value = _USER.sub(r"\g<scheme>", value)
-    return _USER_OF_PROXY.sub("", value) if name.endswith("_PROXY") else value
-
-
-def find_program(server: str, command: str, path: str | None, cwd: str | None) -> str:
-    """Return the absolute path of a command.
-
-    A command with a slash is a path, relative to `cwd`. Other commands are searched in `path` (a ``PATH``), then in the
-    folder of this Python interpreter, so that servers in a virtual environment are found without activating it.
-
-    Raises:
-        ServerStartError: The program does not exist, or may not be executed.
-    """
-    if os.path.dirname(command):  # noqa: PTH120 (`Path` drops a leading "./", which means "not from PATH")
-        program = Path(cwd or ".", command)
-        if not _is_file(program):
-            raise ServerStartError(server, f"there is no file {command!r} to run")
-        if not os.access(program, os.X_OK):
-            raise ServerStartError(server, f"the file {command!r} may not be executed")
-        return os.path.abspath(program)  # noqa: PTH100 (keep symbolic links: some programs read their own name)
-    found = _find_installed(command, path or os.defpath) or _find_installed(command, str(Path(sys.executable).parent))
-    if found is None:
-        raise ServerStartError(server, f"the command {command!r} was not found: is it installed and in PATH?")
-    return found
-
-
-def _find_installed(command: str, path: str) -> str | None:
-    """Return the path of a command in `path`, skipping relative folders and (Windows) the current folder.
-
-    The current folder may hold untrusted files: a program in it must be named by a path.
-    """
-    suffixes = [""]
-    if sys.platform == "win32":
-        executable = [
-            suffix.lower() for suffix in os.environ.get("PATHEXT", ".COM;.EXE;.BAT;.CMD").split(";") if suffix
-        ]
-        suffixes = suffixes if command.lower().endswith(tuple(executable)) else executable
-    folders = [folder for folder in path.split(os.pathsep) if os.path.isabs(folder)]  # noqa: PTH117 - a string
-    candidates = (Path(folder, f"{command}{suffix}") for folder in folders for suffix in suffixes)
-    return next((str(file) for file in candidates if _is_file(file) and os.access(file, os.X_OK)), None)
-
-
-def _is_file(path: Path) -> bool:
-    """Return True for a file; False also if a folder may not be searched, or the name is too long."""
-    return os.path.isfile(path)  # noqa: PTH113 - `Path.is_file` raises an error in these cases
-
-
-GRACE = 2.0
-"""Seconds to exit after standard input was closed, and again after SIGTERM (order of the MCP specification)."""
-ORPHANS_GRACE = 1.0
-"""Seconds for the server's orphaned children to exit after SIGTERM."""
-CHUNK = 65_536
-"""Maximum bytes of one read: the capacity of a pipe."""
-_POLL = 0.01
-
-
 class ServerProcess:
     """A process that leads its own process group. The constructor starts it.
+
+    It uses `subprocess.Popen` rather than `anyio.open_process`: the process exists when the call returns, on both event
+    loops, and no event loop reaps it. Therefore its id is not reused before its whole process group has been signalled.
 
     Args:
         settings: The server's settings.
@@ -324,7 +193,11 @@ class ServerProcess:
         self.stderr = StderrTail(mask or SecretMask.from_settings(settings))
         self._popen = _start(settings)
         self._exit_code: int | None = None
-        self._stdin, self._stdout, self._stderr = (_to_nonblocking_descriptor(pipe) for pipe in _get_pipes(self._popen))
+        pipes = self._popen.stdin, self._popen.stdout, self._popen.stderr
+        self._pipes = [pipe for pipe in pipes if pipe is not None]
+        self._stdin, self._stdout, self._stderr = (pipe.fileno() for pipe in self._pipes)
+        for pipe in self._pipes:
+            os.set_blocking(pipe.fileno(), False)
         self._stdin_open = True
         self._creator_pid = os.getpid()
         self._stopping = anyio.Lock()
@@ -380,9 +253,17 @@ class ServerProcess:
 
         The process is not reaped, so that its id is not reused before `stop` has finished.
         """
-        if self._exit_code is None and self._popen.returncode is None:
-            self._exit_code = _peek(self._popen)
-        return self._exit_code if self._popen.returncode is None else self._popen.returncode
+        popen = self._popen
+        if self._exit_code is None and popen.returncode is None:
+            try:
+                # WNOWAIT does not reap the process: while it is a zombie, the kernel gives its id to no other process.
+                end = os.waitid(os.P_PID, popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except (AttributeError, ChildProcessError):
+                # macOS before Python 3.13 has no `waitid`; or the embedding program reaps all children itself.
+                return popen.poll()
+            if end is not None:
+                self._exit_code = end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
+        return self._exit_code if popen.returncode is None else popen.returncode
 
     async def wait(self) -> None:
         """Wait for the exit of the process. Its pipes may stay open longer, if a child process has them open."""
@@ -422,20 +303,24 @@ class ServerProcess:
                     await self._end_orphans()
                     _running.discard(self)
                     guard.forget(self.pid)
-                    await _wait_for_guard()
+                    with anyio.move_on_after(END_SECONDS):
+                        while not guard.has_exited():  # noqa: ASYNC110 (there is no notification)
+                            await anyio.sleep(_POLL)
 
     def close(self) -> None:
         """Close the pipes; to be called when no task reads or writes them any more."""
-        for pipe in _get_pipes(self._popen):
+        for pipe in self._pipes:
             pipe.close()
         self._stdin_open = False
 
     def kill(self) -> None:
         """Kill the process and its group, without waiting."""
+        # After a fork the servers belong to the original process, and a reaped id may belong to another process.
         if self._popen.returncode is None and os.getpid() == self._creator_pid:
             self._send_signal(signal.SIGKILL)
 
     async def _end_orphans(self) -> None:
+        """End the processes that the server has left behind, such as the server that a launcher (npx, uvx) started."""
         self._send_signal(signal.SIGTERM)
         self._popen.poll()
         # The leader is reaped now, so only a living member keeps the group id from being reused: a group that was seen
@@ -448,12 +333,11 @@ class ServerProcess:
             await anyio.sleep(_POLL)
 
     def _group_is_empty(self) -> bool:
-        try:
-            os.killpg(self.pid, 0)
-        except ProcessLookupError:
-            return True
-        except PermissionError:  # a member exists
-            return False
+        with suppress(PermissionError):  # a member exists, and belongs to another user
+            try:
+                os.killpg(self.pid, 0)
+            except ProcessLookupError:
+                return True
         return False
 
     def _send_signal(self, number: signal.Signals) -> None:
@@ -464,7 +348,7 @@ class ServerProcess:
         if self._stdin_open:
             self._stdin_open = False
             anyio.notify_closing(self._stdin)
-            _get_pipes(self._popen)[0].close()
+            self._pipes[0].close()
 
 
 _running: set[ServerProcess] = set()
@@ -500,24 +384,6 @@ def _start(settings: ServerSettings) -> subprocess.Popen[bytes]:
         raise ServerStartError(settings.name, f"cannot run {settings.command!r}: {reason}") from error
 
 
-async def _wait_for_guard() -> None:
-    with anyio.move_on_after(END_SECONDS):
-        while not guard.has_exited():  # noqa: ASYNC110 (there is no notification)
-            await anyio.sleep(_POLL)
-
-
-def _get_pipes(popen: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
-    assert popen.stdin is not None
-    assert popen.stdout is not None
-    assert popen.stderr is not None
-    return popen.stdin, popen.stdout, popen.stderr
-
-
-def _to_nonblocking_descriptor(pipe: IO[bytes]) -> int:
-    os.set_blocking(pipe.fileno(), False)
-    return pipe.fileno()
-
-
 async def _read(descriptor: int) -> bytes:
     while True:
         await anyio.wait_readable(descriptor)
@@ -529,13 +395,136 @@ async def _read(descriptor: int) -> bytes:
             return b""
 
 
-def _peek(popen: subprocess.Popen[bytes]) -> int | None:
-    if not hasattr(os, "waitid"):  # macOS before Python 3.13
-        return popen.poll()
-    try:
-        end = os.waitid(os.P_PID, popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:  # the embedding program reaps all children itself
-        return popen.poll()
-    if end is None:
-        return None
-    return end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
+_SHELL = "/bin/sh"
+_SCRIPT = """
+groups=' '
+while read -r change group; do
+  case $change in
+    +) groups="$groups$group " ;;
+    -) case $groups in *" $group "*) groups="${groups%% $group *} ${groups#* $group }" ;; esac ;;
+  esac
+done
+keep_living() {
+  left=' '
+  for group in $groups; do kill -s 0 -- "-$group" 2>/dev/null && left="$left$group "; done
+  groups=$left
+}
+for signal in '' '' TERM '' KILL; do
+  keep_living
+  [ "$groups" = ' ' ] && exit
+  [ -n "$signal" ] && for group in $groups; do kill -s "$signal" -- "-$group" 2>/dev/null; done
+  [ "$signal" = KILL ] || sleep 1
+done
+"""
+"""Reads a line ``+ GROUP`` or ``- GROUP`` for each change. At the end it closes in steps: wait, SIGTERM, wait, SIGKILL.
+A group that was seen empty is never signalled again, because its number may be reused."""
+
+
+class ProcessGuard:
+    """Ends the servers' processes if this process is killed and cannot do so itself; it runs while there are servers.
+
+    A shell waits at the end of a pipe until this process ends, and then ends the process groups it was told about. A
+    parent-death signal (Linux) would reach the servers alone, not the processes that launchers such as npx and uvx
+    start, and it is already sent when the starting thread ends. On Windows the SDK's job object has the same effect.
+    """
+
+    def __init__(self) -> None:
+        self._groups: set[int] = set()
+        self._shell: subprocess.Popen[bytes] | None = None
+        self._exiting: list[subprocess.Popen[bytes]] = []
+        self._lock = threading.Lock()
+
+    @property
+    def pid(self) -> int | None:
+        """The shell's process id; None while there are no groups to guard."""
+        return self._shell.pid if self._shell is not None else None
+
+    def watch(self, group: int) -> None:
+        """Guard a process group from now on. No effect if the shell cannot be started."""
+        with self._lock:
+            self._groups.add(group)
+            if self._shell is not None and self._send("+", group):
+                return
+            self._start()
+
+    def forget(self, group: int) -> None:
+        """Stop guarding a process group, which has ended."""
+        with self._lock:
+            if group not in self._groups:
+                return
+            self._groups.discard(group)
+            if self._shell is not None:
+                self._send("-", group)
+            if not self._groups:
+                self._close_shell()
+
+    def has_exited(self) -> bool:
+        """Return True if all shells without groups to guard have exited."""
+        with self._lock:
+            self._exiting = [shell for shell in self._exiting if shell.poll() is None]
+            return not self._exiting
+
+    def abandon(self) -> None:
+        """Drop all groups and shells, in a fork of this process: the servers belong to the original process."""
+        if self._shell is not None:
+            self._close_shell()
+        for shell in self._exiting:
+            shell.returncode = 0  # the shell is no child of the fork: Popen must not wait for it
+        # Another thread may have held the lock at the moment of the fork, and does not exist in the fork.
+        self._groups, self._exiting, self._lock = set(), [], threading.Lock()
+
+    def close(self) -> None:
+        """At the exit of this process, let the shell end the remaining groups; without groups wait for its exit."""
+        with self._lock:
+            if self._shell is not None:
+                self._close_shell()
+            for shell in self._exiting:
+                with suppress(subprocess.TimeoutExpired):
+                    shell.wait(0 if self._groups else END_SECONDS)
+                shell.returncode = shell.returncode or 0  # otherwise Popen warns that the shell still runs
+
+    def _start(self) -> None:
+        if self._shell is not None:  # the old shell was killed: the new one gets all groups
+            self._close_shell()
+        try:
+            self._shell = subprocess.Popen(
+                [_SHELL, "-c", _SCRIPT, "dial-client-guard"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                bufsize=0,
+                cwd="/",  # the shell must not keep a folder in use, for example a mounted disk
+                env={"PATH": os.defpath},
+                start_new_session=True,  # Ctrl-C in the terminal must not end the guard before its servers
+            )
+        except OSError as error:
+            log.debug("servers_unguarded", error=error.strerror)
+            return
+        assert self._shell.stdin is not None
+        # A stopped shell must not block this program. A lost line is noticed: the next `watch` starts another shell.
+        os.set_blocking(self._shell.stdin.fileno(), False)
+        for group in self._groups:
+            self._send("+", group)
+
+    def _send(self, change: str, group: int) -> bool:
+        assert self._shell is not None
+        assert self._shell.stdin is not None
+        try:
+            self._shell.stdin.write(f"{change} {group}\n".encode())  # shorter than PIPE_BUF: the write is atomic
+        except OSError:
+            return False
+        return True
+
+    def _close_shell(self) -> None:
+        assert self._shell is not None
+        assert self._shell.stdin is not None
+        self._shell.stdin.close()
+        self._exiting.append(self._shell)
+        self._shell = None
+
+
+guard = ProcessGuard()
+"""The guard shared by all clients of this process."""
+atexit.register(guard.close)
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=guard.abandon)
