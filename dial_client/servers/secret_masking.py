@@ -27,69 +27,29 @@ MIN_UNNAMED = 8
 _MIN_RANDOM, _MIN_RANDOM_ARGUMENT = 16, 20
 """Minimum characters of a random part of a URL, and of a random argument, that count as secrets."""
 
-_SECRET_WORDS = frozenset(
-    (
-        *("key", "keys", "apikey", "token", "secret", "secrets", "password", "passwords", "passwd", "pwd", "pass"),
-        *(
-            "passphrase",
-            "auth",
-            "authorization",
-            "credential",
-            "credentials",
-            "creds",
-            "cookie",
-            "bearer",
-            "pat",
-            "jwt",
-        ),
-        *("sig", "signature"),
-    )
-)
+
+def _list_words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_SECRET_WORDS = _list_words("""
+    key keys apikey token secret secrets password passwords passwd pwd pass passphrase auth authorization
+    credential credentials creds cookie bearer pat jwt sig signature
+""")
 _SECRET_ENDINGS = ("token", "secret", "password", "passwd", "apikey", "accesskey", "credentials")
-_ABOUT_SECRETS = frozenset(
-    (
-        *("type", "mode", "method", "header", "name", "path", "file", "dir", "url", "uri", "host", "port", "enabled"),
-        *(
-            "timeout",
-            "ttl",
-            "scheme",
-            "provider",
-            "endpoint",
-            "domain",
-            "user",
-            "username",
-            "email",
-            "prefix",
-            "expiry",
-        ),
-    )
-)
+_ABOUT_SECRETS = _list_words("""
+    type mode method header name path file dir url uri host port enabled timeout ttl scheme provider endpoint
+    domain user username email prefix expiry
+""")
 """Last words of names that describe a secret without holding it: ``AUTH_TYPE``, ``TOKEN_FILE``."""
-_PUBLIC_NAMES = frozenset(
-    (
-        *(
-            "id",
-            "user",
-            "username",
-            "name",
-            "email",
-            "region",
-            "zone",
-            "host",
-            "hostname",
-            "port",
-            "path",
-            "dir",
-            "file",
-        ),
-        *("model", "locale", "lang", "language", "tz", "timezone", "version", "level", "format", "project", "org"),
-        *("organization", "database", "db", "schema", "table", "bucket", "profile", "environment", "namespace"),
-        *("cluster", "tenant", "workspace", "repo", "repository", "branch"),
-    )
-)
-_NO_SECRETS = frozenset(
-    ("true", "false", "none", "null", "yes", "no", "on", "off", "default", "auto", "empty", "dummy", "undefined")
-)
+_PUBLIC_NAMES = _list_words("""
+    id user username name email region zone host hostname port path dir file model locale lang language tz
+    timezone version level format project org organization database db schema table bucket profile environment
+    namespace cluster tenant workspace repo repository branch
+""")
+_NO_SECRETS = _list_words("""
+    true false none null yes no on off default auto empty dummy undefined
+""")
 # The lengths of headers, schemes and names are limited to avoid quadratic matching time for long texts.
 _KNOWN_FORMS = re.compile(
     r"(?<![A-Za-z0-9])(?:"
@@ -295,22 +255,10 @@ def _is_random(value: str, least: int) -> bool:
     return len(value) >= least and not _is_plain(value) and any(map(str.isdigit, value))
 
 
-_STRUCTURE = frozenset(
-    (
-        *("type", "role", "mimeType", "method", "mode", "level", "resultType", "protocolVersion", "cacheScope"),
-        *(
-            "requestId",
-            "progressToken",
-            "taskId",
-            "elicitationId",
-            "nextCursor",
-            "requestState",
-            "blob",
-            "$schema",
-            "$ref",
-        ),
-    )
-)
+_STRUCTURE = _list_words("""
+    type role mimeType method mode level resultType protocolVersion cacheScope requestId progressToken taskId
+    elicitationId nextCursor requestState blob $schema $ref
+""")
 """Unmasked members: they belong to the protocol, are sent back to the server unchanged, or are binary."""
 _FREE = frozenset(("structuredContent", "data"))
 """Members (of a result, of a log message) whose content is defined by the server alone, including all member names."""
