@@ -15,16 +15,14 @@ _MODULES = {
         "Origin",
     ),
     "hooks.audit.log_writer": ("AuditLog",),
-    "hooks.oauth_callbacks": (
-        "Login",
-        "LoginRequest",
-    ),
     "hooks.server_callbacks": (
         "Callbacks",
         "Elicit",
         "Elicitation",
         "ElicitationAction",
         "ElicitationAnswer",
+        "Login",
+        "LoginRequest",
         "OnLog",
         "Sample",
         "SamplingReply",

@@ -23,13 +23,13 @@ from dial_client.hooks.middleware import ModelReply as ModelReply
 from dial_client.hooks.middleware import ToolCall as ToolCall
 from dial_client.hooks.middleware import TurnRequest as TurnRequest
 from dial_client.hooks.middleware import refuse as refuse
-from dial_client.hooks.oauth_callbacks import Login as Login
-from dial_client.hooks.oauth_callbacks import LoginRequest as LoginRequest
 from dial_client.hooks.server_callbacks import Callbacks as Callbacks
 from dial_client.hooks.server_callbacks import Elicit as Elicit
 from dial_client.hooks.server_callbacks import Elicitation as Elicitation
 from dial_client.hooks.server_callbacks import ElicitationAction as ElicitationAction
 from dial_client.hooks.server_callbacks import ElicitationAnswer as ElicitationAnswer
+from dial_client.hooks.server_callbacks import Login as Login
+from dial_client.hooks.server_callbacks import LoginRequest as LoginRequest
 from dial_client.hooks.server_callbacks import OnLog as OnLog
 from dial_client.hooks.server_callbacks import Sample as Sample
 from dial_client.hooks.server_callbacks import SamplingReply as SamplingReply

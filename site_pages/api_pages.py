@@ -15,7 +15,7 @@ SUBJECTS = {
     ),
     "events": ("Events", ("messages.events",)),
     "tools": ("Tools, approval and audit", ("tools", "hooks.audit")),
-    "servers": ("Servers", ("servers", "hooks.server_callbacks", "hooks.oauth_callbacks")),
+    "servers": ("Servers", ("servers", "hooks.server_callbacks")),
     "models": ("Models, providers and formats", ("messages.model", "providers", "hooks.middleware")),
     "errors": ("Errors", ("messages.errors",)),
 }

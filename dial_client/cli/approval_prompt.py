@@ -14,8 +14,7 @@ from enum import Enum
 
 from dial_client.cli.cell_width import count_cells
 from dial_client.client.sampling import SAMPLING
-from dial_client.hooks.approval_request import describe_claims, describe_invisible, quote_name
-from dial_client.hooks.argument_block import format_argument
+from dial_client.hooks.approval_request import describe_claims, describe_invisible, format_argument, quote_name
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.runtime.safe_text import escape_unseen
 from dial_client.tools.approval import Approval, ApprovalContext, Decision

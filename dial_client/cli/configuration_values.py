@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dial_client.messages.errors import ConfigError
-from dial_client.runtime.similar_names import did_you_mean
+from dial_client.runtime.text import did_you_mean
 from dial_client.servers.secret_masking import SecretMask, find_secrets, names_secret
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.settings.configuration import ConfigFile

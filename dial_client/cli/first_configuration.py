@@ -18,8 +18,8 @@ from dial_client.cli.servers.server_proposals import ServerProposal, choose_by_n
 from dial_client.cli.trust_prompt import trust_now
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.messages.errors import ConfigError, DialError
-from dial_client.runtime.counted_nouns import count_noun
 from dial_client.runtime.safe_text import to_one_line
+from dial_client.runtime.text import count_noun
 from dial_client.servers.status import ServerState
 from dial_client.settings import configuration
 from dial_client.settings.config_locations import FILE_NAME, build_user_config_path

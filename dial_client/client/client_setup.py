@@ -20,8 +20,7 @@ from dial_client.client.argument_types import (
 )
 from dial_client.client.client_options import ApprovalPolicy, Directory
 from dial_client.client.sampling import ModelSampler, build_callback_sampler
-from dial_client.hooks.audit.call_audit import TurnAudit
-from dial_client.hooks.audit.entries import AuditRecorder
+from dial_client.hooks.audit.entries import AuditRecorder, TurnAudit
 from dial_client.hooks.middleware import MiddlewareChain
 from dial_client.hooks.server_callbacks import LOG_LEVELS, Callbacks, Sampler
 from dial_client.messages.errors import ConfigError

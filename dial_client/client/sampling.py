@@ -11,14 +11,12 @@ from weakref import WeakKeyDictionary
 import anyio
 
 from dial_client.hooks import call_context
-from dial_client.hooks.audit.call_audit import create_id, record
-from dial_client.hooks.audit.entries import AuditEntry, AuditRecorder, find_common_origin
+from dial_client.hooks.audit.entries import AuditEntry, AuditRecorder, create_id, find_common_origin, record
 from dial_client.hooks.call_context import CallContext
 from dial_client.hooks.middleware import MiddlewareChain
 from dial_client.hooks.server_callbacks import Sample, Sampler, SamplingReply, SamplingRequest
-from dial_client.messages.content_text import describe_content
 from dial_client.messages.limits import Limits
-from dial_client.messages.message import TextPart, ToolCallRequest, ToolSpec
+from dial_client.messages.message import TextPart, ToolCallRequest, ToolSpec, describe_content
 from dial_client.messages.model import (
     FinishReason,
     Instruction,

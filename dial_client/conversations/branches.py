@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dial_client.conversations.history_edits import find_effective
 from dial_client.conversations.message_tree import MessageTree, build_entry, build_tree
-from dial_client.messages.message import Message
-from dial_client.messages.stored_entry import EntryKind
+from dial_client.messages.message import EntryKind, Message
 from dial_client.stores.conversation_store import Conversation
 
 

@@ -17,9 +17,8 @@ from dial_client.client.client_model import ClientModel
 from dial_client.conversations.history import repair_history
 from dial_client.conversations.history_edits import find_shown
 from dial_client.conversations.message_tree import StoredMessage
-from dial_client.messages.content_text import describe_content
 from dial_client.messages.errors import ProviderError
-from dial_client.messages.message import Message, Role
+from dial_client.messages.message import Message, Role, describe_content
 from dial_client.messages.model import Instruction, InstructionSource, ModelInfo, ModelRequest, ModelSettings
 from dial_client.messages.token_usage import Usage
 from dial_client.runtime.safe_text import sanitize

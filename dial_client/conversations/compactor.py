@@ -19,8 +19,7 @@ from dial_client.conversations.history_editor import HistoryEditor
 from dial_client.conversations.history_edits import build_summary, find_shown
 from dial_client.conversations.turn_queue import TurnQueue
 from dial_client.messages.errors import ConversationBusy, MiddlewareError, ProviderError
-from dial_client.messages.message import Message
-from dial_client.messages.stored_entry import EntryKind, StoredEntry
+from dial_client.messages.message import EntryKind, Message, StoredEntry
 from dial_client.stores.conversation_store import Conversation, ConversationStore
 
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dial_client.messages.errors import ConfigError
-from dial_client.messages.message import Message, Role
-from dial_client.messages.stored_entry import EntryKind, StoredEntry
+from dial_client.messages.message import EntryKind, Message, Role, StoredEntry
 from dial_client.stores.conversation_store import Conversation
 
 START = -1

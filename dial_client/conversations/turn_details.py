@@ -19,8 +19,7 @@ from __future__ import annotations
 from typing import Any
 
 from dial_client.conversations.message_tree import build_entry
-from dial_client.messages.message import Message
-from dial_client.messages.stored_entry import EntryKind
+from dial_client.messages.message import EntryKind, Message
 from dial_client.messages.turn_result import ToolCallRecord, Turn
 from dial_client.turns.turn_handle import TurnHandle
 

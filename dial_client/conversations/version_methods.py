@@ -13,7 +13,7 @@ from dial_client.conversations.conversation_view import ConversationView, build_
 from dial_client.conversations.history_editor import HistoryEditor
 from dial_client.conversations.message_tree import build_entry
 from dial_client.messages.errors import ConfigError
-from dial_client.messages.stored_entry import EntryKind
+from dial_client.messages.message import EntryKind
 from dial_client.stores.conversation_store import ConversationStore
 from dial_client.stores.sql_store import SQLStore
 

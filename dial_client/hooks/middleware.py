@@ -11,9 +11,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 from dial_client.messages.errors import DialError, MiddlewareError, ProviderError
-from dial_client.messages.host_results import build_not_run_result
 from dial_client.messages.limits import Limits, StopReason
-from dial_client.messages.message import Failure, Message, ToolCallRequest, ToolCallResult, ToolSpec
+from dial_client.messages.message import (
+    Failure,
+    Message,
+    ToolCallRequest,
+    ToolCallResult,
+    ToolSpec,
+    build_not_run_result,
+)
 from dial_client.messages.model import FinishReason, ModelInfo, ModelRequest
 from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import Turn

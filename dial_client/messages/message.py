@@ -5,18 +5,84 @@ All types are frozen and independent of providers: a provider converts them to t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import codecs
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import islice
 from typing import Any
 
 from dial_client.messages.citations import Citation, parse_citations
-from dial_client.messages.icons import Icon
 from dial_client.messages.mcp_apps import App
-from dial_client.messages.stored_entry import StoredEntry
 from dial_client.messages.vendor_forms import VendorForms
 from dial_client.runtime.json_fields import expect_object, expect_optional_text, expect_span, expect_text
-from dial_client.runtime.safe_text import to_one_line
+from dial_client.runtime.safe_text import sanitize, to_one_line
+
+
+class EntryKind(StrEnum):
+    """The kinds of entries that this release writes."""
+
+    BRANCH = "branch"
+    """``{"head"}``: the position of the message that the next message follows; -1 for the beginning."""
+    REMOVAL = "removal"
+    """``{"positions"}``: the positions of messages that no version shows any more."""
+    TURN = "turn"
+    """The details of the turn that ended before the entry (`conversations.turn_details`)."""
+    SETTINGS = "settings"
+    """The settings of the conversation from here on (`conversations.conversation_settings`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEntry:
+    """An entry of a stored conversation, which is not a message."""
+
+    kind: str
+    """A value of `EntryKind`, or a kind that only a newer release knows, which is ignored."""
+    data: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """The data of the entry, of JSON types only."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return ``{"kind", "data"}``."""
+        return {"kind": self.kind, "data": dict(self.data)}
+
+    @classmethod
+    def from_dict(cls, data: Any) -> StoredEntry | None:
+        """Read the form of `to_dict`; None if `data` is None.
+
+        Raises:
+            TypeError, KeyError: `data` is not an entry.
+        """
+        if data is None:
+            return None
+        if not isinstance(data["kind"], str) or not isinstance(data["data"], dict):
+            raise TypeError("an entry has a kind and data")
+        return cls(data["kind"], data["data"])
+
+
+MAX_ICONS = 8
+MAX_SOURCE = 100_000
+"""The most characters of a URL; a ``data:`` URL contains the image itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Icon:
+    """An icon. An SVG may contain a script: show it as an image only."""
+
+    src: str
+    """An ``https:`` or ``data:`` URL, as the server sends it (MCP 2025-11-25, "Icons": other URLs must not be used)."""
+    mime_type: str | None = None
+    sizes: tuple[str, ...] = ()
+    """The sizes in pixels, such as ``48x48``, or ``any``."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the icon as JSON."""
+        return {"src": self.src, "mime_type": self.mime_type, "sizes": list(self.sizes)}
+
+
+def read_icons(icons: Iterable[Any] | None) -> tuple[Icon, ...]:
+    """Return the icons of a server (`mcp_types.Icon`) whose URLs are allowed and not too long."""
+    usable = (icon for icon in icons or () if icon.src.startswith(("https:", "data:")) and len(icon.src) <= MAX_SOURCE)
+    return tuple(Icon(icon.src, icon.mime_type, tuple(icon.sizes or ())) for icon in islice(usable, MAX_ICONS))
 
 
 class Role(StrEnum):
@@ -394,3 +460,53 @@ def _part_from_json(part: Mapping[str, Any]) -> Part:
             )
         case kind:
             raise ValueError(f"not a content part: {kind!r}")
+
+
+def describe_content(content: Content) -> str:
+    """Return the text of a content; an image or a file is replaced by its description in brackets."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(part.text if isinstance(part, TextPart) else f"[{describe(part)}]" for part in content)
+
+
+NOT_ALLOWED = "The user did not allow this call"
+"""The beginning of the result of a call that the user denied."""
+_NOT_RUN = "Not run: "
+_INTERRUPTED = "Interrupted: "
+
+
+def build_not_run_result(call_id: str, why: str, failure: Failure = Failure.NOT_RUN) -> ToolCallResult:
+    """Return the result of a call that was not made."""
+    return ToolCallResult.failed(call_id, failure, f"{_NOT_RUN}{why}")
+
+
+def build_interrupted_result(call_id: str, why: str) -> ToolCallResult:
+    """Return the result of a call that was made, and that ended without a result."""
+    unknown = "It is not known whether the tool did its work."
+    return ToolCallResult.failed(call_id, Failure.NOT_RUN, f"{_INTERRUPTED}{why}. {unknown}")
+
+
+def is_host_result(message: Message) -> bool:
+    """Return whether a tool result is one that the host wrote itself, by its beginning, which a server can imitate."""
+    return message.is_error and message.text.startswith((NOT_ALLOWED, _NOT_RUN, _INTERRUPTED))
+
+
+MAX_TEXT = 256_000
+"""The maximum bytes of a text file."""
+
+_BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+
+
+def decode_text_file(data: bytes) -> str | None:
+    """Return the text of a file, with line feeds at the ends of lines; None if the file is not text."""
+    encoding = next((name for mark, name in _BYTE_ORDER_MARKS if data.startswith(mark)), "utf-8")
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in text else text.replace("\r\n", "\n")
+
+
+def build_text_part(name: str, text: str) -> TextPart:
+    """Return the part of a message for an attached text file; the page finds the file by this form."""
+    return TextPart(sanitize(f"[file {name}; the user attached it]\n{text}\n[end of file]"), foreign=True)

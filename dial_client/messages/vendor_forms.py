@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self, overload
 
-from dial_client.messages.left_out import add_note
+from dial_client.messages.vendor_messages import add_note
 
 
 class VendorForms:
@@ -29,7 +29,7 @@ class VendorForms:
             notes: Receives a note on each part that the API cannot represent: images in results, marks of untrusted
                 content, the reasoning of another provider.
         """
-        from dial_client.messages.openai_messages import write_openai
+        from dial_client.messages.vendor_messages import write_openai
 
         notes = [] if notes is None else notes
         data = self.to_dict()
@@ -42,7 +42,7 @@ class VendorForms:
         Args:
             notes: Receives a note on each part that the API cannot represent, as for `to_openai`.
         """
-        from dial_client.messages.anthropic_messages import write_anthropic
+        from dial_client.messages.vendor_messages import write_anthropic
 
         notes = [] if notes is None else notes
         data = self.to_dict()
@@ -80,7 +80,7 @@ class VendorForms:
         Raises:
             ValueError: A dictionary is not a message of chat completions.
         """
-        from dial_client.messages.openai_messages import read_openai
+        from dial_client.messages.vendor_messages import read_openai
 
         notes = [] if notes is None else notes
         is_single = isinstance(data, Mapping)
@@ -126,7 +126,7 @@ class VendorForms:
             ValueError: A dictionary is not a message of the Messages API, or a single one has the results of several
                 calls: pass it in a list.
         """
-        from dial_client.messages.anthropic_messages import read_anthropic
+        from dial_client.messages.vendor_messages import read_anthropic
 
         notes = [] if notes is None else notes
         names: dict[str, str] = {}

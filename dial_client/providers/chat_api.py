@@ -29,7 +29,7 @@ from dial_client.providers.http.response_stream import RawBody
 from dial_client.providers.json_to_lines import JsonToLines
 from dial_client.providers.schema_dialects import get_output_dialect, to_output_schema
 from dial_client.providers.tool_call_codec import to_json_text
-from dial_client.runtime.surrogates import replace_surrogates
+from dial_client.runtime.text import replace_surrogates
 
 if TYPE_CHECKING:
     from openai.types.chat import (

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable
 
-from dial_client.runtime.surrogates import replace_surrogates
+from dial_client.runtime.text import replace_surrogates
 
 _NEWLINE = "\n"
 _KEY = re.compile(r'"([^"\\]{0,200})"[ \t\r\n]*:[ \t\r\n]*')

@@ -24,7 +24,7 @@ from dial_client.providers.http.http_provider import HttpProvider, build_samplin
 from dial_client.providers.messages_stream import MessagesStreamParser
 from dial_client.providers.schema_dialects import can_be_strict, to_output_schema
 from dial_client.providers.tool_call_codec import to_plain_json
-from dial_client.runtime.surrogates import replace_surrogates
+from dial_client.runtime.text import replace_surrogates
 
 if TYPE_CHECKING:
     from anthropic.types import (

@@ -20,7 +20,7 @@ from dial_client.providers.responses_stream import ResponsesStreamParser
 from dial_client.providers.schema_dialects import get_output_dialect, to_output_schema
 from dial_client.providers.tool_call_codec import parse_call, to_json_text
 from dial_client.runtime.json_fields import to_text
-from dial_client.runtime.surrogates import replace_surrogates
+from dial_client.runtime.text import replace_surrogates
 
 if TYPE_CHECKING:
     from openai.types.responses import (

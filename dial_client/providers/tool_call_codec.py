@@ -11,7 +11,7 @@ from typing import Any
 import jiter
 
 from dial_client.messages.message import ToolCallRequest
-from dial_client.runtime.surrogates import replace_surrogates
+from dial_client.runtime.text import replace_surrogates
 
 
 def parse_call(call_id: str, name: str, arguments: Any) -> ToolCallRequest:

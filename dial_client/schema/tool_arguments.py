@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
-from dial_client.runtime.surrogates import replace_surrogates
+from dial_client.runtime.text import replace_surrogates
 
 MAX_LITERAL_DEPTH = 32
 """The most levels of nesting; a usual call has two or three."""

@@ -18,8 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 import anyio
 
 from dial_client.client.dial_client import DialClient
-from dial_client.hooks.oauth_callbacks import LoginRequest, build_login_hint
-from dial_client.hooks.server_callbacks import Callbacks
+from dial_client.hooks.server_callbacks import Callbacks, LoginRequest, build_login_hint
 from dial_client.messages.errors import ConfigError, DialError, LoginFailed
 from dial_client.runtime.logs import get_logger
 from dial_client.servers.status import ServerState, ServerStatus

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 
-from dial_client.messages.attached_files import MAX_TEXT, build_text_part, decode_text_file
-from dial_client.messages.message import Content, FilePart, Part
+from dial_client.messages.message import MAX_TEXT, Content, FilePart, Part, build_text_part, decode_text_file
 from dial_client.runtime.media_types import PDF
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.serve.http_responses import HttpError

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import anyio
 
 from dial_client.messages.errors import ServerError
-from dial_client.messages.icons import Icon, read_icons
 from dial_client.messages.mcp_apps import MAX_HTML, MIME_TYPE, AppResource, is_app_uri, parse_resource
+from dial_client.messages.message import Icon, read_icons
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import sanitize
 from dial_client.servers.connection import Connection

@@ -18,16 +18,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 
 from dial_client.hooks import call_context
-from dial_client.hooks.audit.call_audit import TurnAudit, create_id, record
-from dial_client.hooks.audit.entries import AuditEntry, find_common_origin
+from dial_client.hooks.audit.entries import AuditEntry, TurnAudit, create_id, find_common_origin, record
 from dial_client.hooks.call_context import CallContext
 from dial_client.hooks.elicitation_form import Form, clean_schema, find_url_doubts, is_web_url
-from dial_client.hooks.oauth_callbacks import Login
 from dial_client.hooks.server_callbacks import (
     Elicit,
     Elicitation,
     ElicitationAction,
     ElicitationAnswer,
+    Login,
     OnLog,
     Sampler,
     SamplingReply,

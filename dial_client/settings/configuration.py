@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from dial_client.messages.errors import ConfigError, describe_system_error
-from dial_client.runtime.similar_names import did_you_mean
+from dial_client.runtime.text import did_you_mean
 from dial_client.settings.config_locations import find_config
 from dial_client.settings.config_merge import merge_settings
 from dial_client.settings.config_outline import Outline

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from dial_client.messages.errors import ConfigError
-from dial_client.runtime.similar_names import find_nearest
+from dial_client.runtime.text import find_nearest
 from dial_client.settings.config_values import COMMENTS
 from dial_client.settings.jsonc import Node
 

@@ -16,7 +16,7 @@ from pathlib import PurePath
 from typing import Any, NoReturn, TypeVar
 
 from dial_client.messages.errors import ConfigError
-from dial_client.runtime.similar_names import did_you_mean, fold_name
+from dial_client.runtime.text import did_you_mean, fold_name
 
 Keys = tuple[str | int, ...]
 """The path from the top level to a value: ``("mcpServers", "time", "args", 0)``."""

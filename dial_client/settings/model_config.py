@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dial_client.messages.model import ToolFormat
-from dial_client.runtime.similar_names import did_you_mean
+from dial_client.runtime.text import did_you_mean
 from dial_client.settings.config_types import Api, ModelProfile
 from dial_client.settings.config_values import COMMENTS, check_name, read_headers, read_line, read_object, read_url
 from dial_client.settings.jsonc import Node, build_choice_reader

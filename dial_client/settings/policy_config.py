@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from dial_client.messages.errors import ConfigError, describe_system_error
-from dial_client.runtime.similar_names import did_you_mean
+from dial_client.runtime.text import did_you_mean
 from dial_client.settings.config_locations import FILE_NAME, is_user_config
 from dial_client.settings.config_values import COMMENTS
 from dial_client.settings.jsonc import Node, quote_key, read

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from dial_client.messages.errors import ConfigError
-from dial_client.runtime.similar_names import did_you_mean
+from dial_client.runtime.text import did_you_mean
 from dial_client.settings.config_types import Profile, Settings
 from dial_client.settings.config_values import COMMENTS, check_name
 from dial_client.settings.jsonc import Node, quote_key

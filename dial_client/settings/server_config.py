@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from dial_client.messages.errors import ConfigError
-from dial_client.runtime.similar_names import did_you_mean
+from dial_client.runtime.text import did_you_mean
 from dial_client.settings.config_types import Protocol, ServerSettings, Transport
 from dial_client.settings.config_values import TOP_KEYS, check_name, read_env, read_headers, read_url
 from dial_client.settings.entry_warnings import OTHER_HOSTS_KEYS, find_odd_values, find_unknown_keys

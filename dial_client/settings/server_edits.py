@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dial_client.messages.errors import ConfigError
-from dial_client.runtime.similar_names import did_you_mean
+from dial_client.runtime.text import did_you_mean
 from dial_client.settings import configuration
 from dial_client.settings.config_values import TOP_KEYS
 from dial_client.settings.jsonc import read

@@ -15,9 +15,8 @@ from functools import cached_property
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dial_client.messages.icons import read_icons
 from dial_client.messages.mcp_apps import is_for_app, is_for_model, parse_app_uri
-from dial_client.messages.message import ToolCallResult, ToolSpec
+from dial_client.messages.message import ToolCallResult, ToolSpec, read_icons
 from dial_client.runtime.safe_text import clean, to_one_line
 from dial_client.schema import provider_schema
 from dial_client.schema.argument_check import ArgumentCheck

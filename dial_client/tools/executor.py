@@ -14,14 +14,19 @@ import anyio
 import anyio.lowlevel
 
 from dial_client.hooks import call_context
-from dial_client.hooks.audit.call_audit import CallAudit, TurnAudit
-from dial_client.hooks.audit.entries import Origin
+from dial_client.hooks.audit.entries import CallAudit, Origin, TurnAudit
 from dial_client.hooks.call_context import CallContext, Spend
 from dial_client.hooks.middleware import MiddlewareChain, ToolCall
 from dial_client.messages.events import AppOpened, Emit, ToolCallFinished, ToolCallProgress, ToolCallStarted
-from dial_client.messages.host_results import NOT_ALLOWED, build_not_run_result
 from dial_client.messages.limits import Limits
-from dial_client.messages.message import Failure, ToolCallRequest, ToolCallResult, ToolSpec
+from dial_client.messages.message import (
+    NOT_ALLOWED,
+    Failure,
+    ToolCallRequest,
+    ToolCallResult,
+    ToolSpec,
+    build_not_run_result,
+)
 from dial_client.runtime.deadline import Deadline
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import sanitize

@@ -8,8 +8,7 @@ from typing import Any
 from anyio import from_thread
 
 from dial_client.hooks import call_context
-from dial_client.hooks.audit.call_audit import create_id, record
-from dial_client.hooks.audit.entries import AuditEntry, Origin
+from dial_client.hooks.audit.entries import AuditEntry, Origin, create_id, record
 from dial_client.hooks.call_context import CallContext
 from dial_client.hooks.elicitation_form import Form
 from dial_client.hooks.server_callbacks import Elicitation, ElicitationAction, ElicitationAnswer

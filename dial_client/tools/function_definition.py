@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any, TypedDict, TypeVar
 
-from dial_client.messages.icons import Icon
+from dial_client.messages.message import Icon
 from dial_client.schema.docstrings import parse_docstring
 from dial_client.tools.function_signature import (
     Function,

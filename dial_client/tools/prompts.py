@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dial_client.messages.icons import Icon, read_icons
-from dial_client.messages.message import Message, Role, TextPart, describe
+from dial_client.messages.message import Icon, Message, Role, TextPart, describe, read_icons
 from dial_client.servers.connection import Connection
 from dial_client.servers.notifications import Listing, read_all_pages
 from dial_client.servers.resources import (

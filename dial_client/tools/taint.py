@@ -13,8 +13,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from dial_client.hooks.approval_request import quote_name
-from dial_client.messages.host_results import is_host_result
-from dial_client.messages.message import Failure, Message, Role, ToolCallRequest, ToolCallResult
+from dial_client.messages.message import Failure, Message, Role, ToolCallRequest, ToolCallResult, is_host_result
 from dial_client.servers.connection import Connection
 from dial_client.settings.tool_patterns import matches_name
 from dial_client.tools.catalog import Catalog, Route

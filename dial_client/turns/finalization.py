@@ -7,9 +7,8 @@ from typing import Protocol
 
 from dial_client.messages.errors import MiddlewareError, ProviderError
 from dial_client.messages.events import Emit, MessageCompleted, TextDelta
-from dial_client.messages.host_results import build_not_run_result
 from dial_client.messages.limits import StopReason
-from dial_client.messages.message import Message, Role, TextPart
+from dial_client.messages.message import Message, Role, TextPart, build_not_run_result
 from dial_client.runtime.logs import get_logger
 from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.resolution import Outcome, Reply

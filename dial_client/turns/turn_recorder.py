@@ -20,9 +20,15 @@ from dial_client.messages.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from dial_client.messages.host_results import build_interrupted_result, build_not_run_result
 from dial_client.messages.limits import StopReason
-from dial_client.messages.message import Message, Role, ToolCallRequest, ToolCallResult
+from dial_client.messages.message import (
+    Message,
+    Role,
+    ToolCallRequest,
+    ToolCallResult,
+    build_interrupted_result,
+    build_not_run_result,
+)
 from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import ToolCallRecord, Turn
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from dial_client.hooks.audit.call_audit import TurnAudit
+from dial_client.hooks.audit.entries import TurnAudit
 from dial_client.hooks.middleware import MiddlewareChain, TurnRequest
 from dial_client.messages.events import Emit, Event, MessageCompleted, StatusChanged, ToolCallFinished, ToolCallStarted
 from dial_client.messages.limits import Limits, StopReason

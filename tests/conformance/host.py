@@ -21,8 +21,7 @@ import anyio
 import httpx2
 
 from dial_client import DialClient, ElicitationAnswer, ServerState
-from dial_client.hooks.oauth_callbacks import LoginRequest
-from dial_client.hooks.server_callbacks import Callbacks, Elicitation
+from dial_client.hooks.server_callbacks import Callbacks, Elicitation, LoginRequest
 from dial_client.messages.errors import LoginFailed
 from dial_client.settings import configuration
 from dial_client.settings.config_types import OAuthSettings

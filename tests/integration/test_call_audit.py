@@ -11,8 +11,7 @@ import pytest
 from dial_client import Approval, DialClient, Elicitation, ElicitationAnswer, SamplingRequest, ToolCallRequest, ToolSpec
 from dial_client.client.client_options import ApprovalPolicy
 from dial_client.conversations.conversation_manager import ConversationManager
-from dial_client.hooks.audit.call_audit import TurnAudit
-from dial_client.hooks.audit.entries import AuditEntry, Origin
+from dial_client.hooks.audit.entries import AuditEntry, Origin, TurnAudit
 from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.messages.limits import Limits
 from dial_client.providers.scripted import ScriptedProvider

@@ -19,8 +19,8 @@ from dial_client.conversations.conversation_settings import check_settings, to_t
 from dial_client.conversations.message_tree import build_entry
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.limits import Limits
+from dial_client.messages.message import EntryKind
 from dial_client.messages.model import InstructionSource
-from dial_client.messages.stored_entry import EntryKind
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.settings import configuration
 from dial_client.settings.config_types import Api, ModelProfile, Settings

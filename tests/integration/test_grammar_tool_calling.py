@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dial_client.messages.host_results import NOT_ALLOWED
 from dial_client.messages.message import (
+    NOT_ALLOWED,
     Echo,
     Failure,
     ImagePart,

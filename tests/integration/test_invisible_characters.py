@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dial_client.runtime import invisible_characters as tables
-from dial_client.runtime.invisible_characters import parse_ranges
-from dial_client.runtime.safe_text import count_unseen, escape_unseen, sanitize
+from dial_client.runtime import safe_text as tables
+from dial_client.runtime.safe_text import count_unseen, escape_unseen, parse_ranges, sanitize
 from dial_client.serve.static_files import FOLDER
 
 NODE = shutil.which("node")

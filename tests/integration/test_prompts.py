@@ -10,7 +10,7 @@ import pytest
 from mcp.server.lowlevel import Server
 
 from dial_client import DialClient, ImagePart, Message, Prompt, PromptArgument, Role, ServerError, ServerGone
-from dial_client.messages.icons import Icon
+from dial_client.messages.message import Icon
 from tests.integration.test_resources import asked, books, every_way
 from tests.support.fakes import virtual_time
 from tests.support.program import LONG as PATIENCE

@@ -12,9 +12,8 @@ from dial_client.cli.input import file_attachments
 from dial_client.cli.input.file_attachments import read_files
 from dial_client.cli.input.file_mentions import FileMention, find_file_mentions, find_problem
 from dial_client.cli.input.tab_completion import propose_local_completions
-from dial_client.messages.attached_files import MAX_TEXT
 from dial_client.messages.errors import ConfigError
-from dial_client.messages.message import FilePart, ImagePart, TextPart
+from dial_client.messages.message import MAX_TEXT, FilePart, ImagePart, TextPart
 
 PNG = b"\x89PNG\r\n\x1a\nrest"
 

@@ -16,8 +16,7 @@ from dial_client.conversations.history_edits import apply_edits, build_summary
 from dial_client.conversations.message_tree import build_entry, build_tree, extend
 from dial_client.conversations.turn_input import Continuation, EditedMessage, Regeneration, build_first_messages
 from dial_client.messages.errors import ConfigError
-from dial_client.messages.message import Message
-from dial_client.messages.stored_entry import EntryKind, StoredEntry
+from dial_client.messages.message import EntryKind, Message, StoredEntry
 from dial_client.stores.conversation_store import Conversation
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -33,8 +33,8 @@ from dial_client import (
     Usage,
     refuse,
 )
-from dial_client.hooks.telemetry.attributes import CAPTURE_CONTENT, find_provider_name
 from dial_client.hooks.telemetry.instrument_lookup import find_instruments, record_restart
+from dial_client.hooks.telemetry.instruments import CAPTURE_CONTENT, find_provider_name
 from tests.support.fakes import Model
 
 pytestmark = pytest.mark.anyio

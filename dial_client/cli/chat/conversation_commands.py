@@ -5,8 +5,8 @@ from __future__ import annotations
 from dial_client.cli.chat.chat_session import ChatSession, CommandResult, resolve
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import Message, Role, TextPart
-from dial_client.runtime.counted_nouns import count_noun
 from dial_client.runtime.safe_text import sanitize, to_one_line
+from dial_client.runtime.text import count_noun
 
 MAX_LINES = 40
 """The maximum lines of an earlier answer that are shown again."""

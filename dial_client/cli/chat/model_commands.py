@@ -15,8 +15,8 @@ from dial_client.cli.open_client import set_profiles
 from dial_client.cli.options import Format
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.token_usage import Usage
-from dial_client.runtime.counted_nouns import count_noun
 from dial_client.runtime.safe_text import sanitize, to_one_line
+from dial_client.runtime.text import count_noun
 from dial_client.turns import prices
 
 _KEYS = {

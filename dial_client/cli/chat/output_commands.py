@@ -16,10 +16,9 @@ from anyio import to_thread
 
 from dial_client.cli.cell_width import count_cells, fit
 from dial_client.cli.chat.chat_session import ChatSession
-from dial_client.hooks.argument_block import format_argument
-from dial_client.messages.content_text import describe_content
+from dial_client.hooks.approval_request import format_argument
 from dial_client.messages.errors import ConfigError, describe_system_error
-from dial_client.messages.message import Role
+from dial_client.messages.message import Role, describe_content
 from dial_client.messages.turn_result import ToolCallRecord
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.sinks.call_description import describe_arguments

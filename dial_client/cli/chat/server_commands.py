@@ -9,8 +9,8 @@ from dial_client.cli.load_settings import read_settings
 from dial_client.cli.servers import server_features
 from dial_client.messages.errors import ConfigError, DialError
 from dial_client.messages.message import Message
-from dial_client.runtime.counted_nouns import count_noun
 from dial_client.runtime.safe_text import sanitize, to_one_line
+from dial_client.runtime.text import count_noun
 from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.settings.policy_config import Effect
 from dial_client.settings.tool_patterns import matches, restricts

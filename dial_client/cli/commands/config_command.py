@@ -69,7 +69,7 @@ def _choose(request: ConfigRequest, options: o.Options) -> Callable[[], Awaitabl
 def _choose_edit(request: ConfigRequest, options: o.Options) -> Callable[[], Awaitable[int]]:
     from dial_client.cli import configuration_edits as edits
     from dial_client.messages.errors import ConfigError
-    from dial_client.runtime.similar_names import did_you_mean
+    from dial_client.runtime.text import did_you_mean
 
     match request.action:
         case "set":

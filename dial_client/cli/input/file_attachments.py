@@ -9,9 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dial_client.cli.input.file_mentions import FileMention
-from dial_client.messages.attached_files import MAX_TEXT, build_text_part, decode_text_file
 from dial_client.messages.errors import ConfigError
-from dial_client.messages.message import FilePart, ImagePart, Part, TextPart
+from dial_client.messages.message import (
+    MAX_TEXT,
+    FilePart,
+    ImagePart,
+    Part,
+    TextPart,
+    build_text_part,
+    decode_text_file,
+)
 from dial_client.runtime.media_types import PDF, find_media_type
 from dial_client.runtime.safe_text import sanitize, to_one_line
 

@@ -24,8 +24,8 @@ from dial_client.providers.embedded.inventory import LocalModel, list_local_mode
 from dial_client.providers.embedded.weights import find_cache_folder
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.http_provider import HttpProvider
-from dial_client.runtime.counted_nouns import count_noun
 from dial_client.runtime.safe_text import to_one_line
+from dial_client.runtime.text import count_noun
 from dial_client.settings import configuration
 from dial_client.settings.config_locations import FILE_NAME
 from dial_client.settings.config_types import Settings

@@ -14,7 +14,7 @@ from dial_client.cli.load_settings import warn
 from dial_client.cli.options import ConfigChoice, ExitCode, Options
 from dial_client.cli.servers.server_addition import find_entry_warnings
 from dial_client.messages.errors import ConfigError
-from dial_client.runtime.similar_names import did_you_mean
+from dial_client.runtime.text import did_you_mean
 from dial_client.settings import configuration, server_edits
 from dial_client.settings.config_writer import read_text
 from dial_client.settings.hosts.host_documents import HostServer, read_host_file

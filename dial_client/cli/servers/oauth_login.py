@@ -15,12 +15,10 @@ from dial_client.cli.load_settings import read_settings, warn
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.client.dial_client import DialClient
-from dial_client.hooks.oauth_callbacks import LoginRequest
-from dial_client.hooks.server_callbacks import Callbacks
+from dial_client.hooks.server_callbacks import Callbacks, LoginRequest
 from dial_client.messages.errors import ConfigError, LoginFailed
-from dial_client.runtime.counted_nouns import count_noun
 from dial_client.runtime.safe_text import sanitize, to_one_line
-from dial_client.runtime.similar_names import did_you_mean
+from dial_client.runtime.text import count_noun, did_you_mean
 from dial_client.servers.oauth.redirect_listener import RedirectListener
 from dial_client.servers.oauth.token_storage import TokenStorage
 from dial_client.servers.status import ServerState

@@ -23,7 +23,7 @@ from dial_client.cli.servers.server_proposals import is_installed
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.messages.errors import ConfigError, ServerStartError
 from dial_client.runtime.safe_text import to_one_line
-from dial_client.runtime.similar_names import did_you_mean
+from dial_client.runtime.text import did_you_mean
 from dial_client.settings import jsonc, server_edits
 from dial_client.settings.config_writer import check_text, read_text
 from dial_client.settings.server_sources import bundles

@@ -18,7 +18,7 @@ from dial_client.client.dial_client import DialClient
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import ToolCallResult, ToolSpec
 from dial_client.runtime.safe_text import to_one_line
-from dial_client.runtime.similar_names import did_you_mean
+from dial_client.runtime.text import did_you_mean
 from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.settings.config_types import ServerSettings
 from dial_client.sinks.terminal import TerminalSink

@@ -15,8 +15,8 @@ from dial_client.cli.options import ExitCode, Options
 from dial_client.client.dial_client import DialClient
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import Failure, TextPart, ToolCallResult, ToolSpec, describe
-from dial_client.runtime.counted_nouns import count_noun
 from dial_client.runtime.safe_text import sanitize, to_one_line
+from dial_client.runtime.text import count_noun
 from dial_client.servers.resources import Resource, ResourceTemplate
 from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.sinks.terminal import TerminalSink

@@ -132,7 +132,7 @@ def choose_by_name(names: Sequence[str], proposals: Sequence[ServerProposal]) ->
     Raises:
         ConfigError: A name has no proposal.
     """
-    from dial_client.runtime.similar_names import did_you_mean
+    from dial_client.runtime.text import did_you_mean
 
     known = {proposal.name: proposal for proposal in proposals}
     for name in names:

@@ -9,7 +9,7 @@ from dial_client.cli.cooked_line import can_move_cursor
 from dial_client.cli.markdown.themes import THEMES
 from dial_client.cli.options import Options
 from dial_client.messages.errors import ConfigError
-from dial_client.runtime.similar_names import did_you_mean
+from dial_client.runtime.text import did_you_mean
 
 
 def check_theme(name: str) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from dial_client import __version__
 from dial_client.cli.cell_width import count_cells, fit
-from dial_client.runtime.counted_nouns import count_noun
 from dial_client.runtime.safe_text import to_one_line
+from dial_client.runtime.text import count_noun
 from dial_client.servers.status import ServerState, ServerStatus
 
 MAX_TEXT = 600

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from dial_client.cli.cell_width import count_cells, fit
 from dial_client.cli.terminal.call_lines import RunningCall, format_running_call
-from dial_client.runtime.counted_nouns import count_noun
 from dial_client.runtime.safe_text import to_one_line
+from dial_client.runtime.text import count_noun
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAME = 0.1

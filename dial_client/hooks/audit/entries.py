@@ -1,11 +1,17 @@
-"""The entries of the audit log: one for each decision and each finished tool call."""
+"""The entries of the audit log, one for each decision and each finished tool call, and the recorder that makes them."""
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from dial_client.messages.message import Content, Failure, TextPart, ToolCallRequest, ToolCallResult, ToolSpec
+from dial_client.runtime.logs import get_logger
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +69,123 @@ class AuditRecorder(Protocol):
 
     def record(self, entry: AuditEntry) -> None:
         """Record an entry before returning. An exception is logged, and does not affect the call."""
+
+
+log = get_logger(__name__)
+
+
+def record(recorder: AuditRecorder | None, entry: AuditEntry) -> None:
+    """Record an entry. An error of the recorder is only logged, so that the call continues."""
+    if recorder is None:
+        return
+    try:
+        recorder.record(entry)
+    except Exception as error:  # noqa: BLE001 - recorders are code of the embedding program
+        log.warning("audit_failed", error=type(error).__name__)
+
+
+def create_id() -> str:
+    """Return a random id for an entry."""
+    return os.urandom(8).hex()
+
+
+class TurnAudit:
+    """Records the tool calls of one turn, or calls outside of turns.
+
+    Args:
+        recorder: The recorder of the entries; None to record nothing.
+        origin: The ids of the turn and its conversation; None for calls outside of turns.
+    """
+
+    def __init__(self, recorder: AuditRecorder | None = None, origin: Origin | None = None) -> None:
+        self.recorder = recorder
+        self.origin = origin or Origin()
+
+    def for_turn(self, origin: Origin) -> TurnAudit:
+        """Return a copy for another turn."""
+        return TurnAudit(self.recorder, origin)
+
+    def call(self, call: ToolCallRequest, spec: ToolSpec | None) -> CallAudit:
+        """Return the audit of one call; `spec` is None for a tool that is not offered."""
+        server, tool = (spec.server, spec.tool) if spec is not None else ("", call.name)
+        entry = AuditEntry(event="call", id="", origin=self.origin, call=call.id, server=server, tool=tool)
+        return CallAudit(self.recorder, entry, call)
+
+
+class CallAudit:
+    """Records one call. If the context is left without a result, the call is recorded as cancelled or failed."""
+
+    def __init__(self, recorder: AuditRecorder | None, entry: AuditEntry, call: ToolCallRequest) -> None:
+        self._recorder = recorder
+        self._entry = entry
+        self._call = call
+        self._started_at = time.monotonic()
+        self._asked_at: float | None = None
+        self._is_over = recorder is None
+
+    def __enter__(self) -> Self:
+        if self._recorder is not None:
+            arguments = self._call.arguments if self._call.unreadable is None else self._call.unreadable
+            self._entry = replace(self._entry, id=create_id(), arguments=arguments)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._is_over:
+            return
+        self._give_up_question()
+        self._end("error" if kind is not None and issubclass(kind, Exception) else "cancelled", None)
+
+    def record_question(self) -> None:
+        """Record the time at which the approver is asked."""
+        self._asked_at = time.monotonic()
+
+    def record_decision(self, *, is_allowed: bool, decided_by: str, arguments: Mapping[str, Any] | None = None) -> None:
+        """Record whether the call may run; `arguments` are the approver's, if they replace the model's, else None."""
+        if self._recorder is None:
+            return
+        if arguments is not None:
+            self._entry = replace(self._entry, arguments=arguments)
+        by = decided_by or ("rules" if self._asked_at is None else "approver")
+        self._write_decision("allowed" if is_allowed else "denied", by)
+
+    def record_result(self, result: ToolCallResult) -> None:
+        """Record the result of the call."""
+        if self._is_over:
+            return
+        self._give_up_question()
+        match result.failure:
+            case None:
+                self._end("ok", measure_size(result.content))
+            case Failure.TOOL:
+                self._end("tool_error", measure_size(result.content))
+            case failure:
+                self._end(failure.value, None)
+
+    def _give_up_question(self) -> None:
+        if self._asked_at is not None:
+            self._write_decision("cancelled", "")
+
+    def _write_decision(self, decision: str, decided_by: str) -> None:
+        now = time.monotonic()
+        waited = None if self._asked_at is None else now - self._asked_at
+        self._asked_at, self._started_at = None, now
+        entry = replace(self._entry, event="decision", decision=decision, decided_by=decided_by, waited=waited)
+        self._write(entry)
+        self._entry = replace(self._entry, arguments=None)  # the entry of the decision has the arguments
+
+    def _end(self, outcome: str, size: int | None) -> None:
+        self._is_over = True
+        duration = time.monotonic() - self._started_at
+        self._write(replace(self._entry, outcome=outcome, duration=duration, result_bytes=size))
+
+    def _write(self, entry: AuditEntry) -> None:
+        record(self._recorder, replace(entry, time=datetime.now(UTC)))
+
+
+def measure_size(content: Content) -> int:
+    """Return the size of a result in bytes, with texts in UTF-8 and attachments in base64, as the server sent them."""
+    if isinstance(content, str):
+        return len(content.encode("utf-8", "surrogatepass"))
+    return sum(measure_size(part.text) if isinstance(part, TextPart) else len(part.data) for part in content)

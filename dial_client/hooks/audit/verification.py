@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dial_client.hooks.audit.file_lock import FileLock
-from dial_client.hooks.audit.log_writer import LOCK_NAME
+from dial_client.hooks.audit.log_writer import LOCK_NAME, FileLock
 from dial_client.hooks.audit.record_format import list_log_files, unseal
 
 _EDITED = "this line was edited or cut off: its bytes do not match its digest"

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dial_client.messages.host_results import NOT_ALLOWED
-from dial_client.messages.message import Message, Role, ToolCallRequest
+from dial_client.messages.message import NOT_ALLOWED, Message, Role, ToolCallRequest
 
 MAX_PIECES = 40
 """Pieces of a result that may be arguments of a call."""

@@ -12,7 +12,7 @@ import jiter
 
 from dial_client.messages.errors import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED, ProviderError
 from dial_client.providers.http.endpoint import Endpoint
-from dial_client.runtime.surrogates import replace_surrogates
+from dial_client.runtime.text import replace_surrogates
 
 RETRY_NOTE = "the endpoint could not parse the model's tool call: the request is sent again"
 

@@ -1,4 +1,4 @@
-// A call's arguments as text, in the same form as in the terminal (hooks/argument_block.py): line breaks are kept,
+// A call's arguments as text, in the same form as in the terminal (hooks/approval_request.py): line breaks are kept,
 // invisible characters are escaped.
 
 import { escapeInvisible } from "./invisible_characters.js";

@@ -1,5 +1,5 @@
 // Invisible characters: ranges of code points from the Unicode Character Database 17.0.0, in hexadecimal, as in
-// runtime/invisible_characters.py of the host. A test compares the two.
+// runtime/safe_text.py of the host. A test compares the two.
 
 const DEFAULT_IGNORABLE =
   "ad 34f 61c 115f-1160 17b4-17b5 180b-180f 200b-200f 202a-202e 2060-206f 3164 fe00-fe0f feff ffa0 fff0-fff8 " +

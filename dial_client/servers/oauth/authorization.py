@@ -24,7 +24,7 @@ from mcp.shared.auth import (
 from pydantic import BaseModel, ValidationError
 
 from dial_client.hooks import call_context
-from dial_client.hooks.oauth_callbacks import Login, LoginRequest
+from dial_client.hooks.server_callbacks import Login, LoginRequest
 from dial_client.messages.errors import LoginFailed
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import to_one_line

@@ -24,7 +24,7 @@ from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_fro
 from mcp.shared.auth import OAuthClientMetadata, OAuthToken
 from pydantic import AnyUrl, ValidationError
 
-from dial_client.hooks.oauth_callbacks import Login, build_login_hint
+from dial_client.hooks.server_callbacks import Login, build_login_hint
 from dial_client.messages.errors import LoginFailed
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.servers.oauth.authorization import NO_STORAGE, OAuthContext, OAuthProvider

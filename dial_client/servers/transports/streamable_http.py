@@ -19,7 +19,7 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import METHOD_NOT_FOUND
 
-from dial_client.hooks.oauth_callbacks import Login
+from dial_client.hooks.server_callbacks import Login
 from dial_client.messages.errors import LoginFailed
 from dial_client.servers.oauth.server_auth import Send, ServerAuth
 from dial_client.servers.secret_masking import SecretMask

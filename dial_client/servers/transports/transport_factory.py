@@ -10,7 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
-from dial_client.hooks.oauth_callbacks import Login
+from dial_client.hooks.server_callbacks import Login
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.servers.status import AddNote
 from dial_client.servers.transports.server_process import ServerProcess, StderrTail

@@ -1,8 +1,25 @@
-"""Finds the known name that was probably meant, for the hint of an error."""
+"""Small operations on text: lone surrogates, numbers with their nouns, and the known name that was probably meant.
+
+Surrogates are halves of a character of UTF-16, which no UTF-8 text may contain; JSON of models and servers has them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+
+
+def replace_surrogates(text: str) -> str:
+    """Return the text with pairs of surrogates joined, and lone surrogates replaced by U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def count_noun(number: int, noun: str) -> str:
+    """Return a number with its noun: "1 tool", "1,381 tools"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
