@@ -22,6 +22,7 @@ from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.runtime.private_files import write_private
 from dial_client.runtime.safe_text import sanitize, to_one_line
+from dial_client.runtime.text import count_noun
 from dial_client.servers.secret_masking import SecretMask, find_secrets
 from dial_client.settings.config_types import ServerSettings, Transport
 
