@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dial_client.cli.markdown.formula import to_unicode
 from dial_client.cli.markdown.markdown_stream import MarkdownStream
-from dial_client.cli.markdown.text_layout import count_columns
+from wcwidth import wcswidth as count_columns
 from dial_client.cli.markdown.themes import DARK, MONO, THEMES, Theme, choose_theme
 
 SGR = re.compile(r"\x1b\[[0-9;]+m")
@@ -188,6 +188,20 @@ def test_lists_quotes_and_tasks_are_rendered() -> None:
 
 def test_list_items_with_irregular_indentation_are_nested() -> None:
     assert shown("1. one\n  - two\n      - three\n2. four\n") == ["1. one", "   • two", "     ◦ three", "2. four"]
+    two_columns_a_level = "1. one\n  - two\n    - three\n      text\n  - four\n"
+    assert shown(two_columns_a_level) == ["1. one", "   • two", "     ◦ three", "       text", "   • four"]
+
+
+def test_a_row_with_more_cells_than_columns_keeps_their_text() -> None:
+    assert shown("| a | b |\n|---|---|\n| `x | y` | z |\ntext\n")[-2:] == ["`x │ y` | z", "text"]
+
+
+def test_text_below_a_table_is_no_row_of_it() -> None:
+    assert shown("a | b\n--|--\n1 | 2\ntext\n") == ["a │ b", "──┼──", "1 │ 2", "text"]
+
+
+def test_east_asian_text_is_broken_between_letters_but_not_before_punctuation() -> None:
+    assert shown("Hello " + "日" * 7 + "、" + "本" * 5, 20) == ["Hello " + "日" * 6, "日、" + "本" * 5]
 
 
 def test_a_number_at_the_start_of_a_line_of_prose_begins_no_list() -> None:

@@ -1,4 +1,7 @@
-"""Parses Markdown into blocks, line by line: each line is read once, and a block is returned as soon as it is final.
+"""Parses streamed Markdown into blocks with markdown-it: a block is returned as soon as no further line can change it.
+
+The parser keeps only the lines of the last block, and one line that opens the quotes and lists around it; so each line
+is parsed together with few others, however long the answer is. In code and in long tables, each line is a block.
 
 Differences from CommonMark, as on the page (``serve/page/markdown_blocks.js``): a single line break is kept, as people
 and models write it; "---" under a paragraph is a rule; indented code, HTML and link reference definitions are text.
@@ -7,54 +10,47 @@ Lists may be indented irregularly, and code in a list may be indented less than 
 
 from __future__ import annotations
 
+import copy
 import re
-from dataclasses import dataclass, field, replace
-from enum import Enum, auto
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, Literal
 
-from dial_client.cli.markdown.block_starts import (
-    Fence,
-    Marker,
-    find_fence,
-    find_heading,
-    find_marker,
-    is_rule,
-    is_underline,
-    parse_table_alignment,
-    split_cells,
-)
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.rules_block import StateBlock
+    from markdown_it.token import Token
 
-MAX_DEPTH = 10
-"""The maximum nesting of quotes and lists; deeper markers are text."""
+MAX_LEVEL = 20
+"""The maximum nesting in tokens of markdown-it: a quote is one, a list item two. Deeper markers are text."""
 MAX_PARAGRAPH = 3_000
 """Characters after which a paragraph is cut at the end of a line."""
 MAX_TABLE = 60
 """Rows after which the widths of a table's columns are fixed."""
 MAX_FORMULA = 100
 """The maximum lines of a formula; a longer formula is text."""
-_QUOTE = re.compile(r" {0,3}> ?")
+_RULES = ("table", "fence", "blockquote", "hr", "list", "heading", "lheading")
+_MARKER = re.compile(r" *(?:[-*+]|[0-9]{1,9}[.)])(?: {1,4}(?! )| |\Z)")
+_QUOTE = re.compile(r" *> ?")
+_TASK = re.compile(r"\[([ xX])\] ")
+_LANGUAGE = re.compile(r"[\w+#.-]{1,30}")
+_BAR = re.compile(r"(?<!\\)\|")
 
 
-class Kind(Enum):
-    """Kinds of blocks, and of parts of blocks that are returned one by one."""
-
-    PARAGRAPH = auto()
-    HEADING = auto()
-    RULE = auto()
-    CODE_START = auto()
-    CODE_LINE = auto()
-    CODE_END = auto()
-    TABLE = auto()
-    TABLE_ROW = auto()
-    """A row of a long table whose rows are returned one by one."""
-    FORMULA = auto()
+Kind = Literal["paragraph", "heading", "rule", "code start", "code line", "code end", "table", "table row", "formula"]
+"""Kinds of blocks, and of parts of blocks that are returned one by one; a table row follows a long table."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Container:
     """A quote or a list item."""
 
-    marker: Marker | None = None
-    """The marker of a list item; None for a quote."""
+    marker: str
+    """``>`` for a quote, ``-`` for a bullet, ``[ ]`` or ``[x]`` for a task, or the number with its period."""
+    line: int
+    """The index of the line that opens it."""
+    is_empty: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,308 +58,310 @@ class Block:
     """A final block."""
 
     kind: Kind
+    start: int
+    """The index of its first line."""
+    end: int
+    """The index of the line after it."""
+    containers: tuple[Container, ...]
     text: str = ""
+    """The text of a paragraph, heading, formula or line of code, or the language of a code block."""
     level: int = 0
     """The level of a heading."""
+    mark: str = ""
+    """The backticks or tildes around code."""
     rows: tuple[tuple[str, ...], ...] = ()
     """Cells of a table; the first row is its head."""
     alignment: tuple[str, ...] = ()
-    """The alignment of a table's columns: ``<``, ``>`` or ``^``."""
-    containers: tuple[Container, ...] = ()
+    """The alignment of a table's columns: ``left``, ``center`` or ``right``."""
     new: int = 0
     """The index of the first container whose marker has not been shown."""
     gap: int | None = None
     """The number of containers around the blank line before the block; None if there is no blank line."""
 
 
-@dataclass(slots=True)
-class _Table:
-    alignment: tuple[str, ...]
-    rows: list[tuple[str, ...]]
-    is_split: bool = False
-    """Whether the table was returned, and further rows are returned one by one."""
-
-
-@dataclass(slots=True)
-class _Formula:
-    end: str
-    lines: list[str]
-
-
-@dataclass(slots=True)
-class _Paragraph:
-    lines: list[str] = field(default_factory=list)
-    size: int = 0
-
-
-@dataclass(slots=True)
-class ParserState:
-    """The open containers and the open block after the latest line."""
-
-    containers: list[Container] = field(default_factory=list)
-    shown: int = 0
-    """The number of containers whose marker has been shown."""
-    leaf: _Paragraph | _Table | _Formula | Fence | None = None
-    has_gap: bool = False
-    last: tuple[Container, ...] | None = None
-    """The containers of the latest block; None before the first block."""
-
-    def clone(self) -> ParserState:
-        """Return an independent copy."""
-        leaf = self.leaf
-        if isinstance(leaf, _Table):
-            leaf = replace(leaf, rows=list(leaf.rows))
-        elif isinstance(leaf, _Formula | _Paragraph):
-            leaf = replace(leaf, lines=list(leaf.lines))
-        return replace(self, containers=list(self.containers), leaf=leaf)
-
-
 class BlockParser:
     """Parses the lines of one message."""
 
-    def __init__(self, state: ParserState | None = None) -> None:
-        self._state = state or ParserState()
-        self._blocks: list[Block] = []
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        """A line for each line that opened a container of the latest final block, and the lines after this block."""
+        self._returned = 0
+        """The number of blocks in these lines that stand for returned blocks."""
+        self._pending: Block | None = None
+        """The block that further lines may change."""
+        self._code: Block | None = None
+        """The open code block."""
+        self._code_indent = 0
+        self._table: Block | None = None
+        """The open table whose rows are returned one by one."""
+        self._table_head: list[str] = []
 
     @property
     def is_in_code(self) -> bool:
         """Whether the next line may belong to a code block."""
-        return isinstance(self._state.leaf, Fence)
+        return self._code is not None
 
     def clone(self) -> BlockParser:
         """Return an independent copy of this parser."""
-        return BlockParser(self._state.clone())
+        return copy.copy(self)  # the lists of a parser are replaced, never changed
 
     def feed(self, line: str) -> list[Block]:
         """Add a line without its line break, and return the blocks that became final."""
-        if isinstance(self._state.leaf, Fence):
-            self._continue_code(line, self._state.leaf)
-        else:
-            self._read(line.expandtabs(4))
-        return self._take()
+        blocks: list[Block] = []
+        if self._code is not None:
+            blocks.append(self._read_code(line, self._code))
+            if _strip_quotes(line, blocks[0]) is not None:
+                return blocks
+        line = line.expandtabs(4)
+        if self._table is not None:
+            if row := self._read_row(line, self._table):
+                return [row]
+            self._table = None
+        if self._pending is not None and self._pending.kind == "table" and "|" not in line:
+            blocks += self._take(is_end=True)  # text below a table is no row of it
+        if line.strip() or self._lines[-1:] != [line]:
+            self._lines = [*self._lines, line]
+        return blocks + self._take()
 
     def finish(self) -> list[Block]:
         """End the message, and return the remaining blocks."""
-        self._end_leaf()
-        self._close(0)
-        return self._take()
+        end = [] if self._code is None else [self._end_code(self._code)]
+        return end + self._take(is_end=True)
 
-    def _take(self) -> list[Block]:
-        blocks, self._blocks = self._blocks, []
+    def _take(self, *, is_end: bool = False) -> list[Block]:
+        """Return the blocks that are final, and replace their lines by those that open their containers."""
+        blocks = _parse(self._lines)[self._returned :]
+        self._pending = None
+        if blocks and not (is_end or self._is_final(blocks[-1])):
+            self._pending = blocks.pop()
+        if not blocks:
+            return blocks
+        last = blocks[-1]
+        if last.kind == "code start":
+            self._code = last
+            self._code_indent = len((_strip_quotes(self._lines[last.start], last) or "").partition(last.mark)[0])
+        elif last.kind == "table" and last.end == len(self._lines) and not is_end:
+            self._table, self._table_head = last, self._lines[last.start : last.start + 2]
+        opening = _open_containers(last.containers, self._lines)
+        self._lines, self._returned = opening + self._lines[last.end :], len(opening)
         return blocks
 
-    def _read(self, line: str) -> None:
-        text, depth = self._match(line)
-        if not text.strip():
-            self._end_leaf()
-            self._close(depth)
-            self._state.has_gap = True
-            return
-        if isinstance(self._state.leaf, _Formula):
-            self._continue_formula(text, self._state.leaf)
-            return
-        is_lazy = isinstance(self._state.leaf, _Paragraph) and depth < len(self._state.containers)
-        if is_lazy and not self._is_start(text, depth):
-            self._continue_paragraph(text)
-            return
-        self._close(depth)
-        self._read_content(self._open_containers(text))
+    def _is_final(self, block: Block) -> bool:
+        match block.kind:
+            case "paragraph":
+                is_full = len(block.text) > MAX_PARAGRAPH
+            case "table":
+                is_full = len(block.rows) > MAX_TABLE
+            case _:
+                is_full = True
+        return is_full or block.end < len(self._lines)
 
-    def _match(self, line: str) -> tuple[str, int]:
-        """Return the line without the prefixes of the open containers that it continues, and the number of these."""
-        text = line
-        for depth, container in enumerate(self._state.containers):
-            indent = len(text) - len(text.lstrip(" "))
-            if container.marker is None:
-                if not (quote := _QUOTE.match(text)):
-                    return text, depth
-                text = text[quote.end() :]
-            elif indent >= container.marker.content or indent == len(text):
-                text = text[container.marker.content :]
-            elif indent >= container.marker.indent + 2 and find_marker(text):
-                text = text[indent:]
-            else:
-                return text, depth
-        return text, len(self._state.containers)
+    def _read_code(self, line: str, start: Block) -> Block:
+        """Return a line of code, or the end of the code."""
+        text = _strip_quotes(line, start)
+        if text is None or (len(text.strip()) >= len(start.mark) and not text.strip().strip(start.mark[0])):
+            return self._end_code(start)
+        indent = len(text) - len(text.lstrip(" \t"))
+        spaces = text[:indent].expandtabs(4) if self._code_indent else text[:indent]
+        text = spaces[self._code_indent :] + text[indent:]
+        return replace(start, kind="code line", text=text, new=len(start.containers), gap=None)
 
-    def _is_start(self, text: str, depth: int) -> bool:
-        """Return True if a line ends a paragraph because it begins another block."""
-        if is_rule(text) or find_heading(text) or find_fence(text) or _QUOTE.match(text):
-            return True
-        marker = find_marker(text)
-        if marker is None:
+    def _end_code(self, start: Block) -> Block:
+        self._code = None
+        return replace(start, kind="code end", new=len(start.containers), gap=None)
+
+    def _read_row(self, line: str, table: Block) -> Block | None:
+        """Return the next row of a long table; None if the line is not a row."""
+        blocks = _parse([*self._table_head, line])
+        if len(blocks) != 1 or len(blocks[0].rows) != 2 or "|" not in line:
+            return None
+        return replace(table, kind="table row", rows=blocks[0].rows[1:], new=len(table.containers), gap=None)
+
+
+def _strip_quotes(line: str, code: Block) -> str | None:
+    """Return a line without the marks of the quotes around a code block; None if the line is not in these quotes."""
+    for container in code.containers:
+        if container.marker == ">":
+            if not (found := _QUOTE.match(line)):
+                return None
+            line = line[found.end() :]
+    return line
+
+
+def _open_containers(containers: tuple[Container, ...], lines: list[str]) -> list[str]:
+    """Return a line for each line that opened containers, with an empty heading in place of their content."""
+    opening: dict[int, str] = {}
+    for depth, container in enumerate(containers):
+        line, end = lines[container.line], 0
+        for outer in containers[: depth + 1]:
+            pattern = _QUOTE if outer.marker == ">" else _MARKER
+            if (outer.marker == ">" or outer.line == container.line) and (found := pattern.match(line, end)):
+                end = found.end()
+        opening[container.line] = line[:end] if line[:end].endswith(" ") else f"{line[:end]} "
+    return [f"{prefix}#" for prefix in opening.values()] or ["#"]
+
+
+def _parse(lines: list[str]) -> list[Block]:
+    """Return the blocks of these lines."""
+    parser = _build_parser()
+    tokens: list[Token] = []
+    parser.block.parse("\n".join(lines), parser, {}, tokens)
+    blocks: list[Block] = []
+    for block in _read_tokens(tokens, lines):
+        for container in block.containers:
+            container.is_empty = False
+        if not blocks:
+            blocks.append(block)
+            continue
+        latest = blocks[-1]
+        pairs = zip(latest.containers, block.containers, strict=False)
+        shared = next(
+            (depth for depth, (old, new) in enumerate(pairs) if old is not new),
+            min(len(latest.containers), len(block.containers)),
+        )
+        start = block.containers[shared].line if shared < len(block.containers) else block.start
+        has_gap = start > latest.end or block.kind == "heading"
+        blocks.append(replace(block, new=shared, gap=shared if has_gap else None))
+    return blocks
+
+
+def _read_tokens(tokens: list[Token], lines: list[str]) -> Iterator[Block]:
+    """Yield the blocks of markdown-it's tokens. An empty list item has an empty paragraph."""
+    open_containers: list[Container] = []
+    for index, token in enumerate(tokens):
+        start = token.map[0] if token.map else 0
+        containers = tuple(open_containers)
+        if token.type == "blockquote_open":
+            open_containers.append(Container(">", start))
+        elif token.type == "list_item_open":
+            open_containers.append(Container(f"{int(token.info)}{token.markup}" if token.info else "-", start))
+        elif token.type in ("blockquote_close", "list_item_close"):
+            if open_containers.pop().is_empty:
+                yield Block("paragraph", containers[-1].line, containers[-1].line + 1, containers)
+        elif block := _read_block(tokens[index:], containers, lines):
+            yield block
+
+
+def _read_block(tokens: list[Token], containers: tuple[Container, ...], lines: list[str]) -> Block | None:
+    """Return the block that the first token begins; None if it begins none."""
+    token = tokens[0]
+    start, end = token.map or (0, 0)
+    match token.type:
+        case "paragraph_open":
+            text = tokens[1].content
+            if containers and containers[-1].marker == "-" and containers[-1].is_empty and (task := _TASK.match(text)):
+                containers[-1].marker = f"[{task[1].lower()}]"
+                text = text[task.end() :]
+            return Block("paragraph", start, end, containers, re.sub(" *\n *", "\n", text))
+        case "heading_open":
+            return Block("heading", start, end, containers, tokens[1].content, level=int(token.tag[1]))
+        case "hr":
+            return Block("rule", start, end, containers)
+        case "fence":
+            found = _LANGUAGE.match(token.info.strip().lstrip("{."))
+            return Block("code start", start, end, containers, found[0].lower() if found else "", mark=token.markup)
+        case "formula":
+            return Block("formula", start, end, containers, token.content)
+        case "open_formula":
+            return Block("paragraph", start, end, containers, token.content)
+        case "table_open":
+            return _read_table(tokens, containers, lines)
+    return None
+
+
+def _read_table(tokens: list[Token], containers: tuple[Container, ...], lines: list[str]) -> Block:
+    start, end = tokens[0].map or (0, 0)
+    rows: list[list[str]] = []
+    alignment = []
+    for token in tokens:
+        if token.type == "table_close":
+            break
+        if token.type == "tr_open":
+            rows.append([])
+        elif token.type == "inline":
+            rows[-1].append(token.content)
+        elif token.type == "th_open":
+            style = str(token.attrs.get("style", ""))
+            alignment.append(style.rpartition(":")[2] or "left")
+    for row, line in zip(rows[1:], lines[start + 2 : end], strict=True):
+        # markdown-it drops cells without a column, which may be the end of an expression with unescaped bars.
+        if surplus := _BAR.split(line.strip().removesuffix("|"))[len(row) + line.strip().startswith("|") :]:
+            row[-1] = " | ".join((row[-1], *map(str.strip, surplus)))
+    return Block("table", start, end, containers, rows=tuple(map(tuple, rows)), alignment=tuple(alignment))
+
+
+@cache
+def _build_parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+    from markdown_it.rules_block import blockquote, lheading, list_block
+
+    def read_list(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001 - markdown-it calls it
+        if state.level >= MAX_LEVEL:
             return False
-        is_in_list = depth < len(self._state.containers) and self._state.containers[depth].marker is not None
-        return is_in_list or marker.may_interrupt
+        if not silent:
+            _indent_items(state, start, end)
+        return list_block(state, start, end, silent)
 
-    def _open_containers(self, text: str) -> str:
-        """Open the quotes and list items that begin in a line, and return the rest of the line."""
-        while len(self._state.containers) < MAX_DEPTH and not is_rule(text):
-            if isinstance(self._state.leaf, _Paragraph | _Table) and not self._is_start(
-                text, len(self._state.containers)
-            ):
-                break
-            if quote := _QUOTE.match(text):
-                self._end_leaf()
-                self._state.containers.append(Container())
-                text = text[quote.end() :]
-            elif marker := find_marker(text):
-                self._end_leaf()
-                self._state.containers.append(Container(marker))
-                text = text[marker.text :]
-            else:
-                break
-        return text
+    def read_quote(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001
+        return state.level < MAX_LEVEL and blockquote(state, start, end, silent)
 
-    def _read_content(self, text: str) -> None:
-        if not text.strip():
-            return
-        if isinstance(self._state.leaf, _Table) and self._continue_table(text, self._state.leaf):
-            return
-        if heading := find_heading(text):
-            self._end_leaf()
-            self._state.has_gap = True
-            self._emit(Kind.HEADING, heading[1], level=heading[0])
-        elif fence := find_fence(text):
-            self._end_leaf()
-            self._state.leaf = fence
-            self._emit(Kind.CODE_START, fence.language)
-        elif is_rule(text):
-            self._end_leaf()
-            self._emit(Kind.RULE)
-        elif isinstance(self._state.leaf, _Paragraph) and is_underline(text):
-            title = self._state.leaf.lines.pop()
-            self._end_leaf()
-            self._state.has_gap = True
-            self._emit(Kind.HEADING, title, level=1)
-        elif not self._begin_table(text) and not self._begin_formula(text):
-            self._continue_paragraph(text)
+    def read_title(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001
+        count = len(state.tokens)
+        if lheading(state, start, end, silent) and state.tokens[-1].markup == "=":
+            return True
+        del state.tokens[count:]  # hyphens are a rule below a paragraph
+        return False
 
-    def _continue_paragraph(self, text: str) -> None:
-        if not isinstance(self._state.leaf, _Paragraph):
-            self._state.leaf = _Paragraph()
-        self._state.leaf.lines.append(text.lstrip(" "))
-        self._state.leaf.size += len(text)
-        if self._state.leaf.size > MAX_PARAGRAPH:
-            self._end_leaf()
+    parser = MarkdownIt("zero", {"maxNesting": 10 * MAX_LEVEL}).enable(_RULES)
+    parser.block.ruler.at("list", read_list, {"alt": ["paragraph", "reference", "blockquote"]})
+    parser.block.ruler.at("blockquote", read_quote, {"alt": ["paragraph", "reference", "blockquote", "list"]})
+    parser.block.ruler.at("lheading", read_title)
+    parser.block.ruler.before("fence", "formula", _read_formula)
+    return parser
 
-    def _continue_code(self, line: str, fence: Fence) -> None:
-        text = line
-        for depth, container in enumerate(self._state.containers):
-            if container.marker is not None:
-                text = _dedent(text, container.marker.content)
-            elif quote := _QUOTE.match(text):
-                text = text[quote.end() :]
-            else:
-                self._close(depth)
-                self._read(line.expandtabs(4))
+
+def _indent_items(state: StateBlock, start: int, end: int) -> None:
+    """Indent lines below an item that begin an item two columns deeper, so that CommonMark puts it into the first."""
+    outer = content = state.sCount[start]
+    original = shift = 0
+    for line in range(start, end):
+        if state.isEmpty(line):
+            continue
+        indent = state.sCount[line]
+        marker = _MARKER.match(_get_line(state, line))
+        if indent < outer + 2:
+            if marker is None:
                 return
-        if fence.is_end(text):
-            self._end_leaf()
-        else:
-            self._emit(Kind.CODE_LINE, _dedent(text, fence.indent))
+            outer, content, shift = indent, indent + marker.end(), 0
+        elif marker and indent < content:
+            original, shift = indent, content - indent
+        elif indent <= original:
+            shift = 0
+        if shift:
+            state.sCount[line] += shift
 
-    def _begin_table(self, text: str) -> bool:
-        """Begin a table if the line is the delimiter row below a table head."""
-        if not isinstance(self._state.leaf, _Paragraph) or "|" not in self._state.leaf.lines[-1]:
+
+def _read_formula(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001, ARG001 - see above
+    """Read a formula in lines of its own; a formula without its end becomes an ``open_formula``, which may get it."""
+    lines = [_get_line(state, start)]
+    mark = {"$$": "$$", "\\[": "\\]"}.get(lines[0][:2])
+    if mark is None or mark in lines[0][2:].removesuffix(mark):
+        return False
+    text, line = lines[0][2:], start + 1
+    while not text.endswith(mark) and line < end:
+        if state.isEmpty(line) or state.sCount[line] < state.blkIndent or len(lines) > MAX_FORMULA:
             return False
-        head = split_cells(self._state.leaf.lines[-1])
-        alignment = parse_table_alignment(text, len(head))
-        if alignment is None:
-            return False
-        self._state.leaf.lines.pop()
-        self._end_leaf()
-        self._state.leaf = _Table(alignment, [head])
-        return True
-
-    def _continue_table(self, text: str, table: _Table) -> bool:
-        """Add a row; if the line is not a row, end the table and return False."""
-        if "|" not in text or self._is_start(text, len(self._state.containers)):
-            self._end_leaf()
-            return False
-        columns = len(table.alignment)
-        cells = split_cells(text)
-        row = (*cells[: columns - 1], " | ".join(cells[columns - 1 :]))
-        row = (*row, *[""] * (columns - len(row)))
-        if table.is_split:
-            self._emit(Kind.TABLE_ROW, rows=(row,), alignment=table.alignment)
-            return True
-        table.rows.append(row)
-        if len(table.rows) > MAX_TABLE:
-            self._emit(Kind.TABLE, rows=tuple(table.rows), alignment=table.alignment)
-            table.rows, table.is_split = [], True
-        return True
-
-    def _begin_formula(self, text: str) -> bool:
-        """Begin a formula in lines of its own."""
-        stripped = text.strip()
-        end = {"$$": "$$", "\\[": "\\]"}.get(stripped[:2])
-        if end is None or isinstance(self._state.leaf, _Paragraph):
-            return False
-        inside = stripped[2:]
-        if inside.endswith(end) and end not in inside[:-2]:
-            self._emit(Kind.FORMULA, inside[:-2].strip())
-            return True
-        if end in inside:
-            return False
-        self._state.leaf = _Formula(end, [text])
-        return True
-
-    def _continue_formula(self, text: str, formula: _Formula) -> None:
-        """Add a line; a formula that is too long becomes text."""
-        formula.lines.append(text)
-        if text.rstrip().endswith(formula.end):
-            self._state.leaf = None
-            whole = "\n".join(formula.lines).strip()
-            self._emit(Kind.FORMULA, whole[2:-2].strip())
-        elif len(formula.lines) > MAX_FORMULA:
-            self._end_leaf()
-
-    def _end_leaf(self) -> None:
-        leaf, self._state.leaf = self._state.leaf, None
-        match leaf:
-            case _Paragraph(lines) | _Formula(_, lines) if lines:
-                self._emit(Kind.PARAGRAPH, "\n".join(lines))
-            case _Table() if leaf.rows:
-                self._emit(Kind.TABLE, rows=tuple(leaf.rows), alignment=leaf.alignment)
-            case Fence():
-                self._emit(Kind.CODE_END)
-
-    def _close(self, depth: int) -> None:
-        """Close all containers after the first `depth`."""
-        if depth >= len(self._state.containers):
-            return
-        self._end_leaf()
-        if self._state.shown < len(self._state.containers):
-            self._emit(Kind.PARAGRAPH)
-        del self._state.containers[depth:]
-        self._state.shown = min(self._state.shown, depth)
-
-    def _emit(
-        self,
-        kind: Kind,
-        text: str = "",
-        *,
-        level: int = 0,
-        rows: tuple[tuple[str, ...], ...] = (),
-        alignment: tuple[str, ...] = (),
-    ) -> None:
-        containers = tuple(self._state.containers)
-        gap = None
-        if self._state.last is not None and self._state.has_gap:
-            pairs = zip(self._state.last, containers, strict=False)
-            gap = next(
-                (at for at, (old, new) in enumerate(pairs) if old is not new),
-                min(map(len, (self._state.last, containers))),
-            )
-        self._blocks.append(Block(kind, text, level, rows, alignment, containers, self._state.shown, gap))
-        self._state.shown, self._state.last, self._state.has_gap = len(containers), containers, False
+        text = _get_line(state, line)
+        lines.append(text)
+        line += 1
+    is_closed = text.endswith(mark)
+    token = state.push("formula" if is_closed else "open_formula", "", 0)
+    token.content = "\n".join(lines)[2:-2].strip() if is_closed else "\n".join(lines)
+    token.map = [start, line]
+    state.line = line
+    return True
 
 
-def _dedent(text: str, columns: int) -> str:
-    """Return a line of code without up to `columns` columns of its indentation."""
-    if not columns:
-        return text
-    indent = len(text) - len(text.lstrip(" \t"))
-    spaces = text[:indent].expandtabs(4) if "\t" in text[:indent] else text[:indent]
-    return spaces[columns:] + text[indent:]
+def _get_line(state: StateBlock, line: int) -> str:
+    """Return a line without the marks of its containers, its indentation and spaces at its end."""
+    return state.src[state.bMarks[line] + state.tShift[line] : state.eMarks[line]].strip()

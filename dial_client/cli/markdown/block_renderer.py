@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import copy
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, cast
 
-from dial_client.cli.markdown.block_parser import Block, Container, Kind
+from rich.cells import cell_len, chop_cells
+from rich.text import Text
+
+from dial_client.cli.markdown.block_parser import Block, Container
 from dial_client.cli.markdown.formula import to_unicode
 from dial_client.cli.markdown.highlighter import Highlighter
-from dial_client.cli.markdown.inline_markup import parse_spans
-from dial_client.cli.markdown.table_layout import Table
-from dial_client.cli.markdown.text_layout import Span, TextRow, chop, count_columns, to_ansi, wrap
+from dial_client.cli.markdown.inline_markup import parse_text, to_ansi, wrap
 from dial_client.cli.markdown.themes import Theme
 
 MIN_COLUMNS = 20
 MAX_TEXT = 120
 """The maximum columns of running text; wider lines are hard to read."""
 MAX_RULE = 60
+MIN_COLUMN = 4
+"""The minimum width of a table's column in terminal columns; a table that needs narrower columns becomes a list."""
 _BULLETS = "•◦▪"
+_BAR = " │ "
 
 
 class BlockRenderer:
@@ -25,25 +33,21 @@ class BlockRenderer:
     Args:
         columns: The width of the terminal.
         theme: The colours.
-        has_links: Write hyperlinks (OSC 8).
     """
 
-    def __init__(self, columns: int, theme: Theme, *, has_links: bool = True) -> None:
+    def __init__(self, columns: int, theme: Theme) -> None:
         self.columns = max(MIN_COLUMNS, columns)
+        self.has_links = True
+        """Whether hyperlinks (OSC 8) are written."""
         self._theme = theme
-        self._has_links = has_links
         self._highlighter = Highlighter("", theme)
         self._table: Table | None = None
 
-    def clone(self, *, has_links: bool) -> BlockRenderer:
+    def clone(self) -> BlockRenderer:
         """Return an independent copy of this renderer."""
-        twin = BlockRenderer(self.columns, self._theme, has_links=has_links)
-        twin.resume(self._highlighter.clone(), self._table)
+        twin = copy.copy(self)
+        twin._highlighter = copy.copy(self._highlighter)  # noqa: SLF001 - of the same class
         return twin
-
-    def resume(self, highlighter: Highlighter, table: Table | None) -> None:
-        """Continue in the middle of a code block or a table."""
-        self._highlighter, self._table = highlighter, table
 
     def render(self, blocks: Iterable[Block], *, is_draft: bool = False) -> Iterator[str]:
         """Yield the lines of blocks, with escape sequences and without line breaks.
@@ -56,81 +60,166 @@ class BlockRenderer:
             if block.gap is not None:
                 yield to_ansi(self._build_bars(block.containers[: block.gap])).rstrip()
             first, rest = self._build_prefixes(block)
-            rows = self._render_block(block, sum(count_columns(span.text) for span in rest))
-            if is_draft and block.kind is Kind.CODE_LINE:
-                rows = (piece for row in rows for piece in chop(row, self.columns))
+            rows: Iterable[Text] = self._render_block(block, cell_len(rest.plain))
+            if is_draft and block.kind == "code line":
+                rows = [piece for row in rows for piece in _chop(row, self.columns)]
             for row in rows:
-                text = to_ansi([*first, *row], has_links=self._has_links)
-                yield text if block.kind is Kind.CODE_LINE else text.rstrip(" ")
+                text = to_ansi(Text.assemble(first, row), has_links=self.has_links)
+                yield text if block.kind == "code line" else text.rstrip(" ")
                 first = rest
 
-    def _render_block(self, block: Block, used: int) -> Iterator[TextRow]:
+    def _render_block(self, block: Block, used: int) -> Iterator[Text]:
         """Yield the rows of a block without its prefix, which takes `used` columns."""
         room = max(MIN_COLUMNS // 2, self.columns - used)
         theme = self._theme
         match block.kind:
-            case Kind.PARAGRAPH:
-                yield from wrap(parse_spans(block.text, theme, self._choose_style(block)), min(room, MAX_TEXT))
-            case Kind.HEADING:
+            case "paragraph":
+                is_quoted = any(container.marker == ">" for container in block.containers)
+                yield from wrap(parse_text(block.text, theme, theme.quote if is_quoted else ""), min(room, MAX_TEXT))
+            case "heading":
                 style = f"{theme.heading};4" if block.level == 1 else theme.heading if block.level < 4 else theme.strong
-                yield from wrap(parse_spans(block.text, theme, style), room)
-            case Kind.RULE:
-                yield [Span("─" * min(room, MAX_RULE), theme.faint)]
-            case Kind.CODE_START:
+                yield from wrap(parse_text(block.text, theme, style), room)
+            case "code start":
                 self._highlighter = Highlighter(block.text, theme)
                 label = f"── {block.text} " if block.text else ""
-                yield [Span(label + "─" * (min(room, MAX_RULE) - len(label)), theme.faint)]
-            case Kind.CODE_END:
-                yield [Span("─" * min(room, MAX_RULE), theme.faint)]
-            case Kind.CODE_LINE:
+                yield Text().append(label.ljust(min(room, MAX_RULE), "─"), theme.faint)
+            case "code end" | "rule":
+                yield Text().append("─" * min(room, MAX_RULE), theme.faint)
+            case "code line":
                 yield self._highlighter.colour(block.text)
-            case Kind.FORMULA:
-                for row in wrap([Span(to_unicode(block.text))], room - 4):
-                    yield [Span("    "), *row]
-            case Kind.TABLE | Kind.TABLE_ROW:
-                yield from self._render_table(block, room)
+            case "formula":
+                yield from (Text("    ").append_text(row) for row in wrap(Text(to_unicode(block.text)), room - 4))
+            case "table":
+                self._table = Table.fit(block.rows, block.alignment, theme, room)
+                yield from self._table.begin()
+                yield from self._table.render_body(block.rows[1:], is_first=True)
+            case "table row":
+                assert self._table is not None
+                yield from self._table.render_body(block.rows, is_first=False)
 
-    def _render_table(self, block: Block, room: int) -> Iterator[TextRow]:
-        is_first = block.kind is Kind.TABLE or self._table is None
-        if is_first:
-            self._table = Table.fit(block.rows, block.alignment, self._theme, room)
-            yield from self._table.begin()
-        assert self._table is not None
-        yield from self._table.render_body(block.rows[1:] if is_first else block.rows, is_first=is_first)
-
-    def _choose_style(self, block: Block) -> str:
-        return self._theme.quote if any(container.marker is None for container in block.containers) else ""
-
-    def _build_prefixes(self, block: Block) -> tuple[TextRow, TextRow]:
+    def _build_prefixes(self, block: Block) -> tuple[Text, Text]:
         """Return the prefix of the first row of a block, and the prefix of its other rows."""
-        is_code = block.kind in (Kind.CODE_START, Kind.CODE_LINE, Kind.CODE_END)
+        is_code = block.kind in ("code start", "code line", "code end")
         if is_code and block.new == len(block.containers):
-            return [], []  # no prefix, so that code can be copied
-        first = self._build_bars(block.containers[: block.new])
-        bullets = sum(
-            1 for container in block.containers[: block.new] if container.marker and not container.marker.number
-        )
-        for container in block.containers[block.new :]:
-            first.append(self._build_marker(container, bullets))
-            bullets += container.marker is not None and not container.marker.number
-        rest = self._build_bars(block.containers)
-        while rest and sum(count_columns(span.text) for span in rest) > self.columns // 2:
-            first, rest = first[1:], rest[1:]
-        return first, rest
+            return Text(), Text()  # no prefix, so that code can be copied
+        containers = block.containers
+        while containers and cell_len(self._build_bars(containers).plain) > self.columns // 2:
+            containers = containers[1:]
+        dropped = len(block.containers) - len(containers)
+        first = self._build_bars(block.containers[dropped : max(dropped, block.new)])
+        for depth in range(max(dropped, block.new), len(block.containers)):
+            bullets = sum(container.marker[0] in "-[" for container in block.containers[:depth])
+            first.append_text(self._build_marker(block.containers[depth], bullets))
+        return first, self._build_bars(containers)
 
-    def _build_bars(self, containers: Iterable[Container]) -> TextRow:
+    def _build_bars(self, containers: Iterable[Container]) -> Text:
         """Return the prefix of lines without a list marker."""
-        return [
-            Span("│ ", self._theme.marker)
-            if container.marker is None
-            else Span(" " * len(self._build_marker(container, 0).text))
-            for container in containers
-        ]
+        bars = Text()
+        for container in containers:
+            marker = self._build_marker(container, 0)
+            bars.append_text(marker if container.marker == ">" else Text(" " * len(marker)))
+        return bars
 
-    def _build_marker(self, container: Container, bullets: int) -> Span:
-        marker = container.marker
-        if marker is None:
-            return Span("│ ", self._theme.marker)
-        if marker.is_done is not None:
-            return Span("☑ ", self._theme.success) if marker.is_done else Span("☐ ", self._theme.marker)
-        return Span(f"{marker.number} " if marker.number else f"{_BULLETS[bullets % 3]} ", self._theme.marker)
+    def _build_marker(self, container: Container, bullets: int) -> Text:
+        """Return the marker of a quote or an item in `bullets` other items with bullets."""
+        signs = {">": "│", "-": _BULLETS[bullets % 3], "[ ]": "☐", "[x]": "☑"}
+        style = self._theme.success if container.marker == "[x]" else self._theme.marker
+        return Text().append(f"{signs.get(container.marker, container.marker)} ", style or None)
+
+
+def _chop(row: Text, columns: int) -> list[Text]:
+    """Return a row as rows no wider than `columns`, broken at any letter."""
+    row.expand_tabs(4)
+    pieces = chop_cells(row.plain, columns)
+    return list(row.divide([sum(map(len, pieces[:index])) for index in range(1, len(pieces))]))
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The layout of a table's columns. A table with too many columns for the terminal is shown as a list."""
+
+    head: tuple[str, ...]
+    alignment: tuple[str, ...]
+    widths: tuple[int, ...]
+    """The widths in terminal columns; empty if the table is shown as a list."""
+    theme: Theme
+    columns: int
+    """The width of the terminal."""
+
+    @classmethod
+    def fit(cls, rows: Sequence[tuple[str, ...]], alignment: tuple[str, ...], theme: Theme, columns: int) -> Table:
+        """Return the column layout that fits these rows."""
+        cells = [
+            [_parse_cell(text, theme, "" if index else theme.strong) for text in row] for index, row in enumerate(rows)
+        ]
+        lines = [
+            [cell_len(line) for cell in column for line in cell.plain.split("\n")]
+            for column in zip(*cells, strict=True)
+        ]
+        words = [
+            [cell_len(word) for cell in column for word in cell.plain.split()] for column in zip(*cells, strict=True)
+        ]
+        room = columns - len(_BAR) * (len(rows[0]) - 1)
+        widths = _share([max(1, *widths) for widths in lines], [max([1, *widths]) for widths in words], room)
+        return cls(rows[0], alignment, widths, theme, columns)
+
+    def begin(self) -> Iterator[Text]:
+        """Yield the rows of the head."""
+        if self.widths:
+            yield from self._render_row([_parse_cell(text, self.theme, self.theme.strong) for text in self.head])
+            yield self._draw_line("─", "─┼─")
+
+    def render_body(self, rows: Iterable[tuple[str, ...]], *, is_first: bool) -> Iterator[Text]:
+        """Yield terminal rows for rows of the body. A line precedes each row with wrapped cells, except the first."""
+        for row in rows:
+            cells = [_parse_cell(text, self.theme) for text in row]
+            if not self.widths:
+                yield from self._render_list(cells, is_first=is_first)
+            else:
+                table_row = self._render_row(cells)
+                if not is_first and len(table_row) > 1:
+                    yield self._draw_line("┄", "┄┼┄")
+                yield from table_row
+            is_first = False
+
+    def _draw_line(self, line: str, crossing: str) -> Text:
+        return Text().append(crossing.join(line * width for width in self.widths), self.theme.faint)
+
+    def _render_row(self, cells: list[Text]) -> list[Text]:
+        """Return one table row as terminal rows."""
+        columns = [wrap(cell, width) for cell, width in zip(cells, self.widths, strict=True)]
+        bar = Text().append(_BAR, self.theme.faint)
+        rows = []
+        for index in range(max(map(len, columns))):
+            parts = [column[index].copy() if index < len(column) else Text() for column in columns]
+            for part, alignment, width in zip(parts, self.alignment, self.widths, strict=True):
+                part.align(cast("Literal['left', 'center', 'right']", alignment), width)
+            rows.append(bar.join(parts))
+        return rows
+
+    def _render_list(self, cells: list[Text], *, is_first: bool) -> Iterator[Text]:
+        """Yield a table row as a list: for each cell the name of its column, and its content."""
+        if not is_first:
+            yield Text().append("─" * min(20, self.columns), self.theme.faint)
+        for name, cell in zip(self.head, cells, strict=True):
+            label = _parse_cell(name, self.theme, self.theme.strong)
+            yield from wrap(Text.assemble(label, (": ", self.theme.strong), cell), self.columns)
+
+
+@lru_cache(2_048)
+def _parse_cell(text: str, theme: Theme, style: str = "") -> Text:
+    return parse_text(text, theme, style)
+
+
+def _share(natural: list[int], words: list[int], room: int) -> tuple[int, ...]:
+    """Return the widths of the columns: narrow columns get their natural width, wide columns share the rest."""
+    if room < MIN_COLUMN * len(natural) and room < sum(natural):
+        return ()
+    widths = list(map(min, natural, words))
+    if sum(widths) > room:
+        widths = [min(width, MIN_COLUMN) for width in natural]
+    for _ in range(min(room, sum(natural)) - sum(widths)):
+        # The narrowest columns grow first: a column of words next to a column of sentences keeps its words whole.
+        growing = (index for index, width in enumerate(widths) if width < natural[index])
+        widths[min(growing, key=widths.__getitem__)] += 1
+    return tuple(widths)

@@ -1,15 +1,23 @@
-"""Parses Markdown inside of a block with markdown-it: emphasis, code, links and formulas become styled spans."""
+"""Text inside of a block: markdown-it reads emphasis, code, links and formulas; rich holds the styled text.
+
+The styles of a `Text` are the parameters of SGR sequences, such as ``1;36``, or ``link URL``.
+"""
 
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from rich.cells import cell_len, chop_cells
+from rich.text import Text
+
 from dial_client.cli.markdown.formula import to_unicode
-from dial_client.cli.markdown.text_layout import Span
 from dial_client.cli.markdown.themes import Theme
 from dial_client.runtime.safe_text import sanitize
 
@@ -21,96 +29,105 @@ if TYPE_CHECKING:
 MAX_BRACKETS = 100
 """The maximum opening brackets in one text; with more, links are text, because finding their ends would take long."""
 MAX_FORMULA = 500
+MAX_ADDRESS = 2_000
 _RULES = ("newline", "escape", "backticks", "strikethrough", "emphasis", "link", "image", "autolink", "entity")
 _BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
 _BARE = re.compile(r"https?://[\x21-\x7e]+")
+_ADDRESS = re.compile(r"https?://[\x21-\x7e]+\Z")
 _PRODUCT = re.compile(r"[A-Za-z0-9]\*[A-Za-z0-9]")
 _NO_FORMULA = re.compile(r"\A\s|\s\Z|\A\Z")
 _SCHEME = re.compile(r"\A(?:https?://)?(?:www\.)?|/\Z")
+_MARKS = re.compile(r"([\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{12})[^\w\s]+")
+_CLOSING = "、。，．！？；：）］｝」』】〉》〕ー～…’”"  # noqa: RUF001 - punctuation of East Asian text
+_OPENING = "（［｛「『【〈《〔‘“"  # noqa: RUF001
+_WIDE = "\u2e80-\ua4cf\uac00-\ud7af\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\U0001f300-\U0001faff\U00020000-\U0003ffff"
+_LETTER = rf"[{_OPENING}]*(?![{_OPENING}{_CLOSING}])[{_WIDE}]"
+_UNIT = re.compile(rf"(?:(?:{_LETTER}|[^ {_WIDE}]+)[{_CLOSING}]*|[{_OPENING}{_CLOSING}]+)? *")
+"""What stays on one row: a word, or a letter of East Asian text with its punctuation; with the spaces after it."""
 
 
-def parse_spans(text: str, theme: Theme, style: str = "") -> list[Span]:
-    """Return the text of a block as styled spans.
+def parse_text(text: str, theme: Theme, style: str = "") -> Text:
+    """Return the text of a block with its styles.
 
     Args:
         text: The lines of the block, joined by line feeds.
         theme: The colours.
         style: The style of the whole block.
     """
-    has_links = text.count("[") <= MAX_BRACKETS
-    parser = _build_parser(has_links=has_links)
+    parser = _build_parser(has_links=text.count("[") <= MAX_BRACKETS)
     tokens: list[Token] = []
     parser.inline.parse(text, parser, {}, tokens)
-    return list(_SpanWriter(theme, style).write(tokens))
+    writer = _TextWriter(theme, style)
+    for token in tokens:
+        writer.write(token)
+    return writer.text
 
 
-class _SpanWriter:
-    """Turns the tokens of one text into spans."""
+class _TextWriter:
+    """Turns the tokens of one text into styled text."""
 
     def __init__(self, theme: Theme, style: str) -> None:
+        self.text = Text()
         self._theme = theme
         self._styles = [style]
-        self._address = ""
-        self._label = ""
+        self._links: list[tuple[str, int]] = []
+        """The addresses of the open links, and the positions of their texts."""
 
-    def write(self, tokens: Iterable[Token]) -> Iterator[Span]:
-        starts = {"strong_open": self._theme.strong, "em_open": self._theme.emphasis, "s_open": self._theme.deleted}
-        for token in tokens:
-            match token.type:
-                case "softbreak" | "hardbreak":
-                    yield Span("\n")
-                case "code_inline":
-                    yield self._build_span(token.content, self._theme.code)
-                case "formula":
-                    yield self._build_span(to_unicode(token.content))
-                case "strong_open" | "em_open" | "s_open":
-                    self._styles.append(starts[token.type])
-                case "strong_close" | "em_close" | "s_close":
-                    self._styles.pop()
-                case "link_open":
-                    self._address, self._label = str(token.attrs.get("href", "")), ""
-                    self._styles.append(self._theme.link)
-                case "link_close":
-                    yield from self._end_link()
-                case "image":
-                    yield from self._write_image(token)
-                case _:
-                    yield from self._write_text(token.content)
+    def write(self, token: Token) -> None:
+        theme = self._theme
+        match token.type:
+            case "softbreak" | "hardbreak":
+                self._append("\n")
+            case "code_inline":
+                self._append(token.content, theme.code)
+            case "formula":
+                self._append(to_unicode(token.content))
+            case "strong_open" | "em_open" | "s_open":
+                starts = {"strong_open": theme.strong, "em_open": theme.emphasis, "s_open": theme.deleted}
+                self._styles.append(starts[token.type])
+            case "strong_close" | "em_close" | "s_close":
+                self._styles.pop()
+            case "link_open":
+                self._begin_link(str(token.attrs.get("href", "")))
+            case "link_close":
+                self._end_link()
+            case "image":
+                self._begin_link(str(token.attrs.get("src", "")))
+                self._append(f"[image: {token.content}]" if token.content else "[image]")
+                self._end_link()
+            case _:
+                self._write_words(_BREAK.sub("\n", token.content))
 
-    def _write_text(self, content: str) -> Iterator[Span]:
-        text = _BREAK.sub("\n", content)
-        if self._address or "://" not in text:
-            yield self._build_span(text)
-            return
-        at = 0
-        for found in _BARE.finditer(text):
+    def _write_words(self, text: str) -> None:
+        """Append text; addresses in it become links."""
+        end = 0
+        for found in _BARE.finditer(text) if not self._links else ():
             address = found[0].rstrip(".,;:!?'\")]}*_")
-            yield self._build_span(text[at : found.start()])
-            yield Span(sanitize(address), ";".join(filter(None, (*self._styles, self._theme.link))), address)
-            at = found.start() + len(address)
-        yield self._build_span(text[at:])
+            self._append(text[end : found.start()])
+            self._append(address, f"{self._theme.link}", address)
+            end = found.start() + len(address)
+        self._append(text[end:])
 
-    def _write_image(self, token: Token) -> Iterator[Span]:
-        link, label = self._address, self._label  # an image may be in the text of a link
-        self._address, self._label = str(token.attrs.get("src", "")), ""
+    def _begin_link(self, address: str) -> None:
+        self._links.append((address, len(self.text)))
         self._styles.append(self._theme.link)
-        yield self._build_span(f"[image: {token.content}]" if token.content else "[image]")
-        yield from self._end_link()
-        self._address, self._label = link, label
 
-    def _end_link(self) -> Iterator[Span]:
+    def _end_link(self) -> None:
         """End a link, and add its target unless its text names the target."""
-        address, self._address = self._address, ""
         self._styles.pop()
+        address, start = self._links.pop()
+        label = _SCHEME.sub("", self.text.plain[start:].strip().lower())
+        self.text.stylize(f"link {address}", start)
         target = describe_target(address)
-        label = _SCHEME.sub("", self._label.strip().lower())
         if target and label != _SCHEME.sub("", address.lower()):
-            yield self._build_span(f" ({sanitize(target)})", self._theme.address)
+            self._append(f" ({target})", self._theme.address)
 
-    def _build_span(self, text: str, style: str = "") -> Span:
-        text = sanitize(text).expandtabs(4)
-        self._label += text if self._address else ""
-        return Span(text, ";".join(filter(None, (*self._styles, style))), self._address)
+    def _append(self, text: str, style: str = "", address: str = "") -> None:
+        start = len(self.text)
+        shown = _MARKS.sub(r"\1", sanitize(text).expandtabs(4))
+        self.text.append(shown, ";".join(filter(None, (*self._styles, style))) or None)
+        if address:
+            self.text.stylize(f"link {address}", start)
 
 
 def describe_target(address: str) -> str:
@@ -122,6 +139,64 @@ def describe_target(address: str) -> str:
     except ValueError:
         pass
     return address if len(address) <= 60 else f"{address[:59]}…"
+
+
+def wrap(text: Text, columns: int) -> list[Text]:
+    """Return text as rows no wider than `columns`; wider words are broken."""
+    return [row for line in text.split("\n", allow_blank=True) for row in _wrap_line(line, columns)]
+
+
+def _wrap_line(line: Text, columns: int) -> Iterable[Text]:
+    if cell_len(line.plain) <= columns:
+        return [line]
+    starts: list[int] = []
+    used = position = 0
+    for unit in _UNIT.findall(line.plain):
+        width = cell_len(unit.rstrip(" "))
+        if used and used + width > columns:
+            starts.append(position)
+            used = 0
+        if width > columns:
+            *pieces, last = chop_cells(unit.rstrip(" "), columns)
+            starts += (position + sum(map(len, pieces[: index + 1])) for index in range(len(pieces)))
+            used = cell_len(last) - width
+        used += cell_len(unit)
+        position += len(unit)
+    rows = line.divide(starts)
+    for row in rows:
+        row.rstrip()
+    return rows
+
+
+def to_ansi(text: Text, *, has_links: bool = True) -> str:
+    """Return a row with its escape sequences, each ended within the row. Trailing spaces are kept.
+
+    Args:
+        text: The row.
+        has_links: Write hyperlinks (OSC 8).
+    """
+    if not text.spans:
+        return text.plain
+    written = []
+    for (style, address), part in _split_styles(text):
+        shown = f"\x1b[{style}m{part}\x1b[0m" if style else part
+        if has_links and len(address) <= MAX_ADDRESS and _ADDRESS.match(address):
+            shown = f"\x1b]8;id={zlib.crc32(address.encode()):x};{address}\x1b\\{shown}\x1b]8;;\x1b\\"
+        written.append(shown)
+    return "".join(written)
+
+
+def _split_styles(text: Text) -> Iterator[tuple[tuple[str, str], str]]:
+    """Yield the parts of a row that have the same style and address, with both."""
+    ends = {0, len(text), *(span.start for span in text.spans), *(min(span.end, len(text)) for span in text.spans)}
+    parts = []
+    for start, end in pairwise(sorted(ends)):
+        styles = [str(span.style) for span in text.spans if span.start <= start < span.end]
+        address = next((style[5:] for style in styles if style.startswith("link ")), "")
+        style = ";".join(style for style in styles if not style.startswith("link "))
+        parts.append(((style, address), text.plain[start:end]))
+    for key, group in groupby(parts, itemgetter(0)):
+        yield key, "".join(part for _, part in group)
 
 
 @cache

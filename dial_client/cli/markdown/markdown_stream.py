@@ -42,8 +42,8 @@ class MarkdownStream:
 
     def draft(self, rows: int) -> str:
         """Return the last rows of the unfinished block as it looks now, at most `rows`."""
-        renderer = self._renderer.clone(has_links=False)
-        renderer.columns = self._columns()
+        renderer = self._renderer.clone()
+        renderer.columns, renderer.has_links = self._columns(), False
         line = "".join(self._pieces)
         if self._parser.is_in_code:
             # Cut whole rows, so that rows of the draft begin at the same letters while the line grows.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 RESET = "\x1b[0m"
 
@@ -35,112 +36,53 @@ class Theme:
     """The SGR parameters of tokens in code, by their names in Pygments: ``Keyword``, ``String``, ``Comment``."""
 
 
-_ANSI_TOKENS = {
-    "Comment": "2;3",
-    "Keyword": "35",
-    "Name.Builtin": "36",
-    "Name.Class": "1;34",
-    "Name.Decorator": "36",
-    "Name.Exception": "31",
-    "Name.Function": "34",
-    "Name.Tag": "34",
-    "Name.Attribute": "36",
-    "String": "32",
-    "Number": "36",
-    "Operator.Word": "35",
-    "Generic.Deleted": "31",
-    "Generic.Inserted": "32",
-    "Generic.Heading": "1",
-    "Generic.Subheading": "36",
-    "Generic.Prompt": "2",
+_STYLES = {
+    "heading": ("1;36", "1;38;5;117", "1;38;5;25"),
+    "code": ("36", "38;5;180", "38;5;94"),
+    "link": ("4;34", "4;38;5;75", "4;38;5;26"),
+    "address": ("2", "38;5;245", "38;5;242"),
+    "quote": ("3", "3;38;5;250", "3;38;5;239"),
+    "marker": ("36", "38;5;80", "38;5;30"),
+    "faint": ("2", "38;5;245", "38;5;242"),
+    "success": ("32", "38;5;114", "38;5;28"),
+    "failure": ("31", "38;5;174", "38;5;124"),
+    "question": ("1;36", "1;38;5;117", "1;38;5;25"),
+    "added": ("32", "38;5;114", "38;5;28"),
+    "removed": ("31", "38;5;174", "38;5;124"),
 }
-_DARK_TOKENS = {
-    "Comment": "38;5;245;3",
-    "Keyword": "38;5;176",
-    "Name.Builtin": "38;5;80",
-    "Name.Class": "38;5;180",
-    "Name.Decorator": "38;5;180",
-    "Name.Exception": "38;5;174",
-    "Name.Function": "38;5;75",
-    "Name.Tag": "38;5;75",
-    "Name.Attribute": "38;5;180",
-    "String": "38;5;114",
-    "Number": "38;5;173",
-    "Operator.Word": "38;5;176",
-    "Generic.Deleted": "38;5;174",
-    "Generic.Inserted": "38;5;114",
-    "Generic.Heading": "1",
-    "Generic.Subheading": "38;5;80",
-    "Generic.Prompt": "38;5;245",
+"""The styles of the themes `ANSI`, `DARK` and `LIGHT`."""
+_TOKENS = {
+    "Comment": ("2;3", "38;5;245;3", "38;5;242;3"),
+    "Keyword": ("35", "38;5;176", "38;5;90"),
+    "Name.Builtin": ("36", "38;5;80", "38;5;24"),
+    "Name.Class": ("1;34", "38;5;180", "38;5;94"),
+    "Name.Decorator": ("36", "38;5;180", "38;5;94"),
+    "Name.Exception": ("31", "38;5;174", "38;5;124"),
+    "Name.Function": ("34", "38;5;75", "38;5;26"),
+    "Name.Tag": ("34", "38;5;75", "38;5;26"),
+    "Name.Attribute": ("36", "38;5;180", "38;5;94"),
+    "String": ("32", "38;5;114", "38;5;28"),
+    "Number": ("36", "38;5;173", "38;5;130"),
+    "Operator.Word": ("35", "38;5;176", "38;5;90"),
+    "Generic.Deleted": ("31", "38;5;174", "38;5;124"),
+    "Generic.Inserted": ("32", "38;5;114", "38;5;28"),
+    "Generic.Heading": ("1", "1", "1"),
+    "Generic.Subheading": ("36", "38;5;80", "38;5;24"),
+    "Generic.Prompt": ("2", "38;5;245", "38;5;242"),
 }
-_LIGHT_TOKENS = {
-    "Comment": "38;5;242;3",
-    "Keyword": "38;5;90",
-    "Name.Builtin": "38;5;24",
-    "Name.Class": "38;5;94",
-    "Name.Decorator": "38;5;94",
-    "Name.Exception": "38;5;124",
-    "Name.Function": "38;5;26",
-    "Name.Tag": "38;5;26",
-    "Name.Attribute": "38;5;94",
-    "String": "38;5;28",
-    "Number": "38;5;130",
-    "Operator.Word": "38;5;90",
-    "Generic.Deleted": "38;5;124",
-    "Generic.Inserted": "38;5;28",
-    "Generic.Heading": "1",
-    "Generic.Subheading": "38;5;24",
-    "Generic.Prompt": "38;5;242",
-}
+
+
+def _build_theme(name: str, column: int) -> Theme:
+    styles: dict[str, Any] = {kind: columns[column] for kind, columns in _STYLES.items()}
+    tokens = MappingProxyType({token: columns[column] for token, columns in _TOKENS.items()})
+    return Theme(name, **styles, tokens=tokens)
+
 
 MONO = Theme("mono")
 """Bold, italics and underlines; no colours."""
-ANSI = Theme(
-    "ansi",
-    heading="1;36",
-    code="36",
-    link="4;34",
-    marker="36",
-    success="32",
-    failure="31",
-    question="1;36",
-    added="32",
-    removed="31",
-    tokens=MappingProxyType(_ANSI_TOKENS),
-)
+ANSI = _build_theme("ansi", 0)
 """The 16 colours that the user has set in the terminal, which suit its background."""
-DARK = Theme(
-    "dark",
-    heading="1;38;5;117",
-    code="38;5;180",
-    link="4;38;5;75",
-    address="38;5;245",
-    quote="3;38;5;250",
-    marker="38;5;80",
-    faint="38;5;245",
-    success="38;5;114",
-    failure="38;5;174",
-    question="1;38;5;117",
-    added="38;5;114",
-    removed="38;5;174",
-    tokens=MappingProxyType(_DARK_TOKENS),
-)
-LIGHT = Theme(
-    "light",
-    heading="1;38;5;25",
-    code="38;5;94",
-    link="4;38;5;26",
-    address="38;5;242",
-    quote="3;38;5;239",
-    marker="38;5;30",
-    faint="38;5;242",
-    success="38;5;28",
-    failure="38;5;124",
-    question="1;38;5;25",
-    added="38;5;28",
-    removed="38;5;124",
-    tokens=MappingProxyType(_LIGHT_TOKENS),
-)
+DARK, LIGHT = _build_theme("dark", 1), _build_theme("light", 2)
 THEMES: Mapping[str, Theme] = MappingProxyType({theme.name: theme for theme in (DARK, LIGHT, ANSI, MONO)})
 
 
