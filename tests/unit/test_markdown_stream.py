@@ -9,10 +9,10 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from wcwidth import wcswidth as count_columns
 
 from dial_client.cli.markdown.formula import to_unicode
 from dial_client.cli.markdown.markdown_stream import MarkdownStream
-from wcwidth import wcswidth as count_columns
 from dial_client.cli.markdown.themes import DARK, MONO, THEMES, Theme, choose_theme
 
 SGR = re.compile(r"\x1b\[[0-9;]+m")
