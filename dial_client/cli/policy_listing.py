@@ -21,7 +21,7 @@ from dial_client.servers.server_cache import ServerCache
 from dial_client.settings.configuration import ServerSettings, Settings
 from dial_client.settings.policy_config import Effect, PolicyRule
 from dial_client.settings.tool_patterns import matches
-from dial_client.tools import pattern_warnings
+from dial_client.tools import policy
 from dial_client.tools.approval import find_reason_to_ask
 from dial_client.tools.catalog import assign_names, build_tool_spec
 from dial_client.tools.grants import Grant, GrantStore
@@ -62,7 +62,7 @@ async def list_rules(options: Options, *, as_json: bool) -> int:
     """Print all rules in order, other sources of approval, and warnings about patterns that match nothing."""
     known = await _read_approval_state(options)
     names = {name: None if tools is None else tuple(tool.name for tool in tools) for name, tools in known.tools.items()}
-    warnings = list(pattern_warnings.check_patterns(known.rules, names, known.enabled, all_servers=True))
+    warnings = list(policy.check_patterns(known.rules, names, known.enabled, all_servers=True))
     if as_json:
         listed = {
             "policy": [rule.to_dict() for rule in known.rules.policy],
@@ -156,7 +156,7 @@ def _resolve_tool(name: str, known: _ApprovalState) -> tuple[str, str]:
 def _spec(server: str, name: str, tool: Tool | None) -> ToolSpec:
     with suppress(Unsupported):
         if tool is not None:
-            return build_tool_spec(name, server, tool)
+            return build_tool_spec(name, server, tool)[0]
     return ToolSpec(name, "", {}, server, name)
 
 

@@ -44,7 +44,7 @@ from dial_client.client.sampling import SAMPLING
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.settings.config_types import ServerSettings
-from dial_client.tools.approval import NO_APPROVER, Approval, ApprovalContext, Approver, Decision
+from dial_client.tools.approval import Approval, ApprovalContext, Approver, Decision, deny_unattended
 from dial_client.tools.file_changes import FileChange, find_changes, find_edits
 
 MAX_NUMBER = 9
@@ -73,13 +73,12 @@ async def _deny(_: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) ->
     if context.change:
         problem = f"{server}/{tool.tool} has changed since it was approved, and there is no terminal to ask at"
         warn_once(f"{problem}: not allowed; review it in a terminal, or allow all calls with --yes")
-        why = f"the server {server!r} has changed this tool since it was approved"
-        return Approval(Decision.DENY, why, "changed definition")
-    if context.why_asked:
+    elif context.why_asked:
         warn_once(f"not allowed without a terminal to ask at: {server}/{tool.tool}: {context.why_asked}")
-        return Approval(Decision.DENY, f"{context.why_asked}, and nobody is there to be asked", NO_APPROVER)
-    warn_once(f"not allowed without a terminal to ask at: {server}/{tool.tool}; --allow {server}/{tool.tool} allows it")
-    return Approval(Decision.DENY, "nobody is there to be asked for permission", NO_APPROVER)
+    else:
+        name = f"{server}/{tool.tool}"
+        warn_once(f"not allowed without a terminal to ask at: {name}; --allow {name} allows it")
+    return deny_unattended(tool, context)
 
 
 @dataclass(eq=False)

@@ -16,8 +16,7 @@ from dial_client.messages.model import Provider, ToolFormat, ToolFormatHandler
 from dial_client.settings.config_types import ModelProfile
 from dial_client.settings.policy_config import Policy
 from dial_client.tools.approval import Approver
-from dial_client.tools.function_definition import FunctionTool
-from dial_client.tools.function_signature import Function
+from dial_client.tools.function_definition import Function, FunctionTool
 
 Directory = bool | str | os.PathLike[str]
 """The path of a folder; True for the user's default folder, False for no folder."""

@@ -34,8 +34,9 @@ from dial_client.servers.server_requests import ClientCapabilities
 from dial_client.settings import configuration
 from dial_client.settings.config_types import ServerSettings
 from dial_client.settings.policy_config import load_policy
-from dial_client.tools.approval import ApprovalChecker, Approver, PolicyRules
+from dial_client.tools.approval import ApprovalChecker, Approver
 from dial_client.tools.grants import GrantStore
+from dial_client.tools.policy import PolicyRules
 
 CACHE, STATE = "servers", "approved-tools"
 """Subfolders of the user's cache folder, and of the user's folder for state that cannot be rebuilt."""

@@ -29,9 +29,9 @@ from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.hooks.telemetry.instrument_lookup import find_instruments
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.events import Event
-from dial_client.messages.limits import Limits, StopReason
+from dial_client.messages.limits import Limits
 from dial_client.messages.message import Content, Message, ToolCallRequest, ToolCallResult, ToolSpec
-from dial_client.messages.model import Provider, ToolFormat, ToolFormatHandler
+from dial_client.messages.model import ModelSettings, Provider, ToolFormat, ToolFormatHandler
 from dial_client.providers import is_recording
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.deadline import Deadline
@@ -42,19 +42,17 @@ from dial_client.settings.config_types import ModelProfile
 from dial_client.settings.policy_config import load_policy
 from dial_client.tools.approval import Approver
 from dial_client.tools.executor import CallScope, ToolExecutor
-from dial_client.tools.function_definition import FunctionTool
-from dial_client.tools.function_signature import Function
+from dial_client.tools.function_definition import Function, FunctionTool
 from dial_client.tools.prompts import Prompts
-from dial_client.tools.result_store import ResultStore
+from dial_client.tools.result_content import ResultStore
 from dial_client.tools.taint import find_taint
-from dial_client.turns import server_instructions, turn_runner
+from dial_client.turns import instructions, turn_run
 from dial_client.turns.event_log import EventLog
 from dial_client.turns.mentions import Attached, attach
 from dial_client.turns.model_call import ChatModel
 from dial_client.turns.output_type import build_output_type
-from dial_client.turns.turn_handle import TurnHandle, TurnObserver, Work
+from dial_client.turns.turn_handle import TurnHandle, TurnObserver, TurnTasks, TurnWork
 from dial_client.turns.turn_recorder import find_question
-from dial_client.turns.turn_tasks import TurnTasks
 
 
 class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMethods):
@@ -316,15 +314,16 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         self.model.select(settings).require()
         conversation = to_messages(messages)
         output = None if output_type is None else build_output_type(output_type)
-        options = turn_runner.TurnOptions(stream, tuple(client_tools), max_tokens, depth, output)
-        work = partial(self._run_turn, conversation, options, settings.override(limits, system))
+        options = turn_run.TurnOptions(stream, tuple(client_tools), ModelSettings(max_tokens=max_tokens), depth, output)
+        open_services = partial(self._open_services, settings.override(limits, system))
+        work = partial(turn_run.run_turn, open_services, conversation, options)
         log = EventLog(is_paced=stream_events)
         question = find_question(conversation, depth)
         return self._launch(work, log, observers, origin, question, has_type=output is not None)
 
     def _launch(
         self,
-        work: Work,
+        work: TurnWork,
         log: EventLog,
         observers: Sequence[TurnObserver],
         origin: Origin | None,
@@ -375,20 +374,14 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         limit = self.limits.max_result_chars
         return await attach(content, self.resources, self._servers, self._results.keep, limit)
 
-    async def _run_turn(
-        self,
-        messages: tuple[Message, ...],
-        options: turn_runner.TurnOptions,
-        settings: TurnSettings,
-        turn: TurnHandle,
-    ) -> StopReason:
+    async def _open_services(self, settings: TurnSettings) -> turn_run.TurnServices:
+        """Wait until a turn can start, and return what it needs."""
         # Start-up has its own limits: the download of a model must not use up the time limit of the first turn.
         await self._servers.patience.wait()
         await self.model.wait_prepared()
         model = self.model.select(settings)
-        turn.recorder.note(*self.notes)
         restarts = self._servers.restarts
-        services = turn_runner.TurnServices(
+        return turn_run.TurnServices(
             model=ChatModel(model.require(), model.format, model.window),
             tool_snapshot=select_tools(self._tools.take_snapshot, settings),
             result_store=self._results,
@@ -398,13 +391,11 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
             status_provider=self.model.status_provider,
             answers_at_limits=self._on_limit != "raise",
             guidance=model.guidance,
-            server_instructions=lambda: server_instructions.build_server_instructions(self._servers.values()),
-            starting_servers=lambda: server_instructions.describe_starting(self._servers.patience.left_out),
+            server_instructions=lambda: instructions.build_server_instructions(self._servers.values()),
+            starting_servers=lambda: instructions.describe_starting(self._servers.patience.left_out),
             system=(self.system if settings.system is None else settings.system) or None,
             servers=self._servers.values,
             audit=self._executor.audit,
             middleware=self.model.middleware,
+            notes=lambda: (*self.notes, *self._servers.describe_restarts(restarts)),
         )
-        reason = await turn_runner.run_turn(services, messages, turn, options)
-        turn.recorder.note(*self.notes, *self._servers.describe_restarts(restarts))
-        return reason

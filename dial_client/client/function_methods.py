@@ -10,8 +10,7 @@ from dial_client.messages.errors import ConfigError
 from dial_client.servers.resources import Resources
 from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.server_requests import ClientCapabilities
-from dial_client.tools.function_definition import FunctionOptions, FunctionT, FunctionTool
-from dial_client.tools.function_signature import Function
+from dial_client.tools.function_definition import Function, FunctionOptions, FunctionT, FunctionTool
 from dial_client.tools.function_tools import FunctionTools
 from dial_client.tools.resource_tools import ResourceTools
 from dial_client.tools.tool_selection import ToolSnapshots

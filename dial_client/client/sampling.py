@@ -31,8 +31,8 @@ from dial_client.runtime.deadline import Deadline
 from dial_client.runtime.logs import get_logger
 from dial_client.settings.tool_patterns import matches
 from dial_client.tools.approval import Approval, ApprovalContext, Approver
+from dial_client.turns.model_call import generate_text
 from dial_client.turns.prices import compute_cost
-from dial_client.turns.text_generation import generate_text
 
 log = get_logger(__name__)
 

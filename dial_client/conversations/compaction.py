@@ -23,8 +23,8 @@ from dial_client.messages.model import Instruction, InstructionSource, ModelInfo
 from dial_client.messages.token_usage import Usage
 from dial_client.runtime.safe_text import sanitize
 from dial_client.stores.conversation_store import Conversation
+from dial_client.turns.model_call import generate_text
 from dial_client.turns.prices import compute_cost
-from dial_client.turns.text_generation import generate_text
 
 KEPT_EXCHANGES = 2
 """The number of exchanges at the end that are not summarized, if they fill at most a quarter of the window."""

@@ -278,10 +278,6 @@ class Instruments(Protocol):
         ...
 
 
-def _find_no_instruments() -> None:
-    """Return None: nothing is measured."""
-
-
 class MiddlewareChain:
     """The middleware of a client: for each method, the layers that override it, the outermost first.
 
@@ -296,29 +292,17 @@ class MiddlewareChain:
     def __init__(
         self,
         middleware: Iterable[Middleware] = (),
-        find_instruments: Callable[[], Instruments | None] = _find_no_instruments,
+        find_instruments: Callable[[], Instruments | None] = lambda: None,
     ) -> None:
         if isinstance(middleware, Middleware):
             raise TypeError(f"middleware takes a list: middleware=[{type(middleware).__name__}(…)]")
         given: Any = middleware  # callers without a type checker may pass any type
         if not isinstance(given, Iterable) or isinstance(given, str | Mapping):
             raise TypeError(f"middleware takes a list of Middleware objects, not {type(given).__name__}")
-        members = [(_check(member), type(member)) for member in middleware]
-        self._turns = tuple(
-            _Layer(kind.__name__, member.around_turn)
-            for member, kind in members
-            if kind.around_turn is not Middleware.around_turn
-        )
-        self._model_calls = tuple(
-            _Layer(kind.__name__, member.around_model_call)
-            for member, kind in members
-            if kind.around_model_call is not Middleware.around_model_call
-        )
-        self._tool_calls = tuple(
-            _Layer(kind.__name__, member.around_tool_call)
-            for member, kind in members
-            if kind.around_tool_call is not Middleware.around_tool_call
-        )
+        members = [_check(member) for member in middleware]
+        self._turns: tuple[_Layer[TurnRequest, Turn], ...] = _list_layers(members, "around_turn")
+        self._model_calls: tuple[_Layer[ModelRequest, ModelReply], ...] = _list_layers(members, "around_model_call")
+        self._tool_calls: tuple[_Layer[ToolCall, ToolCallResult], ...] = _list_layers(members, "around_tool_call")
         self._find_instruments = find_instruments
 
     @property
@@ -379,6 +363,16 @@ class MiddlewareChain:
 
         instruments = self._find_instruments()
         return await run(call) if instruments is None else await instruments.around_tool_call(call, run)
+
+
+def _list_layers(members: Iterable[Middleware], method: str) -> tuple[_Layer[Any, Any], ...]:
+    """Return the layers of the middleware objects that override a method."""
+    inherited = getattr(Middleware, method)
+    return tuple(
+        _Layer(type(member).__name__, getattr(member, method))
+        for member in members
+        if getattr(type(member), method) is not inherited
+    )
 
 
 def _check(member: Middleware) -> Middleware:

@@ -33,7 +33,7 @@ from dial_client.serve.http_responses import HttpError
 from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.servers.server_cache import build_definition, compute_identity
 from dial_client.settings.config_types import ServerSettings
-from dial_client.tools.approval import NO_APPROVER, Approval, ApprovalContext, Decision
+from dial_client.tools.approval import NO_APPROVER, Approval, ApprovalContext, Decision, deny_unattended
 
 log = get_logger(__name__)
 
@@ -192,10 +192,10 @@ class HumanInputBroker:
     def _deny(self, tool: ToolSpec, context: ApprovalContext) -> Approval:
         name = f"{context.server}/{tool.tool}"
         if context.why_asked:
-            self._report(f"denied, as nobody can be asked: {name}: {context.why_asked}")
-            return Approval(Decision.DENY, f"{context.why_asked}, and nobody is there to be asked", NO_APPROVER)
-        self._report(f"denied, as nobody can be asked: {name}; --allow {name} lets it through")
-        return Approval(Decision.DENY, "nobody is there to be asked for permission", NO_APPROVER)
+            self._report(f"denied (no user connected): {name}: {context.why_asked}")
+        else:
+            self._report(f"denied (no user connected): {name}. Allow it with --allow {name}")
+        return deny_unattended(tool, context)
 
     async def elicit(self, question: Elicitation) -> ElicitationAnswer:
         """Ask the user for the input that a server requests. Implements `callbacks.server_callbacks.Elicit`."""

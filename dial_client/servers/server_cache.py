@@ -266,7 +266,7 @@ class ToolPins:
         self._approved: dict[tuple[str, str], str] = {}
         """The definitions approved in this run, by server identity and the server's name for the tool."""
 
-    def change(self, tool: ToolSpec) -> str:
+    def describe_change(self, tool: ToolSpec) -> str:
         """Return the diff between a tool's approved and current definitions; empty if equal, or none was approved."""
         entry, now = self._servers.get(tool.server), build_definition(tool)
         if not isinstance(entry, ServerSettings):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -15,28 +17,15 @@ from dial_client.hooks.audit.entries import Origin
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.runtime.logs import get_logger
 from dial_client.servers.connection import Connection
-from dial_client.servers.server_cache import ToolPins
+from dial_client.servers.server_cache import ToolPins, build_definition, compare_definitions
 from dial_client.servers.status import ServerState
 from dial_client.settings.config_types import ServerSettings
 from dial_client.settings.policy_config import Effect, Policy
 from dial_client.settings.tool_patterns import matches
-from dial_client.tools import pattern_warnings
 from dial_client.tools.function_tools import FunctionTools
 from dial_client.tools.grants import Grant, GrantStore
-from dial_client.tools.policy import PolicyRules, ProposedCall, Verdict, can_act_or_send
-from dial_client.tools.session_grants import GRANT, SessionGrants
+from dial_client.tools.policy import PolicyRules, ProposedCall, Verdict, can_act_or_send, check_patterns
 from dial_client.tools.taint import describe_sources
-
-__all__ = [
-    "NO_APPROVER",
-    "THE_USER",
-    "Approval",
-    "ApprovalChecker",
-    "ApprovalContext",
-    "Approver",
-    "Decision",
-    "PolicyRules",
-]
 
 log = get_logger(__name__)
 
@@ -83,6 +72,7 @@ class Approval:
 
 THE_USER, NO_APPROVER = "the user", "no approver"
 """Sources of a decision: the user, or the lack of an approver."""
+_SESSION_GRANT = "grant for the session"
 _FORBIDDEN = "a rule of the user forbids this tool"
 
 
@@ -93,10 +83,10 @@ class ApprovalContext:
     server: str
     """The name in the configuration of the server that the call reaches."""
     change: str = ""
-    """The difference between the tool's approved and its current definition, as lines of a diff; empty for none."""
+    """The difference between the tool's approved and its current definition, as lines of a diff; empty if equal."""
     why_asked: str = ""
     """The reason why the approver is asked although the call may be allowed otherwise: a policy's ask rule, or
-    untrusted content; empty for none. If set, an approval is valid only for calls with the same tool and arguments."""
+    untrusted content. If set, an approval is valid only for calls with the same tool and arguments."""
     turn_id: str = ""
     """The id of the turn that makes the call; empty for a call outside of a turn."""
     conversation_id: str = ""
@@ -147,7 +137,7 @@ class ApprovalChecker:
         self._pins = pins
         self._entries = {} if entries is None else entries
         self._grants = grants
-        self._session = SessionGrants()
+        self._session = _SessionGrants()
         self._question: AbstractAsyncContextManager[None] = nullcontext() if concurrent else anyio.Lock()
 
     def decide(
@@ -167,18 +157,25 @@ class ApprovalChecker:
         """
         call = self._propose(spec, arguments, taint)
         verdict = self.rules.find_verdict(call)
+        # A deny comes before everything, also before the approver: a tired user must not be able to allow it.
         if verdict is not None and verdict.effect is Effect.DENY:
             return Approval(Decision.DENY, verdict.reason or _FORBIDDEN, verdict.decided_by)
         why = find_reason_to_ask(call, verdict)
         if not spec.server and not why:  # the host's own tools only read content of the conversation and resources
             return Approval(Decision.ONCE, decided_by="the host's own tool")
         if why and self._approve is None:
-            return Approval(Decision.DENY, f"{why}, and nobody is there to be asked", NO_APPROVER)
+            return deny_unattended(spec, ApprovalContext(call.server, why_asked=why))
+        # Where there is a reason to ask, a grant of the tool is not enough: text of a stranger may have chosen the
+        # arguments. Only a grant of this very call counts.
         decided_by = self._find_call_grant(call) if why else self._find_permission(call, verdict)
         if not decided_by:
             return None
-        if self._change(spec) or change:
-            return None if self._approve is not None else _deny_changed(spec)
+        # A permission is for the definition that was approved: a server may change the tool afterwards ("rug pull").
+        if difference := self._describe_change(spec) or change:
+            if self._approve is not None:
+                return None
+            log.warning("tool_changed", server=spec.server, tool=spec.tool)
+            return deny_unattended(spec, ApprovalContext(call.server, difference))
         if self._pins is not None:
             self._pins.pin(spec)
         return Approval(Decision.ONCE, decided_by=decided_by)
@@ -201,6 +198,7 @@ class ApprovalChecker:
             origin: The turn that makes the call; None for a call outside of a turn.
         """
         async with self._question:
+            # While this call waited for its turn to ask, another answer may have decided it ("for this session").
             if (known := self.decide(spec, call.arguments, taint, change)) is not None:
                 return known
             proposed = self._propose(spec, call.arguments, taint)
@@ -209,6 +207,7 @@ class ApprovalChecker:
             if answer.allowed and self._pins is not None:
                 self._pins.pin(spec)
         if answer.arguments is not None:
+            # The user approved the arguments as changed, so the grant must not cover those of the model.
             proposed = self._propose(spec, answer.arguments, taint)
         self._remember(answer, proposed, for_call_only=bool(context.why_asked))
         return answer if answer.decided_by else replace(answer, decided_by=THE_USER)
@@ -217,6 +216,7 @@ class ApprovalChecker:
         """Return the decision about a call whose arguments the approver has changed; a rule may deny the new values."""
         if not approval.allowed or approval.arguments is None:
             return approval
+        # The user's edit passes the deny rules too; they may come from an administrator.
         verdict = self.rules.find_verdict(self._propose(spec, approval.arguments, taint))
         if verdict is None or verdict.effect is not Effect.DENY:
             return approval
@@ -224,10 +224,7 @@ class ApprovalChecker:
 
     def forget(self, server: str, tool: str | None = None) -> None:
         """Drop the session grants of a server's tools, or of one tool, because another server may get the same name."""
-        if tool is None:
-            self._session.drop_server(server)
-        else:
-            self._session.drop_tool(server, tool)
+        self._session.drop(server, tool)
 
     def add_rule(self, effect: Effect, pattern: str) -> None:
         """Allow or deny the tools that match a pattern, like the client's options, until the client is closed."""
@@ -263,7 +260,7 @@ class ApprovalChecker:
         self.rules = replace(self.rules, allow=allow, deny=deny)
         for server, tool in self._session.tools:
             if matches(which, server, tool):
-                self._session.drop_tool(server, tool)
+                self._session.drop(server, tool)
                 revoked.append(f"{server}/{tool}")
         named = {
             grant.id for grant in self.stored_grants if grant.id == which or matches(which, grant.server, grant.tool)
@@ -283,14 +280,14 @@ class ApprovalChecker:
         if functions is not None and functions.tools:
             tools[functions.name] = tuple(tool.name for tool in functions.tools)
         settings = {name: server.settings for name, server in servers.items()}
-        return tuple(pattern_warnings.check_patterns(self.rules, tools, settings))
+        return tuple(check_patterns(self.rules, tools, settings))
 
     def _propose(self, spec: ToolSpec, arguments: Mapping[str, Any], taint: tuple[str, ...]) -> ProposedCall:
         entry = self._entries.get(ProposedCall(spec, arguments).server)
         return ProposedCall(spec, arguments, entry if isinstance(entry, ServerSettings) else None, taint)
 
     def _build_context(self, call: ProposedCall, change: str, origin: Origin) -> ApprovalContext:
-        change = self._change(call.spec) or change or self._describe_change_since_grant(call)
+        change = self._describe_change(call.spec) or change or self._describe_change_since_grant(call)
         why = find_reason_to_ask(call, self.rules.find_verdict(call))
         return ApprovalContext(call.server, change, why, origin.turn, origin.conversation)
 
@@ -315,26 +312,28 @@ class ApprovalChecker:
 
     def _remember(self, answer: Approval, call: ProposedCall, *, for_call_only: bool) -> None:
         if answer.allowed:
+            # A grant of the old definition would come back into force if the server changed the tool back.
             self._session.drop_changed(call.spec)
             if self._grants is not None and call.settings is not None and self._describe_change_since_grant(call):
                 self._grants.drop(call.settings, call.spec.tool)
         if answer.decision not in (Decision.SESSION, Decision.ALWAYS):
             return
         if for_call_only:
+            # "Always" about one suspicious call must not open the tool for all others.
             self._session.allow_call(call)
-        elif answer.decision is Decision.SESSION or not self._store_grant(call):
+            return
+        is_stored = False
+        if answer.decision is Decision.ALWAYS and self._grants is not None and call.settings is not None:
+            is_stored = self._grants.add(call.settings, call.spec)
+        if not is_stored:
             self._session.allow_tool(call.spec)
-
-    def _store_grant(self, call: ProposedCall) -> bool:
-        """Store a grant for later runs; return False if that is not possible."""
-        return self._grants is not None and call.settings is not None and self._grants.add(call.settings, call.spec)
 
     def _find_permission(self, call: ProposedCall, verdict: Verdict | None) -> str:
         """Return the source of a permission; empty if the approver has to decide."""
         if verdict is not None:
             return verdict.decided_by
         if self._session.allows_tool(call.spec):
-            return GRANT
+            return _SESSION_GRANT
         if self._grants is not None and call.settings is not None:
             grant = self._grants.find(call.settings, call.spec)
             if grant is not None:
@@ -342,18 +341,19 @@ class ApprovalChecker:
         return self._find_call_grant(call) or ("" if self._approve is not None else NO_APPROVER)
 
     def _find_call_grant(self, call: ProposedCall) -> str:
-        """Return the source of a grant of the same tool with the same arguments; empty for none."""
-        return GRANT if self._session.allows_call(call) else ""
+        """Return the source of a grant of the same tool with the same arguments; empty if there is no such grant."""
+        return _SESSION_GRANT if self._session.allows_call(call) else ""
 
     def _describe_change_since_grant(self, call: ProposedCall) -> str:
-        """Return the difference between a tool's definition and its stored grant; empty for none."""
+        """Return the difference between a tool's definition and its stored grant; empty without a difference."""
         if self._grants is None or call.settings is None:
             return ""
-        return self._grants.change(call.settings, call.spec)
+        return self._grants.describe_change(call.settings, call.spec)
 
-    def _change(self, spec: ToolSpec) -> str:
+    def _describe_change(self, spec: ToolSpec) -> str:
         """Return the difference between a tool's definition and its approved one, of this run or an earlier run."""
-        return (self._pins.change(spec) if self._pins is not None else "") or self._session.change(spec)
+        pinned = self._pins.describe_change(spec) if self._pins is not None else ""
+        return pinned or self._session.describe_change(spec)
 
 
 def find_reason_to_ask(call: ProposedCall, verdict: Verdict | None) -> str:
@@ -361,20 +361,76 @@ def find_reason_to_ask(call: ProposedCall, verdict: Verdict | None) -> str:
     reasons = []
     if verdict is not None and verdict.effect is Effect.ASK:
         reasons.append(f"{verdict.decided_by} asks{f': {verdict.reason}' if verdict.reason else ''}")
-    is_meant = verdict is not None and verdict.effect is Effect.ALLOW and verdict.though_tainted
-    if call.taint and can_act_or_send(call) and not is_meant:
+    # A rule without `"tainted": true` was written with the user's own words in mind, not with those of strangers.
+    allows_tainted = verdict is not None and verdict.effect is Effect.ALLOW and verdict.allows_tainted
+    if call.taint and can_act_or_send(call) and not allows_tainted:
         reasons.append(f"the conversation holds {describe_sources(call.taint)}, and this tool can act or send")
     return "; ".join(reasons)
 
 
+def deny_unattended(spec: ToolSpec, context: ApprovalContext) -> Approval:
+    """Return the denial of a call that no rule allows while no user is available to approve it."""
+    nobody = "no user is available to approve the call"
+    if context.change:
+        problem = f"{context.server!r} has changed the definition of its tool {spec.tool!r} since it was approved"
+        return Approval(Decision.DENY, f"{problem}, and {nobody}", "changed definition")
+    reason = f"{context.why_asked}, and {nobody}" if context.why_asked else nobody
+    return Approval(Decision.DENY, reason, NO_APPROVER)
+
+
 def _deny_unasked(problem: str) -> Approval:
+    # A broken approver denies: an error in the embedding program must not let a call run.
     return Approval(Decision.DENY, f"permission could not be asked for, because {problem}", NO_APPROVER)
 
 
-def _deny_changed(spec: ToolSpec) -> Approval:
-    log.warning("tool_changed", server=spec.server, tool=spec.tool)
-    reason = (
-        f"{spec.server!r} has changed the definition of its tool {spec.tool!r} since it was approved, "
-        "and nobody is there to be asked about it"
-    )
-    return Approval(Decision.DENY, reason, "changed definition")
+class _SessionGrants:
+    """The grants that are valid until the client is closed: for a tool with its current definition, or for one call."""
+
+    def __init__(self) -> None:
+        self._definitions: dict[tuple[str, str], str] = {}
+        """The definition of each granted tool at the time of the grant."""
+        self._calls: dict[tuple[str, str], set[str]] = {}
+        """For each tool, the digests of the calls that were granted one by one."""
+
+    @property
+    def tools(self) -> tuple[tuple[str, str], ...]:
+        """The server and the tool's own name of each granted tool."""
+        return tuple(self._definitions)
+
+    def allow_tool(self, spec: ToolSpec) -> None:
+        """Allow all calls of a tool, until its definition changes."""
+        self._definitions[spec.server, spec.tool] = build_definition(spec)
+
+    def allow_call(self, call: ProposedCall) -> None:
+        """Allow all calls with the tool and arguments of this call."""
+        self._calls.setdefault((call.spec.server, call.spec.tool), set()).add(_compute_digest(call))
+
+    def allows_tool(self, spec: ToolSpec) -> bool:
+        """Return whether the tool is granted, and has not changed since."""
+        return self._definitions.get((spec.server, spec.tool)) == build_definition(spec)
+
+    def allows_call(self, call: ProposedCall) -> bool:
+        """Return whether a call with the same tool and arguments was granted before."""
+        return _compute_digest(call) in self._calls.get((call.spec.server, call.spec.tool), ())
+
+    def describe_change(self, spec: ToolSpec) -> str:
+        """Return the difference between a tool's definition and its grant; empty if equal, or not granted."""
+        granted = self._definitions.get((spec.server, spec.tool))
+        return compare_definitions(granted, build_definition(spec)) if granted is not None else ""
+
+    def drop_changed(self, spec: ToolSpec) -> None:
+        """Drop the grant of a tool that has changed since."""
+        if not self.allows_tool(spec):
+            self._definitions.pop((spec.server, spec.tool), None)
+
+    def drop(self, server: str, tool: str | None = None) -> None:
+        """Drop the grants of a tool and of its single calls; of all tools of the server if `tool` is None."""
+        for grants in (self._definitions, self._calls):
+            for key in [key for key in grants if key[0] == server and tool in (None, key[1])]:
+                del grants[key]
+
+
+def _compute_digest(call: ProposedCall) -> str:
+    """Return a digest of the call's arguments and the tool's definition, which a grant of one call is valid for."""
+    text = json.dumps([build_definition(call.spec), dict(call.arguments)], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()

@@ -1,9 +1,9 @@
 """Paths in the arguments of a call, and whether they are inside given folders.
 
 Servers interpret the same text as different files: they may resolve ``..`` before or after symbolic links, expand
-``~``, decode a ``file:`` URI, or do none of this. A path is therefore checked in all these interpretations. An allow
-rule matches only if every interpretation is inside the folder; a restriction matches if any interpretation is. Hard
-links, and links that change between the decision and the call, are not detected.
+``~``, decode a ``file:`` URI, or do none of this. A path is therefore checked in all these interpretations (readings).
+An allow rule matches only if every reading is inside the folder; a restriction matches if any reading is. Hard links,
+and links that change between the decision and the call, are not detected.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import PurePath
@@ -29,6 +29,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 """The scheme of a URI (RFC 3986, 3.1), or the host of ``host:path``. A single letter is a drive instead."""
 _GLOB = re.compile(r"[*?\[]")
 _AROUND = " \t\r\n\"'"
+"""Characters that servers may strip from both ends of a path."""
 
 
 def find_current_folder() -> str:
@@ -48,7 +49,8 @@ def lies_within(value: Any, folders: Iterable[str], bases: Iterable[str]) -> boo
         bases: The absolute folders against which a relative path may be resolved; if empty, no relative path is inside
             a folder.
     """
-    texts, folders, bases = list(_walk(value)), tuple(folders), tuple(bases)
+    texts, folders, bases = list(walk_values(value)), tuple(folders), tuple(bases)
+    # A value without any text (an empty list) proves nothing, so an allow rule must not match it.
     return bool(texts) and all(isinstance(text, str) and _is_within(text, folders, bases) for text in texts)
 
 
@@ -58,15 +60,15 @@ def may_reach(value: Any, folders: Iterable[str], bases: Iterable[str]) -> bool:
     Case is ignored, and a path that cannot be resolved counts as a path into every folder.
     """
     folders, bases = tuple(folders), tuple(bases)
-    return any(isinstance(text, str) and _may_reach(text, folders, bases) for text in _walk(value))
+    return any(isinstance(text, str) and _may_reach(text, folders, bases) for text in walk_values(value))
 
 
-def _walk(value: Any) -> Iterator[Any]:
-    """Yield the values within lists and objects, including the keys of objects."""
+def walk_values(value: Any) -> Iterator[Any]:
+    """Yield the values within lists and objects, including the keys of objects: a server may read a path from a key."""
     pending = [value]
     while pending:
         current = pending.pop()
-        if isinstance(current, dict):
+        if isinstance(current, Mapping):
             pending += [*current, *current.values()]
         elif isinstance(current, list | tuple):
             pending += current
@@ -75,53 +77,91 @@ def _walk(value: Any) -> Iterator[Any]:
 
 
 def _is_within(text: str, folders: tuple[str, ...], bases: tuple[str, ...]) -> bool:
+    """Return whether a text is certainly a path inside one of the folders: each doubt makes it False."""
     text = text.strip(_AROUND)
-    is_uri = _FILE_URI.match(text) is not None
-    if not text or len(text) > MAX_PATH or (_SCHEME.match(text) and not is_uri):
+    is_file_uri = _FILE_URI.match(text) is not None
+    # Another scheme than `file:` (`http://…`, `host:path`) names no file of this machine, or one that is not known.
+    if not text or len(text) > MAX_PATH or (_SCHEME.match(text) and not is_file_uri):
         return False
     readings = _find_readings(text)
-    if is_uri and ".." not in re.split(r"[/\\]", unquote(text)) and "%" not in unquote(text):
-        readings = {reading for reading in readings if not _FILE_URI.match(reading)}  # not a file name for any server
-    paths = [_to_absolute(reading, bases) for reading in readings]
+    if is_file_uri and _is_plain_uri(text):
+        # No server takes a whole URI as a file name. Only if it hides `..` or further encoding is it kept as a reading.
+        readings = {reading for reading in readings if not _FILE_URI.match(reading)}
+    paths: set[str] = set()
+    for reading in readings:
+        absolute = _to_absolute(reading, bases)
+        # A relative reading whose base is unknown could be anywhere.
+        if not absolute:
+            return False
+        paths |= absolute
     try:
-        places = {place for path in set().union(*paths) for place in _find_places(path)}
-        allowed = [variant for folder in folders for variant in _find_variants(folder)]
+        targets = {target for path in paths for target in _find_targets(path)}
+        allowed = [form for folder in folders for form in _find_folder_forms(folder)]
     except (OSError, ValueError):
+        # What this machine cannot resolve (a null byte, a loop of links) a server may still open.
         return False
-    return all(paths) and bool(places) and all(any(_is_in(place, folder) for folder in allowed) for place in places)
+    return bool(targets) and all(any(_is_in(target, folder) for folder in allowed) for target in targets)
+
+
+def _is_plain_uri(uri: str) -> bool:
+    """Return whether decoding a URI once removes all encoding, and shows no ``..``."""
+    decoded = unquote(uri)
+    return "%" not in decoded and ".." not in re.split(r"[/\\]", decoded)
 
 
 def _may_reach(text: str, folders: tuple[str, ...], bases: tuple[str, ...]) -> bool:
+    """Return whether any reading of a text may be inside one of the folders: each doubt makes it True."""
     try:
         paths = {path for reading in _find_readings(text) for path in _to_absolute(reading, bases)}
-        places = {place for path in paths for place in _find_places(path)}
-        forbidden = [variant for folder in folders for variant in _find_variants(folder)]
+        targets = {target for path in paths for target in _find_targets(path)}
+        forbidden = [form for folder in folders for form in _find_folder_forms(folder)]
     except (OSError, ValueError):
+        # A path that cannot be resolved here may be resolved by the server, so the restriction holds.
         return True
-    if any(_is_in(_fold(place), _fold(folder)) for place in places for folder in forbidden):
+    # Case and Unicode form are ignored, because macOS and Windows open `/ETC` and `/etc` as one folder.
+    if any(_is_in(_fold(target), _fold(folder)) for target in targets for folder in forbidden):
         return True
+    # The names may differ although the folder is the same (a bind mount, a short name of Windows), the inode does not.
     identities = {found for folder in forbidden if not _GLOB.search(folder) for found in _find_identity(folder)}
-    return bool(identities) and any(_is_below(place, identities) for place in places)
+    return bool(identities) and any(_is_below(target, identities) for target in targets)
 
 
 def _find_readings(text: str) -> set[str]:
     """Return the paths that a server may understand by a text."""
-    if len(text) > MAX_PATH:  # a server that resolves ``..`` itself may shorten the path
-        long = [text, unquote(text), *(_from_uri(text[uri.start() :]) for uri in [_FILE_URI.search(text)] if uri)]
-        shorter = [os.path.normpath(path) for path in long]
-        return {reading for path in shorter if len(path) <= MAX_PATH for reading in _find_readings(path)}
-    found = {text, text.strip(_AROUND)}
-    uris = [uri.start() for uri in _FILE_URI.finditer(text)]
-    found |= {_from_uri(text[at:]) for at in (*uris[:1], *uris[-1:])}  # also within another URI: ``jar:file:/…``
-    found |= {unquote(text[at + len("file:") :]) for at in uris[:1]}
-    for path in tuple(found):
-        decoded = path
+    if len(text) > MAX_PATH:
+        return _find_readings_of_long(text)
+    # As it is, and without the quotes and spaces that a shell or a parser removes.
+    readings = {text, text.strip(_AROUND)}
+    readings |= _find_uri_paths(text)
+    # Percent-encoding, decoded once or repeatedly: `%252e%252e` is `..` for a server that decodes twice.
+    for path in tuple(readings):
         for _ in range(MAX_DECODED):
-            found.add(decoded := unquote(decoded))
-    found |= {path.replace("\\", "/") for path in found}
-    found |= {os.path.expandvars(path) for path in found}
-    found |= {os.path.expanduser(path) for path in found}  # noqa: PTH111 - Path.expanduser raises for unknown users
-    return {path for path in found if path}
+            path = unquote(path)  # noqa: PLW2901 - decoded again
+            readings.add(path)
+    # A backslash separates folders for servers on Windows, and for those that normalize paths.
+    readings |= {path.replace("\\", "/") for path in readings}
+    # `$HOME` and `~` reach the home folder if the server runs a shell or expands paths.
+    readings |= {os.path.expandvars(path) for path in readings}
+    readings |= {os.path.expanduser(path) for path in readings}  # noqa: PTH111 - Path.expanduser raises for unknown users
+    return readings - {""}
+
+
+def _find_readings_of_long(text: str) -> set[str]:
+    """Return the readings of a text that is too long to be a path, but short for servers that resolve ``..`` first."""
+    written = [text, unquote(text)]
+    if uri := _FILE_URI.search(text):
+        written.append(_from_uri(text[uri.start() :]))
+    shortened = (os.path.normpath(path) for path in written)
+    return {reading for path in shortened if len(path) <= MAX_PATH for reading in _find_readings(path)}
+
+
+def _find_uri_paths(text: str) -> set[str]:
+    """Return the paths of the file URIs in a text, which may be inside another URI: ``jar:file:/…!/…``."""
+    starts = [uri.start() for uri in _FILE_URI.finditer(text)]
+    if not starts:
+        return set()
+    # Of nested URIs, servers use the outermost or the innermost one. Some only cut `file:` off.
+    return {_from_uri(text[starts[0] :]), _from_uri(text[starts[-1] :]), unquote(text[starts[0] + len("file:") :])}
 
 
 def _from_uri(uri: str) -> str:
@@ -138,21 +178,24 @@ def _to_absolute(path: str, bases: tuple[str, ...]) -> set[str]:
     return {os.path.join(base, path) for base in bases if base}  # noqa: PTH118 - ``..`` and ``//`` stay
 
 
-def _find_places(path: str) -> set[str]:
-    """Return the targets of a path: normalized as text, and with links resolved before and after ``..``."""
+def _find_targets(path: str) -> set[str]:
+    """Return the targets of a path: normalized as text, and with links resolved before and after ``..``.
+
+    ``link/../x`` is beside the link for one server, and beside the link's target for another.
+    """
     lexical = os.path.normpath(path)
     resolved = {os.path.realpath(written) for written in (path, lexical) if len(written) <= MAX_PATH}
-    return {_normalize(place) for place in (lexical, *resolved)}
+    return {_normalize(target) for target in (lexical, *resolved)}
 
 
-def _find_variants(folder: str) -> set[str]:
+def _find_folder_forms(folder: str) -> set[str]:
     """Return a folder as written and with its links resolved; in a glob only links before the first wildcard."""
     parts = PurePath(folder).parts
-    fixed = next((at for at, part in enumerate(parts) if _GLOB.search(part)), len(parts))
+    fixed = next((index for index, part in enumerate(parts) if _GLOB.search(part)), len(parts))
     if not fixed:
         return {_normalize(folder)}
     head, tail = os.path.join(*parts[:fixed]), parts[fixed:]  # noqa: PTH118
-    return {_normalize(os.path.join(place, *tail)) for place in _find_places(head)}  # noqa: PTH118
+    return {_normalize(os.path.join(target, *tail)) for target in _find_targets(head)}  # noqa: PTH118
 
 
 def _normalize(path: str) -> str:
@@ -162,27 +205,33 @@ def _normalize(path: str) -> str:
 
 def _is_in(path: str, folder: str) -> bool:
     """Return whether a path is the folder or inside it; neither may contain ``..``."""
+    # Parts are compared, not texts: `/data-old` is not inside `/data`.
     parts, pattern = PurePath(path).parts, PurePath(folder).parts
     return _is_matched(parts, pattern) if _GLOB.search(folder) else parts[: len(pattern)] == pattern
 
 
 def _is_matched(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
-    """Return whether the first parts of a path match a pattern."""
+    """Return whether the first parts of a path match a pattern, in time proportional to both lengths.
+
+    `reached` has the positions in the pattern at which the parts so far may end, so that ``**/**/**`` costs no
+    exponential time.
+    """
     reached = _skip_wildcards({0}, pattern)
     for part in parts:
         if len(pattern) in reached:
             return True
-        stays = {at for at in reached if pattern[at] == "**"}
-        ahead = {at + 1 for at in reached - stays if part == pattern[at] or fnmatchcase(part, pattern[at])}
+        stays = {index for index in reached if pattern[index] == "**"}
+        # A folder with a literal `*` or `[` in its name matches itself too.
+        ahead = {index + 1 for index in reached - stays if part == pattern[index] or fnmatchcase(part, pattern[index])}
         reached = _skip_wildcards(stays | ahead, pattern)
     return len(pattern) in reached
 
 
 def _skip_wildcards(reached: set[int], pattern: tuple[str, ...]) -> set[int]:
     """Add the positions in a pattern that are reached if ``**`` matches no folder."""
-    for at, part in enumerate(pattern):
-        if part == "**" and at in reached:
-            reached.add(at + 1)
+    for index, part in enumerate(pattern):
+        if part == "**" and index in reached:
+            reached.add(index + 1)
     return reached
 
 
@@ -197,10 +246,10 @@ def _find_identity(path: str) -> Iterator[tuple[int, int]]:
         yield found.st_dev, found.st_ino
 
 
-def _is_below(place: str, identities: set[tuple[int, int]]) -> bool:
+def _is_below(target: str, identities: set[tuple[int, int]]) -> bool:
     """Return whether a path is one of the folders or inside one, even under a mounted or shortened name."""
-    if len(place) > MAX_PATH:
+    if len(target) > MAX_PATH:
         return False
     return any(
-        found in identities for folder in (place, *PurePath(place).parents) for found in _find_identity(str(folder))
+        found in identities for folder in (target, *PurePath(target).parents) for found in _find_identity(str(folder))
     )

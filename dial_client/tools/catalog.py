@@ -23,6 +23,7 @@ from dial_client.schema.argument_check import ArgumentCheck
 from dial_client.servers.session import OnCallProgress
 from dial_client.settings.config_types import ServerSettings
 from dial_client.tools.function_definition import FunctionDefinition
+from dial_client.tools.result_content import READ_RESULT
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, Tool
@@ -33,7 +34,7 @@ MAX_DESCRIPTION = 8_000
 """Maximum characters of a tool's description, so that no server can fill the model's context."""
 CUT_MARK = "[The rest of this description is left out: it is too long.]"
 
-READ_RESULT, SEARCH_TOOLS = "read_result", "search_tools"
+SEARCH_TOOLS = "search_tools"
 LIST_RESOURCES, READ_RESOURCE = "list_resources", "read_resource"
 RESERVED = frozenset({READ_RESULT, SEARCH_TOOLS, LIST_RESOURCES, READ_RESOURCE})
 """The names of the host's own tools. A server's tool with such a name is offered as ``server__tool``."""
@@ -129,7 +130,7 @@ def build_catalog(connections: Iterable[ToolServer], *, has_apps: bool = False) 
     for key, name in assign_names(tools_by_key).items():
         connection, tool = tools_by_key[key]
         try:
-            spec, changes = _build_spec(name, connection.name, tool, has_apps=has_apps)
+            spec, changes = build_tool_spec(name, connection.name, tool, has_apps=has_apps)
             route = Route(connection, spec)
             if has_apps and is_for_app(tool.meta):
                 app_routes[key] = route
@@ -151,19 +152,14 @@ def is_enabled(tool: str, connection: ToolBackend) -> bool:
     return is_included and not any(fnmatchcase(tool, name) for name in settings.disabled_tools)
 
 
-def build_tool_spec(name: str, server: str, tool: Tool | FunctionDefinition) -> ToolSpec:
-    """Return a server's tool as offered to the model under `name`.
+def build_tool_spec(
+    name: str, server: str, tool: Tool | FunctionDefinition, *, has_apps: bool = False
+) -> tuple[ToolSpec, list[str]]:
+    """Return a server's tool as offered to the model under `name`, and notes on what was changed or left out.
 
     Raises:
         Unsupported: No provider accepts the tool's schema.
     """
-    return _build_spec(name, server, tool)[0]
-
-
-def _build_spec(
-    name: str, server: str, tool: Tool | FunctionDefinition, *, has_apps: bool = False
-) -> tuple[ToolSpec, list[str]]:
-    """Return a server's tool as offered to the model under `name`, and notes on what was changed or left out."""
     fit = provider_schema.adapt(tool.input_schema)
     hints = tool.annotations
     text = _shorten_description(tool.description or "")

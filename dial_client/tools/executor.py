@@ -1,14 +1,17 @@
-"""Runs the calls of one round: validates, approves and makes each call, and shortens its result.
+"""Runs the calls of one round. Each call is validated, approved, made, checked for untrusted content, and shortened.
 
-A failed call has a result too.
+The order matters: only arguments that fit the tool's schema are shown to the approver, and nothing changes them after
+the approval. A failed call has a result too.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
@@ -17,28 +20,35 @@ from dial_client.hooks import call_context
 from dial_client.hooks.audit.entries import CallAudit, Origin, TurnAudit
 from dial_client.hooks.call_context import CallContext, Spend
 from dial_client.hooks.middleware import MiddlewareChain, ToolCall
+from dial_client.messages.errors import ServerError
 from dial_client.messages.events import AppOpened, Emit, ToolCallFinished, ToolCallProgress, ToolCallStarted
 from dial_client.messages.limits import Limits
+from dial_client.messages.mcp_apps import App
 from dial_client.messages.message import (
+    NO_OUTPUT,
     NOT_ALLOWED,
     Failure,
+    TextPart,
     ToolCallRequest,
     ToolCallResult,
-    ToolSpec,
     build_not_run_result,
+    extract_text,
 )
 from dial_client.runtime.deadline import Deadline
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import sanitize
+from dial_client.schema import tool_arguments
 from dial_client.servers.connection import Connection
 from dial_client.servers.server_cache import build_definition, compare_definitions
+from dial_client.servers.session import OnCallProgress, to_tool_error
+from dial_client.tools import result_content
 from dial_client.tools.approval import Approval, ApprovalChecker
-from dial_client.tools.call_validation import find_problem, normalize_arguments
 from dial_client.tools.catalog import Catalog, Route
-from dial_client.tools.changed_arguments import add_note_of_changes
-from dial_client.tools.server_calls import find_app, make_call
+from dial_client.tools.result_content import StoreResult, shorten
 from dial_client.tools.taint import Taint, find_taint_source
-from dial_client.tools.tool_selection import Keep, shorten
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult
 
 log = get_logger(__name__)
 
@@ -47,6 +57,13 @@ MAX_ERROR_CHARS = 500
 
 _MAX_CHANGES = 3
 """Maximum number of times a call is validated and approved if its tool keeps changing."""
+_MAX_NAMED = 20
+"""Maximum number of parameters that an error names."""
+_MAX_TOOLS = 30
+"""Maximum number of tools that an error names."""
+_MAX_CHANGED_CHARS = 4_000
+"""Maximum characters of the arguments changed by the user that the model reads."""
+_NO_REASON = "The tool failed without saying why."
 _CANCELLED_TASK = "The call failed: a task that it waited for was cancelled."
 _TIME_IS_OVER = "Stopped: the time for this turn is over."
 
@@ -55,7 +72,7 @@ _TIME_IS_OVER = "Stopped: the time for this turn is over."
 class CallScope:
     """The objects that calls share with their turn."""
 
-    keep: Keep | None = None
+    store_result: StoreResult | None = None
     """Stores the full text of results that are too long for the model; None if the model cannot read stored results."""
     awaiting_approval: set[str] = field(default_factory=set)
     """The ids of calls that wait for approval, or were cancelled during this wait."""
@@ -112,14 +129,16 @@ class ToolExecutor:
         the turn, running calls are cancelled at their servers, and their results say so.
         """
         results: dict[int, ToolCallResult] = {}
-        # The model requested all calls of a round before it read any of their results.
+        # The model requested all calls of a round before it read any of their results, so no result of this round can
+        # have misled it.
         taint = self._scope.taint.sources if self._scope.taint is not None else ()
+        round_ = _Round(emit, deadline, taint)
         slots = anyio.CapacityLimiter(self._limits.max_parallel)
 
         async def run(index: int, call: ToolCallRequest) -> None:
             async with slots:
                 is_over_limit = index >= self._limits.max_calls_per_round
-                results[index] = await self._execute(call, emit, deadline, taint, is_over_limit=is_over_limit)
+                results[index] = await self._execute(call, round_, is_over_limit=is_over_limit)
 
         # A single call has a task of its own too: what a tool sets in its context must not reach later calls.
         async with anyio.create_task_group() as group:
@@ -131,28 +150,20 @@ class ToolExecutor:
         """Run one call."""
         return (await self.execute_all([call], emit, deadline))[0]
 
-    async def _execute(
-        self,
-        call: ToolCallRequest,
-        emit: Emit,
-        deadline: Deadline,
-        taint: tuple[str, ...],
-        *,
-        is_over_limit: bool = False,
-    ) -> ToolCallResult:
+    async def _execute(self, call: ToolCallRequest, round_: _Round, *, is_over_limit: bool) -> ToolCallResult:
         """Run one call between its two events."""
         route = self._catalog().routes.get(call.name)
-        call = normalize_arguments(call, route) if route else call
+        call = _normalize_arguments(call, route) if route else call
         server, tool = (route.spec.server, route.spec.tool) if route else ("", "")
-        await emit(ToolCallStarted(call, server, tool))
-        make_attempt = self._attempt_in_middleware if self._middleware.wraps_tool_calls else self._attempt
+        await round_.emit(ToolCallStarted(call, server, tool))
         started_at = time.monotonic()
         try:
-            attempt = (
-                self._refuse_over_limit(call, route)
-                if is_over_limit
-                else await make_attempt(call, route, emit, deadline, taint)
-            )
+            if is_over_limit:
+                attempt = self._refuse_over_limit(call, route)
+            elif self._middleware.wraps_tool_calls:
+                attempt = await self._attempt_in_middleware(call, route, round_)
+            else:
+                attempt = await self._attempt(call, route, round_)
         except anyio.get_cancelled_exc_class():
             # An approver or a middleware may await a cancelled task; the turn continues unless it is cancelled itself.
             await anyio.lowlevel.checkpoint_if_cancelled()
@@ -161,12 +172,10 @@ class ToolExecutor:
         self.add_taint(result.taint)
         duration = time.monotonic() - attempt.started_at
         log.debug("tool_call", tool=call.name, server=server, ok=result.success, duration=round(duration, 4))
-        await emit(_build_end(result, duration, call, (server, tool), attempt))
+        await round_.emit(_build_end(result, duration, call, (server, tool), attempt))
         return result
 
-    async def _attempt_in_middleware(
-        self, call: ToolCallRequest, route: Route | None, emit: Emit, deadline: Deadline, taint: tuple[str, ...]
-    ) -> _Attempt:
+    async def _attempt_in_middleware(self, call: ToolCallRequest, route: Route | None, round_: _Round) -> _Attempt:
         """Let the middleware change, make or answer a call within the timeout of the turn; the call's id stays."""
         attempts: list[_Attempt] = []
         is_begun = False
@@ -177,52 +186,47 @@ class ToolExecutor:
             request = replace(changed.request, id=call.id)
             changed_route = self._catalog().routes.get(request.name)
             if changed_route is not None:
-                request = normalize_arguments(request, changed_route)
-            attempts.append(await self._attempt(request, changed_route, emit, deadline, taint))
+                request = _normalize_arguments(request, changed_route)
+            attempts.append(await self._attempt(request, changed_route, round_))
             return attempts[-1].result
 
         started_at = time.monotonic()
         result = ToolCallResult.failed(call.id, Failure.TIMEOUT, _TIME_IS_OVER)
         origin = self.audit.origin
         spec = route.spec if route else None
-        with deadline.scope():
+        with round_.deadline.scope():
             tool_call = ToolCall(request=call, spec=spec, turn_id=origin.turn, conversation_id=origin.conversation)
             result = await self._middleware.call_tool(tool_call, attempt)
         if not is_begun:
-            self._audit_answer(call, spec, result)
+            # No call was made: the middleware has answered or refused it.
+            with self.audit.call(call, spec) as audit:
+                audit.record_decision(is_allowed=result.failure is not Failure.DENIED, decided_by="middleware")
+                audit.record_result(result)
         # A middleware may answer with an earlier result of the tool, or change an untrusted text.
         sources = [attempt.result.taint for attempt in attempts] or [find_taint_source(call, result, route)]
         source = result.taint or next(filter(None, sources), "")
         last = attempts[-1] if attempts else _Attempt(result, started_at)
         return replace(last, result=replace(result, tool_call_id=call.id, taint=source))
 
-    def _audit_answer(self, call: ToolCallRequest, spec: ToolSpec | None, result: ToolCallResult) -> None:
-        """Record a call that was not made because a middleware answered or refused it."""
-        with self.audit.call(call, spec) as audit:
-            audit.record_decision(is_allowed=result.failure is not Failure.DENIED, decided_by="middleware")
-            audit.record_result(result)
-
-    async def _attempt(
-        self, call: ToolCallRequest, route: Route | None, emit: Emit, deadline: Deadline, taint: tuple[str, ...]
-    ) -> _Attempt:
+    async def _attempt(self, call: ToolCallRequest, route: Route | None, round_: _Round) -> _Attempt:
         """Validate, approve, make and audit one call within the timeout of the turn."""
         cleared: _Cleared | None = None
         result = ToolCallResult.failed(call.id, Failure.TIMEOUT, _TIME_IS_OVER)
         started_at = time.monotonic()
         with self.audit.call(call, route.spec if route else None) as audit:
-            with deadline.scope():
-                cleared, refusal = await self._clear(call, deadline, taint, audit)
+            with round_.deadline.scope():
+                cleared, refusal = await self._clear(call, round_, audit)
                 started_at = time.monotonic()
                 result = refusal or result
                 if cleared is not None:
-                    answer = await self._call(cleared.call, cleared.route, emit, deadline)
-                    result = add_note_of_changes(answer, call, cleared.call)
+                    answer = await self._call(cleared.call, cleared.route, round_)
+                    result = _add_note_of_changes(answer, call, cleared.call)
             audit.record_result(result)
         source = find_taint_source(call, result, cleared.route if cleared is not None else None)
         return _Attempt(replace(result, taint=source), started_at, cleared)
 
     async def _clear(
-        self, call: ToolCallRequest, deadline: Deadline, taint: tuple[str, ...], audit: CallAudit
+        self, call: ToolCallRequest, round_: _Round, audit: CallAudit
     ) -> tuple[_Cleared, None] | tuple[None, ToolCallResult]:
         """Return the route of a call that may run, and the call, whose arguments the approver may have changed.
 
@@ -234,61 +238,62 @@ class ToolExecutor:
         for _ in range(_MAX_CHANGES):
             catalog = self._catalog()
             route = catalog.routes.get(call.name)
-            if (problem := find_problem(call, route, catalog)) is not None:
+            if (problem := _find_problem(call, route, catalog)) is not None:
                 return None, problem
             assert route is not None
-            approval = await self._approve(call, route, deadline, taint, change, audit)
+            approval = await self._approve(call, route, round_, change, audit)
             if not approval.allowed:
                 reason = f": {approval.reason}" if approval.reason else ""
                 return None, ToolCallResult.failed(call.id, Failure.DENIED, f"{NOT_ALLOWED}{reason}.")
             if approval.arguments is not None:
+                # The user may have made a mistake too: the changed arguments are validated like the model's.
                 call = replace(call, arguments=approval.arguments)
-                if (problem := find_problem(call, route, catalog)) is not None:
+                if (problem := _find_problem(call, route, catalog)) is not None:
                     return None, problem
             if isinstance(route.connection, Connection):
+                # A lazy server starts only after the approval, and may list another definition than the cached one.
                 await route.connection.wake()
             current = self._catalog().routes.get(call.name)
             if current is None:
                 return _Cleared(route, call), None  # the call itself then fails, because the server or tool is gone
-            change = (
-                compare_definitions(build_definition(route.spec), build_definition(current.spec))
-                if current is not route
-                else ""
-            )
+            # The user has approved the definition that was shown. If the tool is another one now, this is asked again.
+            change = ""
+            if current is not route:
+                change = compare_definitions(build_definition(route.spec), build_definition(current.spec))
             if not change:
                 return _Cleared(current, call), None
-        return None, ToolCallResult.failed(call.id, Failure.SERVER, "The call failed: the tool does not stop changing.")
+        error = "The call failed: the tool definition keeps changing."
+        return None, ToolCallResult.failed(call.id, Failure.SERVER, error)
 
     async def _approve(
-        self,
-        call: ToolCallRequest,
-        route: Route,
-        deadline: Deadline,
-        taint: tuple[str, ...],
-        change: str,
-        audit: CallAudit,
+        self, call: ToolCallRequest, route: Route, round_: _Round, change: str, audit: CallAudit
     ) -> Approval:
         """Return the decision about a call, by a rule or by the approver."""
-        spec = route.spec
+        spec, taint = route.spec, round_.taint
         approval = self._approvals.decide(spec, call.arguments, taint, change)
         if approval is None:
             self._scope.awaiting_approval.add(call.id)
             audit.record_question()
-            with deadline.pause():
+            # The user's time to decide does not count towards the timeout of the turn.
+            with round_.deadline.pause():
                 approval = await self._approvals.ask(call, spec, taint, change, self.audit.origin)
             self._scope.awaiting_approval.discard(call.id)
         if approval.arguments is not None:
-            changed = normalize_arguments(replace(call, arguments=dict(approval.arguments)), route)
+            # Corrected in the same way as the model's arguments, before the deny rules see the values that are sent.
+            changed = _normalize_arguments(replace(call, arguments=dict(approval.arguments)), route)
             approval = self._approvals.decide_changed(spec, replace(approval, arguments=changed.arguments), taint)
         audit.record_decision(is_allowed=approval.allowed, decided_by=approval.decided_by, arguments=approval.arguments)
         return approval
 
-    async def _call(self, call: ToolCallRequest, route: Route, emit: Emit, deadline: Deadline) -> ToolCallResult:
+    async def _call(self, call: ToolCallRequest, route: Route, round_: _Round) -> ToolCallResult:
         """Make a call within its own timeout, which each progress notification of the server restarts."""
         await anyio.lowlevel.checkpoint_if_cancelled()  # no call starts after the timeout of the turn
-        timeout = self._find_timeout(route)
+        settings = route.connection.settings
+        timeout = self._limits.tool_timeout
+        if settings is not None and settings.tool_timeout is not None:
+            timeout = settings.tool_timeout
         call_deadline = Deadline(timeout, max(timeout, self._limits.tool_timeout_max))
-        context = CallContext(deadline, call_deadline, self._scope.spend, self.audit.origin)
+        context = CallContext(round_.deadline, call_deadline, self._scope.spend, self.audit.origin)
         with call_deadline.scope() as scope, call_context.set_current(context):
             is_over = False
 
@@ -296,13 +301,15 @@ class ToolExecutor:
                 if not is_over:
                     call_deadline.restart(timeout)
                     text = message and sanitize(message)
-                    await emit(ToolCallProgress(call.id, _to_finite(progress) or 0.0, _to_finite(total), text))
+                    progressed = ToolCallProgress(call.id, _to_finite(progress) or 0.0, _to_finite(total), text)
+                    await round_.emit(progressed)
 
-            app = find_app(call, route)
+            spec = route.spec
+            app = App(call.id, spec.server, spec.tool, spec.app_uri, call.arguments) if spec.app_uri else None
             if app is not None:
-                await emit(AppOpened(app))
+                await round_.emit(AppOpened(app))
             try:
-                result = await make_call(call, route, on_progress, app)
+                result = await _make_call(call, route, on_progress, app)
             finally:
                 is_over = True
         if scope.cancelled_caught:
@@ -311,8 +318,8 @@ class ToolExecutor:
         return result
 
     def _refuse_over_limit(self, call: ToolCallRequest, route: Route | None) -> _Attempt:
-        most = self._limits.max_calls_per_round
-        result = build_not_run_result(call.id, f"one reply may make {most} calls. Ask again for what is still needed.")
+        limit = self._limits.max_calls_per_round
+        result = build_not_run_result(call.id, f"one reply may make {limit} calls. Ask again for what is still needed.")
         with self.audit.call(call, route.spec if route else None) as audit:
             audit.record_result(result)
         return _Attempt(result, time.monotonic())
@@ -322,14 +329,19 @@ class ToolExecutor:
         error = result.error
         if error is not None and (len(error) > MAX_ERROR_CHARS or "\n" in error):
             error = " ".join(error[:MAX_ERROR_CHARS].split())
-        content = shorten(result.content, self._limits.max_result_chars, self._scope.keep)
+        content = shorten(result.content, self._limits.max_result_chars, self._scope.store_result)
         return replace(result, content=content, error=error)
 
-    def _find_timeout(self, route: Route) -> float:
-        settings = route.connection.settings
-        if settings is None or settings.tool_timeout is None:
-            return self._limits.tool_timeout
-        return settings.tool_timeout
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """What the calls of one round share."""
+
+    emit: Emit
+    deadline: Deadline
+    """The deadline of the turn."""
+    taint: tuple[str, ...]
+    """The untrusted sources that the model had read when it requested the calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,3 +387,113 @@ def _build_end(
 def _to_finite(number: float | None) -> float | None:
     """Return a finite number; None for infinity and NaN, which servers may send but JSON does not allow."""
     return number if number is not None and math.isfinite(number) else None
+
+
+def _normalize_arguments(call: ToolCallRequest, route: Route) -> ToolCallRequest:
+    """Return the call with invalid JSON of its arguments repaired, and harmless type mismatches corrected.
+
+    A call that still does not fit is returned unchanged; `_find_problem` reports it.
+    """
+    if call.unreadable is not None:
+        parsed = tool_arguments.parse_arguments(call.unreadable)
+        if parsed is None:
+            return call
+        call = replace(call, arguments=parsed, unreadable=None)
+    if not route.check.find_problems(call.arguments):
+        return call
+    # Only harmless mismatches are corrected ("5" for 5), and only if the result fits: guesses would run unasked calls.
+    coerced = tool_arguments.coerce(call.arguments, route.spec.original_schema or route.spec.input_schema)
+    return call if route.check.find_problems(coerced) else replace(call, arguments=coerced)
+
+
+def _find_problem(call: ToolCallRequest, route: Route | None, catalog: Catalog) -> ToolCallResult | None:
+    """Return the failure of an invalid call; None for a valid call."""
+    if route is None:
+        return ToolCallResult.failed(call.id, Failure.UNKNOWN_TOOL, _describe_unknown_tool(call.name, catalog))
+    if call.unreadable is not None:
+        problem = "The arguments are not a JSON object"
+    elif problems := route.check.find_problems(call.arguments):
+        problem = f"The arguments do not fit: {'; '.join(problems)}"
+    else:
+        return None
+    return ToolCallResult.failed(call.id, Failure.BAD_ARGUMENTS, f"{problem}. {_describe_arguments(route)}")
+
+
+def _describe_arguments(route: Route) -> str:
+    properties = route.spec.input_schema.get("properties", {})
+    required = route.spec.input_schema.get("required", [])
+    names = [f"{name}{'' if name in required else ' (optional)'}" for name in list(properties)[:_MAX_NAMED]]
+    return f"Expected a JSON object with: {', '.join(names)}." if names else "Expected an empty JSON object."
+
+
+def _describe_unknown_tool(name: str, catalog: Catalog) -> str:
+    if not catalog.routes:
+        return f"There is no tool {name!r}; no tools are available."
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, catalog.routes, n=1, cutoff=0.5)
+    if near:
+        return f"There is no tool {name!r}. Did you mean {near[0]!r}?"
+    return f"There is no tool {name!r}. Available are: {', '.join(list(catalog.routes)[:_MAX_TOOLS])}."
+
+
+async def _make_call(
+    call: ToolCallRequest, route: Route, on_progress: OnCallProgress, app: App | None
+) -> ToolCallResult:
+    """Return the result of a call; an error of the server or of its connection becomes a failed result."""
+    try:
+        answer = await route.connection.call(route.spec.tool, call.arguments, on_progress)
+        if isinstance(answer, ToolCallResult):
+            return replace(answer, tool_call_id=call.id)
+        content = result_content.to_content(answer, _find_output_problem(answer, route))
+        app = app and app.with_result(answer.model_dump(mode="json", by_alias=True, exclude_none=True))
+    except ServerError as error:
+        return ToolCallResult.failed(call.id, Failure.SERVER, to_tool_error(error))
+    except Exception as error:  # noqa: BLE001 - an unexpected error in one call must not end the others
+        log.warning("tool_call_broke", tool=call.name, error=type(error).__name__)
+        return ToolCallResult.failed(call.id, Failure.SERVER, f"The call failed: {type(error).__name__}.")
+    if not answer.is_error:
+        return ToolCallResult(call.id, success=True, content=content, app=app)
+    if content == NO_OUTPUT:
+        return replace(ToolCallResult.failed(call.id, Failure.TOOL, _NO_REASON), app=app)
+    from dial_client.runtime.error_lines import summarize_error
+
+    summary = summarize_error(extract_text(content)) or _NO_REASON
+    return ToolCallResult(call.id, success=False, content=content, error=summary, failure=Failure.TOOL, app=app)
+
+
+def _find_output_problem(answer: CallToolResult, route: Route) -> str:
+    """Return a note if a structured result does not fit the tool's output schema; the result is used anyway."""
+    structured = answer.structured_content
+    if answer.is_error or structured is None or not route.spec.output_schema:
+        return ""
+    problems = route.output_check.find_problems(structured)
+    return f"[The structured result does not fit what the tool promises: {'; '.join(problems)}]" if problems else ""
+
+
+def _add_note_of_changes(result: ToolCallResult, requested: ToolCallRequest, ran: ToolCallRequest) -> ToolCallResult:
+    """Return the result of a call, after a note if the call ran with other arguments than the model requested.
+
+    Args:
+        result: The result of the call.
+        requested: The call as the model requested it.
+        ran: The call as it was made.
+    """
+    if requested.arguments == ran.arguments:
+        return result
+    changes = _describe_changes(requested.arguments, ran.arguments)
+    note = f"[The user changed the arguments before the call. It ran with: {changes}]"
+    content = result.content
+    if isinstance(content, str):
+        return replace(result, content=f"{note}\n{content}")
+    return replace(result, content=(TextPart(note), *content))
+
+
+def _describe_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    changed = {name: value for name, value in after.items() if name not in before or before[name] != value}
+    text = json.dumps(changed, ensure_ascii=False, default=str)
+    removed = [name for name in before if name not in after]
+    omitted = f" … ({len(text) - _MAX_CHANGED_CHARS:,} more characters)" if len(text) > _MAX_CHANGED_CHARS else ""
+    without = f", without {', '.join(removed)}" if removed else ""
+    unchanged = ", and the other arguments unchanged" if len(changed) < len(after) else ""
+    return f"{text[:_MAX_CHANGED_CHARS]}{omitted}{without}{unchanged}"

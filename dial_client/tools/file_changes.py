@@ -55,16 +55,17 @@ def find_changes(arguments: Mapping[str, Any], settings: ServerSettings | None) 
         settings: The server's entry. Files are read only in its working folder, its roots, the folders among its
             arguments, and the current folder.
     """
-    changes = [change for pair in _find_pairs(arguments) if (change := _compare(*pair)) is not None]
-    changes += [change for name, items in arguments.items() if (change := _compare_edits(name, items)) is not None]
+    changes = [
+        _compare(old, f"replaced by {new}", before, after, (new,)) for old, new, before, after in _find_pairs(arguments)
+    ]
+    changes += [_compare_edits(name, items) for name, items in arguments.items()]
+    known = [change for change in changes if change is not None]
     path = next((arguments[name] for name in _PATHS if isinstance(arguments.get(name), str)), None)
     name = next((name for name in _CONTENTS if isinstance(arguments.get(name), str)), None)
-    if not changes and path is not None and name is not None and (old := _read(path, settings)) is not None:
-        lines = diff(old, arguments[name])
-        if lines is not None:
-            unchanged = _count_left_out(old, arguments[name], lines)
-            changes.append(FileChange(name, "compared with the file as it is", tuple(lines), unchanged=unchanged))
-    return changes
+    if known or path is None or name is None or (old := _read(path, settings)) is None:
+        return known
+    change = _compare(name, "compared with the file as it is", old, arguments[name])
+    return [] if change is None else [change]
 
 
 def names_same_file(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
@@ -79,12 +80,12 @@ def _find_pairs(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str, str, s
             yield old, new, before, after
 
 
-def _compare(old: str, new: str, before: str, after: str) -> FileChange | None:
-    """Return the change of a replacement; None if the arguments should be shown instead."""
+def _compare(argument: str, title: str, before: str, after: str, replaces: tuple[str, ...] = ()) -> FileChange | None:
+    """Return the change between two texts; None if the arguments should be shown instead."""
     lines = diff(before, after)
     if lines is None:
         return None
-    return FileChange(old, f"replaced by {new}", tuple(lines), (new,), _count_left_out(before, after, lines))
+    return FileChange(argument, title, tuple(lines), replaces, _count_left_out(before, after, lines))
 
 
 def find_edits(requested: Mapping[str, Any], edited: Mapping[str, Any]) -> list[FileChange]:
@@ -92,13 +93,12 @@ def find_edits(requested: Mapping[str, Any], edited: Mapping[str, Any]) -> list[
 
     Arguments that are too long to be compared are left out.
     """
-    texts = [(name, _to_text(requested[name]), _to_text(value)) for name, value in edited.items() if name in requested]
-    compared = ((name, before, after, diff(before, after)) for name, before, after in texts)
-    return [
-        FileChange(name, "changed by you", tuple(lines), unchanged=_count_left_out(before, after, lines))
-        for name, before, after, lines in compared
-        if lines is not None
-    ]
+    changes = (
+        _compare(name, "changed by you", _to_text(requested[name]), _to_text(value))
+        for name, value in edited.items()
+        if name in requested
+    )
+    return [change for change in changes if change is not None]
 
 
 def _to_text(value: Any) -> str:
@@ -113,6 +113,7 @@ def _compare_edits(name: str, items: Any) -> FileChange | None:
     unchanged = 0
     for item in items:
         pairs = list(_find_pairs(item))
+        # An edit with a further field may do more than the diff shows, so the user sees the arguments themselves.
         if len(pairs) != 1 or len(item) != 2:
             return None
         before, after = pairs[0][2:]
@@ -146,14 +147,15 @@ def diff(old: str, new: str) -> list[str] | None:
     None if it would be too long, or if there is no difference, because an empty diff would hide the text.
     """
     before, after = _split(old, new)
-    start = next((at for at, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), 0)
     if before == after:
         return None
+    start = next((index for index, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), 0)
     start = max(0, start - CONTEXT)
     if max(len(before), len(after)) - start > MAX_LINES:
         return None
     lines = difflib.unified_diff(before[start:], after[start:], n=CONTEXT, lineterm="")
-    shown = [line for at, line in enumerate(lines) if at > 1 and not line.startswith("@@")]
+    # The first two lines are the headers of the diff. The numbers of the hunks would count from `start`.
+    shown = [line for index, line in enumerate(lines) if index > 1 and not line.startswith("@@")]
     return shown or None
 
 
@@ -163,10 +165,12 @@ def _read(path: str, settings: ServerSettings | None) -> str | None:
     bases = [working_folder or find_current_folder()]
     folders = [*bases, find_current_folder(), *_list_server_folders(settings)]
     try:
+        # The model chose the path: only files that the server may read anyway are shown at the question.
         if not lies_within(path, [folder for folder in folders if folder], bases):
             return None
         file = Path(bases[0], path)
         status = file.stat()
+        # A device or a pipe might block the question, or be changed by reading it.
         if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
             return None
         return file.read_bytes()[:MAX_BYTES].decode("utf-8").replace("\r\n", "\n")

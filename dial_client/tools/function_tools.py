@@ -1,23 +1,33 @@
-"""Python functions as tools: their registration and their calls."""
+"""Python functions as tools: their registration, their calls, and their results as content for the model."""
 
 from __future__ import annotations
 
 import inspect
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from anyio import CapacityLimiter, get_cancelled_exc_class, lowlevel, to_thread
 
-from dial_client.messages.message import Failure, ToolCallResult
+from dial_client.messages.message import (
+    NO_OUTPUT,
+    Content,
+    Failure,
+    FilePart,
+    ImagePart,
+    Part,
+    TextPart,
+    ToolCallResult,
+)
 from dial_client.runtime.logs import get_logger
+from dial_client.runtime.media_types import PDF, find_media_type
 from dial_client.runtime.safe_text import sanitize
 from dial_client.servers.server_requests import ClientCapabilities
 from dial_client.servers.session import OnCallProgress
-from dial_client.tools import function_results
 from dial_client.tools.function_context import FUNCTIONS, Context
-from dial_client.tools.function_definition import FunctionDefinition, FunctionTool, define
-from dial_client.tools.function_signature import Function, WrongArguments
+from dial_client.tools.function_definition import Function, FunctionDefinition, FunctionTool, WrongArguments, define
 
 log = get_logger(__name__)
 
@@ -89,7 +99,8 @@ class FunctionTools:
             )
         try:
             value = await self._run(definition, partial(definition.options.function, *positional, **keywords))
-            return ToolCallResult("", success=True, content=function_results.to_content(value))
+            # Within the `try`: a value that cannot be written as JSON is a failure of the function too.
+            return ToolCallResult("", success=True, content=to_content(value))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - any exception of a function is its result
             log.debug("function_failed", tool=tool, error=type(error).__name__)
             return _to_failure(error)
@@ -103,17 +114,15 @@ class FunctionTools:
             RuntimeError: A task that the function awaited was cancelled, and the call was not.
         """
         try:
-            return await self._await_value(definition, run)
+            if definition.is_async:
+                return await run()
+            # A thread that does not end must not block the end of its turn. The list hides an awaitable value from
+            # trio, which refuses a coroutine as the result of a thread.
+            [value] = await to_thread.run_sync(lambda: [run()], abandon_on_cancel=True, limiter=self._threads)
+            return await value if inspect.isawaitable(value) else value
         except get_cancelled_exc_class() as error:
             await lowlevel.checkpoint_if_cancelled()
             raise RuntimeError(_CANCELLED_TASK) from error
-
-    async def _await_value(self, definition: FunctionDefinition, run: Callable[[], Any]) -> Any:
-        if definition.is_async:
-            return await run()
-        # A thread that does not end must not block the end of its turn.
-        [value] = await to_thread.run_sync(lambda: [run()], abandon_on_cancel=True, limiter=self._threads)
-        return await value if inspect.isawaitable(value) else value
 
 
 def _to_failure(error: Exception | SystemExit) -> ToolCallResult:
@@ -121,3 +130,58 @@ def _to_failure(error: Exception | SystemExit) -> ToolCallResult:
     text = sanitize(str(error)).strip()
     content = f"{type(error).__name__}: {text}" if text else f"{type(error).__name__}."
     return ToolCallResult("", success=False, content=content, error=content, failure=Failure.TOOL)
+
+
+@runtime_checkable
+class _Drawable(Protocol):
+    """An object that notebooks show as an image, by IPython's display protocol."""
+
+    def _repr_png_(self) -> Any: ...
+
+
+def to_content(value: Any) -> Content:
+    """Return a value as content: text unchanged, images, documents and parts as parts, anything else as JSON.
+
+    Images are bytes in PNG, JPEG, GIF or WebP format, and objects that notebooks show as an image, such as those of
+    Pillow and Matplotlib. A list or tuple that contains such parts becomes one part for each item.
+
+    Raises:
+        ValueError: The value contains itself, or cannot be written as JSON.
+    """
+    part = _to_part(value)
+    if part is not None:
+        return (part,)
+    if isinstance(value, list | tuple) and any(_to_part(item) is not None for item in value):
+        return tuple(_to_part(item) or TextPart(_to_text(item)) for item in value)
+    return _to_text(value)
+
+
+def _to_part(value: Any) -> Part | None:
+    """Return an image, a document or a part; None for anything else."""
+    if isinstance(value, TextPart):
+        return replace(value, text=sanitize(value.text))
+    if isinstance(value, ImagePart | FilePart):
+        return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _convert_file(bytes(value))
+    image = value._repr_png_() if isinstance(value, _Drawable) and not isinstance(value, type) else None
+    return _convert_file(image) if isinstance(image, bytes) else None
+
+
+def _convert_file(data: bytes) -> Part:
+    mime_type = find_media_type(data)
+    if not mime_type:
+        return TextPart(f"[binary data, {len(data):,} bytes: it cannot be shown here]")
+    encoded = b64encode(data).decode()
+    return FilePart(encoded, mime_type) if mime_type == PDF else ImagePart(encoded, mime_type)
+
+
+def _to_text(value: Any) -> str:
+    if value is None:
+        return NO_OUTPUT
+    if isinstance(value, str):
+        return sanitize(value) or NO_OUTPUT
+    from pydantic_core import to_json
+
+    # Pydantic writes models, dataclasses, dates, enums and sets; the fallback writes other objects as text.
+    return sanitize(to_json(value, fallback=str, bytes_mode="base64", inf_nan_mode="constants").decode())

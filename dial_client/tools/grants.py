@@ -70,14 +70,13 @@ class GrantStore:
         """Return the grant of a tool; None if it has none, or has changed since."""
         key = compute_identity(_with_folder(entry))
         stored = self._read_tools(key).get(tool.tool)
-        return (
-            _to_grant(key, tool.tool, stored)
-            if stored and stored.get("sha256") == compute_hash(build_definition(tool))
-            else None
-        )
+        # The hash decides, not the name: a server that changes a granted tool ("rug pull") is asked about again.
+        if not stored or stored.get("sha256") != compute_hash(build_definition(tool)):
+            return None
+        return _to_grant(key, tool.tool, stored)
 
-    def change(self, entry: ServerSettings, tool: ToolSpec) -> str:
-        """Return the difference between a tool's definition and its grant; empty for no difference or no grant."""
+    def describe_change(self, entry: ServerSettings, tool: ToolSpec) -> str:
+        """Return the difference between a tool's definition and its grant; empty if equal, or not granted."""
         stored, current = self._read_tools(compute_identity(_with_folder(entry))).get(tool.tool), build_definition(tool)
         if not stored or stored.get("sha256") == compute_hash(current):
             return ""
@@ -95,10 +94,10 @@ class GrantStore:
             "since": datetime.now(UTC).isoformat(timespec="seconds"),
         }
         tools = self._read_tools(compute_identity(located))
-        if len(text) <= MAX_TEXT and self._cache.write(
-            located, {"tools": {**tools, tool.tool: {**stored, "text": text}}}
-        ):
+        with_text = {**tools, tool.tool: {**stored, "text": text}}
+        if len(text) <= MAX_TEXT and self._cache.write(located, {"tools": with_text}):
             return True
+        # The file would be too long with the text: the hash alone decides, only the diff cannot be shown then.
         return self._cache.write(located, {"tools": {**tools, tool.tool: stored}})
 
     def drop(self, entry: ServerSettings, tool: str) -> None:
@@ -131,6 +130,7 @@ class GrantStore:
         return (key for key in self._cache.list_keys() if _KEY.fullmatch(key))
 
     def _read_tools(self, key: str) -> dict[str, dict[str, Any]]:
+        # Another user of the machine who may write the file or its folder could grant every tool.
         if not all(_is_owned_by_user(path) for path in (self._folder, self._folder / f"{key}.json")):
             return {}
         tools = self._cache.read_key(key).get("tools")
@@ -155,6 +155,7 @@ def _is_owned_by_user(path: Path) -> bool:
 
 
 def _to_grant(key: str, tool: str, stored: Mapping[str, Any]) -> Grant:
+    # The file may have been edited: what is shown of it has a bounded length.
     texts = {name: str(stored.get(name) or "")[:1000] for name in ("server", "reached", "cwd", "since")}
     return Grant(_compute_id(key, tool), tool=tool, **texts)
 

@@ -3,23 +3,29 @@
 A matching deny rule wins, whatever its position; otherwise the first matching allow or ask rule decides. Restrictions
 (deny, ask) match if an argument possibly fits, and allow rules only if it certainly fits: an ambiguous argument matches
 a deny rule, and does not match an allow rule.
+
+A pattern that matches nothing is reported (`check_patterns`): a typing error would silently disable a rule.
 """
 
 from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
 from dial_client.messages.message import ToolSpec
+from dial_client.runtime.safe_text import to_one_line
 from dial_client.settings.config_types import ServerSettings
 from dial_client.settings.policy_config import Effect, Policy, PolicyRule
-from dial_client.settings.tool_patterns import matches, matches_name, restricts
-from dial_client.tools.argument_paths import find_current_folder, lies_within, may_reach
-from dial_client.tools.catalog import READ_RESOURCE
+from dial_client.settings.tool_patterns import EVERYTHING, matches, matches_name, names_server, restricts
+from dial_client.tools.argument_paths import find_current_folder, lies_within, may_reach, walk_values
+from dial_client.tools.catalog import READ_RESOURCE, RESERVED
+
+Tools = Mapping[str, tuple[str, ...] | None]
+"""The servers' own tool names, by server; None for a server whose tools are not known yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,7 @@ class Verdict:
     """The source, for the audit log: ``policy rule 2 (servers.json)``, ``/approve time/*``, ``autoApprove of time``."""
     reason: str = ""
     """The reason that the user wrote in the rule."""
-    though_tainted: bool = False
+    allows_tainted: bool = False
     """Whether the rule is for tainted conversations, so that untrusted content is no reason to ask."""
 
 
@@ -63,7 +69,7 @@ class PolicyRules:
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     auto_approve: Mapping[str, tuple[str, ...]] | None = None
-    """The ``autoApprove`` patterns of each server's entry, which match the own names of the server's tools."""
+    """The ``autoApprove`` patterns of each server's entry, which match the servers' own tool names."""
     policy: Policy = ()
     typed: frozenset[str] = frozenset()
     """The patterns that were added by the commands ``/approve`` and ``/deny``."""
@@ -86,13 +92,16 @@ class PolicyRules:
     def find_verdict(self, call: ProposedCall) -> Verdict | None:
         """Return the verdict of the rules on a call; None if no rule matches."""
         spec = call.spec
+        # Deny first: no policy rule, option or `autoApprove` can allow what the user has denied.
         if (pattern := self._find_denial(spec)) is not None:
             return Verdict(Effect.DENY, f"{self.name_source(Effect.DENY, pattern)} {pattern}")
         matching = [rule for rule in self.policy if _is_about(rule, spec) and is_rule_met(rule, call)]
+        # A deny rule wins wherever it stands, so that a rule placed before it by mistake opens nothing.
         denials = (rule for rule in matching if rule.effect is Effect.DENY)
         decisive = next(denials, None) or next(iter(matching), None)
         if decisive is not None:
             return Verdict(decisive.effect, f"policy {decisive.name}", decisive.reason, decisive.tainted is True)
+        # `autoApprove` and `--allow` come last: a policy can restrict what the servers' entries allow.
         permission = self._find_permission(spec)
         return None if permission is None else Verdict(Effect.ALLOW, permission)
 
@@ -110,11 +119,13 @@ class PolicyRules:
 
 def _is_about(rule: PolicyRule, spec: ToolSpec) -> bool:
     """Return whether rules apply to a tool: to servers' tools and, except for allow rules, to `read_resource`."""
+    # `list_resources` shows names only. `read_resource` runs without approval, so that only restrictions matter.
     return bool(spec.server) or (spec.tool == READ_RESOURCE and rule.effect is not Effect.ALLOW)
 
 
 def is_rule_met(rule: PolicyRule, call: ProposedCall) -> bool:
     """Return whether every condition of a rule is met by a call."""
+    # An allow rule has to be certain, a restriction must not be evaded: each condition has two forms.
     is_strict = rule.effect is Effect.ALLOW
     names = matches if is_strict else restricts
     if not any(names(pattern, call.server, call.spec.tool) for pattern in rule.tools):
@@ -129,6 +140,8 @@ def is_rule_met(rule: PolicyRule, call: ProposedCall) -> bool:
 
 def _is_annotated(rule: PolicyRule, call: ProposedCall, *, is_strict: bool) -> bool:
     """Return whether the tool's hints match the rule. For untrusted servers MCP's default hints are used."""
+    # Annotations are claims of the server (MCP: they MUST be treated as untrusted): a server that lies about
+    # `readOnlyHint` must neither match an allow rule nor escape a restriction.
     is_trusted = not call.spec.server or (call.settings is not None and call.settings.trusted)
     if is_strict and not is_trusted:
         return False
@@ -158,6 +171,7 @@ def can_act_or_send(call: ProposedCall) -> bool:
     default is an open world, and a request to the web sends data to the web. Of the host's own tools, `read_resource`
     may send data, in the URI that the model writes.
     """
+    # The hints of a server that the user has not marked as trusted are not believed.
     is_believed = call.settings is not None and call.settings.trusted
     if not call.spec.server:
         return call.spec.tool == READ_RESOURCE and not is_believed
@@ -168,6 +182,7 @@ def _certainly_holds(rule: PolicyRule, call: ProposedCall) -> bool:
     """Return whether every argument of the rule is present, and all its values certainly fit."""
     for name, globs in rule.arguments.items():
         values = _find_values(name, call.arguments)
+        # A missing argument gets the server's default, which the rule does not know.
         texts = [text for value in values for text in _walk_texts(value)]
         if not texts or not all(any(_is_certainly_like(text, glob) for glob in globs) for text in texts):
             return False
@@ -182,12 +197,12 @@ def _certainly_holds(rule: PolicyRule, call: ProposedCall) -> bool:
 def _may_hold(rule: PolicyRule, call: ProposedCall) -> bool:
     """Return whether some value of each argument of the rule fits, or can be interpreted as a value that fits."""
     for name, globs in rule.arguments.items():
-        values = _find_values(name, call.arguments)
-        texts = {
-            form for value in values for text in (*_walk_texts(value), _to_json(value)) for form in (text, _fold(text))
-        }
-        if not any(_is_like(text, form) for glob in globs for form in (glob, _fold(glob)) for text in texts):
+        readings = {text for value in _find_values(name, call.arguments) for text in _find_text_readings(value)}
+        # The glob is compared folded too: `DROP*` restricts `drop table`, as for a server that ignores case.
+        forms = {form for glob in globs for form in (glob, _fold(glob))}
+        if not any(_is_like(text, form) for form in forms for text in readings):
             return False
+    # The server may run in its own folder, in the host's, or in one of its roots (a root that is a URI is no base).
     roots = (root for root in (call.settings.roots or () if call.settings else ()) if not root.startswith("file:"))
     bases = (*_find_bases(call.settings), find_current_folder(), *roots)
     for name, folders in rule.paths.items():
@@ -196,21 +211,20 @@ def _may_hold(rule: PolicyRule, call: ProposedCall) -> bool:
     return True
 
 
+def _find_text_readings(value: Any) -> set[str]:
+    """Return the texts that a server may read in a value: each text within it, and all of it as JSON, also folded."""
+    texts = {*_walk_texts(value), _to_json(value)}
+    return texts | {_fold(text) for text in texts}
+
+
 def _find_values(name: str, arguments: Mapping[str, Any]) -> list[Any]:
+    """Return the values of the arguments whose names match; ``*`` as a name matches all arguments."""
     return [value for key, value in arguments.items() if key == name or fnmatchcase(key, name)]
 
 
 def _walk_texts(value: Any) -> Iterator[str]:
     """Yield the texts within a value, including the names in objects; other types as JSON."""
-    pending = [value]
-    while pending:
-        current = pending.pop()
-        if isinstance(current, Mapping):
-            pending += [*current, *current.values()]
-        elif isinstance(current, list | tuple):
-            pending += current
-        else:
-            yield current if isinstance(current, str) else _to_json(current)
+    return map(_to_json, walk_values(value))
 
 
 def _to_json(value: Any) -> str:
@@ -223,10 +237,12 @@ def _is_like(text: str, glob: str) -> bool:
 
 def _is_certainly_like(text: str, glob: str) -> bool:
     """Return whether a text fits a glob, and is not a list that a server may split at separators."""
+    # `*@example.org` fits "eve@evil.org,bob@example.org", of which a mail server makes two recipients.
     return _is_like(text, glob) and (glob == "*" or not any(char in text and char not in glob for char in _SEPARATORS))
 
 
 def _fold(text: str) -> str:
+    """Return a text without differences of case and of compatible characters (full-width letters, ligatures)."""
     return unicodedata.normalize("NFKC", text).casefold()
 
 
@@ -235,3 +251,71 @@ def _find_bases(settings: ServerSettings | None) -> tuple[str, ...]:
     if settings is not None and settings.url is not None:
         return ()
     return ((settings.cwd if settings is not None else None) or find_current_folder(),)
+
+
+def check_patterns(
+    rules: PolicyRules, tools: Tools, entries: Mapping[str, ServerSettings | None], *, all_servers: bool = False
+) -> Iterator[str]:
+    """Yield a line for each pattern that matches nothing.
+
+    Args:
+        rules: The rules, with their patterns.
+        tools: The tools of all servers.
+        entries: The servers' entries, with the patterns of ``autoApprove`` and ``untrusted``.
+        all_servers: Whether to include policy patterns that name none of the servers. Such a pattern need not be an
+            error: the policy may also be used with the servers of another project.
+    """
+    for pattern in rules.allow:
+        yield from _check_allow_pattern(rules.name_source(Effect.ALLOW, pattern), pattern, tools)
+    for pattern in rules.deny:
+        yield from _check_deny_pattern(f"{rules.name_source(Effect.DENY, pattern)} {pattern!r}", pattern, tools)
+    for rule in rules.policy:
+        for pattern in rule.tools:
+            if all_servers or any(names_server(pattern, name) for name in tools):
+                check = _check_pattern if rule.effect is Effect.ALLOW else _check_deny_pattern
+                yield from check(f"policy {rule.name}: {pattern!r}", pattern, tools)
+    for name, entry in entries.items():
+        if entry is not None:
+            yield from _check_name_patterns(f"autoApprove of {name!r}", entry.auto_approve, tools[name])
+            yield from _check_name_patterns(f"untrusted of {name!r}", entry.untrusted, tools[name])
+
+
+def _check_allow_pattern(source: str, pattern: str, tools: Tools) -> Iterator[str]:
+    if "/" in pattern or pattern == EVERYTHING:
+        yield from _check_pattern(f"{source} {pattern!r}", pattern, tools)
+        return
+    server, _, tool_part = pattern.partition("__")
+    servers = [name for name, names in tools.items() if any(restricts(pattern, name, tool) for tool in names or ())]
+    known = f"{server}/{tool_part}" if tool_part and server in tools else ""
+    suggestion = known or f"{servers[0] if servers else 'SERVER'}/{pattern}"
+    yield f"{source} {pattern!r} allows nothing: a pattern is SERVER/TOOL, such as {to_one_line(suggestion, 100)!r}"
+
+
+def _check_deny_pattern(label: str, pattern: str, tools: Tools) -> Iterator[str]:
+    if "/" in pattern or pattern == EVERYTHING:
+        yield from _check_pattern(label, pattern, tools)
+    elif _are_known(tools.values()) and not any(matches_name([pattern], name) for name in RESERVED):
+        is_met = any(restricts(pattern, name, tool) for name, names in tools.items() for tool in names or ())
+        if not is_met:
+            yield f"{label} matches no tool: a pattern is SERVER/TOOL, or a tool's own name"
+
+
+def _check_pattern(label: str, pattern: str, tools: Tools) -> Iterator[str]:
+    named_servers = {name: names for name, names in tools.items() if names_server(pattern, name)}
+    if not named_servers:
+        if pattern != EVERYTHING:
+            yield f"{label} matches nothing: there is no server {to_one_line(pattern.partition('/')[0], 60)!r}"
+    elif pattern != EVERYTHING and _are_known(named_servers.values()):
+        is_met = any(matches(pattern, name, tool) for name, names in named_servers.items() for tool in names or ())
+        if not is_met:
+            yield f"{label} matches no tool of {', '.join(repr(to_one_line(name, 60)) for name in named_servers)}"
+
+
+def _check_name_patterns(label: str, patterns: Iterable[str], names: tuple[str, ...] | None) -> Iterator[str]:
+    for pattern in patterns:
+        if names is not None and pattern != EVERYTHING and not any(matches_name([pattern], tool) for tool in names):
+            yield f"{label}: {pattern!r} matches no tool of this server"
+
+
+def _are_known(lists: Iterable[tuple[str, ...] | None]) -> bool:
+    return all(names is not None for names in lists)

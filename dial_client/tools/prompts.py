@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dial_client.messages.message import Icon, Message, Role, TextPart, describe, read_icons
@@ -35,12 +35,7 @@ class PromptArgument:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON types only."""
-        return {
-            "name": self.name,
-            "title": self.title,
-            "description": self.description,
-            "required": self.required,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +53,8 @@ class Prompt:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON types only."""
-        return {
-            "server": self.server,
-            "name": self.name,
-            "title": self.title,
-            "description": self.description,
-            "arguments": [argument.to_dict() for argument in self.arguments],
-            "icons": [icon.to_dict() for icon in self.icons],
-        }
+        arguments = [argument.to_dict() for argument in self.arguments]
+        return {**asdict(self), "arguments": arguments, "icons": [icon.to_dict() for icon in self.icons]}
 
 
 class Prompts:

@@ -1,19 +1,33 @@
-"""The content of a tool result, as the model reads it."""
+"""The content of a tool result, as the model reads it: converted, shortened, and stored in full to be read on."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import re
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from dial_client.messages.message import NO_OUTPUT, Content, FilePart, ImagePart, Part, TextPart
+from dial_client.messages.message import NO_OUTPUT, Content, FilePart, ImagePart, Part, TextPart, extract_text
 from dial_client.runtime.media_types import IMAGE_TYPES, PDF, normalize_media_type
 from dial_client.runtime.safe_text import sanitize
 
 if TYPE_CHECKING:
     from mcp_types import BlobResourceContents, CallToolResult, TextResourceContents
+
+StoreResult = Callable[[str], str | None]
+"""Stores a text that is too long for the model, and returns its id; None if it cannot be stored."""
+
+READ_RESULT = "read_result"
+"""The name of the host's tool that reads stored texts."""
+MAX_CHARS = 32_000_000
+"""Maximum characters of all texts together; above it, the least recently read text is dropped."""
+MAX_MATCHES = 20
+_CONTEXT = 150
+"""Characters shown on both sides of a match."""
 
 
 def to_content(result: CallToolResult, remark: str = "") -> Content:
@@ -137,3 +151,104 @@ def _cut_text(text: str, max_chars: int, more: str) -> str:
     tail = max_chars - head
     gap = f"\n[… {len(text) - head - tail:,} of {len(text):,} characters are left out here{more} …]\n"
     return text[:head] + gap + (text[-tail:] if tail else "")
+
+
+def shorten(content: Content, max_chars: int, store_result: StoreResult | None) -> Content:
+    """Return the content; a text that is too long is cut to its start and end, with a hint how to read the rest.
+
+    Args:
+        content: The content for the model.
+        max_chars: Maximum characters of its text.
+        store_result: Stores the full text; None if the model cannot read stored texts.
+    """
+    text = extract_text(content)
+    key = store_result(text) if len(text) > max_chars and store_result is not None else None
+    more = f'; {READ_RESULT}(id="{key}", offset={max_chars * 3 // 4}) reads on, with search="…" it finds' if key else ""
+    return cut(content, max_chars, more)
+
+
+class ResultStore:
+    """Texts with random ids, so that conversations that share a client cannot read each other's texts.
+
+    The texts are kept in memory only, and lost when the client ends.
+    """
+
+    def __init__(self, max_chars: int = MAX_CHARS) -> None:
+        self._max_chars = max_chars
+        self._texts: OrderedDict[str, str] = OrderedDict()
+        self._size = 0
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._texts
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def keep(self, text: str) -> str | None:
+        """Store a text, and return its id; None if the text alone exceeds the size of the store."""
+        if len(text) > self._max_chars:
+            return None
+        key = secrets.token_hex(6)
+        self._texts[key] = text
+        self._size += len(text)
+        while self._size > self._max_chars:
+            _, dropped = self._texts.popitem(last=False)
+            self._size -= len(dropped)
+        return key
+
+    def read_page(self, key: str, offset: int, length: int) -> str | None:
+        """Return a page below a line with its offsets and the offset of the next page; None if the text is not stored.
+
+        Args:
+            key: The id that `keep` returned.
+            offset: Characters before the page; a negative number counts from the end.
+            length: Characters of the page.
+        """
+        text = self._find(key)
+        if text is None:
+            return None
+        begin = max(0, len(text) + offset) if offset < 0 else min(offset, len(text))
+        end = min(begin + length, len(text))
+        next_page = f"; the next page begins at offset {end}" if end < len(text) else "; this is the end"
+        return f"[characters {begin:,} to {end:,} of {len(text):,}{next_page}]\n{text[begin:end]}"
+
+    def find_matches(self, key: str, words: str, length: int) -> str | None:
+        """Return the first matches of some words, ignoring case, with the text around them; None if no text is stored.
+
+        Args:
+            key: The id that `keep` returned.
+            words: The exact words to find, not a pattern.
+            length: Maximum characters of the returned text.
+        """
+        text = self._find(key)
+        if text is None:
+            return None
+        places = _find_places(text, words)
+        if not places:
+            return f"[{words!r} is not in these {len(text):,} characters]"
+        shown: list[str] = []
+        room = length
+        for offset in places[:MAX_MATCHES]:
+            around = text[max(0, offset - _CONTEXT) : offset + len(words) + _CONTEXT]
+            shown.append(f"[offset {offset}] …{' '.join(around.split())}…")
+            room -= len(shown[-1])
+            if room <= 0:
+                break
+        more = f", the first {len(shown)} of them" if len(shown) < len(places) else ""
+        return "\n".join([f"[{len(places):,} places{more}]", *shown])[:length]
+
+    def _find(self, key: str) -> str | None:
+        text = self._texts.get(key)
+        if text is not None:
+            self._texts.move_to_end(key)
+        return text
+
+
+def _find_places(text: str, words: str) -> list[int]:
+    """Return the offsets of all matches that do not overlap. Case counts if lower case changes the text's length."""
+    lowered, looked_for = text.lower(), words.lower()
+    if len(lowered) != len(text):
+        lowered, looked_for = text, words
+    if not looked_for:
+        return []
+    return [found.start() for found in re.finditer(re.escape(looked_for), lowered)]

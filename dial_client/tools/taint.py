@@ -56,7 +56,10 @@ def find_taint_source(call: ToolCallRequest, result: ToolCallResult, route: Rout
         result: The result of the call. A failure is untrusted too if its text may come from a server.
         route: The route to the tool.
     """
-    return "" if route is None or result.failure in _HOST_FAILURES else _find_untrusted_source(route, call.arguments)
+    # An error message of a server may contain instructions too; only texts of the host are harmless.
+    if route is None or result.failure in _HOST_FAILURES:
+        return ""
+    return _find_untrusted_source(route, call.arguments)
 
 
 def find_taint(
@@ -74,6 +77,7 @@ def find_taint(
         servers: The servers of the client.
         client_tools: The names of client-side tools, whose results are trusted.
     """
+    # The mark counts whatever the configuration says now: the strangers' text is still in the history.
     taint = Taint(message.taint for message in messages if message.taint)
     if not any(is_untrusted(server) for server in servers):
         return taint
@@ -84,6 +88,7 @@ def find_taint(
         if message.role is not Role.TOOL or message.taint or name in client_tools or is_host_result(message):
             continue
         route = catalog.routes.get(name)
+        # Without a route nobody knows where the text came from, so the careful answer is that it is untrusted.
         if route is not None:
             taint.add(_find_untrusted_source(route, call.arguments if call is not None else {}))
         else:
@@ -105,6 +110,7 @@ def describe_sources(sources: Sequence[str]) -> str:
 
 def _find_untrusted_source(route: Route, arguments: Mapping[str, Any]) -> str:
     if isinstance(route.connection, ResourceTools):
+        # The host's own tool reads for the model what a server returns: the server decides.
         return next((name for name in route.connection.list_untrusted(arguments.get("server"))), "")
     settings = route.connection.settings
     is_marked = settings is not None and matches_name(settings.untrusted, route.spec.tool)

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dial_client.messages.limits import Limits
-from dial_client.messages.message import Content, Message, Role, ToolSpec, extract_text
+from dial_client.messages.message import Message, Role, ToolSpec
 from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.session import OnCallProgress
-from dial_client.tools import result_content
-from dial_client.tools.catalog import READ_RESULT, SEARCH_TOOLS, Catalog, Key, Route, build_catalog
+from dial_client.tools.catalog import SEARCH_TOOLS, Catalog, Key, Route, build_catalog
 from dial_client.tools.function_tools import FunctionTools
 from dial_client.tools.resource_tools import ResourceTools
-from dial_client.tools.result_store import ResultStore
+from dial_client.tools.result_content import READ_RESULT, ResultStore
 from dial_client.tools.search_index import SearchIndex
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
-
-Keep = Callable[[str], str | None]
-"""Stores a text that is too long for the model, and returns its id."""
 
 MAX_OFFERED = 128
 """Maximum number of tools in one request: the limit of OpenAI's chat completions."""
@@ -92,7 +89,7 @@ class ToolSnapshot:
         return SearchIndex(self.catalog.tools)
 
     @cached_property
-    def always(self) -> tuple[ToolSpec, ...]:
+    def always_offered(self) -> tuple[ToolSpec, ...]:
         """The tools of the pinned servers, which are always offered."""
         return tuple(tool for tool in self.catalog.tools if tool.server in self.pinned)
 
@@ -108,11 +105,9 @@ class ToolSnapshot:
         )
 
     @cached_property
-    def search(self) -> ToolSpec:
+    def search_tool(self) -> ToolSpec:
         """The tool that searches for tools."""
-        counts: dict[str, int] = {}
-        for tool in self.catalog.tools:
-            counts[tool.server] = counts.get(tool.server, 0) + 1
+        counts = Counter(tool.server for tool in self.catalog.tools)
         servers = ", ".join(f"{name} ({count})" for name, count in sorted(counts.items()))
         description = f"Finds tools by what they do; what it finds can be called from then on. There are: {servers}."
         return _build_own_tool(SEARCH_TOOLS, description, _QUERY)
@@ -222,7 +217,7 @@ class TurnTools:
         """Return the catalog with the routes of offered tools, of tools not found yet, and of the host's own tools."""
         return self._offer().catalog
 
-    def keep(self, text: str) -> str | None:
+    def store_result(self, text: str) -> str | None:
         """Store the full text of a result that is too long, and return its id; None if it cannot be stored."""
         key = self._results.keep(text)
         self._can_read_results = self._can_read_results or key is not None
@@ -255,17 +250,17 @@ class TurnTools:
             return (*tools, *own_tools) if own_tools else tools
         if self._is_searched() and len(tools) <= MAX_DEFERRED:
             return (*snapshot.defer_tools(self._shown), *own_tools)
-        fixed = (snapshot.search, *own_tools, *snapshot.always)[:MAX_OFFERED]
+        fixed = (snapshot.search_tool, *own_tools, *snapshot.always_offered)[:MAX_OFFERED]
         routes = snapshot.catalog.routes
         found = [routes[name].spec for name in self._found if name in routes]
-        found = [tool for tool in found if tool not in snapshot.always]
+        found = [tool for tool in found if tool not in snapshot.always_offered]
         return (*fixed, *self._find_newest(found, snapshot, self._limits.max_tools - len(fixed)))[:MAX_OFFERED]
 
-    def _find_newest(self, found: Sequence[ToolSpec], snapshot: ToolSnapshot, most: int) -> Sequence[ToolSpec]:
+    def _find_newest(self, found: Sequence[ToolSpec], snapshot: ToolSnapshot, limit: int) -> Sequence[ToolSpec]:
         """Return the most recently found tools: as many as fit, and at least as many as one search finds."""
-        room = self._limits.max_tool_bytes - sum(snapshot.sizes[tool.name] for tool in snapshot.always)
+        room = self._limits.max_tool_bytes - sum(snapshot.sizes[tool.name] for tool in snapshot.always_offered)
         count = 0
-        for tool in reversed(found[-max(FOUND_AT_ONCE, most) :]):
+        for tool in reversed(found[-max(FOUND_AT_ONCE, limit) :]):
             room -= snapshot.sizes[tool.name]
             if room < 0 and count >= FOUND_AT_ONCE:
                 break
@@ -285,7 +280,7 @@ class TurnTools:
             else:
                 routes.pop(name, None)
         own_routes = {route.spec.name: route for route in snapshot.own}
-        own_routes |= {spec.name: Route(self, spec) for spec in tools if spec is _READ or spec is snapshot.search}
+        own_routes |= {spec.name: Route(self, spec) for spec in tools if spec is _READ or spec is snapshot.search_tool}
         return replace(snapshot.catalog, routes={**routes, **own_routes})
 
     def _search(self, query: str) -> str:
@@ -321,20 +316,6 @@ class _Offer:
 
 def _list_called_names(messages: Iterable[Message]) -> Iterable[str]:
     return (call.name for message in messages for call in message.tool_calls)
-
-
-def shorten(content: Content, max_chars: int, keep: Keep | None) -> Content:
-    """Return the content; a text that is too long is cut to its start and end, with a hint how to read the rest.
-
-    Args:
-        content: The content for the model.
-        max_chars: Maximum characters of its text.
-        keep: Stores the full text; None if the model cannot read stored texts.
-    """
-    text = extract_text(content)
-    key = keep(text) if len(text) > max_chars and keep is not None else None
-    more = f'; {READ_RESULT}(id="{key}", offset={max_chars * 3 // 4}) reads on, with search="…" it finds' if key else ""
-    return result_content.cut(content, max_chars, more)
 
 
 def _find_result_ids(messages: Iterable[Message]) -> Iterable[str]:

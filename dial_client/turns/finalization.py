@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Protocol
 
 from dial_client.messages.errors import MiddlewareError, ProviderError
 from dial_client.messages.events import Emit, MessageCompleted, TextDelta
@@ -19,24 +19,18 @@ log = get_logger(__name__)
 _ANSWER_NOW = "Answer now from what you have, and say what is missing."
 
 
-class AnswerCaller(Protocol):
-    """Asks the model for the last answer of a turn."""
-
-    @property
-    def recorder(self) -> TurnRecorder:
-        """The recorder of the turn."""
-        ...
-
-    async def ask_without_tools(self, context: ConversationContext, emit: Emit) -> Reply:
-        """Ask the model for an answer without tool calls.
-
-        Raises:
-            ProviderError: The model could not be reached or refused the request.
-        """
-        ...
+AskWithoutTools = Callable[[ConversationContext], Awaitable[Reply]]
+"""Asks the model for an answer without tool calls; raises as `resolution.Ask`."""
 
 
-async def finish_turn(outcome: Outcome, caller: AnswerCaller, emit: Emit, *, ask_again: bool = True) -> StopReason:
+async def finish_turn(
+    outcome: Outcome,
+    ask_without_tools: AskWithoutTools,
+    emit: Emit,
+    recorder: TurnRecorder,
+    *,
+    ask_again: bool = True,
+) -> StopReason:
     """Emit the last message of a turn, and return why the turn ended.
 
     An answer is emitted unchanged. Turns that return client-side tool calls are already complete. If a limit ended the
@@ -46,14 +40,27 @@ async def finish_turn(outcome: Outcome, caller: AnswerCaller, emit: Emit, *, ask
 
     Args:
         outcome: The outcome of the recursion.
-        caller: Asks the model.
+        ask_without_tools: Asks the model for the last answer.
         emit: Receives the events.
+        recorder: The recorder of the turn.
         ask_again: Whether the model is asked for an answer at a limit; otherwise the last message names the limit.
     """
     reason = outcome.stop_reason
     if reason is StopReason.CLIENT_TOOL_CALLS:
         return reason
-    context, reply = await _ask_for_answer(outcome, caller, emit, ask_again=ask_again)
+    context, reply = outcome.context, outcome.reply
+    is_asked = reason.ends_the_calls and ask_again
+    if reason is StopReason.MAX_DEPTH:
+        context = await _refuse_calls(context, reply, reason, emit)
+    elif reason.ends_the_calls:
+        context = _with_stop_notice(context, reason)
+    elif reason is StopReason.ANSWERED and _is_empty(reply.message):
+        context = replace(context, messages=context.messages[:-1])
+        is_asked = True
+    if is_asked:
+        reply = await _ask_softly(context, ask_without_tools, recorder)
+    elif reason.ends_the_calls:
+        reply = Reply(Message.assistant(""), reason)
     if reason is StopReason.ANSWERED or reply.stop_reason is StopReason.TIMEOUT:
         reason = reply.stop_reason or reason
     message = reply.message
@@ -63,23 +70,6 @@ async def finish_turn(outcome: Outcome, caller: AnswerCaller, emit: Emit, *, ask
         reason = StopReason.REFUSED if reason is StopReason.ANSWERED else reason
     await emit(MessageCompleted(message))
     return reason
-
-
-async def _ask_for_answer(
-    outcome: Outcome, caller: AnswerCaller, emit: Emit, *, ask_again: bool
-) -> tuple[ConversationContext, Reply]:
-    """Return the conversation and the reply that ends the turn; ask the model if there is no such reply yet."""
-    context, reply, reason = outcome.context, outcome.reply, outcome.stop_reason
-    if reason is StopReason.MAX_DEPTH:
-        context = await _refuse_calls(context, reply, reason, emit)
-    elif reason.ends_the_calls:
-        context = _with_stop_notice(context, reason)
-    elif reason is StopReason.ANSWERED and _is_empty(reply.message):
-        context = replace(context, messages=context.messages[:-1])
-        return context, await _ask_without_tools(caller, context, emit)
-    else:
-        return context, reply
-    return context, await _ask_without_tools(caller, context, emit) if ask_again else _build_empty_reply(reason)
 
 
 async def _refuse_calls(
@@ -104,24 +94,23 @@ def _with_stop_notice(context: ConversationContext, reason: StopReason) -> Conve
     return replace(context, messages=(*before, replace(last, content=content)))
 
 
-async def _ask_without_tools(caller: AnswerCaller, context: ConversationContext, emit: Emit) -> Reply:
+async def _ask_softly(
+    context: ConversationContext, ask_without_tools: AskWithoutTools, recorder: TurnRecorder
+) -> Reply:
+    """Return the model's last answer; if it cannot be asked, the text that it has written of this answer."""
     try:
-        return await caller.ask_without_tools(context, emit)
+        return await ask_without_tools(context)
     except (ProviderError, MiddlewareError) as error:
         log.debug("last_answer_failed", error=type(error).__name__)
-        shown = caller.recorder.unfinished_text
-        if shown.strip():
-            return Reply(Message.assistant(shown), StopReason.TRUNCATED)
-        return _build_empty_reply(StopReason.ANSWERED)
+        text = recorder.unfinished_text
+        if text.strip():
+            return Reply(Message.assistant(text), StopReason.TRUNCATED)
+        return Reply(Message.assistant(""), StopReason.ANSWERED)
 
 
 def _is_empty(message: Message) -> bool:
     """Return whether a message contains neither text nor an image nor a file."""
     return isinstance(message.content, str) and not message.text.strip()
-
-
-def _build_empty_reply(reason: StopReason) -> Reply:
-    return Reply(Message.assistant(""), reason)
 
 
 async def _append_apology(message: Message, context: ConversationContext, reason: StopReason, emit: Emit) -> Message:

@@ -13,7 +13,7 @@ from dial_client.messages.message import Content, Message, Part, Role, TextPart,
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.servers.resources import Resource, ResourceContent, Resources
 from dial_client.tools import result_content
-from dial_client.tools.tool_selection import Keep, shorten
+from dial_client.tools.result_content import StoreResult, shorten
 
 MAX_ATTACHED = 20
 """Maximum number of resources attached to one message."""
@@ -45,7 +45,7 @@ class Mention:
 
 
 async def attach(
-    content: Content, resources: Resources, servers: Iterable[str], keep: Keep, max_chars: int
+    content: Content, resources: Resources, servers: Iterable[str], store_result: StoreResult, max_chars: int
 ) -> Attached:
     """Build a user's message with the resources it mentions.
 
@@ -56,14 +56,14 @@ async def attach(
         content: The content of the user's message; it stays unchanged.
         resources: The resources of all servers.
         servers: The names of the servers.
-        keep: Stores the full text of a resource that is too long.
+        store_result: Stores the full text of a resource that is too long.
         max_chars: Maximum characters of one resource that the model reads.
     """
     mentions, notes = await _find_mentions(extract_text(content), sorted(servers, key=len, reverse=True), resources)
     if len(mentions) > MAX_ATTACHED:
         notes.append(f"only the first {MAX_ATTACHED} resources are attached")
         mentions = mentions[:MAX_ATTACHED]
-    read = await _read_all(mentions, resources, keep, max_chars)
+    read = await _read_all(mentions, resources, store_result, max_chars)
     parts: list[Part] = []
     taint = ""
     for mention in mentions:
@@ -100,7 +100,7 @@ async def _find_mentions(text: str, names: Sequence[str], resources: Resources) 
 
 
 async def _read_all(
-    mentions: Iterable[Mention], resources: Resources, keep: Keep, max_chars: int
+    mentions: Iterable[Mention], resources: Resources, store_result: StoreResult, max_chars: int
 ) -> dict[Mention, Content | ServerError]:
     """Return the content of each mentioned resource, or the error of its server."""
     read: dict[Mention, Content | ServerError] = {}
@@ -108,7 +108,7 @@ async def _read_all(
     async def read_one(mention: Mention) -> None:
         try:
             contents = await resources.read(mention.server, mention.uri)
-            read[mention] = shorten(tuple(_to_part(mention, content) for content in contents), max_chars, keep)
+            read[mention] = shorten(tuple(_to_part(mention, content) for content in contents), max_chars, store_result)
         except ServerError as error:
             read[mention] = error
 

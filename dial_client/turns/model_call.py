@@ -1,9 +1,9 @@
-"""One exchange with the model: the request of a round, the reply as events, and what the reply means for the turn."""
+"""Requests to the model: the exchange of a round, whose reply becomes events, and requests for a text alone."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,9 +20,10 @@ from dial_client.messages.errors import (
     ProviderError,
 )
 from dial_client.messages.events import Emit, MessageCompleted, RoundStarted, StatusChanged, TextDelta
-from dial_client.messages.limits import Limits, StopReason
+from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Content, Echo, Message, Role, TextPart, ToolCallRequest, ToolSpec
 from dial_client.messages.model import (
+    Completion,
     FinishReason,
     Instruction,
     ModelRequest,
@@ -30,6 +31,7 @@ from dial_client.messages.model import (
     OnWait,
     Provider,
     ReplyReader,
+    TextChunk,
     ToolChoice,
     ToolFormat,
 )
@@ -38,15 +40,13 @@ from dial_client.providers.formats.stream_parser import drop_quoted_calls
 from dial_client.runtime.deadline import Deadline
 from dial_client.runtime.logs import get_logger
 from dial_client.turns import context_window, status_text
-from dial_client.turns.answer_format import AnswerFormat, AnswerStream
 from dial_client.turns.context_window import ContextWindow
 from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.instructions import TurnInstructions
-from dial_client.turns.prices import compute_cost
-from dial_client.turns.progress_limits import limit_met
 from dial_client.turns.reply_listener import ReplyListener
 from dial_client.turns.resolution import Reply
 from dial_client.turns.turn_recorder import TurnRecorder
+from dial_client.turns.typed_answer import AnswerStream, TypedAnswer
 
 log = get_logger(__name__)
 
@@ -71,75 +71,80 @@ class ChatModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCaller:
-    """Asks the model in one turn: an `Ask` of `resolution.resolve`."""
+    """Asks the model in one turn."""
 
     model: ChatModel
     tools: Callable[[], tuple[ToolSpec, ...]]
     """Returns the currently offered tools."""
     instructions: TurnInstructions = field(default_factory=TurnInstructions)
+    emit: Emit
+    """Receives the events."""
     recorder: TurnRecorder
-    limits: Limits
     deadline: Deadline
     stream: bool
-    max_tokens: int | None = None
-    """Maximum tokens of a reply; None for the model's own limit."""
-    answer: AnswerFormat | None = None
-    """The form of the answer; None for text."""
+    settings: ModelSettings = field(default_factory=ModelSettings)
+    """How the model writes its replies in this turn; its `tool_choice` applies to the first reply."""
+    answer: TypedAnswer | None = None
+    """The typed answer of the turn; None for text."""
     middleware: MiddlewareChain = field(default_factory=MiddlewareChain)
     """Wraps each request."""
 
-    async def __call__(self, context: ConversationContext, emit: Emit) -> Reply:
-        """Ask the model with all offered tools; emit a reply with calls as a completed message.
+    async def exchange(self, context: ConversationContext, choice: ToolChoice = ToolChoice.AUTO) -> Reply:
+        """Send requests until there is a reply, and return what it means for the turn.
 
-        If the rounds so far have met a limit, the model is not asked: the returned reply is empty, and its stop reason
-        is the limit.
+        The request is adapted once to each kind of refusal. A reply with calls is emitted as a completed message.
+
+        Args:
+            context: The conversation.
+            choice: Whether the model may call tools; calls are dropped from the reply if it may not.
+
+        Raises:
+            ProviderError: The model could not be reached, or refused the request.
+            MiddlewareError: A middleware failed.
         """
-        if context.depth and (limit := limit_met(self.recorder.rounds, self.recorder.usage, self.limits)):
-            return Reply(Message.assistant(""), limit)
-        reply = await self._exchange(context, emit, ToolChoice.AUTO)
-        if reply.stop_reason is None:
-            await emit(MessageCompleted(reply.message))
-        return reply
-
-    async def ask_without_tools(self, context: ConversationContext, emit: Emit) -> Reply:
-        """Ask for an answer without tool calls; calls in the reply are dropped."""
-        reply = await self._exchange(context, emit, ToolChoice.NONE)
-        if reply.stop_reason is not None:
-            return reply
-        return Reply(replace(reply.message, tool_calls=(), echo=None), StopReason.ANSWERED)
-
-    async def _exchange(self, context: ConversationContext, emit: Emit, choice: ToolChoice) -> Reply:
-        """Send requests until there is a reply. The request is adapted once to each kind of refusal."""
-        await emit(RoundStarted(context.depth))
+        await self.emit(RoundStarted(context.depth))
         status = StatusChanged(status_text.PROCESSING if context.depth else status_text.ANALYZING)
-        await emit(status)
-        on_wait = _report_waiting(emit, status)
+        await self.emit(status)
+        on_wait = _report_waiting(self.emit, status)
         adapted_codes: set[str | None] = set()
         while True:
             attempt = self._prepare(context, choice, on_wait)
             try:
-                return await self._send_released(attempt, emit, context.depth)
+                if self.middleware.wraps_model_calls:
+                    received = await self._ask_through_middleware(attempt)
+                else:
+                    received = await self._receive(attempt, attempt.request)
             except ProviderError as error:
+                if attempt.stream is not None:
+                    await attempt.stream.release()
+                # Text that was shown cannot be withdrawn, so the request is not repeated.
                 if attempt.has_text or error.code in adapted_codes or not self._adapt_to(error, attempt):
                     raise
                 adapted_codes.add(error.code)
+            else:
+                return await self._conclude(attempt, received, choice)
 
     def _prepare(self, context: ConversationContext, choice: ToolChoice, on_wait: OnWait) -> _Attempt:
-        """Build the request from the conversation, the tools on offer and the instructions."""
-        max_tokens = self._choose_reply_tokens(choice)
+        """Build the request from the conversation, the offered tools and the instructions."""
+        settings = self.settings
+        if choice is ToolChoice.NONE:
+            settings = replace(settings, max_tokens=min(LAST_ANSWER_TOKENS, settings.max_tokens or LAST_ANSWER_TOKENS))
         tools, choice, instructions = self._choose_offer(choice)
         handler, window = self.model.format.handler, self.model.window
+        # A forced call is forced once: later replies have to be able to answer.
+        forced = settings.tool_choice if tools and not context.depth else None
+        settings = replace(settings, tool_choice=forced if choice is ToolChoice.AUTO else choice)
         messages = window.fit(context.messages, tools, instructions)
         if messages is not context.messages:
             self.recorder.note(context_window.NOTE)
         is_in_text = handler.format is not ToolFormat.NATIVE
         # Text that describes tools would invite calls.
-        described = () if is_in_text and choice is ToolChoice.NONE else tools
+        described = () if is_in_text and settings.tool_choice == ToolChoice.NONE else tools
         request = handler.request(messages, described)
         request = replace(
             request,
             instructions=(*instructions, *request.instructions),
-            settings=ModelSettings(max_tokens=max_tokens, tool_choice=None if choice is ToolChoice.AUTO else choice),
+            settings=settings,
             stream=self.stream,
             on_wait=on_wait,
         )
@@ -152,7 +157,9 @@ class ModelCaller:
             window.record_refusal(messages, tools, instructions)
             return window.fit(context.messages, tools, instructions) != messages
 
-        return _Attempt(request, make_reader, shrink_window)
+        stream = None if self.answer is None else AnswerStream(self.answer, self.emit)
+        emit = self.emit if stream is None else stream.receive
+        return _Attempt(context.depth, request, emit, stream, make_reader, shrink_window)
 
     def _choose_offer(self, choice: ToolChoice) -> tuple[tuple[ToolSpec, ...], ToolChoice, tuple[Instruction, ...]]:
         """Return the tools of the next request, which of them the model may call, and the instructions."""
@@ -164,17 +171,6 @@ class ModelCaller:
         self.answer.choose_mode(self.model.provider.info, tool_format, has_tools=has_tools)
         tools, choice = self.answer.offer(tools, choice)
         return tools, choice, (*instructions, *self.answer.build_instructions())
-
-    @property
-    def _endpoint(self) -> str:
-        """The name of the model's endpoint for users: its host."""
-        info = self.model.provider.info
-        return urlsplit(info.url).hostname or info.name
-
-    def _choose_reply_tokens(self, choice: ToolChoice) -> int | None:
-        if choice is ToolChoice.NONE:
-            return min(LAST_ANSWER_TOKENS, self.max_tokens or LAST_ANSWER_TOKENS)
-        return self.max_tokens
 
     def _adapt_to(self, error: ProviderError, attempt: _Attempt) -> bool:
         """Adapt later requests to a refusal of the endpoint; return whether that is possible."""
@@ -188,83 +184,51 @@ class ModelCaller:
             return self.answer.record_refusal()
         return error.code == CONTEXT_LENGTH_EXCEEDED and attempt.shrink_window()
 
-    async def _send_released(self, attempt: _Attempt, emit: Emit, depth: int) -> Reply:
-        """Send the request of an attempt; emit text that was held back as a typed answer if the reply has no answer."""
-        if self.answer is None:
-            return await self._send(attempt, emit, depth, None)
-        stream = AnswerStream(self.answer, emit)
-        try:
-            reply = await self._send(attempt, emit, depth, stream)
-        except ProviderError:
-            await stream.release()
-            raise
-        if reply.stop_reason is not StopReason.ANSWERED:
-            await stream.release()
-        return reply
-
-    async def _send(self, attempt: _Attempt, emit: Emit, depth: int, stream: AnswerStream | None) -> Reply:
-        """Send the request of an attempt, and return what the reply means for the turn."""
-        emit = emit if stream is None else stream.receive
-
-        async def receive(request: ModelRequest) -> ModelReply:
-            receive_arguments = stream.begin_arguments() if stream is not None else None
-            listener = ReplyListener(attempt.make_reader(), emit, depth, self._endpoint, receive_arguments)
-            attempt.listener = listener
-            return await self._receive(request, attempt, listener)
-
-        if self.middleware.wraps_model_calls:
-            reply = await self._send_through_middleware(attempt, receive, emit)
-        else:
-            reply = await receive(attempt.request)
-        stop_reason = StopReason.TIMEOUT if attempt.is_timed_out else _STOP_REASONS.get(reply.finish)
-        message = reply.message
-        if stop_reason is None and message.tool_calls and self.answer is not None:
-            message = self.answer.take_answer(message)
-        if stop_reason is None and message.tool_calls:
-            await emit(StatusChanged(status_text.SELECTING))
-            return Reply(message, None)
-        return Reply(message, stop_reason or StopReason.ANSWERED)
-
-    async def _send_through_middleware(
-        self, attempt: _Attempt, receive: Callable[[ModelRequest], Awaitable[ModelReply]], emit: Emit
-    ) -> ModelReply:
+    async def _ask_through_middleware(self, attempt: _Attempt) -> ModelReply:
         """Return the reply of the outermost middleware, within the timeout of the turn."""
         reply = ModelReply(message=Message.assistant(""), finish=FinishReason.CUT)
         with self.deadline.scope() as scope:
-            reply = await self.middleware.ask_model(attempt.request, self.model.provider.info, receive)
+            send = partial(self._receive, attempt)
+            reply = await self.middleware.ask_model(attempt.request, self.model.provider.info, send)
+        listener = attempt.listener
         if scope.cancelled_caught:
             attempt.is_timed_out = True
-            return replace(reply, message=_build_message(attempt.listener)) if attempt.listener is not None else reply
-        if attempt.listener is None and reply.message.text:
-            await emit(TextDelta(reply.message.text))
+            return reply if listener is None else replace(reply, message=_build_message(listener))
+        if listener is None and reply.message.text:
+            await attempt.emit(TextDelta(reply.message.text))
         calls = _with_distinct_ids(reply.message.tool_calls) if reply.finish not in _STOP_REASONS else ()
         message = replace(reply.message, role=Role.ASSISTANT, tool_calls=calls)
         # `echo` belongs to the endpoint's own message: sent with a changed message, it would restore the original.
         is_changed = (message.content, calls) != attempt.sent_by_endpoint
         # A new message of a middleware may still contain untrusted content.
-        taint = message.taint or (attempt.listener.taint if attempt.listener is not None else "")
+        taint = message.taint or (listener.taint if listener is not None else "")
         return replace(reply, message=replace(message, taint=taint, echo=None if is_changed else message.echo))
 
-    async def _receive(self, request: ModelRequest, attempt: _Attempt, listener: ReplyListener) -> ModelReply:
+    async def _receive(self, attempt: _Attempt, request: ModelRequest) -> ModelReply:
         """Send a request to the model, and return the reply, cut off at the timeout of the turn."""
+        info = self.model.provider.info
+        endpoint = urlsplit(info.url).hostname or info.name
+        receive_arguments = attempt.stream.begin_arguments() if attempt.stream is not None else None
+        listener = ReplyListener(attempt.make_reader(), attempt.emit, endpoint, receive_arguments)
+        attempt.listener = listener
         started_at = time.monotonic()
         with self.deadline.scope() as scope:
             async with aclosing(self.model.provider.generate(request)) as deltas:
                 async for delta in deltas:
                     await listener.receive(delta)
             await listener.end()
-        info = listener.completion.info or self.model.provider.info
         attempt.is_timed_out = scope.cancelled_caught
+        completion = listener.completion
+        info = completion.info or self.model.provider.info
         if listener.are_calls_printed and self.model.format.handler.format is ToolFormat.NATIVE:
             listener.calls = drop_quoted_calls(
                 listener.calls, request.messages, request.tools, anywhere=info.fenced_calls
             )
-        completion = listener.completion
-        self.recorder.add_usage(completion.usage, compute_cost(completion.usage, info))
+        self.recorder.add_request(completion.usage, info)
         self.recorder.note(*(completion.notes or _describe_length(completion.finish, request.settings.max_tokens)))
         log.debug(
             "model_request",
-            depth=listener.depth,
+            depth=attempt.depth,
             messages=len(request.messages),
             tools=len(request.tools),
             calls=len(listener.calls),
@@ -280,12 +244,36 @@ class ModelCaller:
         attempt.sent_by_endpoint = (message.content, message.tool_calls)
         return ModelReply(message=message, finish=completion.finish, usage=completion.usage, info=info)
 
+    async def _conclude(self, attempt: _Attempt, received: ModelReply, choice: ToolChoice) -> Reply:
+        """Return what a reply means for the turn."""
+        message = received.message
+        stop_reason = StopReason.TIMEOUT if attempt.is_timed_out else _STOP_REASONS.get(received.finish)
+        if stop_reason is None and message.tool_calls and self.answer is not None:
+            message = self.answer.take_answer(message)
+        if stop_reason is None and message.tool_calls:
+            await self.emit(StatusChanged(status_text.SELECTING))
+        else:
+            stop_reason = stop_reason or StopReason.ANSWERED
+        if attempt.stream is not None and stop_reason is not StopReason.ANSWERED:
+            await attempt.stream.release()
+        if stop_reason is None and choice is ToolChoice.NONE:
+            return Reply(replace(message, tool_calls=(), echo=None), StopReason.ANSWERED)
+        if stop_reason is None:
+            await self.emit(MessageCompleted(message))
+        return Reply(message, stop_reason)
+
 
 @dataclass(slots=True)
 class _Attempt:
     """One request of an exchange; a middleware may send it several times."""
 
+    depth: int
+    """Number of rounds of tool calls before this request."""
     request: ModelRequest
+    emit: Emit
+    """Receives the events of the reply."""
+    stream: AnswerStream | None
+    """Holds back the text of a typed answer; None for text."""
     make_reader: Callable[[], ReplyReader]
     shrink_window: Callable[[], bool]
     """Records that the request was too long; returns whether a shorter request is possible."""
@@ -342,3 +330,34 @@ def _describe_length(finish: FinishReason, max_tokens: int | None) -> tuple[str,
         return ()
     limit = "of its length" if max_tokens is None else f"of {max_tokens:,} tokens"
     return (f"the reply met the limit {limit}",)
+
+
+async def generate_text(
+    provider: Provider, request: ModelRequest, middleware: MiddlewareChain | None = None
+) -> ModelReply:
+    """Return the reply to a request without tools that is not part of a turn's exchanges, such as a summary.
+
+    Its text is as the endpoint sent it.
+
+    Raises:
+        ProviderError: The endpoint could not be reached, refused the request, or broke off.
+        MiddlewareError: A middleware failed.
+    """
+
+    async def send(request: ModelRequest) -> ModelReply:
+        text: list[str] = []
+        completion = Completion(FinishReason.CUT)
+        async with aclosing(provider.generate(request)) as deltas:
+            async for delta in deltas:
+                if isinstance(delta, TextChunk):
+                    text.append(delta.text)
+                elif isinstance(delta, Completion):
+                    completion = delta
+        message = Message.assistant("".join(text))
+        return ModelReply(
+            message=message, finish=completion.finish, usage=completion.usage, info=completion.info or provider.info
+        )
+
+    if middleware is None or not middleware.wraps_model_calls:
+        return await send(request)
+    return await middleware.ask_model(request, provider.info, send)

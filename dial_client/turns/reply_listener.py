@@ -77,14 +77,12 @@ class ReplyListener:
     Args:
         reader: Finds reasoning and calls in the text.
         emit: Receives the events.
-        depth: Number of rounds of tool calls before this reply.
         endpoint: The endpoint's name, used as the server of calls that the endpoint runs itself.
         receive_arguments: Receives the arguments of calls while the model writes them; None to ignore them.
     """
 
     reader: ReplyReader
     emit: Emit
-    depth: int
     endpoint: str = ""
     receive_arguments: Callable[[ArgumentsChunk], Awaitable[None]] | None = None
     text: list[str] = field(default_factory=list)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from dial_client.messages.events import Emit
 from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Message, ToolCallRequest
 from dial_client.turns.conversation_context import ConversationContext
@@ -20,8 +19,10 @@ class Reply:
     """Why the turn ends here; None while the message has calls to run."""
 
 
-Ask = Callable[[ConversationContext, Emit], Awaitable[Reply]]
-CallTools = Callable[[Sequence[ToolCallRequest], Emit], Awaitable[Sequence[Message]]]
+Ask = Callable[[ConversationContext], Awaitable[Reply]]
+"""Asks the model with the messages of a context."""
+CallTools = Callable[[Sequence[ToolCallRequest]], Awaitable[Sequence[Message]]]
+"""Runs the calls of a reply, and returns a message for each result. A tool that fails has a result too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +35,16 @@ class Outcome:
     stop_reason: StopReason
 
 
-async def resolve(context: ConversationContext, ask: Ask, call_tools: CallTools, emit: Emit) -> Outcome:
+async def resolve(context: ConversationContext, ask: Ask, call_tools: CallTools) -> Outcome:
     """Ask the model, run the calls of its reply, and resolve the next level.
 
-    Events are pushed through `emit`, so an event costs the same at every level. `call_tools` does not raise if a tool
-    fails: the failure is a result. At the maximum depth the calls of the reply are not run.
+    No event passes through the levels, so an event costs the same at every level. At the maximum depth the calls of the
+    reply are not run.
     """
-    reply = await ask(context, emit)
+    reply = await ask(context)
     if reply.stop_reason is not None:
         return Outcome(context.extend(reply.message), reply, reply.stop_reason)
     if not context.may_descend:
         return Outcome(context, reply, StopReason.MAX_DEPTH)
-    results = await call_tools(reply.message.tool_calls, emit)
-    return await resolve(context.descend(reply.message, results), ask, call_tools, emit)
+    results = await call_tools(reply.message.tool_calls)
+    return await resolve(context.descend(reply.message, results), ask, call_tools)

@@ -15,7 +15,7 @@ from dial_client.messages.model import FinishReason, ModelInfo, ModelRequest, Mo
 from dial_client.messages.token_usage import Usage
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import sanitize
-from dial_client.turns.text_generation import generate_text
+from dial_client.turns.model_call import generate_text
 
 log = get_logger(__name__)
 
@@ -54,8 +54,8 @@ class StatusModel:
         self._add_usage = add_usage
         self._middleware = middleware
 
-    async def narrate(self, work: Callable[[Emit], Awaitable[Result]], emit: Emit) -> Result:
-        """Run `work`, and emit a sentence about each call it starts, unless the call ends first."""
+    async def narrate(self, run_calls: Callable[[Emit], Awaitable[Result]], emit: Emit) -> Result:
+        """Run calls, and emit a sentence about each call it starts, unless the call ends first."""
         limiter = anyio.CapacityLimiter(_MAX_REQUESTS)
         running: dict[str, anyio.CancelScope] = {}
         async with anyio.create_task_group() as group:
@@ -68,8 +68,8 @@ class StatusModel:
                 elif isinstance(event, ToolCallFinished) and event.result.tool_call_id in running:
                     running.pop(event.result.tool_call_id).cancel()
 
-            result = await work(emit_and_narrate)
-            group.cancel_scope.cancel()
+            result = await run_calls(emit_and_narrate)
+            group.cancel_scope.cancel()  # the sentences about ended calls are not needed
         return result
 
     async def _narrate_call(

@@ -1,4 +1,4 @@
-"""The handle of a running turn: its events, its result, and its cancellation."""
+"""The handle of a running turn (its events, its result, its cancellation), and the running turns of a client."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from weakref import WeakSet
 
 import anyio
 
 from dial_client.hooks.audit.entries import Origin
 from dial_client.messages.errors import ConversationBusy, DialError, LimitReached, OutputError, ProviderError
-from dial_client.messages.events import Event, Finished, MessageCompleted
+from dial_client.messages.events import Event, Finished, MessageCompleted, ServerChanged
 from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Message
 from dial_client.messages.turn_result import Turn
+from dial_client.runtime.background_tasks import BackgroundTasks
+from dial_client.servers.status import ServerStatus
 from dial_client.turns.event_log import MAX_UNREAD, EventLog
 from dial_client.turns.turn_recorder import TurnRecorder
 
-Work = Callable[["TurnHandle"], Awaitable[StopReason]]
+TurnWork = Callable[["TurnHandle"], Awaitable[StopReason]]
 """Runs a turn, and returns why it ended."""
 
 
@@ -56,7 +59,7 @@ class TurnHandle:
 
     def __init__(
         self,
-        work: Work,
+        work: TurnWork,
         log: EventLog,
         observers: Sequence[TurnObserver] = (),
         *,
@@ -184,18 +187,27 @@ class TurnHandle:
             await self._done.wait()
 
     async def run(self) -> None:
-        """Run the turn; this is the body of its task."""
+        """Run the turn; this is the body of its task. `result` raises any error."""
+        reason, open_calls_end = StopReason.CANCELLED, ""
         try:
-            await self._run()
-        except Exception as error:  # noqa: BLE001 - `result` raises it
+            try:
+                with self._scope:
+                    reason = await self._work(self)
+                if reason is StopReason.CANCELLED:
+                    open_calls_end = reason.sentence
+            except Exception as error:  # noqa: BLE001 - the turn keeps its messages and calls up to the error
+                self._error = error
+                broken = "model" if isinstance(error, ProviderError) else "turn"
+                open_calls_end = f"the {broken} broke off"
+            await self._complete(reason, self.recorder.settle(open_calls_end) if open_calls_end else [])
+        except Exception as error:  # noqa: BLE001 - an observer failed
             self._error = self._error or error
         finally:
             self._end()
 
-    async def _run(self) -> None:
-        reason, closing = await self._carry_out()
-        last = self.recorder.settle(closing) if closing else []
-        for event in last:
+    async def _complete(self, reason: StopReason, last_events: Sequence[Event]) -> None:
+        """Record the last events, let the observers store the end of the turn, and log the events."""
+        for event in last_events:
             self.recorder.record(event)
         if isinstance(self._error, ProviderError):
             self._error.messages = self.recorder.build_turn(reason).messages
@@ -203,24 +215,10 @@ class TurnHandle:
         with anyio.CancelScope(shield=True):
             for observer in self.observers:
                 await observer.on_ending(self)
-        for event in last:
+        for event in last_events:
             self.log.append(event)
         if self._error is None:
             self._finish(reason, self.ending)
-
-    async def _carry_out(self) -> tuple[StopReason, str]:
-        """Return why the turn stopped, and the reason to give for calls that are open; empty if none can be open."""
-        reason = StopReason.CANCELLED
-        try:
-            with self._scope:
-                reason = await self._work(self)
-        except ProviderError as error:
-            self._error = error
-            return reason, "the model broke off"
-        except Exception as error:  # noqa: BLE001 - the turn keeps its messages and calls up to the error
-            self._error = error
-            return reason, "the turn broke off"
-        return reason, reason.sentence if reason is StopReason.CANCELLED else ""
 
     def _build_result(self, reason: StopReason) -> Turn:
         turn = self.recorder.build_turn(reason)
@@ -252,3 +250,33 @@ class TurnHandle:
         observers, self.observers = self.observers, ()  # a turn kept for its events must not keep its observers
         for observer in observers:
             observer.on_ended(self)
+
+
+class TurnTasks:
+    """Starts turns, and keeps track of the running turns."""
+
+    def __init__(self) -> None:
+        self._turns: WeakSet[TurnHandle] = WeakSet()
+        """The running turns, which their tasks keep alive, and ended turns that are still in use."""
+
+    def start(self, turn: TurnHandle, tasks: BackgroundTasks) -> None:
+        """Start a turn and its observers, each in a background task."""
+        self._turns.add(turn)
+        tasks.start_soon(turn.run)
+        for observer in turn.observers:
+            tasks.start_soon(observer.run_beside, turn)
+
+    @property
+    def are_running(self) -> bool:
+        """Whether a turn is running."""
+        return not all(turn.has_ended for turn in self._turns)
+
+    def announce(self, server: str, status: ServerStatus) -> None:
+        """Report the changed status of a server to every running turn."""
+        for turn in tuple(self._turns):
+            turn.announce(ServerChanged(server, status.state.value))
+
+    async def aclose(self) -> None:
+        """Cancel all turns, and wait until they have ended."""
+        for turn in tuple(self._turns):
+            await turn.stop()

@@ -6,7 +6,9 @@ any time.
 
 from __future__ import annotations
 
+import json
 import time
+from collections import Counter
 from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any
@@ -20,8 +22,9 @@ from dial_client.messages.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from dial_client.messages.limits import StopReason
+from dial_client.messages.limits import Limits, StopReason
 from dial_client.messages.message import (
+    Content,
     Message,
     Role,
     ToolCallRequest,
@@ -29,8 +32,10 @@ from dial_client.messages.message import (
     build_interrupted_result,
     build_not_run_result,
 )
+from dial_client.messages.model import ModelInfo
 from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import ToolCallRecord, Turn
+from dial_client.turns.prices import compute_cost
 
 
 def find_question(messages: Sequence[Message], depth: int = 0) -> tuple[Message, ...]:
@@ -133,6 +138,10 @@ class TurnRecorder:
         self._request_usages.append(usage)
         self._costs.append(cost_usd)
 
+    def add_request(self, usage: Usage, info: ModelInfo) -> None:
+        """Add the usage of a request to a model, with its cost by the price list."""
+        self.add_usage(usage, compute_cost(usage, info))
+
     @property
     def request_usages(self) -> tuple[Usage, ...]:
         """The usage of each request so far."""
@@ -190,7 +199,7 @@ class TurnRecorder:
 
     def _find_unanswered(self) -> list[tuple[ToolCallRequest, ToolCallRecord | None]]:
         """Return the calls of the last round without a result message. Call ids are unique within a round only."""
-        position = max((at for at, message in enumerate(self._messages) if message.tool_calls), default=None)
+        position = max((index for index, message in enumerate(self._messages) if message.tool_calls), default=None)
         if position is None:
             return []
         answered = {message.tool_call_id for message in self._messages[position + 1 :]}
@@ -231,3 +240,30 @@ class TurnRecorder:
             client_tool_calls=client_tool_calls,
             output=self.output,
         )
+
+
+def find_limit(rounds: Sequence[Sequence[ToolCallRecord]], usage: Usage, limits: Limits) -> StopReason | None:
+    """Return the limit that ends the turn before its next round; None if the turn may continue.
+
+    Args:
+        rounds: The calls of each round so far, with their results.
+        usage: The usage of all requests so far.
+        limits: The limits of the turn.
+    """
+    if limits.max_tokens_total is not None and usage.input_tokens + usage.output_tokens >= limits.max_tokens_total:
+        return StopReason.TOKEN_BUDGET
+    failed = takewhile(lambda calls: not any(record.result.success for record in calls), reversed(rounds))
+    if sum(1 for _ in failed) >= limits.max_consecutive_errors:
+        return StopReason.CONSECUTIVE_ERRORS
+    if len(rounds) >= limits.max_repeats:
+        # A call counts once a round, and again only if its result is the same: a call that polls may see progress.
+        repeats = Counter(key for calls in rounds for key in {_build_key(record) for record in calls})
+        if max(repeats.values(), default=0) >= limits.max_repeats:
+            return StopReason.REPEATED_CALLS
+    return None
+
+
+def _build_key(record: ToolCallRecord) -> tuple[str, str, str | None, Content]:
+    call = record.call
+    arguments = json.dumps(dict(call.arguments), sort_keys=True, default=str)
+    return call.name, arguments, call.unreadable, record.result.content

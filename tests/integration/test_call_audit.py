@@ -18,9 +18,10 @@ from dial_client.providers.scripted import ScriptedProvider
 from dial_client.runtime.deadline import Deadline
 from dial_client.servers.connection import Connection
 from dial_client.stores.memory_store import MemoryStore
-from dial_client.tools.approval import ApprovalChecker, ApprovalContext, Approver, PolicyRules
+from dial_client.tools.approval import ApprovalChecker, ApprovalContext, Approver
 from dial_client.tools.catalog import build_catalog
 from dial_client.tools.executor import ToolExecutor
+from dial_client.tools.policy import PolicyRules
 from tests.support.audit_logs import Entries
 from tests.support.clients import ASK, call, client
 from tests.support.fakes import ReceivedEvents, server, text_result, tool_named

@@ -126,7 +126,7 @@ async def test_leaving_a_stream_cancels_the_turn_and_its_tool_calls() -> None:
                     break
         with anyio.fail_after(30):
             await cancelled.wait()
-        assert not dial._turns._turns
+        assert not dial._turns.are_running
 
 
 async def test_a_cancelled_turn_has_the_text_and_calls_so_far() -> None:

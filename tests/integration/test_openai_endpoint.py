@@ -280,7 +280,7 @@ async def test_calls_that_need_approval_are_denied_at_once() -> None:
     async with asked(model, {"maths": Maths().server}) as ai:
         done = await ai.chat.completions.create(model=MODEL, messages=HI)
     assert done.choices[0].message.content == "I may not."
-    assert "nobody is there to be asked" in model.requests[1].messages[-1].text
+    assert "no user is available to approve the call" in model.requests[1].messages[-1].text
 
 
 async def test_the_token_limit_applies_and_ignored_parameters_are_named() -> None:

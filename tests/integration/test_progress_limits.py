@@ -12,7 +12,7 @@ from dial_client.messages.message import Failure, ToolCallRequest, ToolCallResul
 from dial_client.messages.model import ToolChoice
 from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import ToolCallRecord
-from dial_client.turns.progress_limits import limit_met
+from dial_client.turns.turn_recorder import find_limit
 
 ASK = [Message.user("go on")]
 
@@ -51,13 +51,13 @@ TURNS: list[tuple[str, list[list[ToolCallRecord]], StopReason | None]] = [
     ("rounds", "reason"), [(rounds, reason) for _, rounds, reason in TURNS], ids=[name for name, _, _ in TURNS]
 )
 def test_rounds_without_progress_are_detected(rounds: list[list[ToolCallRecord]], reason: StopReason | None) -> None:
-    assert limit_met(rounds, Usage(), Limits()) is reason
+    assert find_limit(rounds, Usage(), Limits()) is reason
 
 
 def test_the_token_budget_counts_input_and_output_tokens() -> None:
     limits = Limits(max_tokens_total=100)
-    assert limit_met([[A]], Usage(60, 39), limits) is None
-    assert limit_met([[A]], Usage(60, 40), limits) is StopReason.TOKEN_BUDGET
+    assert find_limit([[A]], Usage(60, 39), limits) is None
+    assert find_limit([[A]], Usage(60, 40), limits) is StopReason.TOKEN_BUDGET
 
 
 # --- whole turns ----------------------------------------------------------------------------------

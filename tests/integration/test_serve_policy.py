@@ -58,7 +58,7 @@ async def test_without_an_approver_calls_after_untrusted_content_are_denied() ->
         await server.json("POST", "/v1/chat/completions", json=request)
     last = model.requests[-1].messages[-1]
     assert "untrusted content from web/echo" in last.text
-    assert "nobody is there to be asked" in last.text
+    assert "no user is available to approve the call" in last.text
 
 
 async def test_an_approval_after_untrusted_content_does_not_apply_to_another_conversation() -> None:

@@ -112,7 +112,7 @@ def test_the_service_prints_its_url_and_stops_on_a_signal(tmp_path: Path, number
         assert process.stdout is not None
         assert process.stdout.read() == ""
     assert (reply["content"], turn["text"]) == ("I may not.", "Hello.")
-    assert "it/echo; --allow it/echo lets it through" in rest
+    assert "it/echo. Allow it with --allow it/echo" in rest
     assert token not in rest
     assert "Traceback" not in rest
 

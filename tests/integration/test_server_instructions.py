@@ -17,8 +17,7 @@ from dial_client.messages.model import (
     TextChunk,
     separate_instructions,
 )
-from dial_client.turns.instructions import GUIDANCE
-from dial_client.turns.server_instructions import MAX_CHARS, MAX_CHARS_IN_ALL
+from dial_client.turns.instructions import GUIDANCE, MAX_CHARS, MAX_CHARS_IN_ALL
 from tests.support.fakes import Model
 
 pytestmark = pytest.mark.anyio

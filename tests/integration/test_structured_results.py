@@ -12,9 +12,10 @@ from dial_client.messages.limits import Limits
 from dial_client.messages.message import ToolCallRequest, ToolCallResult
 from dial_client.runtime.deadline import Deadline
 from dial_client.servers.session import OnCallProgress
-from dial_client.tools.approval import ApprovalChecker, PolicyRules
+from dial_client.tools.approval import ApprovalChecker
 from dial_client.tools.catalog import build_catalog
 from dial_client.tools.executor import ToolExecutor
+from dial_client.tools.policy import PolicyRules
 from tests.support.fakes import ReceivedEvents, server, tool_named
 from tests.support.program import entry
 

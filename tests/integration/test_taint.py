@@ -82,7 +82,7 @@ async def test_without_an_approver_the_call_is_denied_and_the_model_gets_the_sou
     turn = await turn_of(calls(READ), calls(SEND))
     assert outcomes(turn) == [None, Failure.DENIED]
     assert "untrusted content from web/echo" in str(turn.tool_calls[1].result.content)
-    assert "nobody is there to be asked" in str(turn.tool_calls[1].result.content)
+    assert "no user is available to approve the call" in str(turn.tool_calls[1].result.content)
 
 
 async def test_results_do_not_taint_calls_of_the_same_round() -> None:

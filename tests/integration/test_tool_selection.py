@@ -13,7 +13,7 @@ from dial_client import DialClient, Limits, Message, ScriptedProvider, StopReaso
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.tools.approval import Approval, ApprovalContext
 from dial_client.tools.catalog import build_catalog
-from dial_client.tools.result_store import ResultStore
+from dial_client.tools.result_content import ResultStore
 from dial_client.tools.tool_selection import MAX_OFFERED, ToolSnapshot, TurnTools
 from tests.support.fakes import server, tool_named
 from tests.support.program import entry

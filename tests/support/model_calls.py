@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dial_client.messages.limits import Limits
 from dial_client.messages.message import Message, ToolSpec
-from dial_client.messages.model import Completion, FinishReason, ToolFormatHandler, separate_instructions
+from dial_client.messages.model import Completion, FinishReason, ToolChoice, ToolFormatHandler, separate_instructions
 from dial_client.providers.formats import ActiveFormat, NativeFormatHandler
 from dial_client.runtime.deadline import Deadline
 from dial_client.turns.context_window import ContextWindow
@@ -49,7 +48,7 @@ class Exchange:
             tools=lambda: self.tools,
             instructions=TurnInstructions(guidance=guidance),
             recorder=self.recorder,
-            limits=Limits(),
+            emit=self.heard.emit,
             deadline=deadline,
             stream=stream,
         )
@@ -57,7 +56,7 @@ class Exchange:
     async def ask(self, depth: int = 0, *messages: Message) -> Reply:
         instructions, conversation = separate_instructions(messages or (QUESTION,))
         asker = replace(self.asker, instructions=replace(self.asker.instructions, conversation=instructions))
-        return await asker(ConversationContext(conversation, 5, depth), self.heard.emit)
+        return await asker.exchange(ConversationContext(conversation, 5, depth))
 
     async def ask_for_answer(self, depth: int = 0) -> Reply:
-        return await self.asker.ask_without_tools(ConversationContext((QUESTION,), 5, depth), self.heard.emit)
+        return await self.asker.exchange(ConversationContext((QUESTION,), 5, depth), ToolChoice.NONE)

@@ -10,23 +10,22 @@ import anyio
 import anyio.lowlevel
 from mcp_types import CallToolResult
 
-from dial_client.messages.events import Emit, Event, MessageCompleted
+from dial_client.messages.events import Event
 from dial_client.messages.limits import Limits, StopReason
 from dial_client.messages.message import Message, Role, ToolCallRequest
 from dial_client.messages.model import CallChunk, Completion, FinishReason
 from dial_client.providers.formats import ActiveFormat, NativeFormatHandler
-from dial_client.runtime.deadline import Deadline
 from dial_client.servers.session import OnCallProgress
-from dial_client.tools.approval import ApprovalChecker, Approver, PolicyRules
+from dial_client.tools.approval import ApprovalChecker, Approver
 from dial_client.tools.catalog import build_catalog
-from dial_client.tools.executor import ToolExecutor
+from dial_client.tools.policy import PolicyRules
+from dial_client.tools.result_content import ResultStore
+from dial_client.tools.tool_selection import ToolSnapshot
 from dial_client.turns.context_window import ContextWindow
-from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.event_log import EventLog
-from dial_client.turns.finalization import finish_turn
-from dial_client.turns.model_call import ChatModel, ModelCaller
-from dial_client.turns.resolution import resolve
-from dial_client.turns.turn_handle import TurnHandle, Work
+from dial_client.turns.model_call import ChatModel
+from dial_client.turns.turn_handle import TurnHandle, TurnWork
+from dial_client.turns.turn_run import TurnOptions, TurnServices, run_turn
 from tests.support.fakes import Model, Step, server, text_result
 
 QUESTION = Message.user("What time is it?")
@@ -57,10 +56,15 @@ class Pipeline:
     ) -> None:  # fmt: skip
         self.model = Model(*replies)
         self.tools = tools or {}
-        self.limits = Limits(max_depth=max_depth)
         catalog = build_catalog([server("clock", "now", "later", call=self._call)])
-        self.executor = ToolExecutor(lambda: catalog, ApprovalChecker(PolicyRules(), approve), self.limits)
-        self.offered = catalog.tools
+        self.services = TurnServices(
+            model=ChatModel(self.model, ActiveFormat(NativeFormatHandler()), ContextWindow()),
+            tool_snapshot=lambda: ToolSnapshot(catalog),
+            result_store=ResultStore(),
+            approvals=ApprovalChecker(PolicyRules(), approve),
+            limits=Limits(max_depth=max_depth),
+            await_tool_changes=anyio.lowlevel.checkpoint,
+        )
 
     async def _call(self, tool: str, _arguments: Mapping[str, Any], _on_progress: OnCallProgress) -> CallToolResult:
         if tool in self.tools:
@@ -68,31 +72,15 @@ class Pipeline:
         return text_result(f"{tool} ran")
 
     async def __call__(self, turn: TurnHandle) -> StopReason:
-        deadline = Deadline(60)
-        asker = ModelCaller(
-            model=ChatModel(self.model, ActiveFormat(NativeFormatHandler()), ContextWindow()),
-            tools=lambda: self.offered,
-            deadline=deadline,
-            recorder=turn.recorder,
-            limits=Limits(),
-            stream=True,
-        )
+        return await run_turn(self._open_services, (QUESTION,), TurnOptions(), turn)
 
-        async def call_tools(calls: Sequence[ToolCallRequest], emit: Emit) -> list[Message]:
-            done = await self.executor.execute_all(calls, emit, deadline)
-            messages = [Message.tool(call, result) for call, result in zip(calls, done, strict=True)]
-            for message in messages:
-                await emit(MessageCompleted(message))
-            return messages
-
-        context = ConversationContext((QUESTION,), self.limits.max_depth)
-        outcome = await resolve(context, asker, call_tools, turn.emit)
-        return await finish_turn(outcome, asker, turn.emit)
+    async def _open_services(self) -> TurnServices:
+        return self.services
 
 
 @asynccontextmanager
 async def started(
-    work: Work, *, watched: bool = False, raise_at_limits: bool = False
+    work: TurnWork, *, watched: bool = False, raise_at_limits: bool = False
 ) -> AsyncGenerator[TurnHandle, None]:
     """Run a turn in a task of its own, and wait for that task's end; nothing here may take long."""
     turn = TurnHandle(work, EventLog(is_paced=watched), raise_at_limits=raise_at_limits)

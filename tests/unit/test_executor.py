@@ -15,7 +15,8 @@ from dial_client.messages.message import Failure, ImagePart, ToolCallRequest, To
 from dial_client.runtime.deadline import Deadline
 from dial_client.servers.session import OnCallProgress
 from dial_client.settings.policy_config import load_policy
-from dial_client.tools.approval import Approval, ApprovalContext, Approver, PolicyRules
+from dial_client.tools.approval import Approval, ApprovalContext, Approver
+from dial_client.tools.policy import PolicyRules
 from tests.support.fakes import Behaviour, server, text_result, tool_named
 from tests.support.tool_rounds import STRICT, Round, call, fails
 
@@ -172,8 +173,8 @@ async def test_the_summary_of_an_error_is_one_line() -> None:
 
 UNKNOWN: list[tuple[str, list[str], str, list[str]]] = [
     ("a misspelled name", ["get_weather", "get_time"], "get_wether", ["'get_wether'", "Did you mean 'get_weather'?"]),
-    ("an unknown name", ["get_weather", "get_time"], "xyzzy", ["'xyzzy'", "On offer are: get_time, get_weather."]),
-    ("no tools", [], "now", ["no tools are on offer"]),
+    ("an unknown name", ["get_weather", "get_time"], "xyzzy", ["'xyzzy'", "Available are: get_time, get_weather."]),
+    ("no tools", [], "now", ["no tools are available"]),
     ("no name", ["now"], "", ["There is no tool ''"]),
 ]
 
@@ -311,7 +312,7 @@ async def test_arguments_changed_by_a_person_are_sent_to_the_tool_and_reported_t
     takes_text = server("files", tool_named("write", input_schema=WRITE), call=answer)
     for arguments, note in {
         ("b", 2): '{"text": "b", "count": 2}]',
-        ("b", 1): '{"text": "b"}, and the other arguments as they were]',
+        ("b", 1): '{"text": "b"}, and the other arguments unchanged]',
         ("a", 1): "",
     }.items():
         text, count = arguments

@@ -16,7 +16,8 @@ from dial_client.messages.message import Failure, ToolCallRequest, ToolSpec
 from dial_client.servers.connection import Connection
 from dial_client.servers.session import OnCallProgress
 from dial_client.settings.config_types import ServerSettings, Transport
-from dial_client.tools.approval import Approval, ApprovalContext, PolicyRules
+from dial_client.tools.approval import Approval, ApprovalContext
+from dial_client.tools.policy import PolicyRules
 from tests.support.fakes import Behaviour, server, text_result, virtual_time
 from tests.support.tool_rounds import Round, call, runs
 

@@ -9,7 +9,7 @@ import pytest
 
 from dial_client.messages.errors import ProviderError
 from dial_client.messages.events import Event, MessageCompleted, TextDelta
-from dial_client.messages.limits import Limits, StopReason
+from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Message, Role, ToolCallRequest, ToolSpec
 from dial_client.messages.model import CallChunk, Completion, FinishReason, TextChunk, ToolChoice
 from dial_client.messages.turn_result import Turn
@@ -55,13 +55,18 @@ class TurnFinisher:
             tools=lambda: tools,
             deadline=Deadline(5),
             recorder=self.recorder,
-            limits=Limits(),
+            emit=self.emit,
             stream=True,
             instructions=TurnInstructions(guidance=""),
         )
         if outcome.reply.message.tool_calls:
             await self.emit(MessageCompleted(outcome.reply.message))
-        return self.recorder.build_turn(await finish_turn(outcome, asker, self.emit, ask_again=ask_again))
+
+        async def ask_without_tools(context: ConversationContext) -> Reply:
+            return await asker.exchange(context, ToolChoice.NONE)
+
+        reason = await finish_turn(outcome, ask_without_tools, self.emit, self.recorder, ask_again=ask_again)
+        return self.recorder.build_turn(reason)
 
     @property
     def shown(self) -> str:

@@ -31,8 +31,7 @@ from dial_client import (
     ToolCallResult,
     ToolSpec,
 )
-from dial_client.tools.function_results import to_content
-from dial_client.tools.function_tools import FunctionTools
+from dial_client.tools.function_tools import FunctionTools, to_content
 from tests.support.function_calls import call, calls, run
 
 pytestmark = pytest.mark.anyio

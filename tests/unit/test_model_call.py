@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import anyio
 import pytest
@@ -13,7 +14,15 @@ from dial_client.messages.errors import ProviderError
 from dial_client.messages.events import MessageCompleted, ReasoningDelta, RoundStarted, StatusChanged, TextDelta
 from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Echo, Message, Role, ToolCallRequest, ToolSpec
-from dial_client.messages.model import CallChunk, Completion, FinishReason, ReasoningChunk, TextChunk, ToolChoice
+from dial_client.messages.model import (
+    CallChunk,
+    Completion,
+    FinishReason,
+    ModelSettings,
+    ReasoningChunk,
+    TextChunk,
+    ToolChoice,
+)
 from dial_client.messages.token_usage import Usage
 from dial_client.providers.formats import XMLFormatHandler
 from dial_client.turns import model_call, status_text
@@ -285,10 +294,10 @@ async def test_a_cancelled_model_call_closes_the_stream() -> None:
 async def test_a_turn_of_the_maximum_depth_fits_on_the_stack_with_a_model_caller() -> None:
     exchange = Exchange(*([*calling("1"), STOP] for _ in range(101)))
 
-    async def call_tools(calls: Sequence[ToolCallRequest], emit: object) -> list[Message]:
+    async def call_tools(calls: Sequence[ToolCallRequest]) -> list[Message]:
         return [Message(Role.TOOL, "done", tool_call_id=call.id, name=call.name) for call in calls]
 
-    outcome = await resolve(ConversationContext((QUESTION,), 100), exchange.asker, call_tools, exchange.heard.emit)
+    outcome = await resolve(ConversationContext((QUESTION,), 100), exchange.asker.exchange, call_tools)
     assert (outcome.stop_reason, outcome.context.depth) == (StopReason.MAX_DEPTH, 100)
 
 
@@ -308,3 +317,17 @@ def test_the_status_of_a_call_contains_the_title_or_the_name_of_the_tool(
     name: str, spec: ToolSpec | None, sentence: str
 ) -> None:
     assert status_text.describe_tool(ToolCallRequest("1", name, {}), spec) == sentence
+
+
+@pytest.mark.anyio
+async def test_the_settings_of_a_turn_are_sent_and_a_call_is_forced_in_its_first_reply_only() -> None:
+    exchange = Exchange([*calling("1"), STOP], [STOP], [STOP])
+    settings = ModelSettings(temperature=0.5, max_tokens=100, tool_choice="now")
+    caller = replace(exchange.asker, settings=settings)
+    await caller.exchange(ConversationContext((QUESTION,), 5))
+    await caller.exchange(ConversationContext((QUESTION,), 5, 1))
+    await caller.exchange(ConversationContext((QUESTION,), 5), ToolChoice.NONE)
+    first, later, last = (request.settings for request in exchange.model.requests)
+    assert first == settings
+    assert later == replace(settings, tool_choice=None)
+    assert last == replace(settings, tool_choice=ToolChoice.NONE)

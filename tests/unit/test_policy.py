@@ -13,8 +13,8 @@ from dial_client.messages.message import ToolSpec
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.settings.configuration import parse
 from dial_client.settings.policy_config import Effect, load_policy
-from dial_client.tools.approval import ApprovalChecker, Decision, PolicyRules
-from dial_client.tools.policy import ProposedCall, is_rule_met
+from dial_client.tools.approval import ApprovalChecker, Decision
+from dial_client.tools.policy import PolicyRules, ProposedCall, is_rule_met
 
 ENTRY = ServerSettings("files", Transport.STDIO, "files-server")
 READ_ONLY = {"readOnlyHint": True}
@@ -78,7 +78,7 @@ def test_an_ask_without_an_approver_is_a_denial_with_a_reason() -> None:
     assert known is not None
     assert known.decision is Decision.DENY
     assert known.decided_by == "no approver"
-    assert known.reason == "policy rule 1 asks: somebody should look, and nobody is there to be asked"
+    assert known.reason == "policy rule 1 asks: somebody should look, and no user is available to approve the call"
 
 
 # --- arguments --------------------------------------------------------------------------------------

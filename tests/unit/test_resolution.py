@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from dial_client.messages.events import Emit, StatusChanged
+from dial_client.messages.events import StatusChanged
 from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Message, Role, ToolCallRequest, ToolCallResult
 from dial_client.turns.conversation_context import ConversationContext
@@ -28,20 +28,20 @@ class Script:
         self.executed: list[list[str]] = []
         self.heard = ReceivedEvents()
 
-    async def ask(self, context: ConversationContext, emit: Emit) -> Reply:
+    async def ask(self, context: ConversationContext) -> Reply:
         self.asked.append(context)
-        await emit(StatusChanged(f"asked at {context.depth}"))
+        await self.heard.emit(StatusChanged(f"asked at {context.depth}"))
         return self.replies.pop(0)
 
-    async def call_tools(self, calls: Sequence[ToolCallRequest], emit: Emit) -> list[Message]:
+    async def call_tools(self, calls: Sequence[ToolCallRequest]) -> list[Message]:
         self.executed.append([call.id for call in calls])
-        await emit(StatusChanged(f"ran {len(calls)}"))
+        await self.heard.emit(StatusChanged(f"ran {len(calls)}"))
         if self.fails:
             raise self.fails
         return [Message.tool(call, ToolCallResult(call.id, success=True, content="done")) for call in calls]
 
     async def resolve(self, max_depth: int) -> Outcome:
-        return await resolve(ConversationContext((QUESTION,), max_depth), self.ask, self.call_tools, self.heard.emit)
+        return await resolve(ConversationContext((QUESTION,), max_depth), self.ask, self.call_tools)
 
 
 def calls(*ids: str, text: str = "") -> Reply:
@@ -108,7 +108,7 @@ async def test_a_reply_with_a_stop_reason_ends_the_recursion_with_that_reason(re
 async def test_the_callers_messages_are_not_changed() -> None:
     mine = [QUESTION]
     script = Script(calls("1"), says("noon"))
-    await resolve(ConversationContext(tuple(mine), 5), script.ask, script.call_tools, script.heard.emit)
+    await resolve(ConversationContext(tuple(mine), 5), script.ask, script.call_tools)
     assert mine == [QUESTION]
     assert script.asked[0].messages == (QUESTION,)
 

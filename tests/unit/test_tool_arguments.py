@@ -15,9 +15,10 @@ from dial_client.messages.message import Failure, ToolCallRequest, ToolCallResul
 from dial_client.runtime.deadline import Deadline
 from dial_client.schema.argument_check import ArgumentCheck
 from dial_client.schema.tool_arguments import MAX_DEPTH, MAX_LENIENT_CHARS, coerce, parse_arguments
-from dial_client.tools.approval import ApprovalChecker, PolicyRules
+from dial_client.tools.approval import ApprovalChecker
 from dial_client.tools.catalog import build_catalog
 from dial_client.tools.executor import ToolExecutor
+from dial_client.tools.policy import PolicyRules
 from tests.support.fakes import ReceivedEvents, server, text_result, tool_named, unhurried
 
 VALUES = st.recursive(

@@ -16,7 +16,8 @@ import pytest
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.servers.server_cache import MAX_BYTES, MAX_TEXT, JsonCache, ToolPins
 from dial_client.settings.config_types import ServerSettings, Transport
-from dial_client.tools.approval import Approval, ApprovalChecker, ApprovalContext, Decision, PolicyRules
+from dial_client.tools.approval import Approval, ApprovalChecker, ApprovalContext, Decision
+from dial_client.tools.policy import PolicyRules
 
 pytestmark = pytest.mark.anyio
 
@@ -170,7 +171,7 @@ async def test_a_definition_too_long_to_be_shown_is_still_pinned(tmp_path: Path)
     long = spec("x" * MAX_TEXT)
     ApprovalChecker(CONFIGURED, Person(), pins(tmp_path)).decide(long)
     assert ApprovalChecker(CONFIGURED, Person(), pins(tmp_path)).decide(long) == Approval("once")
-    assert "too long" in pins(tmp_path).change(AFTER)
+    assert "too long" in pins(tmp_path).describe_change(AFTER)
 
 
 async def test_more_tools_than_can_be_shown_are_still_pinned(tmp_path: Path) -> None:
@@ -178,7 +179,7 @@ async def test_more_tools_than_can_be_shown_are_still_pinned(tmp_path: Path) -> 
     tools = [replace(spec("x" * (MAX_TEXT - 1_000)), tool=f"t{n}") for n in range(MAX_BYTES // MAX_TEXT + 20)]
     for tool in tools:
         known.pin(tool)
-    assert [tool.tool for tool in tools if not pins(tmp_path).change(replace(tool, title="other"))] == []
+    assert [tool.tool for tool in tools if not pins(tmp_path).describe_change(replace(tool, title="other"))] == []
 
 
 async def test_a_pin_that_cannot_be_written_holds_for_this_run(tmp_path: Path) -> None:
@@ -206,7 +207,7 @@ GARBAGE: list[Any] = [[], {"now": 1}, {"now": {"sha256": 5}}, {"now": {"text": "
 def test_invalid_stored_pins_are_replaced(tmp_path: Path, tools: Any) -> None:
     JsonCache(tmp_path).write(CLOCK, {"tools": tools})
     known = pins(tmp_path)
-    known.change(BEFORE)
+    known.describe_change(BEFORE)
     known.pin(BEFORE)
-    assert known.change(BEFORE) == ""
+    assert known.describe_change(BEFORE) == ""
     assert json.loads(next(tmp_path.iterdir()).read_text())["tools"]["now"]["sha256"]

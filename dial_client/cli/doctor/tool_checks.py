@@ -143,7 +143,7 @@ async def check_pins(subject: Subject) -> AsyncIterator[Finding]:
     outcome = await subject.run.wait_for_outcome()
     pins = ToolPins(JsonCache(subject.target.tool_pins), subject.servers)
     for tool in outcome.tools:
-        if pins.change(tool):
+        if pins.describe_change(tool):
             text = f"{_describe_tool(tool)} has changed since you approved it"
             yield Finding("DC409", text, "dial-chat shows the change and asks again", *subject.find_place(tool.server))
 

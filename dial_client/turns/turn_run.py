@@ -1,0 +1,362 @@
+"""One turn from its messages to its last message: what it is given, and its steps.
+
+`run_turn` runs a turn. `resolution.resolve` calls `TurnRun.ask` and `TurnRun.run_calls` in turn, one level deeper each
+time; `TurnRun.finish` ends the turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from dial_client.hooks.audit.entries import TurnAudit
+from dial_client.hooks.middleware import MiddlewareChain, TurnRequest
+from dial_client.messages.events import (
+    Event,
+    MessageCompleted,
+    RoundStarted,
+    StatusChanged,
+    TextDelta,
+    ToolCallFinished,
+    ToolCallStarted,
+)
+from dial_client.messages.limits import Limits, StopReason
+from dial_client.messages.message import Message, Role, ToolCallRequest, ToolSpec
+from dial_client.messages.model import (
+    Instruction,
+    InstructionSource,
+    ModelSettings,
+    Provider,
+    ToolChoice,
+    ToolFormat,
+    separate_instructions,
+)
+from dial_client.messages.turn_result import Turn
+from dial_client.runtime.deadline import Deadline
+from dial_client.runtime.logs import get_logger
+from dial_client.servers.connection import Connection
+from dial_client.tools.approval import ApprovalChecker
+from dial_client.tools.executor import CallScope, ToolExecutor
+from dial_client.tools.result_content import ResultStore
+from dial_client.tools.taint import find_taint
+from dial_client.tools.tool_selection import ToolSnapshot, TurnTools
+from dial_client.turns.conversation_context import ConversationContext
+from dial_client.turns.finalization import finish_turn
+from dial_client.turns.instructions import TurnInstructions
+from dial_client.turns.model_call import ChatModel, ModelCaller
+from dial_client.turns.output_type import OutputType
+from dial_client.turns.resolution import Outcome, Reply, resolve
+from dial_client.turns.status_model import StatusModel
+from dial_client.turns.status_text import describe_tool
+from dial_client.turns.turn_handle import TurnHandle
+from dial_client.turns.turn_recorder import find_limit
+from dial_client.turns.typed_answer import TypedAnswer, is_answer
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnServices:
+    """The objects and settings of a turn that do not depend on its messages."""
+
+    model: ChatModel
+    tool_snapshot: Callable[[], ToolSnapshot]
+    """Returns the current tools of the servers."""
+    result_store: ResultStore
+    approvals: ApprovalChecker
+    limits: Limits
+    await_tool_changes: Callable[[], Awaitable[None]]
+    """Waits briefly for tools that a server has just announced as changed."""
+    status_provider: Provider | None = None
+    """The model that writes the status of running calls; None to use templates only."""
+    answers_at_limits: bool = True
+    """Whether the model is asked for a last answer when a limit is met."""
+    guidance: str | None = None
+    """Instructions on tool use; None for `GUIDANCE`, in conversations without system messages."""
+    server_instructions: Callable[[], str] = str
+    """Returns the instructions of the servers."""
+    starting_servers: Callable[[], str] = str
+    """Returns a text about the servers that are still starting; empty if there are none."""
+    system: str | None = None
+    """Instructions for conversations that do not start with a system message."""
+    servers: Callable[[], Iterable[Connection]] = tuple
+    """Returns the current servers, some of which may return untrusted content."""
+    audit: TurnAudit = field(default_factory=TurnAudit)
+    """Records decisions and calls."""
+    middleware: MiddlewareChain = field(default_factory=MiddlewareChain)
+    """Wraps the turn, its model calls and its tool calls."""
+    notes: Callable[[], Iterable[str]] = tuple
+    """Returns notes for the user on servers and tools; called at the start and at the end of the turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOptions:
+    """The options of one turn."""
+
+    stream: bool = True
+    """Whether the model streams its replies."""
+    client_tools: tuple[ToolSpec, ...] = ()
+    """The client-side tools, whose calls are returned to the caller."""
+    settings: ModelSettings = field(default_factory=ModelSettings)
+    """How the model writes its replies in this turn."""
+    depth: int = 0
+    """Number of rounds of tool calls that a resumed turn has completed before."""
+    output: OutputType[Any] | None = None
+    """The type of the answer; None for text."""
+
+
+async def run_turn(
+    open_services: Callable[[], Awaitable[TurnServices]],
+    messages: tuple[Message, ...],
+    options: TurnOptions,
+    turn: TurnHandle,
+) -> StopReason:
+    """Run a turn through the middleware and return why it ended; ``turn`` records all other results.
+
+    Args:
+        open_services: Waits until the turn can start, and returns its services.
+        messages: The conversation, which may have system messages.
+        options: The options of this turn.
+        turn: Receives all events.
+
+    Raises:
+        ProviderError: The model could not be reached, or refused the request.
+        MiddlewareError: A middleware failed.
+    """
+    services = await open_services()
+    turn.recorder.note(*services.notes())
+    if services.middleware.wraps_turns:
+        reason = await _run_in_middleware(services, messages, options, turn)
+    else:
+        run = TurnRun(services, messages, options, turn)
+        reason = await run.finish(await resolve(run.context, run.ask, run.run_calls))
+    turn.recorder.note(*services.notes())
+    return reason
+
+
+async def _run_in_middleware(
+    services: TurnServices, messages: tuple[Message, ...], options: TurnOptions, turn: TurnHandle
+) -> StopReason:
+    """Run a turn through the middleware, whose return value becomes `TurnHandle.replacement` if it is another turn."""
+    recorded: Turn | None = None
+
+    async def run_to_end(request: TurnRequest) -> Turn:
+        nonlocal recorded
+        changed = replace(services, limits=request.limits, system=request.system)
+        run = TurnRun(changed, request.messages, options, turn)
+        reason = await run.finish(await resolve(run.context, run.ask, run.run_calls))
+        recorded = turn.recorder.build_turn(reason)
+        return recorded
+
+    info = services.model.provider.info
+    request = TurnRequest(
+        messages=messages,
+        limits=services.limits,
+        system=services.system,
+        model=info.name,
+        turn_id=turn.id,
+        conversation_id=turn.conversation_id,
+    )
+    result = await services.middleware.run_turn(request, info, run_to_end)
+    if recorded is None:
+        turn.replacement = await _emit_answer(result, turn)
+    elif result is not recorded:
+        turn.replacement = _with_last_message(result, recorded)
+    return result.stop_reason
+
+
+async def _emit_answer(result: Turn, turn: TurnHandle) -> Turn:
+    """Emit the messages of a turn that the middleware answered by itself, as one round; return it with its question."""
+    question = turn.recorder.question
+    messages = result.messages or (result.message,)
+    if question and messages[: len(question)] == question:
+        messages = messages[len(question) :]
+    await turn.emit(RoundStarted(0))
+    for message in messages:
+        if message.role is Role.ASSISTANT and message.text:
+            await turn.emit(TextDelta(message.text))
+        await turn.emit(MessageCompleted(message))
+    return replace(result, messages=(*question, *messages))
+
+
+def _with_last_message(result: Turn, recorded: Turn) -> Turn:
+    """Return the result; if only its `message` was changed, the last of its `messages` is replaced to match."""
+    is_recorded_last = recorded.messages[-1:] == (recorded.message,)
+    if result.message == recorded.message or result.messages != recorded.messages or not is_recorded_last:
+        return result
+    return replace(result, messages=(*recorded.messages[:-1], result.message))
+
+
+class TurnRun:
+    """The steps of one turn: asks the model, runs the calls of its replies, and ends with a message.
+
+    The model may call client-side tools like servers' tools, but their calls end the turn: `Turn.client_tool_calls` has
+    them. Calls of servers' tools in the same reply are run first. To continue, the caller starts a new turn with the
+    messages of this turn, followed by the results.
+
+    Args:
+        services: The objects and settings of the turn.
+        messages: The conversation, which may have system messages.
+        options: The options of this turn.
+        turn: Receives all events.
+    """
+
+    def __init__(
+        self, services: TurnServices, messages: tuple[Message, ...], options: TurnOptions, turn: TurnHandle
+    ) -> None:
+        limits = services.limits
+        self._services = services
+        self._turn = turn
+        self._deadline = Deadline(limits.timeout)
+        self._tools = TurnTools(
+            services.tool_snapshot,
+            services.result_store,
+            limits,
+            messages,
+            services.model.window.tokens,
+            self._has_endpoint_search,
+        )
+        self._client_tools = options.client_tools
+        self._client_tool_names = frozenset(tool.name for tool in options.client_tools)
+        self._offered: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] = ((), options.client_tools)
+        """The servers' tools that were offered last, and all tools that were offered with them."""
+        instructions, conversation = self._separate_instructions(messages)
+        self._answer = None if options.output is None else TypedAnswer(options.output, turn.recorder, self.emit)
+        self._caller = ModelCaller(
+            model=services.model,
+            tools=self.offer_tools,
+            instructions=instructions,
+            emit=self.emit,
+            recorder=turn.recorder,
+            deadline=self._deadline,
+            stream=options.stream,
+            settings=options.settings,
+            answer=self._answer,
+            middleware=services.middleware,
+        )
+        taint = find_taint(messages, self._tools.get_catalog(), services.servers(), self._client_tool_names)
+        self._executor = ToolExecutor(
+            self._tools.get_catalog,
+            services.approvals,
+            limits,
+            CallScope(self._tools.store_result, turn.recorder.awaiting_approval, turn.recorder.add_usage, taint),
+            services.audit.for_turn(turn.origin),
+            services.middleware,
+        )
+        self.context = ConversationContext(conversation, limits.max_depth, min(options.depth, limits.max_depth))
+        """The conversation without its system messages, at the start of the turn."""
+
+    def offer_tools(self) -> tuple[ToolSpec, ...]:
+        """Return the servers' and the client-side tools; the same tuple object while they do not change.
+
+        A client-side tool hides a server's tool of the same name.
+        """
+        tools = self._tools.offer_tools()
+        if not self._client_tools:
+            return tools
+        if tools is not self._offered[0]:
+            hidden = [tool for tool in tools if tool.name in self._client_tool_names]
+            self._offered = (tools, (*(tool for tool in tools if tool not in hidden), *self._client_tools))
+            for tool in hidden:
+                self._turn.recorder.note(f"the tool {tool.name!r} is not offered: the caller has a tool of this name")
+        return self._offered[1]
+
+    async def ask(self, context: ConversationContext) -> Reply:
+        """Ask the model, and return what its reply means for the turn: an `Ask` of `resolve`.
+
+        The model is not asked once client-side tools were called, or if the rounds so far have met a limit: the reply
+        is then empty, and its stop reason says so. An answer that is not of the turn's type is returned to the model,
+        with its errors, as a further round, which the conversation does not keep.
+        """
+        if self._client_tools and context.depth and self._is_client_called(context):
+            return Reply(Message.assistant(""), StopReason.CLIENT_TOOL_CALLS)
+        while True:
+            recorder = self._turn.recorder
+            if context.depth and (limit := find_limit(recorder.rounds, recorder.usage, self._services.limits)):
+                return Reply(Message.assistant(""), limit)
+            reply = await self._caller.exchange(context)
+            if reply.stop_reason is None and not self._select_server_calls(reply.message.tool_calls):
+                # This reply is not a round, so that it may follow at the maximum depth too.
+                return Reply(reply.message, StopReason.CLIENT_TOOL_CALLS)
+            if self._answer is None or not is_answer(reply):
+                return reply
+            if (checked := await self._answer.check(reply)) is not None:
+                return checked
+            corrected = await self._answer.request_correction(context, reply)
+            if corrected is None:
+                return await self._answer.give_up(reply)
+            context = corrected
+
+    async def ask_without_tools(self, context: ConversationContext) -> Reply:
+        """Ask the model for the last answer at a limit. A typed answer is checked, but not corrected."""
+        reply = await self._caller.exchange(context, ToolChoice.NONE)
+        if self._answer is None or not is_answer(reply):
+            return reply
+        return await self._answer.check(reply) or await self._answer.give_up(reply)
+
+    async def run_calls(self, calls: Sequence[ToolCallRequest]) -> tuple[Message, ...]:
+        """Run the calls of the servers' tools, and return a message for each result: a `CallTools` of `resolve`."""
+        refused = () if self._answer is None else self._answer.refuse_beside_calls(calls)
+        refused_ids = {message.tool_call_id for message in refused}
+        server_calls = [call for call in self._select_server_calls(calls) if call.id not in refused_ids]
+        execute = partial(self._executor.execute_all, server_calls, deadline=self._deadline)
+        provider = self._services.status_provider
+        if provider is None:
+            results = await execute(self.emit)
+        else:
+            narrator = StatusModel(provider, self._turn.recorder.add_request, self._services.middleware)
+            results = await narrator.narrate(execute, self.emit)
+        messages = (*(Message.tool(call, result) for call, result in zip(server_calls, results, strict=True)), *refused)
+        for message in messages:
+            await self.emit(MessageCompleted(message))
+        await self._services.await_tool_changes()
+        return messages
+
+    async def finish(self, outcome: Outcome) -> StopReason:
+        """Emit the last message of the turn, and return why the turn ended."""
+        reason = await finish_turn(
+            outcome,
+            self.ask_without_tools,
+            self.emit,
+            self._turn.recorder,
+            ask_again=self._services.answers_at_limits,
+        )
+        log.debug("turn", stop_reason=reason.value, depth=outcome.context.depth)
+        return reason
+
+    async def emit(self, event: Event) -> None:
+        """Emit an event of the turn, and after the start of a call the status that names its tool."""
+        await self._turn.emit(event)
+        if isinstance(event, ToolCallFinished) and event.by_endpoint:
+            # The endpoint ran the call: no executor has seen its result.
+            self._executor.add_taint(event.result.taint)
+        if isinstance(event, ToolCallStarted) and not event.by_endpoint:
+            route = self._tools.get_catalog().routes.get(event.call.name)
+            await self._turn.emit(StatusChanged(describe_tool(event.call, route.spec if route else None)))
+
+    def _separate_instructions(self, messages: tuple[Message, ...]) -> tuple[TurnInstructions, tuple[Message, ...]]:
+        """Return the instructions of the turn, and the conversation without them."""
+        services = self._services
+        instructions, conversation = separate_instructions(messages)
+        starts_with_system_message = bool(messages) and messages[0].role is Role.SYSTEM
+        if services.system is not None and not starts_with_system_message:
+            instructions = (Instruction(InstructionSource.CONVERSATION, services.system), *instructions)
+        given = TurnInstructions(
+            instructions, services.server_instructions, services.guidance, services.starting_servers
+        )
+        return given, conversation
+
+    def _select_server_calls(self, calls: Sequence[ToolCallRequest]) -> list[ToolCallRequest]:
+        return [call for call in calls if call.name not in self._client_tool_names]
+
+    def _is_client_called(self, context: ConversationContext) -> bool:
+        """Return whether the last reply with calls has called a client-side tool."""
+        called = next(message for message in reversed(context.messages) if message.tool_calls)
+        return any(call.name in self._client_tool_names for call in called.tool_calls)
+
+    def _has_endpoint_search(self) -> bool:
+        """Return whether the endpoint can search the tools itself; this requires native tool calls."""
+        model = self._services.model
+        return model.format.handler.format is ToolFormat.NATIVE and model.provider.info.searches_tools
