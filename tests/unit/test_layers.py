@@ -100,6 +100,10 @@ LOADED_LATE = {
     PACKAGE / "servers" / "oauth" / f"{name}.py"
     for name in ("server_auth", "flow_selection", "client_credentials", "authorization")
 }
+# Loaded while the model thinks about its first answer.
+LOADED_LATE |= {
+    PACKAGE / "cli" / "markdown" / f"{name}.py" for name in ("block_renderer", "highlighter", "inline_markup")
+}
 
 
 def test_heavy_packages_are_imported_where_they_are_used() -> None:
