@@ -24,12 +24,12 @@ from dial_client.messages.model import Delta, ModelRequest, TextChunk
 from dial_client.providers.api_history import AssistantStep, Result, UserStep, normalize
 from dial_client.providers.chat_stream import ChatStreamParser
 from dial_client.providers.endpoint_profile import CHAT, EndpointProfile
-from dial_client.providers.http.http_provider import HttpProvider, build_sampling_fields
+from dial_client.providers.http.http_provider import HttpProvider, build_sampling_fields, get_output_dialect
 from dial_client.providers.http.response_stream import RawBody
 from dial_client.providers.json_to_lines import JsonToLines
-from dial_client.providers.schema_dialects import get_output_dialect, to_output_schema
 from dial_client.providers.tool_call_codec import to_json_text
 from dial_client.runtime.text import replace_surrogates
+from dial_client.schema.provider_schema import to_output_schema
 
 if TYPE_CHECKING:
     from openai.types.chat import (
@@ -156,7 +156,7 @@ def build_output_format(request: ModelRequest, profile: EndpointProfile) -> dict
     form = request.output_format
     if form is None:
         return {}
-    schema, is_strict = to_output_schema(form, get_output_dialect(profile))
+    schema, is_strict = to_output_schema(form.schema, get_output_dialect(profile))
     definition: JSONSchema = {"name": form.name, "schema": schema, "strict": is_strict}
     if form.description:
         definition["description"] = form.description

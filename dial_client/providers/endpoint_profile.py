@@ -24,7 +24,7 @@ class EndpointProfile:
     tool_name_len: int = 64
     """The most characters of a tool's name; longer names are mapped to new names."""
     schema_dialect: str = "full"
-    """How much of JSON Schema a tool's parameters may use: ``full``, ``openai`` or ``gemini`` (`schema_dialects`)."""
+    """How much of JSON Schema a tool's parameters may use: ``full``, ``openai`` or ``gemini`` (`provider_schema`)."""
     key_header: str = "authorization"
     """The header that carries the key: ``authorization`` (as ``Bearer KEY``), or another header (the key alone)."""
     api_version: str = ""

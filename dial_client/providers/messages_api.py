@@ -22,9 +22,9 @@ from dial_client.providers.endpoint_profile import (
 )
 from dial_client.providers.http.http_provider import HttpProvider, build_sampling_fields
 from dial_client.providers.messages_stream import MessagesStreamParser
-from dial_client.providers.schema_dialects import can_be_strict, to_output_schema
 from dial_client.providers.tool_call_codec import to_plain_json
 from dial_client.runtime.text import replace_surrogates
+from dial_client.schema.provider_schema import can_be_strict, to_output_schema
 
 if TYPE_CHECKING:
     from anthropic.types import (
@@ -150,7 +150,7 @@ def _build_output_config(form: OutputFormat | None, thinking: Thinking | None) -
     if form is not None:
         if not can_be_strict(form.schema):
             raise ProviderError("the API does not support schemas with open objects", code=OUTPUT_FORMAT_UNSUPPORTED)
-        config["format"] = {"type": "json_schema", "schema": to_output_schema(form, "anthropic")[0]}
+        config["format"] = {"type": "json_schema", "schema": to_output_schema(form.schema, "anthropic")[0]}
     if thinking is not None and thinking != "none":
         config["effort"] = "low" if thinking == "minimal" else thinking  # with thinking, no effort is lower
     return config

@@ -15,12 +15,12 @@ from dial_client.messages.message import FilePart, ImagePart, Message, Part, Tex
 from dial_client.messages.model import ModelRequest, OutputFormat
 from dial_client.providers.api_history import AssistantStep, Result, UserStep, normalize
 from dial_client.providers.endpoint_profile import OPENAI, EndpointProfile
-from dial_client.providers.http.http_provider import HttpProvider, build_sampling_fields
+from dial_client.providers.http.http_provider import HttpProvider, build_sampling_fields, get_output_dialect
 from dial_client.providers.responses_stream import ResponsesStreamParser
-from dial_client.providers.schema_dialects import get_output_dialect, to_output_schema
 from dial_client.providers.tool_call_codec import parse_call, to_json_text
 from dial_client.runtime.json_fields import to_text
 from dial_client.runtime.text import replace_surrogates
+from dial_client.schema.provider_schema import to_output_schema
 
 if TYPE_CHECKING:
     from openai.types.responses import (
@@ -135,7 +135,7 @@ def _encode_choice(choice: str) -> ToolChoice:
 
 
 def _build_format(form: OutputFormat, profile: EndpointProfile) -> ResponseFormatTextJSONSchemaConfigParam:
-    schema, is_strict = to_output_schema(form, get_output_dialect(profile))
+    schema, is_strict = to_output_schema(form.schema, get_output_dialect(profile))
     format_: ResponseFormatTextJSONSchemaConfigParam
     format_ = {"type": "json_schema", "name": form.name, "schema": schema, "strict": is_strict}
     if form.description:

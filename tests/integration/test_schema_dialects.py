@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dial_client.messages.message import ToolSpec
-from dial_client.providers.schema_dialects import to_dialect
+from dial_client.providers.http.http_provider import to_dialect
 from dial_client.schema import provider_schema
 from dial_client.schema.tool_arguments import coerce
 from tests.support.model_endpoint import Say, hear, model_endpoint, provider_of

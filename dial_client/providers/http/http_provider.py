@@ -23,7 +23,6 @@ from dial_client.messages.model import (
     ToolChoice,
     ToolFormat,
 )
-from dial_client.providers import schema_dialects
 from dial_client.providers.endpoint_profile import EndpointProfile
 from dial_client.providers.http import provider_errors
 from dial_client.providers.http.endpoint import Endpoint
@@ -35,6 +34,7 @@ from dial_client.providers.server_tools import build_server_tools
 from dial_client.providers.tool_call_codec import to_json_bytes
 from dial_client.providers.tool_name_mapping import ToolNameMapping
 from dial_client.runtime.logs import get_logger
+from dial_client.schema import provider_schema
 
 log = get_logger(__name__)
 
@@ -269,8 +269,7 @@ class HttpProvider(ABC):
         if key is None or key[0] is not request.tools or key[1:] != options:
             tools = tuple(tool for tool in request.tools if tool.name not in dropped)
             encoded = [
-                self._encode_tool(schema_dialects.to_dialect(tool, profile.schema_dialect, strict=profile.strict))
-                for tool in tools
+                self._encode_tool(to_dialect(tool, profile.schema_dialect, strict=profile.strict)) for tool in tools
             ]
             if any(tool.deferred for tool in tools):  # last, because endpoints refer to tools by index
                 encoded.append(dict(self.search_tool or {}))
@@ -321,6 +320,22 @@ class HttpProvider(ABC):
             missing = "any tool" if choice == ToolChoice.REQUIRED else choice
             _add_notes(notes, [f"tool_choice is left out: the request does not offer {missing}"])
         return None
+
+
+def to_dialect(tool: ToolSpec, dialect: str, *, strict: bool = False) -> ToolSpec:
+    """Return a tool with its parameters in a dialect (`provider_schema.to_dialect`), and lost constraints in words."""
+    parameters, lost = provider_schema.to_dialect(tool.input_schema, dialect, strict=strict)
+    if parameters is tool.input_schema:
+        return tool
+    description = "\n\n".join(part for part in (tool.description, lost) if part)
+    return replace(tool, input_schema=parameters, description=description)
+
+
+def get_output_dialect(profile: EndpointProfile) -> str:
+    """Return the dialect for the schemas of structured answers."""
+    if profile.schema_dialect == "full" and profile.structured_output == "with_tools":
+        return "openai"
+    return profile.schema_dialect
 
 
 def build_sampling_fields(settings: ModelSettings) -> dict[str, float]:
