@@ -114,6 +114,6 @@ async def open_dial_through_sdk(base_url: str, servers: Servers) -> AsyncIterato
     from openai import AsyncOpenAI
 
     async with AsyncOpenAI(base_url=base_url, api_key="none") as client:
-        provider = OpenAIProvider(client, "x", wire="chat")
+        provider = OpenAIProvider(client, "x", api="chat")
         async with DialClient(provider, servers=servers, limits=_ALL_TOOLS) as dial:
             yield _Dial(dial)

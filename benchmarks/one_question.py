@@ -22,7 +22,7 @@ async def answer(way: str, base_url: str, config: str, prompt: str) -> str:
 
     async with (
         AsyncOpenAI(base_url=base_url, api_key="none") as client,
-        DialClient.from_config(config, model=OpenAIProvider(client, "x", wire="chat")) as dial,
+        DialClient.from_config(config, model=OpenAIProvider(client, "x", api="chat")) as dial,
     ):
         return (await dial.response(prompt)).text
 

@@ -98,12 +98,12 @@ _MODULES = {
     ),
     "messages.message": (
         "Content",
-        "Echo",
         "Failure",
         "FilePart",
         "ImagePart",
         "Message",
         "Part",
+        "ProviderState",
         "Role",
         "TextPart",
         "ToolCallRequest",

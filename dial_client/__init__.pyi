@@ -70,12 +70,12 @@ from dial_client.messages.mcp_apps import App as App
 from dial_client.messages.mcp_apps import AppPolicy as AppPolicy
 from dial_client.messages.mcp_apps import AppResource as AppResource
 from dial_client.messages.message import Content as Content
-from dial_client.messages.message import Echo as Echo
 from dial_client.messages.message import Failure as Failure
 from dial_client.messages.message import FilePart as FilePart
 from dial_client.messages.message import ImagePart as ImagePart
 from dial_client.messages.message import Message as Message
 from dial_client.messages.message import Part as Part
+from dial_client.messages.message import ProviderState as ProviderState
 from dial_client.messages.message import Role as Role
 from dial_client.messages.message import TextPart as TextPart
 from dial_client.messages.message import ToolCallRequest as ToolCallRequest
@@ -188,7 +188,6 @@ __all__ = [
     "DurableResult",
     "DurableTimings",
     "DurableTurns",
-    "Echo",
     "Elicit",
     "Elicitation",
     "ElicitationAction",
@@ -236,6 +235,7 @@ __all__ = [
     "PromptArgument",
     "Provider",
     "ProviderError",
+    "ProviderState",
     "ReActFormatHandler",
     "ReasoningChunk",
     "ReasoningDelta",

@@ -317,7 +317,7 @@ def _to_replies(bodies: list[RawBody], end: dict[str, Any]) -> list[dict[str, An
 
 
 def _to_reply(body: RawBody) -> dict[str, Any]:
-    reply: dict[str, Any] = {"wire": body.wire, "body": body.data.decode("utf-8", "surrogateescape")}
+    reply: dict[str, Any] = {"wire": body.api, "body": body.data.decode("utf-8", "surrogateescape")}
     if body.notes:
         reply["notes"] = list(body.notes)
     if body.left_out:

@@ -236,7 +236,7 @@ class ToolCallResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Echo:
+class ProviderState:
     """Opaque data that a provider needs back unchanged with later requests: signatures, reasoning items."""
 
     provider: str
@@ -258,7 +258,7 @@ class Message(VendorForms):
     """The offered name of the tool whose result a tool message is."""
     is_error: bool = False
     """True for the result of a failed call."""
-    echo: Echo | None = field(default=None, repr=False)
+    echo: ProviderState | None = field(default=None, repr=False)
     taint: str = ""
     """The untrusted source of the content, a tool or a server; empty for none. See `tools.taint`."""
     replaces: tuple[int, int] | None = None
@@ -340,7 +340,7 @@ class Message(VendorForms):
                 tool_call_id=expect_optional_text(data.get("tool_call_id")),
                 name=expect_optional_text(data.get("name")),
                 is_error=bool(data.get("is_error", False)),
-                echo=Echo(echo["provider"], echo["data"]) if echo else None,
+                echo=ProviderState(echo["provider"], echo["data"]) if echo else None,
                 taint=expect_optional_text(data.get("taint")) or "",
                 replaces=expect_span(data.get("replaces")),
                 citations=parse_citations(data),

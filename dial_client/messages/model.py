@@ -280,7 +280,7 @@ class ModelInfo:
     """What a client knows about a model without a request. Only `name` is required; the defaults suit most models."""
 
     name: str
-    """The provider's name. A message stores it with its `Echo`, which is sent only to a provider of the same name."""
+    """The provider's name. A message stores it in its `ProviderState`, sent only to a provider of this name."""
     model: str = ""
     """The model's id at its endpoint."""
     url: str = ""

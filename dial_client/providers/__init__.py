@@ -39,7 +39,7 @@ _NO_MODELS: Mapping[str, ModelProfile] = MappingProxyType({})
 class _Vendor:
     """The API and the address of a model prefix (``openai:``), and the environment variables for them."""
 
-    wire: Api
+    api: Api
     url: str
     """The default address; empty if there is none."""
     url_variable: str
@@ -54,7 +54,7 @@ class _Vendor:
 
 
 _OPENAI = _Vendor(Api.RESPONSES, PRESETS["openai"].url, "OPENAI_BASE_URL", ("OPENAI_API_KEY",))
-_CHAT = replace(_OPENAI, wire=Api.CHAT)
+_CHAT = replace(_OPENAI, api=Api.CHAT)
 _ANTHROPIC = _Vendor(
     Api.MESSAGES, PRESETS["anthropic"].url, "ANTHROPIC_BASE_URL", ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 )
@@ -170,8 +170,8 @@ def _find_vendor(settings: ModelProfile, where: str) -> _Vendor:
         return _WIRES[Api(settings.api or Api.CHAT)]
     preset = find_preset(settings.preset, where)
     vendors = (vendor for vendor in _PREFIXES.values() if (vendor.preset or find_preset_by_url(vendor.url)) is preset)
-    vendor = next(vendors, None) or _Vendor(preset.wire, preset.url, "")
-    return vendor if vendor.is_dial else replace(vendor, wire=Api(settings.api or vendor.wire), preset=preset)
+    vendor = next(vendors, None) or _Vendor(preset.api, preset.url, "")
+    return vendor if vendor.is_dial else replace(vendor, api=Api(settings.api or vendor.api), preset=preset)
 
 
 def _open_offline(prefix: str, name: str, address: str | None, on_progress: OnDownload | None) -> Provider:
@@ -200,12 +200,12 @@ def _choose_provider_class(vendor: _Vendor, settings: ModelProfile | None = None
     if vendor.is_dial:
         from dial_client.providers.dial import DialProvider
 
-        return partial(DialProvider, wire=settings.api, fixed=frozenset(settings.quirks)) if settings else DialProvider
-    if vendor.wire is Api.MESSAGES:
+        return partial(DialProvider, api=settings.api, fixed=frozenset(settings.quirks)) if settings else DialProvider
+    if vendor.api is Api.MESSAGES:
         from dial_client.providers.messages_api import MessagesProvider
 
         return MessagesProvider
-    if vendor.wire is Api.RESPONSES:
+    if vendor.api is Api.RESPONSES:
         from dial_client.providers.responses_api import ResponsesProvider
 
         return ResponsesProvider
@@ -227,17 +227,17 @@ def _build_endpoint(
     if not url:
         named_by = f"set {vendor.url_variable}, or " if vendor.url_variable else ""
         raise ConfigError(f"{where} has no address", hint=f"{named_by}set a base URL")
-    profile = (vendor.preset or find_preset_by_url(url)).get_profile(vendor.wire)
+    profile = (vendor.preset or find_preset_by_url(url)).get_profile(vendor.api)
     profile = apply_quirks(profile, settings.quirks, where) if settings is not None else profile
     key, hint = _find_key(vendor, where, url, default_url, environ, settings)
     header_value = f"Bearer {key or NO_KEY}" if profile.key_header.lower() == "authorization" else key or NO_KEY
     headers = {profile.key_header.lower(): header_value}
-    if vendor.wire is Api.MESSAGES:
+    if vendor.api is Api.MESSAGES:
         headers["anthropic-version"] = profile.api_version
     if _is_vendor_host(vendor, url):
         headers = _read_environment_headers(vendor, environ) | headers
     headers |= {name.lower(): value for name, value in profile.headers.items()}
-    query = {"api-version": profile.api_version} if profile.api_version and vendor.wire is not Api.MESSAGES else {}
+    query = {"api-version": profile.api_version} if profile.api_version and vendor.api is not Api.MESSAGES else {}
     return Endpoint(url, headers, query, key=key, hint=hint), profile
 
 
@@ -276,7 +276,7 @@ def _find_key(
 
 
 def _describe_key(vendor: _Vendor) -> str:
-    if vendor.wire is Api.CHAT:
+    if vendor.api is Api.CHAT:
         return f"set {vendor.key_variables[0]}, or name another endpoint: --base-url, or {vendor.url_variable}"
     return f"set {vendor.key_variables[0]}"
 

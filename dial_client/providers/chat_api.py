@@ -59,7 +59,7 @@ _SHORT_ID = r"[a-zA-Z0-9]{9}"
 class ChatProvider(HttpProvider):
     """A provider for endpoints with the Chat Completions API."""
 
-    wire = "chat"
+    api = "chat"
 
     def _get_path(self) -> str:
         return "/chat/completions"
@@ -87,7 +87,7 @@ class ChatProvider(HttpProvider):
     def _build_fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         profile = self._adaptation.profile
         settings = self._choose_settings(request, notes, has_tools=has_tools)
-        messages = to_wire(request.messages, self._name, profile, notes)
+        messages = to_messages(request.messages, self._name, profile, notes)
         if text := replace_surrogates(request.instruction_text):
             system: ChatCompletionSystemMessageParam = {"role": "system", "content": text}
             messages.insert(0, system)
@@ -175,7 +175,7 @@ async def _convert_json_to_lines(deltas: AsyncGenerator[Delta, None]) -> AsyncGe
                 yield TextChunk(text)
 
 
-def to_wire(
+def to_messages(
     messages: Sequence[Message], provider_name: str, profile: EndpointProfile = CHAT, notes: list[str] | None = None
 ) -> list[Any]:
     """Return the ``messages`` of a request, which are valid whatever conversation they are built from.
@@ -188,16 +188,16 @@ def to_wire(
     """
     ids = _SHORT_ID if profile.short_ids else _ANY_ID
     steps = normalize(messages, provider_name, ids, profile, notes, in_results=profile.user_after_tool)
-    wire: list[Any] = []
+    sent: list[Any] = []
     for step in steps:
         if isinstance(step, UserStep):
-            _add_user(wire, _to_content(step.parts), profile)
+            _add_user(sent, _to_content(step.parts), profile)
             continue
-        _add_assistant(wire, _to_assistant_message(step, profile))
-        wire.extend(_to_tool_messages(step, profile))
+        _add_assistant(sent, _to_assistant_message(step, profile))
+        sent.extend(_to_tool_messages(step, profile))
         if media := _to_media_parts(step):
-            _add_user(wire, media, profile)
-    return wire
+            _add_user(sent, media, profile)
+    return sent
 
 
 def _to_content(parts: tuple[Part, ...]) -> str | list[ChatCompletionContentPartParam]:
@@ -288,24 +288,24 @@ def _to_media_parts(step: AssistantStep) -> list[ChatCompletionContentPartParam]
     return media
 
 
-def _add_user(wire: list[Any], content: str | list[ChatCompletionContentPartParam], profile: EndpointProfile) -> None:
+def _add_user(sent: list[Any], content: str | list[ChatCompletionContentPartParam], profile: EndpointProfile) -> None:
     """Append a user message, joined with a preceding user message: many chat templates require alternating roles."""
-    if wire and wire[-1]["role"] == "tool" and not profile.user_after_tool:
-        wire.append({"role": "assistant", "content": NO_ANSWER})
-    if wire and wire[-1]["role"] == "user":
-        wire[-1]["content"] = _join_contents(wire[-1]["content"], content)
+    if sent and sent[-1]["role"] == "tool" and not profile.user_after_tool:
+        sent.append({"role": "assistant", "content": NO_ANSWER})
+    if sent and sent[-1]["role"] == "user":
+        sent[-1]["content"] = _join_contents(sent[-1]["content"], content)
     else:
         message: ChatCompletionUserMessageParam = {"role": "user", "content": content}
-        wire.append(message)
+        sent.append(message)
 
 
-def _add_assistant(wire: list[Any], message: dict[str, Any]) -> None:
-    before = wire[-1] if wire else {}
+def _add_assistant(sent: list[Any], message: dict[str, Any]) -> None:
+    before = sent[-1] if sent else {}
     if before.get("role") == "assistant" and "tool_calls" not in before:
         text = "\n\n".join(text for text in (before["content"], message["content"]) if text)
-        wire[-1] = message | {"content": text or None}
+        sent[-1] = message | {"content": text or None}
     else:
-        wire.append(message)
+        sent.append(message)
 
 
 def _join_contents(first: Any, second: Any) -> Any:

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import anyio
 
 from dial_client.messages.errors import TOOLS_UNSUPPORTED, ProviderError
-from dial_client.messages.message import Echo, Message, Role, TextPart
+from dial_client.messages.message import Message, ProviderState, Role, TextPart
 from dial_client.messages.model import Completion, Delta, ModelInfo, ModelRequest, ModelSettings, ToolFormat
 from dial_client.providers.chat_api import ChatProvider
 from dial_client.providers.endpoint_profile import MESSAGES, EndpointProfile
@@ -43,7 +43,7 @@ class DialProvider:
         model: The deployment's id, which may contain slashes (``applications/…``).
         endpoint: The address of the core, with its headers.
         profile: The flags of the core. Its `EndpointProfile.api_version` applies to chat completions only.
-        wire: The API to use; None for the best one that the deployment supports.
+        api: The API to use; None for the best one that the deployment supports.
         fixed: Names of the profile's flags that the deployment's description must not change.
         settings: The settings for requests that have none of their own. `max_tokens` also bounds those of requests.
     """
@@ -54,7 +54,7 @@ class DialProvider:
         endpoint: Endpoint,
         profile: EndpointProfile,
         *,
-        wire: Api | None = None,
+        api: Api | None = None,
         fixed: frozenset[str] = frozenset(),
         settings: ModelSettings = _NO_SETTINGS,
     ) -> None:
@@ -62,7 +62,7 @@ class DialProvider:
         self._name = f"dial:{model}@{endpoint.host}"  # the same for every API: the echo contains its API
         self._endpoint = endpoint
         self._profile = profile
-        self._wire = None if wire is None else Api(wire)
+        self._api = None if api is None else Api(api)
         self._fixed = fixed
         self._settings = settings
         self._features: Mapping[str, Any] = {}
@@ -120,7 +120,7 @@ class DialProvider:
         async with aclosing(inner.generate_recorded(request, bodies)) as deltas:
             async for delta in deltas:
                 if isinstance(delta, Completion) and delta.echo is not None:
-                    yield replace(delta, echo={"wire": inner.wire, "echo": delta.echo})
+                    yield replace(delta, echo={"wire": inner.api, "echo": delta.echo})
                 else:
                     yield delta
 
@@ -129,9 +129,9 @@ class DialProvider:
         if message.echo is None or message.echo.provider != self._name:
             return message
         echo = message.echo.data
-        if not isinstance(echo, dict) or echo.get("wire") != inner.wire:
+        if not isinstance(echo, dict) or echo.get("wire") != inner.api:
             return message.without_echo()
-        return replace(message, echo=Echo(inner.info.name, echo.get("echo")))
+        return replace(message, echo=ProviderState(inner.info.name, echo.get("echo")))
 
     async def _choose_provider(self) -> HttpProvider:
         async with self._opening:
@@ -139,8 +139,8 @@ class DialProvider:
                 description = await self._fetch_description()
                 features = description.get("features")
                 self._features = features if isinstance(features, dict) else {}
-                self._inner = self._open_provider(self._wire or _choose_wire(description, self._features))
-                log.debug("deployment", model=self._model, wire=self._inner.wire, described=bool(description))
+                self._inner = self._open_provider(self._api or _choose_api(description, self._features))
+                log.debug("deployment", model=self._model, api=self._inner.api, described=bool(description))
             return self._inner
 
     async def _fetch_description(self) -> dict[str, Any]:
@@ -158,19 +158,19 @@ class DialProvider:
                 await transport.aclose()
         return description if isinstance(description, dict) else {}
 
-    def _open_provider(self, wire: Api) -> HttpProvider:
-        core, profile = self._endpoint, self._apply_description(wire)
-        if wire is Api.RESPONSES:
+    def _open_provider(self, api: Api) -> HttpProvider:
+        core, profile = self._endpoint, self._apply_description(api)
+        if api is Api.RESPONSES:
             endpoint = replace(core, base_url=f"{core.base_url}/openai/v1", query={})
             return ResponsesProvider(self._model, endpoint, profile, settings=self._settings)
-        if wire is Api.MESSAGES:
+        if api is Api.MESSAGES:
             headers = dict(core.headers) | {"anthropic-version": MESSAGES.api_version}
             endpoint = replace(core, base_url=f"{core.base_url}/anthropic", query={}, headers=headers)
             profile = replace(profile, max_tokens=profile.max_tokens or MESSAGES.max_tokens)
             return MessagesProvider(self._model, endpoint, profile, settings=self._settings)
         return _DeploymentProvider(self._model, core, profile, settings=self._settings)
 
-    def _apply_description(self, wire: Api) -> EndpointProfile:
+    def _apply_description(self, api: Api) -> EndpointProfile:
         """Return the profile, changed as the deployment's description requires, except for fixed flags."""
         description = self._features
         flags: dict[str, Any] = {}
@@ -178,7 +178,7 @@ class DialProvider:
             flags["sampling"] = False
         if description.get("parallel_tool_calls") is False:
             flags["parallel"] = "omit"
-        if wire is not Api.CHAT:
+        if api is not Api.CHAT:
             flags["documents"] = True
         else:
             if description.get("content_parts") is False:
@@ -197,7 +197,7 @@ class _DeploymentProvider(ChatProvider):
         return f"/openai/deployments/{quote(self._model, safe='')}/chat/completions"
 
 
-def _choose_wire(description: Mapping[str, Any], features: Mapping[str, Any]) -> Api:
+def _choose_api(description: Mapping[str, Any], features: Mapping[str, Any]) -> Api:
     """Return the API of a deployment that supports the most features.
 
     The Responses API has priority: OpenAI's current models support tools with reasoning only there. The Messages API is

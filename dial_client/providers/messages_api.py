@@ -57,7 +57,7 @@ _VERSION_NOTE = (
 class MessagesProvider(HttpProvider):
     """A provider for endpoints with the Messages API."""
 
-    wire = "messages"
+    api = "messages"
     search_tool = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}  # noqa: RUF012 - fixed
     required = frozenset({"max_tokens"})
     absent_settings = frozenset({"seed"})
@@ -82,7 +82,7 @@ class MessagesProvider(HttpProvider):
 
     def _build_fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         profile = self._adaptation.profile
-        messages = to_wire(request.messages, self._name, profile, notes)
+        messages = to_messages(request.messages, self._name, profile, notes)
         settings = self._choose_settings(request, notes, has_tools=has_tools)
         limit = settings.max_tokens or _DEFAULT_MAX_TOKENS
         params: MessageCreateParamsBase = {"model": self._model, "max_tokens": limit, "messages": messages}
@@ -156,7 +156,7 @@ def _build_output_config(form: OutputFormat | None, thinking: Thinking | None) -
     return config
 
 
-def to_wire(
+def to_messages(
     messages: Sequence[Message],
     provider_name: str,
     profile: EndpointProfile = ANTHROPIC,
@@ -171,17 +171,17 @@ def to_wire(
         notes: Receives notes on content that the model is not shown.
     """
     steps = normalize(messages, provider_name, _ID, profile, notes)
-    wire: list[Any] = []
+    sent: list[Any] = []
     if not isinstance(steps[0], UserStep):
-        _append_blocks(wire, "user", [{"type": "text", "text": NO_TEXT}])
+        _append_blocks(sent, "user", [{"type": "text", "text": NO_TEXT}])
     for step in steps:
         if isinstance(step, UserStep):
-            _append_blocks(wire, "user", [_to_part(part) for part in step.parts])
+            _append_blocks(sent, "user", [_to_part(part) for part in step.parts])
             continue
-        _append_blocks(wire, "assistant", _read_echo(step) or _build_blocks(step))
+        _append_blocks(sent, "assistant", _read_echo(step) or _build_blocks(step))
         for call, result in zip(step.calls, step.results, strict=True):
-            _append_blocks(wire, "user", [_to_tool_result(call.id, result)])
-    return wire
+            _append_blocks(sent, "user", [_to_tool_result(call.id, result)])
+    return sent
 
 
 def drop_empty_blocks(blocks: Sequence[Any]) -> list[dict[str, Any]]:
@@ -250,15 +250,15 @@ def _to_part(part: Part) -> TextBlockParam | ImageBlockParam | DocumentBlockPara
             }
 
 
-def _append_blocks(wire: list[Any], role: Literal["user", "assistant"], blocks: Sequence[Any]) -> None:
+def _append_blocks(sent: list[Any], role: Literal["user", "assistant"], blocks: Sequence[Any]) -> None:
     """Append blocks, to the last message if it has the same role: one message must have the results of all calls."""
-    if wire and wire[-1]["role"] == role:
-        wire[-1]["content"].extend(blocks)
+    if sent and sent[-1]["role"] == role:
+        sent[-1]["content"].extend(blocks)
     elif blocks:
         content = list(blocks)
         message: MessageParam
         message = {"role": "user", "content": content} if role == "user" else {"role": "assistant", "content": content}
-        wire.append(message)
+        sent.append(message)
 
 
 def _list_called_tools(messages: Sequence[dict[str, Any]]) -> list[str]:

@@ -22,7 +22,7 @@ _LOCAL = EndpointProfile(idle_timeout=600.0, fenced_calls=True, structured_outpu
 class Preset:
     """The preset of a vendor's endpoint, or of a server program such as Ollama."""
 
-    wire: Api = Api.CHAT
+    api: Api = Api.CHAT
     """The API to use if a profile does not name one."""
     url: str = ""
     """The default address; empty if there is none."""
@@ -33,12 +33,12 @@ class Preset:
     messages: EndpointProfile | None = None
     """The flags of the Messages API; None for those of `profile` with the API version and token limit of `MESSAGES`."""
 
-    def get_profile(self, wire: Api) -> EndpointProfile:
+    def get_profile(self, api: Api) -> EndpointProfile:
         """Return the flags of an API."""
-        if wire is Api.CHAT:
+        if api is Api.CHAT:
             return self.profile
         own = replace(self.profile, documents=True)  # both APIs accept documents, unlike most Chat Completions APIs
-        if wire is Api.RESPONSES:
+        if api is Api.RESPONSES:
             return own
         return self.messages or replace(own, api_version=MESSAGES.api_version, max_tokens=MESSAGES.max_tokens)
 

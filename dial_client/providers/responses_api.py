@@ -80,7 +80,7 @@ _ID = r"[a-zA-Z0-9_-]{1,64}"
 class ResponsesProvider(HttpProvider):
     """A provider for endpoints with the Responses API."""
 
-    wire = "responses"
+    api = "responses"
     search_tool = {"type": "tool_search"}  # noqa: RUF012 - fixed
     absent_settings = frozenset({"seed"})
 
@@ -105,7 +105,7 @@ class ResponsesProvider(HttpProvider):
     def _build_fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         profile = self._adaptation.profile
         settings = self._choose_settings(request, notes, has_tools=has_tools)
-        items = to_wire(request.messages, self._name, profile, notes)
+        items = to_messages(request.messages, self._name, profile, notes)
         params: ResponseCreateParamsBase = {"model": self._model, "input": items, "store": False}
         params["include"] = ["reasoning.encrypted_content", *(self._server_tools.included if has_tools else ())]
         if instructions := replace_surrogates(request.instruction_text):
@@ -143,7 +143,7 @@ def _build_format(form: OutputFormat, profile: EndpointProfile) -> ResponseForma
     return format_
 
 
-def to_wire(
+def to_messages(
     messages: Sequence[Message], provider_name: str, profile: EndpointProfile = OPENAI, notes: list[str] | None = None
 ) -> list[Any]:
     """Return the items of ``input``, which are valid whatever conversation they are built from.

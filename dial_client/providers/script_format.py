@@ -42,10 +42,10 @@ class ScriptedReply:
 
 
 @dataclass(frozen=True, slots=True)
-class WireReply:
+class ApiReply:
     """The HTTP response of an endpoint, as bytes. `scripted` describes the members."""
 
-    wire: Api
+    api: Api
     body: bytes = b""
     status: int = 200
     breaks: str | None = None
@@ -71,7 +71,7 @@ class RecordedServer:
 class Script:
     """The parsed contents of a script."""
 
-    replies: tuple[ScriptedReply | WireReply, ...] = ()
+    replies: tuple[ScriptedReply | ApiReply, ...] = ()
     repeats: bool = False
     provider: str = ""
     """The name of the recorded provider; empty if the script is not a recording."""
@@ -180,7 +180,7 @@ class _ScriptReader:
         head = self.check(next(lines)[1], "line 1", _HEAD)
         if head["recording"] != VERSION:
             raise self.build_error("line 1.recording", f"version {VERSION}")
-        replies: list[ScriptedReply | WireReply] = []
+        replies: list[ScriptedReply | ApiReply] = []
         servers: dict[str, RecordedServer] = {}
         for number, value in lines:
             self._add_line(value, f"line {number}", replies, servers)
@@ -200,7 +200,7 @@ class _ScriptReader:
         return {name: tuple(flag) if isinstance(flag, list) else flag for name, flag in flags.items()}
 
     def _add_line(
-        self, value: Any, where: str, replies: list[ScriptedReply | WireReply], servers: dict[str, RecordedServer]
+        self, value: Any, where: str, replies: list[ScriptedReply | ApiReply], servers: dict[str, RecordedServer]
     ) -> None:
         """Add a line of a recording to the replies, or to the servers."""
         line = self.check(value, where, _LINE)
@@ -232,13 +232,13 @@ class _ScriptReader:
             if value is not None:
                 yield number, value
 
-    def parse_reply(self, value: Any, where: str) -> ScriptedReply | WireReply:
-        if isinstance(value, ScriptedReply | WireReply):
+    def parse_reply(self, value: Any, where: str) -> ScriptedReply | ApiReply:
+        if isinstance(value, ScriptedReply | ApiReply):
             return value
         if isinstance(value, str):
             return ScriptedReply(text=value)
         if isinstance(value, Mapping) and "wire" in value:
-            return self.parse_wire_reply(value, where)
+            return self.parse_api_reply(value, where)
         members = self.check(value, where, _REPLY)
         calls = members.get("tool_calls", [])
         members["tool_calls"] = tuple(self.parse_call(call, f"{where}.tool_calls[{i}]") for i, call in enumerate(calls))
@@ -264,7 +264,7 @@ class _ScriptReader:
             raise self.build_error(f"{where}.retry_after", "a number of seconds")
         return ProviderError(error.pop("message", "an error in the script"), **error)
 
-    def parse_wire_reply(self, value: Mapping[str, Any], where: str) -> WireReply:
+    def parse_api_reply(self, value: Mapping[str, Any], where: str) -> ApiReply:
         members = self.check(value, where, _WIRE)
         if members["wire"] not in list(Api):
             raise self.build_error(f"{where}.wire", " or ".join(Api))
@@ -275,7 +275,7 @@ class _ScriptReader:
         else:
             body = members["body"] if isinstance(members["body"], str) else json.dumps(members["body"])
         breaks = members.get("break", False)
-        return WireReply(
+        return ApiReply(
             Api(members["wire"]),
             body.encode("utf-8", "surrogateescape" if _has_escaped_bytes(body) else "replace"),
             members.get("status", 200),
@@ -288,7 +288,7 @@ class _ScriptReader:
     def parse_chunk_size(self, members: Mapping[str, Any], where: str) -> int:
         size: int = members.get("chunk_size", 0)
         if size < 0:
-            raise self.build_error(f"{where}.chunk_size", "a number of characters, or of bytes of a wire")
+            raise self.build_error(f"{where}.chunk_size", "a number of characters, or of bytes of a body")
         return size
 
     def parse_call(self, value: Any, where: str) -> ToolCallRequest:

@@ -76,10 +76,10 @@ from dial_client.providers.http import provider_errors
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.response_stream import RawBody, ResponseStream, StreamBroken, StreamParser
 from dial_client.providers.script_format import (
+    ApiReply,
     RecordedServer,
     Script,
     ScriptedReply,
-    WireReply,
     read_file,
     read_replies,
 )
@@ -157,7 +157,7 @@ class ScriptedProvider:
         self.requests.append(request)
         reply = self._take_next_reply()
         await checkpoint()
-        if isinstance(reply, WireReply):
+        if isinstance(reply, ApiReply):
             self._names.to_endpoint(request)
             deltas = self._names.restore_calls(self._parse(reply, request, bodies))
         else:
@@ -170,7 +170,7 @@ class ScriptedProvider:
     async def aclose(self) -> None:
         """Do nothing: there are no connections to close."""
 
-    def _take_next_reply(self) -> ScriptedReply | WireReply:
+    def _take_next_reply(self) -> ScriptedReply | ApiReply:
         index, replies = self._played, self._script.replies
         self._played += 1
         if index >= len(replies) and not (self._script.repeats and replies):
@@ -178,9 +178,9 @@ class ScriptedProvider:
         return replies[min(index, len(replies) - 1)]
 
     def _parse(
-        self, first: WireReply, request: ModelRequest, bodies: list[RawBody] | None
+        self, first: ApiReply, request: ModelRequest, bodies: list[RawBody] | None
     ) -> AsyncGenerator[Delta, None]:
-        reply: WireReply | None = first
+        reply: ApiReply | None = first
         notes: list[str] = []
 
         async def send() -> AsyncGenerator[bytes, None]:
@@ -193,11 +193,11 @@ class ScriptedProvider:
                 raise provider_errors.build_refusal_error(self._endpoint, response.status, {}, response.body)
             return self._play_body(response)
 
-        parser = _make_parser(first.wire, self._profile)
+        parser = _make_parser(first.api, self._profile)
         parser.streams_arguments = request.streams_arguments
-        return ResponseStream(first.wire.value, parser, self._endpoint, notes, bodies).read_deltas(send)
+        return ResponseStream(first.api.value, parser, self._endpoint, notes, bodies).read_deltas(send)
 
-    async def _play_body(self, response: WireReply) -> AsyncGenerator[bytes, None]:
+    async def _play_body(self, response: ApiReply) -> AsyncGenerator[bytes, None]:
         size = response.chunk_size or len(response.body) or 1
         for start in range(0, len(response.body), size):
             yield response.body[start : start + size]
@@ -240,12 +240,12 @@ def _split(text: str, size: int) -> Iterator[str]:
     return (text[at : at + step] for at in range(0, len(text), step))
 
 
-def _make_parser(wire: Api, profile: EndpointProfile) -> StreamParser:
-    if wire is Api.MESSAGES:
+def _make_parser(api: Api, profile: EndpointProfile) -> StreamParser:
+    if api is Api.MESSAGES:
         from dial_client.providers.messages_stream import MessagesStreamParser
 
         return MessagesStreamParser()
-    if wire is Api.RESPONSES:
+    if api is Api.RESPONSES:
         from dial_client.providers.responses_stream import ResponsesStreamParser
 
         return ResponsesStreamParser()

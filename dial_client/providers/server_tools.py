@@ -60,12 +60,12 @@ class ServerTools:
         return [_INCLUDED[kind] for tool in self.tools if (kind := str(tool.get("type"))) in _INCLUDED]
 
 
-def build_server_tools(entries: Sequence[str | Mapping[str, Any]], wire: str) -> ServerTools:
+def build_server_tools(entries: Sequence[str | Mapping[str, Any]], api: str) -> ServerTools:
     """Return a profile's server tools in the form of an API.
 
     Args:
         entries: Names of tools, and definitions that are sent unchanged.
-        wire: The API: ``chat``, ``responses`` or ``messages``.
+        api: The API: ``chat``, ``responses`` or ``messages``.
 
     Raises:
         ConfigError: The API has no server tool with this name.
@@ -75,23 +75,23 @@ def build_server_tools(entries: Sequence[str | Mapping[str, Any]], wire: str) ->
     for entry in entries:
         if not isinstance(entry, str):
             tools.append(dict(entry))
-        elif entry in _TOOLS.get(wire, {}):
-            tools.append(deepcopy(dict(_TOOLS[wire][entry])))
-        elif entry in _FIELDS.get(wire, {}):
-            body |= deepcopy(dict(_FIELDS[wire][entry]))
+        elif entry in _TOOLS.get(api, {}):
+            tools.append(deepcopy(dict(_TOOLS[api][entry])))
+        elif entry in _FIELDS.get(api, {}):
+            body |= deepcopy(dict(_FIELDS[api][entry]))
         else:
-            raise _build_unknown_tool_error(entry, wire)
+            raise _build_unknown_tool_error(entry, api)
     return ServerTools(tuple(tools), body)
 
 
-def _build_unknown_tool_error(name: str, wire: str) -> ConfigError:
+def _build_unknown_tool_error(name: str, api: str) -> ConfigError:
     import difflib
 
-    names = [*_TOOLS.get(wire, {}), *_FIELDS.get(wire, {})]
+    names = [*_TOOLS.get(api, {}), *_FIELDS.get(api, {})]
     similar = difflib.get_close_matches(name, names, n=1)
     suggestion = f"did you mean {similar[0]!r}?" if similar else f"the server tools are {', '.join(names)}"
     hint = f"{suggestion} (or set the tool's definition as an object)"
-    return ConfigError(f"server_tools: the {wire} API has no server tool {name!r}", hint=hint)
+    return ConfigError(f"server_tools: the {api} API has no server tool {name!r}", hint=hint)
 
 
 MAX_RESULT = 10_000

@@ -100,7 +100,7 @@ class OpenAIProvider(ClientProvider):
     Args:
         client: The client, which stays open when the provider is closed.
         model: The model's id, or the name of its deployment.
-        wire: The API: ``responses``, or ``chat`` for Chat Completions.
+        api: ``responses``, or ``chat`` for Chat Completions.
         settings: The settings for requests that have none of their own. `max_tokens` also bounds those of requests.
         quirks: The flags that say how the endpoint deviates from its API, as ``quirks`` in a profile.
 
@@ -113,7 +113,7 @@ class OpenAIProvider(ClientProvider):
         client: AsyncOpenAI,
         model: str,
         *,
-        wire: str = "responses",
+        api: str = "responses",
         settings: ModelSettings = _NO_SETTINGS,
         quirks: Mapping[str, Any] = _NO_QUIRKS,
     ) -> None:
@@ -124,13 +124,13 @@ class OpenAIProvider(ClientProvider):
                 f"OpenAIProvider: {type(client).__name__} is not a supported client",
                 hint="pass an openai.AsyncOpenAI or AsyncAzureOpenAI",
             )
-        if wire not in ("responses", "chat"):
-            raise ConfigError(f"OpenAIProvider: there is no wire {wire!r}", hint="expected 'responses' or 'chat'")
+        if api not in ("responses", "chat"):
+            raise ConfigError(f"OpenAIProvider: there is no API {api!r}", hint="expected 'responses' or 'chat'")
         endpoint = read_endpoint(client, Endpoint(""))
-        profile = find_profile(endpoint, Api(wire), quirks, "OpenAIProvider")
+        profile = find_profile(endpoint, Api(api), quirks, "OpenAIProvider")
         transport = SdkTransport(load_openai, lambda: client, endpoint, is_owner=False)
         super().__init__(
-            choose_openai_class(Api(wire))(model, endpoint, profile, settings=settings, transport=transport)
+            choose_openai_class(Api(api))(model, endpoint, profile, settings=settings, transport=transport)
         )
 
 
@@ -186,18 +186,18 @@ class SdkMessagesProvider(MessagesProvider):
         return "/v1/messages"
 
 
-def choose_openai_class(wire: Api) -> Callable[..., HttpProvider]:
+def choose_openai_class(api: Api) -> Callable[..., HttpProvider]:
     """Return the provider class for one of OpenAI's two APIs."""
-    return ChatProvider if wire is Api.CHAT else ResponsesProvider
+    return ChatProvider if api is Api.CHAT else ResponsesProvider
 
 
-def find_profile(endpoint: Endpoint, wire: Api, quirks: Mapping[str, Any], where: str) -> EndpointProfile:
+def find_profile(endpoint: Endpoint, api: Api, quirks: Mapping[str, Any], where: str) -> EndpointProfile:
     """Return the profile of the client's address, with the user's flags applied to it.
 
     Raises:
         ConfigError: There is no such flag, or its value is invalid; the error names the setting `where`.
     """
-    return apply_quirks(find_preset_by_url(endpoint.base_url).get_profile(wire), quirks, where)
+    return apply_quirks(find_preset_by_url(endpoint.base_url).get_profile(api), quirks, where)
 
 
 def _read_version(client: Any) -> Mapping[str, str]:
@@ -307,11 +307,11 @@ def open_cloud_model(
     find_client = {"azure": _find_azure, "bedrock": _find_bedrock, "vertex": _find_vertex, "foundry": _find_foundry}
     endpoint, make_client = find_client[cloud_name](access)
     endpoint = replace(endpoint, key=access.key or endpoint.key, sign_in=_CLOUDS[cloud_name].sign_in)
-    wire = Api(settings.api or Api.RESPONSES) if cloud_name == "azure" else Api.MESSAGES
+    api = Api(settings.api or Api.RESPONSES) if cloud_name == "azure" else Api.MESSAGES
     preset = PRESETS["azure"] if cloud_name in ("azure", "foundry") else UNKNOWN
-    profile = apply_quirks(preset.get_profile(wire), settings.quirks, where)
+    profile = apply_quirks(preset.get_profile(api), settings.quirks, where)
     load_sdk: Callable[[], Sdk] = load_openai if cloud_name == "azure" else load_anthropic
-    make_provider: Callable[..., Provider] = choose_openai_class(wire) if cloud_name == "azure" else SdkMessagesProvider
+    make_provider: Callable[..., Provider] = choose_openai_class(api) if cloud_name == "azure" else SdkMessagesProvider
     return make_provider(
         settings.model,
         endpoint,

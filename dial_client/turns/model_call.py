@@ -21,7 +21,7 @@ from dial_client.messages.errors import (
 )
 from dial_client.messages.events import Emit, MessageCompleted, RoundStarted, StatusChanged, TextDelta
 from dial_client.messages.limits import StopReason
-from dial_client.messages.message import Content, Echo, Message, Role, TextPart, ToolCallRequest, ToolSpec
+from dial_client.messages.message import Content, Message, ProviderState, Role, TextPart, ToolCallRequest, ToolSpec
 from dial_client.messages.model import (
     Completion,
     FinishReason,
@@ -239,7 +239,7 @@ class ModelCaller:
         echo = None
         if completion.finish not in _STOP_REASONS and not attempt.is_timed_out:
             calls = _with_distinct_ids(listener.calls)
-            echo = Echo(info.name, completion.echo) if completion.echo is not None else None
+            echo = ProviderState(info.name, completion.echo) if completion.echo is not None else None
         message = _build_message(listener, calls, echo)
         attempt.sent_by_endpoint = (message.content, message.tool_calls)
         return ModelReply(message=message, finish=completion.finish, usage=completion.usage, info=info)
@@ -290,7 +290,7 @@ class _Attempt:
 
 
 def _build_message(
-    listener: ReplyListener, calls: tuple[ToolCallRequest, ...] = (), echo: Echo | None = None
+    listener: ReplyListener, calls: tuple[ToolCallRequest, ...] = (), echo: ProviderState | None = None
 ) -> Message:
     """Return the message of a reply as received so far."""
     text = "".join(listener.text)

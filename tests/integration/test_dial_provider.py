@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from dial_client.messages.errors import ProviderError
-from dial_client.messages.message import Echo, ImagePart, Message, Role, TextPart, ToolCallResult, ToolSpec
+from dial_client.messages.message import ImagePart, Message, ProviderState, Role, TextPart, ToolCallResult, ToolSpec
 from dial_client.messages.model import ToolFormat
 from dial_client.providers import open_provider
 from dial_client.providers.dial import DialProvider
@@ -201,7 +201,7 @@ async def test_an_echo_is_sent_back_only_over_its_own_api() -> None:
 async def test_an_echo_of_an_unknown_type_is_left_out() -> None:
     with model_endpoint([Say("Hi")]) as endpoint:
         provider = dial(endpoint)
-        odd = Message(Role.ASSISTANT, "Hm", echo=Echo(provider.info.name, ["SECRET"]))
+        odd = Message(Role.ASSISTANT, "Hm", echo=ProviderState(provider.info.name, ["SECRET"]))
         await hear(provider, Message.user("?"), odd, Message.user("And?"))
         await provider.aclose()
 

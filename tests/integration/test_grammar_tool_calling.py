@@ -9,10 +9,10 @@ import pytest
 
 from dial_client.messages.message import (
     NOT_ALLOWED,
-    Echo,
     Failure,
     ImagePart,
     Message,
+    ProviderState,
     Role,
     ToolCallRequest,
     ToolCallResult,
@@ -82,7 +82,7 @@ def asked(question: str, *rounds: tuple[str, dict[str, Any], str | Failure], the
     messages = [Message.user(question)]
     for at, (name, arguments, result) in enumerate(rounds, 1):
         call = ToolCallRequest(f"c{at}", name, arguments)
-        echo = Echo("scripted", {"then": then}) if then and at == len(rounds) else None
+        echo = ProviderState("scripted", {"then": then}) if then and at == len(rounds) else None
         messages.append(Message(Role.ASSISTANT, "", (call,), echo=echo))
         failed = isinstance(result, Failure)
         why = NOT_ALLOWED if result is Failure.DENIED else f"no: {result}"
@@ -232,7 +232,7 @@ async def test_a_postponed_tool_is_called_after_its_dependency() -> None:
 async def test_an_echo_of_another_provider_is_ignored() -> None:
     model = Model("21", tools=(CONVERT, MEASURE))
     question, asking, result = asked("How warm?", ("measure", {"room": "office"}, "21 °C"))
-    strange = Message(Role.ASSISTANT, "", asking.tool_calls, echo=Echo("another", {"then": "convert"}))
+    strange = Message(Role.ASSISTANT, "", asking.tool_calls, echo=ProviderState("another", {"then": "convert"}))
     assert (await model.reply_to(question, strange, result)).text == "21"
 
 

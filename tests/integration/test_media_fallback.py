@@ -41,7 +41,7 @@ def tool_conversation(*content: Part, is_error: bool = False) -> list[Message]:
 
 
 def test_the_messages_api_gets_images_and_documents_inside_the_result() -> None:
-    sent = messages_api.to_wire(tool_conversation(TextPart("Here"), PIXEL, REPORT), ME)[2]["content"]
+    sent = messages_api.to_messages(tool_conversation(TextPart("Here"), PIXEL, REPORT), ME)[2]["content"]
 
     assert sent[0]["type"] == "tool_result"
     assert sent[0]["content"] == [
@@ -52,7 +52,7 @@ def test_the_messages_api_gets_images_and_documents_inside_the_result() -> None:
 
 
 def test_the_responses_api_gets_images_and_documents_inside_the_output() -> None:
-    sent = responses_api.to_wire(tool_conversation(TextPart("Here"), PIXEL, REPORT), ME)[2]
+    sent = responses_api.to_messages(tool_conversation(TextPart("Here"), PIXEL, REPORT), ME)[2]
 
     assert sent["type"] == "function_call_output"
     assert sent["output"] == [
@@ -63,7 +63,7 @@ def test_the_responses_api_gets_images_and_documents_inside_the_output() -> None
 
 
 def test_chat_completions_get_images_and_documents_after_the_results() -> None:
-    tool, shown = chat_api.to_wire(tool_conversation(TextPart("Here"), PIXEL, REPORT), ME, OPENAI)[2:]
+    tool, shown = chat_api.to_messages(tool_conversation(TextPart("Here"), PIXEL, REPORT), ME, OPENAI)[2:]
 
     assert tool["content"] == "Here\n[1 image(s), 1 document(s): shown below]"
     assert shown["role"] == "user"
@@ -75,7 +75,7 @@ def test_chat_completions_get_images_and_documents_after_the_results() -> None:
 
 
 def test_an_unsupported_document_is_replaced_by_a_placeholder_in_chat_completions() -> None:
-    tool, shown = chat_api.to_wire(tool_conversation(REPORT, PIXEL), ME, CHAT)[2:]
+    tool, shown = chat_api.to_messages(tool_conversation(REPORT, PIXEL), ME, CHAT)[2:]
 
     assert tool["content"] == f"{SAID}\n[1 image(s): shown below]"
     assert [part["type"] for part in shown["content"]] == ["text", "image_url"]
@@ -83,11 +83,11 @@ def test_an_unsupported_document_is_replaced_by_a_placeholder_in_chat_completion
 
 def test_no_message_is_added_after_results_if_the_profile_forbids_it() -> None:
     profile = EndpointProfile(user_after_tool=False, documents=True)
-    sent = chat_api.to_wire(tool_conversation(REPORT, PIXEL), ME, profile)
+    sent = chat_api.to_messages(tool_conversation(REPORT, PIXEL), ME, profile)
 
     assert sent[-1]["role"] == "tool"
     assert sent[-1]["content"].startswith(f"{SAID}\n[image/png, ")
-    asked = chat_api.to_wire([Message(Role.USER, (REPORT,))], ME, profile)
+    asked = chat_api.to_messages([Message(Role.USER, (REPORT,))], ME, profile)
     assert asked[0]["content"][0]["type"] == "file", "what a person shows is not a result"
 
 
@@ -95,15 +95,15 @@ def test_no_message_is_added_after_results_if_the_profile_forbids_it() -> None:
     ("sent", "part"),
     [
         (
-            chat_api.to_wire([Message(Role.USER, (TextPart("Read"), REPORT))], ME, OPENAI)[0],
+            chat_api.to_messages([Message(Role.USER, (TextPart("Read"), REPORT))], ME, OPENAI)[0],
             {"type": "file", "file": {"filename": "report.pdf", "file_data": DATA_URL}},
         ),
         (
-            responses_api.to_wire([Message(Role.USER, (TextPart("Read"), REPORT))], ME)[0],
+            responses_api.to_messages([Message(Role.USER, (TextPart("Read"), REPORT))], ME)[0],
             {"type": "input_file", "filename": "report.pdf", "file_data": DATA_URL},
         ),
         (
-            messages_api.to_wire([Message(Role.USER, (TextPart("Read"), REPORT))], ME)[0],
+            messages_api.to_messages([Message(Role.USER, (TextPart("Read"), REPORT))], ME)[0],
             {"type": "document", "source": SOURCE, "title": "report.pdf"},
         ),
     ],
@@ -115,21 +115,21 @@ def test_a_document_of_the_user_is_part_of_the_users_message(sent: dict[str, Any
 
 def test_an_error_that_is_an_image_is_still_an_error() -> None:
     assert (
-        chat_api.to_wire(tool_conversation(PIXEL, is_error=True), ME)[2]["content"]
+        chat_api.to_messages(tool_conversation(PIXEL, is_error=True), ME)[2]["content"]
         == "ERROR: [1 image(s): shown below]"
     )
-    assert responses_api.to_wire(tool_conversation(PIXEL, is_error=True), ME)[2]["output"][0]["text"] == "ERROR:"
-    assert messages_api.to_wire(tool_conversation(PIXEL, is_error=True), ME)[2]["content"][0]["is_error"] is True
-    assert responses_api.to_wire(tool_conversation(TextPart("Error: no"), PIXEL, is_error=True), ME)[2]["output"][0][
-        "text"
-    ] == ("Error: no")
+    assert responses_api.to_messages(tool_conversation(PIXEL, is_error=True), ME)[2]["output"][0]["text"] == "ERROR:"
+    assert messages_api.to_messages(tool_conversation(PIXEL, is_error=True), ME)[2]["content"][0]["is_error"] is True
+    assert responses_api.to_messages(tool_conversation(TextPart("Error: no"), PIXEL, is_error=True), ME)[2]["output"][
+        0
+    ]["text"] == ("Error: no")
 
 
 # Checks before sending
 
 
 def on_the_wire(part: Part, profile: EndpointProfile = ANTHROPIC) -> dict[str, Any]:
-    block: dict[str, Any] = messages_api.to_wire([Message(Role.USER, (part,))], ME, profile)[0]["content"][0]
+    block: dict[str, Any] = messages_api.to_messages([Message(Role.USER, (part,))], ME, profile)[0]["content"][0]
     return block
 
 
@@ -244,7 +244,7 @@ def test_only_the_newest_images_of_a_long_conversation_are_sent(wire: Any) -> No
         conversation += [Message.user("?"), Message.assistant("", [call])]
         conversation.append(Message(Role.TOOL, (image,), tool_call_id=call.id))
 
-    sent = wire.to_wire(conversation, ME)
+    sent = wire.to_messages(conversation, ME)
     written = json.dumps(sent)
 
     shown = [number for number in range(30) if encoded(b"image %02d" % number) in written]
@@ -259,7 +259,7 @@ def test_only_the_newest_images_of_a_long_conversation_are_sent(wire: Any) -> No
 
 def noted(conversation: Sequence[Message], profile: EndpointProfile = ANTHROPIC) -> list[str]:
     notes: list[str] = []
-    messages_api.to_wire(conversation, ME, profile, notes)
+    messages_api.to_messages(conversation, ME, profile, notes)
     return notes
 
 

@@ -391,7 +391,7 @@ ELSEWHERE = (
 
 def check_conversation(preset: str, request: Recorded) -> None:
     body = json.loads(request.body)
-    match PRESETS[preset].wire:
+    match PRESETS[preset].api:
         case Api.CHAT:
             check_chat(body["messages"], PRESETS[preset].profile)
         case Api.RESPONSES:

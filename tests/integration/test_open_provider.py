@@ -340,7 +340,7 @@ def test_a_profile_may_name_its_preset(name: str) -> None:
 
     assert endpoint_of(provider).base_url == (PRESETS[name].url or "https://other.test")
     wire = Api(getattr(provider, "wire", "chat"))
-    assert wire == PRESETS[name].wire
+    assert wire == PRESETS[name].api
     assert profile_of(provider) == PRESETS[name].get_profile(wire)
 
 

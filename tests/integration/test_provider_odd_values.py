@@ -52,7 +52,7 @@ async def read(provider: HttpProvider, values: list[Any], *, stream: bool) -> No
         return pieces()
 
     deltas: list[Delta] = []
-    reading = ResponseStream(provider.wire, provider._create_parser(), provider.endpoint, [])
+    reading = ResponseStream(provider.api, provider._create_parser(), provider.endpoint, [])
     try:
         async with aclosing(reading.read_deltas(ask)) as coming:
             deltas += [delta async for delta in coming]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.providers.script_format import WireReply
+from dial_client.providers.script_format import ApiReply
 from dial_client.settings.config_types import Api
 from tests.recordings.__main__ import add
 from tests.recordings.corpus import Answer, Reading, read_answer, read_corpus, to_reply
@@ -116,5 +116,5 @@ async def test_one_command_adds_the_answers_of_a_recording(tmp_path: Path) -> No
     *_, row = (json.loads(line) for line in (tmp_path / "chat.jsonl").read_text(encoding="utf-8").splitlines())
     answer = Answer(**row)
     assert answer.why == "an object is its JSON"
-    reading = await read_answer(Api.CHAT, WireReply(Api.CHAT, json.dumps(odd).encode()))
+    reading = await read_answer(Api.CHAT, ApiReply(Api.CHAT, json.dumps(odd).encode()))
     assert list_undeclared(answer, reading, SdkReader(Api.CHAT).read(answer)) == []

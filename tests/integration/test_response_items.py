@@ -9,8 +9,8 @@ import pytest
 from openai.types.responses import ResponseOutputItem
 from openai.types.responses.response_input_item_param import ResponseInputItemParam
 
-from dial_client.messages.message import Echo, Message, Role, ToolCallRequest
-from dial_client.providers.responses_api import ITEM_FIELDS, to_input_item, to_wire
+from dial_client.messages.message import Message, ProviderState, Role, ToolCallRequest
+from dial_client.providers.responses_api import ITEM_FIELDS, to_input_item, to_messages
 
 CALL = {"type": "function_call", "id": "fc_1", "call_id": "a", "name": "now", "arguments": "{}", "status": "completed"}
 
@@ -64,9 +64,9 @@ def test_fields_that_an_endpoint_adds_to_an_item_are_not_sent_back() -> None:
         CALL | {"item_id": "fc_1", "output_index": 3, "custom": None},
     ]
     call = ToolCallRequest("a", "now", {})
-    message = Message(Role.ASSISTANT, "", (call,), echo=Echo("p", received))
+    message = Message(Role.ASSISTANT, "", (call,), echo=ProviderState("p", received))
 
-    sent = to_wire([Message.user("?"), message], "p")
+    sent = to_messages([Message.user("?"), message], "p")
 
     assert sent[1:-1] == [
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "c2VjcmV0"},

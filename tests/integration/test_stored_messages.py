@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dial_client.messages.errors import DialError
-from dial_client.messages.message import Echo, FilePart, ImagePart, Message, Role, TextPart, ToolCallRequest
+from dial_client.messages.message import FilePart, ImagePart, Message, ProviderState, Role, TextPart, ToolCallRequest
 from dial_client.stores.conversation_store import MAX_TITLE, build_title
 from dial_client.stores.sql_store import SQLStore
 from tests.support.temporary_stores import MESSAGES, query
@@ -60,7 +60,7 @@ messages = st.builds(
     tool_call_id=st.none() | texts,
     name=st.none() | texts,
     is_error=st.booleans(),
-    echo=st.none() | st.builds(Echo, texts, json_values),
+    echo=st.none() | st.builds(ProviderState, texts, json_values),
 )
 
 
@@ -127,7 +127,7 @@ def test_a_title_of_any_message_is_short_and_printable(text: str) -> None:
 async def test_a_message_that_cannot_be_serialized_stores_none_of_its_batch(sql: SQLStore) -> None:
     made = await sql.create()
     with pytest.raises(DialError, match="cannot be stored"):
-        await sql.append(made.id, [Message.user("fine"), Message(Role.ASSISTANT, echo=Echo("x", object()))])
+        await sql.append(made.id, [Message.user("fine"), Message(Role.ASSISTANT, echo=ProviderState("x", object()))])
     assert (await sql.get(made.id)).messages == ()
 
 

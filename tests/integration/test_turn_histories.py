@@ -232,13 +232,13 @@ def check_wires(history: Sequence[Message]) -> None:
     _, messages = separate_instructions((*history, NEXT))
     for name in (ME, "somebody else"):
         for profile in (CHAT, OPENAI, MISTRAL):
-            sent = chat_api.to_wire(messages, name, profile)
+            sent = chat_api.to_messages(messages, name, profile)
             check_chat(sent, profile)
             assert sum(message["role"] == "tool" for message in sent) == results
-        items = responses_api.to_wire(messages, name, OPENAI)
+        items = responses_api.to_messages(messages, name, OPENAI)
         check_responses(("", items))
         assert sum(item.get("type") == "function_call_output" for item in items) == results
-        turns = messages_api.to_wire(messages, name, ANTHROPIC)
+        turns = messages_api.to_messages(messages, name, ANTHROPIC)
         check_messages(("", turns))
         assert json.dumps(turns).count('"type": "tool_result"') == results
     for wire in (sent, items, turns):  # requests to the other provider: they have no echo

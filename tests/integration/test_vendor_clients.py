@@ -70,7 +70,7 @@ def no_aws_files(monkeypatch: pytest.MonkeyPatch) -> None:
 def chat(url: str) -> Provider:
     from openai import AsyncOpenAI
 
-    return OpenAIProvider(closed_later(AsyncOpenAI(base_url=f"{url}/v1", api_key="sk-mine")), "m", wire="chat")
+    return OpenAIProvider(closed_later(AsyncOpenAI(base_url=f"{url}/v1", api_key="sk-mine")), "m", api="chat")
 
 
 def responses(url: str) -> Provider:
@@ -84,7 +84,7 @@ def azure(url: str, wire: str = "responses", **options: Any) -> Provider:
 
     options = options or {"api_key": "sk-mine"}
     client = AsyncAzureOpenAI(azure_endpoint=url, api_version="2026-01-01", **options)
-    return OpenAIProvider(closed_later(client), "a deployment", wire=wire)
+    return OpenAIProvider(closed_later(client), "a deployment", api=wire)
 
 
 def messages(url: str, **options: Any) -> Provider:
@@ -259,7 +259,7 @@ async def test_a_silent_request_times_out_and_a_broken_stream_truncates_the_repl
     half = events({"choices": [{"delta": {"content": "Half a"}}]}, done=False, cut=True)
     with model_endpoint([half, Raw(hang=True)]) as endpoint:
         client = AsyncOpenAI(base_url=endpoint.url, api_key="k", timeout=3600)
-        provider = OpenAIProvider(closed_later(client), "m", wire="chat", quirks={"idle_timeout": 0.2})
+        provider = OpenAIProvider(closed_later(client), "m", api="chat", quirks={"idle_timeout": 0.2})
         heard = await hear(provider)
         with pytest.raises(ProviderError) as silent:
             await hear(provider)
@@ -337,7 +337,7 @@ async def test_an_unsupported_client_is_a_config_error() -> None:
     wrong: list[tuple[Callable[[], Provider], str]] = [
         (lambda: OpenAIProvider(openai.OpenAI(api_key="k"), "m"), "AsyncOpenAI"),  # type: ignore[arg-type]
         (lambda: OpenAIProvider(AsyncAnthropic(api_key="k"), "m"), "AsyncOpenAI"),  # type: ignore[arg-type]
-        (lambda: OpenAIProvider(AsyncOpenAI(api_key="k"), "m", wire="messages"), "'responses' or 'chat'"),
+        (lambda: OpenAIProvider(AsyncOpenAI(api_key="k"), "m", api="messages"), "'responses' or 'chat'"),
         (lambda: AnthropicProvider(AsyncOpenAI(api_key="k"), "m"), "AsyncAnthropicBedrock"),  # type: ignore[arg-type]
         (lambda: AnthropicProvider(anthropic.Anthropic(api_key="k"), "m"), "AsyncAnthropic"),  # type: ignore[arg-type]
         (lambda: OpenAIProvider(AsyncOpenAI(api_key="k"), "m", quirks={"samplin": False}), "'sampling'"),

@@ -13,13 +13,13 @@ from typing import Any
 
 import anyio
 
-from dial_client.providers.script_format import WireReply, read_file
+from dial_client.providers.script_format import ApiReply, read_file
 from dial_client.settings.config_types import Api
 from tests.recordings.corpus import FOLDER, Answer, read_answer, to_reply
 from tests.recordings.sdk_readings import SdkReader
 
 
-def to_row(reply: WireReply, name: str) -> dict[str, Any]:
+def to_row(reply: ApiReply, name: str) -> dict[str, Any]:
     """Return the row of the corpus for a recorded answer."""
     text = reply.body.decode("utf-8", "replace")
     status = {} if reply.status == 200 else {"status": reply.status}
@@ -38,7 +38,7 @@ async def add(path: Path, name: str, why: str, folder: Path = FOLDER) -> list[st
         why: The reason why this package is right, required for answers that it parses differently from the SDK.
         folder: The folder of the corpus.
     """
-    replies = [reply for reply in read_file(path).replies if isinstance(reply, WireReply)]
+    replies = [reply for reply in read_file(path).replies if isinstance(reply, ApiReply)]
     lines = []
     for number, reply in enumerate(replies, 1):
         row = to_row(reply, name if len(replies) == 1 else f"{name}, {number}")
@@ -46,14 +46,14 @@ async def add(path: Path, name: str, why: str, folder: Path = FOLDER) -> list[st
             lines.append(f"left out: {row['name']}: the answer is incomplete")
             continue
         answer = Answer(**row)
-        differences = (await read_answer(reply.wire, to_reply(answer, reply.wire))).list_differences(
-            SdkReader(reply.wire).read(answer)
+        differences = (await read_answer(reply.api, to_reply(answer, reply.api))).list_differences(
+            SdkReader(reply.api).read(answer)
         )
         if differences and not why:
             lines.append(f"left out: {row['name']}: --why is missing; the SDK differs: {differences}")
             continue
         row |= {"why": why, "ours": differences} if differences else {}
-        with (folder / f"{Api(reply.wire).value}.jsonl").open("a", encoding="utf-8") as file:
+        with (folder / f"{Api(reply.api).value}.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
         lines.append(f"added: {row['name']}")
     return lines or ["nothing to add: the file has no recorded answer of an endpoint"]

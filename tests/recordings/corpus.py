@@ -12,7 +12,7 @@ from typing import Any
 from dial_client.messages.errors import ProviderError
 from dial_client.messages.message import Message, ToolCallRequest
 from dial_client.messages.model import CallChunk, Completion, FinishReason, ModelRequest, ReasoningChunk, TextChunk
-from dial_client.providers.script_format import Script, WireReply
+from dial_client.providers.script_format import ApiReply, Script
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.settings.config_types import Api
 
@@ -102,7 +102,7 @@ def read_corpus(wire: Api) -> Iterator[Answer]:
             yield Answer(**json.loads(line))
 
 
-async def read_answer(wire: Api, reply: WireReply) -> Reading:
+async def read_answer(wire: Api, reply: ApiReply) -> Reading:
     """Parse an answer with this package."""
     reading = Reading()
     text: list[str] = []
@@ -136,6 +136,6 @@ async def read_answer(wire: Api, reply: WireReply) -> Reading:
     return reading
 
 
-def to_reply(answer: Answer, wire: Api, data: bytes | None = None, **options: Any) -> WireReply:
+def to_reply(answer: Answer, wire: Api, data: bytes | None = None, **options: Any) -> ApiReply:
     """Return an answer as a reply of the scripted model; `data` replaces its body."""
-    return WireReply(wire, answer.to_bytes(wire) if data is None else data, answer.status, **options)
+    return ApiReply(wire, answer.to_bytes(wire) if data is None else data, answer.status, **options)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from dial_client.messages import model
-from dial_client.messages.message import Echo, Message, Role, ToolCallRequest
+from dial_client.messages.message import Message, ProviderState, Role, ToolCallRequest
 from dial_client.messages.model import (
     CallChunk,
     Completion,
@@ -105,7 +105,7 @@ class ParsedReply:
 
     def message(self, provider: Provider) -> Message:
         """Return the message the reply is stored as."""
-        echo = None if self.completion.echo is None else Echo(provider.info.name, self.completion.echo)
+        echo = None if self.completion.echo is None else ProviderState(provider.info.name, self.completion.echo)
         return Message(Role.ASSISTANT, self.text, tuple(self.calls), echo=echo)
 
 

@@ -13,13 +13,13 @@ from dial_client import (
     Completion,
     ConfigError,
     DialClient,
-    Echo,
     FinishReason,
     Middleware,
     ModelInfo,
     ModelReply,
     ModelRequest,
     ProviderError,
+    ProviderState,
     ScriptedProvider,
     StopReason,
     TextChunk,
@@ -85,7 +85,7 @@ async def test_the_next_model_answers_if_the_first_model_cannot(error: ProviderE
         turn = await dial.run("What time is it?")
     assert (turn.text, turn.stop_reason) == ("Noon.", StopReason.ANSWERED)
     assert turn.notes == (f"b answered in place of a: {error}",)
-    assert turn.message.echo == Echo("b", {"signature": "s"}), "the echo of b is sent back to b only"
+    assert turn.message.echo == ProviderState("b", {"signature": "s"}), "the echo of b is sent back to b only"
     assert (a.is_closed, b.is_closed) == (True, True)
 
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from dial_client.messages.message import (
     Content,
-    Echo,
     Failure,
     FilePart,
     ImagePart,
     Message,
+    ProviderState,
     Role,
     TextPart,
     ToolCallRequest,
@@ -58,7 +58,7 @@ MESSAGES = st.builds(
     tool_call_id=st.none() | ANY_TEXT,
     name=st.none() | ANY_TEXT,
     is_error=st.booleans(),
-    echo=st.none() | st.builds(Echo, ANY_TEXT, JSON),
+    echo=st.none() | st.builds(ProviderState, ANY_TEXT, JSON),
 )
 RESULTS = st.builds(
     ToolCallResult,
@@ -188,7 +188,7 @@ def test_a_message_cannot_be_changed() -> None:
 
 def test_removing_the_echo_keeps_the_content_of_a_message() -> None:
     plain = Message.assistant("hello")
-    echoing = Message(Role.ASSISTANT, "hello", echo=Echo("openai", {"id": "rs_1"}))
+    echoing = Message(Role.ASSISTANT, "hello", echo=ProviderState("openai", {"id": "rs_1"}))
     assert echoing.without_echo() == plain
     assert plain.without_echo() is plain
     assert "rs_1" not in repr(echoing)

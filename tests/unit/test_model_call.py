@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dial_client.messages.errors import ProviderError
 from dial_client.messages.events import MessageCompleted, ReasoningDelta, RoundStarted, StatusChanged, TextDelta
 from dial_client.messages.limits import StopReason
-from dial_client.messages.message import Echo, Message, Role, ToolCallRequest, ToolSpec
+from dial_client.messages.message import Message, ProviderState, Role, ToolCallRequest, ToolSpec
 from dial_client.messages.model import (
     CallChunk,
     Completion,
@@ -83,7 +83,7 @@ async def test_a_reply_with_calls_is_a_completed_message_without_a_stop_reason()
     assert reply.stop_reason is None
     assert reply.message.tool_calls == (ToolCallRequest("1", "now", {}), ToolCallRequest("2", "now", {}))
     assert reply.message.text == "Let me see."
-    assert reply.message.echo == Echo("stand-in", {"k": 1})
+    assert reply.message.echo == ProviderState("stand-in", {"k": 1})
     assert exchange.heard[-2:] == [StatusChanged(status_text.SELECTING), MessageCompleted(reply.message)]
 
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dial_client.messages.message import (
-    Echo,
     FilePart,
     ImagePart,
     Message,
+    ProviderState,
     Role,
     TextPart,
     ToolCallRequest,
@@ -35,7 +35,7 @@ FIRST = ToolCallRequest("1", "get_time", {"tz": "Europe/Zürich"})
 SECOND = ToolCallRequest("2", "list_all", {})
 HISTORY = (
     Message.user("What time is it?"),
-    Message(Role.ASSISTANT, "Let me look.", (FIRST, SECOND), echo=Echo("someone", {"signature": "x"})),
+    Message(Role.ASSISTANT, "Let me look.", (FIRST, SECOND), echo=ProviderState("someone", {"signature": "x"})),
     Message(Role.TOOL, "nothing", tool_call_id="2", name="list_all", is_error=True),
     Message(Role.TOOL, "12:00", tool_call_id="1", name="get_time"),
     Message.assistant("It is noon."),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dial_client import to_anthropic, to_openai
 from dial_client.messages.citations import Citation
-from dial_client.messages.message import Echo, FilePart, ImagePart, Message, Role, TextPart, ToolCallRequest
+from dial_client.messages.message import FilePart, ImagePart, Message, ProviderState, Role, TextPart, ToolCallRequest
 from tests.support.fakes import unhurried
 from tests.unit.test_messages import ANY_TEXT, CONTENT, JSON, MESSAGES
 
@@ -146,14 +146,16 @@ def test_reasoning_and_signatures_round_trip_and_are_the_echo_of_the_named_provi
     message = Message.from_openai(REASONING)
     assert message.to_openai() == REASONING
     named = Message.from_openai(REASONING, provider="chat:m@host")
-    assert named.echo == Echo("chat:m@host", {"reasoning": {"reasoning_content": "Hm."}, "calls": {"c": SIGNATURE}})
+    assert named.echo == ProviderState(
+        "chat:m@host", {"reasoning": {"reasoning_content": "Hm."}, "calls": {"c": SIGNATURE}}
+    )
     assert named.to_openai() == REASONING
 
 
 def test_thinking_round_trips_in_its_place_and_is_the_echo_of_the_named_provider() -> None:
     message = Message.from_anthropic(THINKING, provider="messages:m@host")
     assert (message.text, message.tool_calls) == ("I look.", (ToolCallRequest("c", "add", {}),))
-    assert message.echo == Echo("messages:m@host", THINKING["content"])
+    assert message.echo == ProviderState("messages:m@host", THINKING["content"])
     assert message.to_anthropic() == THINKING
 
 

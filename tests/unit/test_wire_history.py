@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from dial_client.messages.message import (
     NO_OUTPUT,
     Content,
-    Echo,
     FilePart,
     ImagePart,
     Message,
+    ProviderState,
     Role,
     TextPart,
     ToolCallRequest,
@@ -108,7 +108,11 @@ EchoOf = Callable[[Sequence[ToolCallRequest]], Any]
 def assistant_messages(draw: st.DrawFn, echo_of: EchoOf) -> Message:
     calls = draw(CALLS)
     mine = echo_of(calls if draw(st.booleans()) else calls[1:])
-    echo = draw(st.sampled_from([None, Echo(ME, mine), Echo(ME, draw(JSON)), Echo("another provider", mine)]))
+    echo = draw(
+        st.sampled_from(
+            [None, ProviderState(ME, mine), ProviderState(ME, draw(JSON)), ProviderState("another provider", mine)]
+        )
+    )
     return Message(Role.ASSISTANT, draw(CONTENT), calls, echo=echo)
 
 
@@ -123,19 +127,19 @@ def conversations(echo_of: EchoOf) -> st.SearchStrategy[list[Message]]:
 def test_any_conversation_is_valid_for_chat_completions(conversation: list[Message]) -> None:
     blind = EndpointProfile(images=False, echo_reasoning="always", reasoning_field="reasoning_content")
     for profile in (CHAT, MISTRAL, OPENAI, blind):
-        check_chat(chat_api.to_wire(conversation, ME, profile), profile)
+        check_chat(chat_api.to_messages(conversation, ME, profile), profile)
 
 
 @given(conversations(responses_echo))
 def test_any_conversation_is_valid_for_responses(conversation: list[Message]) -> None:
     for profile in (CHAT, OPENAI, EndpointProfile(images=False)):
-        check_responses(("", responses_api.to_wire(conversation, ME, profile)), profile)
+        check_responses(("", responses_api.to_messages(conversation, ME, profile)), profile)
 
 
 @given(conversations(messages_echo))
 def test_any_conversation_is_valid_for_messages(conversation: list[Message]) -> None:
     for profile in (CHAT, ANTHROPIC, EndpointProfile(images=False)):
-        check_messages(("", messages_api.to_wire(conversation, ME, profile)), profile)
+        check_messages(("", messages_api.to_messages(conversation, ME, profile)), profile)
 
 
 # Growing conversations.
@@ -153,7 +157,11 @@ def valid_requests(draw: st.DrawFn) -> list[list[Message]]:
         messages.append(Message.user(text))
         requests.append(list(messages))
         for calls in draw(st.lists(CALLS.filter(bool), max_size=2)):
-            echo = draw(st.sampled_from([None, Echo(ME, messages_echo(calls)), Echo(ME, responses_echo(calls))]))
+            echo = draw(
+                st.sampled_from(
+                    [None, ProviderState(ME, messages_echo(calls)), ProviderState(ME, responses_echo(calls))]
+                )
+            )
             messages.append(Message(Role.ASSISTANT, "Hm", calls, echo=echo))
             contents = draw(st.lists(GIVEN, min_size=len(calls), max_size=len(calls)))
             results = zip(calls, contents, strict=True)
@@ -166,9 +174,9 @@ def valid_requests(draw: st.DrawFn) -> list[list[Message]]:
 
 
 def sent_items(request: list[Message]) -> Iterator[list[Any]]:
-    yield chat_api.to_wire(request, ME, OPENAI)
-    yield responses_api.to_wire(request, ME)
-    yield messages_api.to_wire(request, ME)
+    yield chat_api.to_messages(request, ME, OPENAI)
+    yield responses_api.to_messages(request, ME)
+    yield messages_api.to_messages(request, ME)
 
 
 @given(valid_requests())
@@ -262,7 +270,7 @@ def result(call_id: str, content: Content = "done", *, is_error: bool = False) -
     ],
 )
 def test_a_conversation_is_normalized(conversation: list[Message], expected: list[tuple[str, Any]]) -> None:
-    sent = chat_api.to_wire(conversation, ME)
+    sent = chat_api.to_messages(conversation, ME)
 
     assert [(message["role"], message["content"]) for message in sent] == expected
 
@@ -271,8 +279,8 @@ def test_valid_ids_are_kept_and_invalid_ids_are_replaced_in_call_and_result() ->
     calls = [ToolCallRequest(call_id, "f", {}) for call_id in ("functions.f:0", "x" * 46, "", "ok")]
     conversation = [Message.assistant("", calls), *(result(call.id, call.id or "empty") for call in calls)]
 
-    sent = chat_api.to_wire(conversation, ME)
-    blocks = messages_api.to_wire(conversation, ME)
+    sent = chat_api.to_messages(conversation, ME)
+    blocks = messages_api.to_messages(conversation, ME)
 
     ids = [call["id"] for call in sent[0]["tool_calls"]]
     assert (ids[0], ids[3]) == ("functions.f:0", "ok")
@@ -285,7 +293,7 @@ def test_valid_ids_are_kept_and_invalid_ids_are_replaced_in_call_and_result() ->
 def test_invalid_names_and_arguments_are_sent_back_in_a_valid_form() -> None:
     call = ToolCallRequest("a", "functions.f", {"x": float("nan"), "y": "\ud83d\ude00\ud800"}, unreadable="{'x'")
 
-    sent = chat_api.to_wire([Message.assistant("", [call])], ME)[0]["tool_calls"][0]["function"]
+    sent = chat_api.to_messages([Message.assistant("", [call])], ME)[0]["tool_calls"][0]["function"]
 
     assert sent == {"name": "functions_f", "arguments": '{"x":null,"y":"😀\ufffd"}'}
 
@@ -295,7 +303,7 @@ def test_deeply_nested_arguments_are_sent_in_a_valid_form() -> None:
     for _ in range(900):
         deep = {"a": deep}
 
-    check_chat(chat_api.to_wire([Message.assistant("", [ToolCallRequest("a", "f", deep)])], ME))
+    check_chat(chat_api.to_messages([Message.assistant("", [ToolCallRequest("a", "f", deep)])], ME))
 
 
 def test_images_of_tools_follow_the_results_if_a_tool_message_holds_only_text() -> None:
@@ -306,8 +314,8 @@ def test_images_of_tools_follow_the_results_if_a_tool_message_holds_only_text() 
         result("b", (picture,)),
     ]
 
-    sent = chat_api.to_wire([*conversation, Message.user("What is it?")], ME)
-    described = chat_api.to_wire(conversation, ME, MISTRAL)
+    sent = chat_api.to_messages([*conversation, Message.user("What is it?")], ME)
+    described = chat_api.to_messages(conversation, ME, MISTRAL)
 
     assert [message["role"] for message in sent] == ["assistant", "tool", "tool", "user"]
     assert [part["type"] for part in sent[3]["content"]] == ["text", "image_url", "text", "image_url", "text"]
@@ -317,19 +325,19 @@ def test_images_of_tools_follow_the_results_if_a_tool_message_holds_only_text() 
 
 
 def test_an_assistant_message_is_inserted_if_no_user_message_may_follow_a_tool_message() -> None:
-    sent = chat_api.to_wire([Message.assistant("", [CALL]), result("a"), Message.user("Hm")], ME, MISTRAL)
+    sent = chat_api.to_messages([Message.assistant("", [CALL]), result("a"), Message.user("Hm")], ME, MISTRAL)
 
     assert [message["role"] for message in sent] == ["assistant", "tool", "assistant", "user"]
 
 
 def test_an_echo_with_different_calls_is_not_used() -> None:
-    found_in_text = Message(Role.ASSISTANT, "Hm", (CALL,), echo=Echo(ME, responses_echo([])))
-    sent = responses_api.to_wire([found_in_text, result("a")], ME)
+    found_in_text = Message(Role.ASSISTANT, "Hm", (CALL,), echo=ProviderState(ME, responses_echo([])))
+    sent = responses_api.to_messages([found_in_text, result("a")], ME)
 
     assert [item.get("type", "message") for item in sent] == ["message", "function_call", "function_call_output"]
 
-    found_in_text = Message(Role.ASSISTANT, "Hm", (CALL,), echo=Echo(ME, messages_echo([OTHER])))
-    blocks = messages_api.to_wire([Message.user("?"), found_in_text], ME)[1]["content"]
+    found_in_text = Message(Role.ASSISTANT, "Hm", (CALL,), echo=ProviderState(ME, messages_echo([OTHER])))
+    blocks = messages_api.to_messages([Message.user("?"), found_in_text], ME)[1]["content"]
 
     assert [block["type"] for block in blocks] == ["text", "tool_use"]
     assert blocks[1]["id"] == "a"
@@ -348,6 +356,6 @@ def test_an_echo_with_different_calls_is_not_used() -> None:
     ],
 )
 def test_an_image_that_no_provider_accepts_is_described(image: ImagePart, shown: bool) -> None:
-    sent = messages_api.to_wire([Message(Role.USER, (image,))], ME)[0]["content"][0]
+    sent = messages_api.to_messages([Message(Role.USER, (image,))], ME)[0]["content"][0]
 
     assert sent["type"] == ("image" if shown else "text")

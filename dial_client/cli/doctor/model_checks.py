@@ -81,7 +81,7 @@ async def _ask(provider: HttpProvider) -> list[Finding]:
         findings.append(
             Finding("DC504", text, f"did you mean {nearest!r}?" if nearest else f"it has {', '.join(listing.ids[:5])}")
         )
-    return [*findings, *await _check_wire(endpoint, Api(provider.wire), listing)]
+    return [*findings, *await _check_wire(endpoint, Api(provider.api), listing)]
 
 
 async def _check_wire(endpoint: Endpoint, wire: Api, listing: ModelListing) -> list[Finding]:

@@ -57,7 +57,7 @@ class HttpProvider(ABC):
         transport: The transport of requests, whose endpoint replaces `endpoint`; None for an `HttpTransport`.
     """
 
-    wire: ClassVar[str]
+    api: ClassVar[str]
     search_tool: ClassVar[Mapping[str, Any] | None] = None
     """The tool definition that enables the endpoint's own tool search; None for an API without tool search."""
     required: ClassVar[frozenset[str]] = frozenset()
@@ -76,11 +76,11 @@ class HttpProvider(ABC):
         transport: RequestTransport | None = None,
     ) -> None:
         self._model = model
-        self._name = name or f"{self.wire}:{model}@{endpoint.host}"
+        self._name = name or f"{self.api}:{model}@{endpoint.host}"
         self._transport = transport or HttpTransport(endpoint)
         self._adaptation = RequestAdaptation(profile, self.required)
         self._names = ToolNameMapping(profile.tool_name_re, profile.tool_name_len)
-        self._server_tools = build_server_tools(profile.server_tools, self.wire)
+        self._server_tools = build_server_tools(profile.server_tools, self.api)
         self._settings = settings
         self._pending_notes = [_NO_SETTING.format(name) for name in self._list_unsupported(settings)]
         self._info: ModelInfo | None = None
@@ -166,7 +166,7 @@ class HttpProvider(ABC):
         notes, self._pending_notes = self._pending_notes, []
         parser = self._create_parser()
         parser.streams_arguments = request.streams_arguments
-        stream = ResponseStream(self.wire, parser, self.endpoint, notes, bodies)
+        stream = ResponseStream(self.api, parser, self.endpoint, notes, bodies)
 
         async def send() -> AsyncGenerator[bytes, None]:
             nonlocal request

@@ -58,7 +58,7 @@ class StreamParser(Protocol):
 class RawBody:
     """The body of one response, for a recording."""
 
-    wire: str
+    api: str
     notes: tuple[str, ...] = ()
     """Notes on the request, from before the response."""
     data: bytearray = field(default_factory=bytearray)
@@ -106,14 +106,14 @@ class ResponseStream:
     """One reply, which takes one response, or several if the endpoint pauses.
 
     Args:
-        wire: The API of the responses.
+        api: The API of the responses.
         parser: The parser of the reply.
         endpoint: The endpoint that error messages name.
         notes: The notes for the user, to which problems of the response are added.
         bodies: Receives the body of every response; None if nothing is recorded.
     """
 
-    wire: str
+    api: str
     parser: StreamParser
     endpoint: Endpoint
     notes: list[str]
@@ -146,7 +146,7 @@ class ResponseStream:
         parser, body_parser = self.parser, ResponseBodyParser()
         earlier_notes = len(self.notes)
         pieces = await send()
-        body = RawBody(self.wire, tuple(self.notes[earlier_notes:]))
+        body = RawBody(self.api, tuple(self.notes[earlier_notes:]))
         if self.bodies is not None:
             self.bodies.append(body)
         try:
