@@ -191,4 +191,4 @@ async def _answer(settings: configuration.Settings, model: ModelProposal, questi
         return ExitCode.ANSWERED
     from dial_client.cli.chat.one_shot import answer as answer_question
 
-    return await answer_question(Options(config=settings.path, save=False), question)
+    return await answer_question(Options(config=settings.path, no_save=True), question)

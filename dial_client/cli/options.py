@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -60,86 +59,6 @@ class Logs(StrEnum):
     """A file if standard error is a terminal, where the log would mix with the answer; else standard error."""
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The options of the command line; other commands than the chat use some of them."""
-
-    config: Path | None = None
-    model: str | None = None
-    base_url: str | None = None
-    fallback_model: tuple[str, ...] = ()
-    tool_format: Format | None = None
-    system: str | None = None
-    max_depth: int | None = None
-    timeout: float | None = None
-    tool_timeout: float | None = None
-    stream: bool = True
-    output: Output = Output.TEXT
-    schema: Path | None = None
-    """A file with the JSON Schema of the answer."""
-    allow: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
-    yes: bool = False
-    """Run every call that no rule denies, without asking for approval. Not the same as ``allow=("*",)``."""
-    policy: Path | None = None
-    continue_latest: bool = False
-    resume: str | None = None
-    save: bool = True
-    record: Path | None = None
-    verbose: bool = False
-    logs: Logs = Logs.NONE
-    plain: bool = False
-    """Print answers unformatted, as the model writes them, line by line, even in a terminal."""
-    theme: str = "auto"
-    quiet: bool = False
-    sampling: bool = False
-    audit: AuditMode = AuditMode.ON
-    command: str = "dial-chat"
-    """The name of the program in the audit log."""
-    trust: bool = False
-    store: str | None = None
-    """The database of conversations, as a file or a URL; None for the user's own file."""
-    profile: str | None = None
-    """The name of a profile of the configuration; None to use the environment variable, if it is set."""
-
-    @classmethod
-    def of_command(cls, parameters: Mapping[str, Any], **fixed: Any) -> Options:
-        """Return the options among the parameters of a command, by their names; `fixed` overrides them."""
-        own = {field.name for field in fields(cls)}
-        values: dict[str, Any] = {name: value for name, value in parameters.items() if name in own}
-        patterns = {name: tuple(values.get(name) or ()) for name in ("allow", "deny", "fallback_model")}
-        stream, save = (not parameters.get(name, False) for name in ("no_stream", "no_save"))
-        chosen = {
-            "stream": stream,
-            "save": save,
-            "audit": _read_audit_mode(parameters),
-            "logs": _choose_logs(parameters),
-        }
-        return cls(**(values | patterns | chosen | fixed))
-
-
-def _choose_logs(parameters: Mapping[str, Any]) -> Logs:
-    """Return the destination of the log; a command that has no ``--debug`` writes the log with ``-v``."""
-    if "debug" in parameters:
-        return Logs.FILE if parameters["debug"] else Logs.NONE
-    return Logs.STDERR if parameters.get("verbose", False) else Logs.NONE
-
-
-def _read_audit_mode(parameters: Mapping[str, Any]) -> AuditMode:
-    if parameters.get("no_audit", False):
-        return AuditMode.OFF
-    return AuditMode.ARGUMENTS if parameters.get("audit_arguments", False) else AuditMode.ON
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigChoice:
-    """The file that a command changes, as its options name it."""
-
-    user: bool = False
-    folder: bool = False
-    file: Path | None = None
-
-
 Config = Annotated[
     Path | None,
     typer.Option(
@@ -166,164 +85,227 @@ Model = Annotated[
         "configuration's models.",
     ),
 ]
-FallbackModel = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--fallback-model",
-        metavar="NAME",
-        help="A model to ask if the first one cannot answer. May be given several times.",
-    ),
-]
-BaseUrl = Annotated[str | None, typer.Option("--base-url", metavar="URL", help="The model's endpoint.")]
-ToolFormat = Annotated[
-    Format | None,
-    typer.Option("--tool-format", metavar="FORMAT", help="How calls are written: native, react, xml or auto."),
-]
-System = Annotated[str | None, typer.Option("--system", metavar="TEXT", help="Instructions for the model.")]
-MaxDepth = Annotated[
-    int | None, typer.Option("--max-depth", metavar="N", help="At most N rounds of tool calls; 10 by default.")
-]
-Timeout = Annotated[float | None, typer.Option("--timeout", metavar="S", help="Seconds for a turn; 120 by default.")]
-ToolTimeout = Annotated[
-    float | None, typer.Option("--tool-timeout", metavar="S", help="Seconds for one tool call; 60 by default.")
-]
-NoStream = Annotated[bool, typer.Option("--no-stream", help="Do not stream: request the answer in one piece.")]
-OutputForm = Annotated[
-    Output, typer.Option("--output", metavar="FORM", help="The form of the answer: text, json, jsonl or sse.")
-]
-Schema = Annotated[
-    Path | None,
-    typer.Option(
-        "--schema",
-        metavar="FILE",
-        help="Print only an answer in JSON of this schema. FILE has a JSON Schema; an answer that does not fit it is "
-        "not printed.",
-    ),
-]
-Allow = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--allow", metavar="PATTERN", help="Tools that run without asking, like 'time/*'. As SERVER/TOOL; repeatable."
-    ),
-]
-Deny = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--deny", metavar="PATTERN", help="Tools that never run; overrides --allow. As SERVER/TOOL or TOOL; repeatable."
-    ),
-]
-Yes = Annotated[bool, typer.Option("-y", "--yes", help="Run all calls that no rule denies, without asking.")]
-Policy = Annotated[
-    Path | None,
-    typer.Option(
-        "--policy",
-        metavar="FILE",
-        help="Rules that allow, ask about or deny calls. They are checked before other rules.",
-    ),
-]
-Sampling = Annotated[
-    bool,
-    typer.Option(
-        "--sampling",
-        help="Let servers use your model, if you consent. This is MCP sampling: it has a budget, and you are asked "
-        "unless you have allowed it for the session.",
-    ),
-]
-Continue = Annotated[bool, typer.Option("--continue", help="Continue the latest conversation.")]
-Resume = Annotated[
-    str | None,
-    typer.Option(
-        "--resume",
-        metavar="[ID|WORDS]",
-        help="Continue this conversation, or choose one. Name it by the beginning of its id, or by words in it.",
-    ),
-]
-NoSave = Annotated[bool, typer.Option("--no-save", help="Do not store conversations.")]
-Record = Annotated[
-    Path | None,
-    typer.Option("--record", metavar="FILE", help="Record the conversation. -m scripted:FILE replays it."),
-]
-ChatVerbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show reasoning, tokens and cost of each answer.")]
-Debug = Annotated[
-    bool, typer.Option("--debug", help="Write a log. In a terminal it goes into a file, else to standard error.")
-]
-Plain = Annotated[
-    bool,
-    typer.Option("--plain", help="Print answers as the model writes them. In a terminal too, line by line."),
-]
-ThemeName = Annotated[
-    str, typer.Option("--theme", metavar="NAME", help="Colours of answers: auto, dark, light, ansi or mono.")
-]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print only answers, questions and errors: no banner.")]
-PromptFile = Annotated[
-    Path | None, typer.Option("-f", "--file", metavar="FILE", help="Read the prompt from a file; - is standard input.")
-]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Print details on standard error.")]
-InstallCompletion = Annotated[
-    bool,
-    typer.Option(
-        "--install-completion",
-        help="Let your shell complete dial-chat. PROMPT may name the shell: bash, zsh, fish or powershell.",
-    ),
-]
-ShowCompletion = Annotated[
-    bool, typer.Option("--show-completion", help="Print what --install-completion would install.")
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-NoAudit = Annotated[
-    bool, typer.Option("--no-audit", help="Write no audit log of tool calls. DIAL_AUDIT=off does the same.")
-]
-AuditArguments = Annotated[
-    bool, typer.Option("--audit-arguments", help="Write the arguments of calls into the audit log.")
-]
-Host = Annotated[
-    str,
-    typer.Option(
-        "--host",
-        metavar="ADDRESS",
-        help="The address to listen on. Anything but loopback is reachable by other machines.",
-    ),
-]
-Port = Annotated[
-    int, typer.Option("--port", min=0, max=65535, metavar="N", help="The port to listen on; 0 picks a free one.")
-]
-Token = Annotated[
-    str | None,
-    typer.Option(
-        "--token",
-        help="The token clients must send. Default: DIAL_SERVE_TOKEN, else a generated one, which is printed.",
-    ),
-]
-NoToken = Annotated[
-    bool, typer.Option("--no-token", help="Require no token: every program on this machine has access. Loopback only.")
-]
-AllowHost = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--allow-host", metavar="NAME", help="A host name that clients may use in the Host header. Repeatable."
-    ),
-]
-Store = Annotated[
-    str | None,
-    typer.Option("--store", metavar="URL", help="Where conversations are stored: a SQLite file, or postgresql://…"),
-]
-Durable = Annotated[
-    bool,
-    typer.Option(
-        "--durable", help="Finish every turn even if a process dies. Needs pip install 'dial-client[durable]'."
-    ),
-]
-Lock = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--lock",
-        metavar="SETTING",
-        help="A setting that conversations cannot change, such as model, or all. Repeatable.",
-    ),
-]
-AllowAdmin = Annotated[
-    bool, typer.Option("--allow-admin", help="Let clients add and change servers, which runs programs here.")
-]
-MaxTurns = Annotated[
-    int, typer.Option("--max-turns", min=1, metavar="N", help="At most N turns at once; further requests must retry.")
-]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Print details on standard error.")]
+"""The option of commands other than the chat."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options that commands have in common. Typer fills those of a command: see `typer_apps.command`."""
+
+    config: Config = None
+    trust: Trust = False
+    profile: Profile = None
+    model: Model = None
+    base_url: Annotated[str | None, typer.Option("--base-url", metavar="URL", help="The model's endpoint.")] = None
+    fallback_model: Annotated[
+        tuple[str, ...],
+        typer.Option(
+            "--fallback-model",
+            metavar="NAME",
+            help="A model to ask if the first one cannot answer. May be given several times.",
+        ),
+    ] = ()
+    tool_format: Annotated[
+        Format | None,
+        typer.Option("--tool-format", metavar="FORMAT", help="How calls are written: native, react, xml or auto."),
+    ] = None
+    system: Annotated[str | None, typer.Option("--system", metavar="TEXT", help="Instructions for the model.")] = None
+    max_depth: Annotated[
+        int | None, typer.Option("--max-depth", metavar="N", help="At most N rounds of tool calls; 10 by default.")
+    ] = None
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", metavar="S", help="Seconds for a turn; 120 by default.")
+    ] = None
+    tool_timeout: Annotated[
+        float | None, typer.Option("--tool-timeout", metavar="S", help="Seconds for one tool call; 60 by default.")
+    ] = None
+    no_stream: Annotated[bool, typer.Option("--no-stream", help="Do not stream: request the answer in one piece.")] = (
+        False
+    )
+    output: Annotated[
+        Output, typer.Option("--output", metavar="FORM", help="The form of the answer: text, json, jsonl or sse.")
+    ] = Output.TEXT
+    schema: Annotated[
+        Path | None,
+        typer.Option(
+            "--schema",
+            metavar="FILE",
+            help="Print only an answer in JSON of this schema. FILE has a JSON Schema; an answer that does not fit it "
+            "is not printed.",
+        ),
+    ] = None
+    allow: Annotated[
+        tuple[str, ...],
+        typer.Option(
+            "--allow",
+            metavar="PATTERN",
+            help="Tools that run without asking, like 'time/*'. As SERVER/TOOL; repeatable.",
+        ),
+    ] = ()
+    deny: Annotated[
+        tuple[str, ...],
+        typer.Option(
+            "--deny",
+            metavar="PATTERN",
+            help="Tools that never run; overrides --allow. As SERVER/TOOL or TOOL; repeatable.",
+        ),
+    ] = ()
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Run all calls that no rule denies, without asking.")] = False
+    """Run every call that no rule denies, without asking for approval. Not the same as ``allow=("*",)``."""
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            "--policy",
+            metavar="FILE",
+            help="Rules that allow, ask about or deny calls. They are checked before other rules.",
+        ),
+    ] = None
+    sampling: Annotated[
+        bool,
+        typer.Option(
+            "--sampling",
+            help="Let servers use your model, if you consent. This is MCP sampling: it has a budget, and you are asked "
+            "unless you have allowed it for the session.",
+        ),
+    ] = False
+    continue_latest: Annotated[bool, typer.Option("--continue", help="Continue the latest conversation.")] = False
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            "--resume",
+            metavar="[ID|WORDS]",
+            help="Continue this conversation, or choose one. Name it by the beginning of its id, or by words in it.",
+        ),
+    ] = None
+    store: Annotated[
+        str | None,
+        typer.Option("--store", metavar="URL", help="Where conversations are stored: a SQLite file, or postgresql://…"),
+    ] = None
+    """The database of conversations, as a file or a URL; None for the user's own file."""
+    no_save: Annotated[bool, typer.Option("--no-save", help="Do not store conversations.")] = False
+    record: Annotated[
+        Path | None,
+        typer.Option("--record", metavar="FILE", help="Record the conversation. -m scripted:FILE replays it."),
+    ] = None
+    no_audit: Annotated[
+        bool, typer.Option("--no-audit", help="Write no audit log of tool calls. DIAL_AUDIT=off does the same.")
+    ] = False
+    audit_arguments: Annotated[
+        bool, typer.Option("--audit-arguments", help="Write the arguments of calls into the audit log.")
+    ] = False
+    prompt_file: Annotated[
+        Path | None,
+        typer.Option("-f", "--file", metavar="FILE", help="Read the prompt from a file; - is standard input."),
+    ] = None
+    plain: Annotated[
+        bool,
+        typer.Option("--plain", help="Print answers as the model writes them. In a terminal too, line by line."),
+    ] = False
+    theme: Annotated[
+        str, typer.Option("--theme", metavar="NAME", help="Colours of answers: auto, dark, light, ansi or mono.")
+    ] = "auto"
+    quiet: Annotated[
+        bool, typer.Option("-q", "--quiet", help="Print only answers, questions and errors: no banner.")
+    ] = False
+    verbose: Annotated[
+        bool, typer.Option("-v", "--verbose", help="Show reasoning, tokens and cost of each answer.")
+    ] = False
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Write a log. In a terminal it goes into a file, else to standard error.")
+    ] = False
+    command: str = "dial-chat"
+    """The name of the program in the audit log."""
+
+    @property
+    def stream(self) -> bool:
+        """Whether the model is asked for a streamed answer."""
+        return not self.no_stream
+
+    @property
+    def save(self) -> bool:
+        """Whether conversations are stored."""
+        return not self.no_save
+
+    @property
+    def audit(self) -> AuditMode:
+        """The mode of the audit log; the environment may name another one."""
+        return AuditMode.OFF if self.no_audit else AuditMode.ARGUMENTS if self.audit_arguments else AuditMode.ON
+
+    @property
+    def logs(self) -> Logs:
+        """The destination of the log. A command that has no ``--debug`` writes the log with ``-v``."""
+        if self.debug:
+            return Logs.FILE
+        return Logs.STDERR if self.verbose and self.command != "dial-chat" else Logs.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChoice:
+    """The file that a command changes, as its options name it."""
+
+    user: Annotated[bool, typer.Option("--user", help="Change servers.json in your configuration folder.")] = False
+    folder: Annotated[
+        bool, typer.Option("--folder", help="Change ./servers.json, the configuration of this folder.")
+    ] = False
+    file: Annotated[Path | None, typer.Option("-c", "--config", "--file", metavar="FILE", help="Change this file.")] = (
+        None
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """The options of the HTTP server: its address and access."""
+
+    host: Annotated[
+        str,
+        typer.Option(
+            "--host",
+            metavar="ADDRESS",
+            help="The address to listen on. Anything but loopback is reachable by other machines.",
+        ),
+    ] = "127.0.0.1"
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, metavar="N", help="The port to listen on; 0 picks a free one.")
+    ] = 8000
+    token: Annotated[
+        str | None,
+        typer.Option(
+            "--token",
+            help="The token clients must send. Default: DIAL_SERVE_TOKEN, else a generated one, which is printed.",
+        ),
+    ] = None
+    """The token of clients; None to use the token of the environment, or to generate one."""
+    no_token: Annotated[
+        bool,
+        typer.Option("--no-token", help="Require no token: every program on this machine has access. Loopback only."),
+    ] = False
+    allow_host: Annotated[
+        tuple[str, ...],
+        typer.Option(
+            "--allow-host", metavar="NAME", help="A host name that clients may use in the Host header. Repeatable."
+        ),
+    ] = ()
+    max_turns: Annotated[
+        int,
+        typer.Option("--max-turns", min=1, metavar="N", help="At most N turns at once; further requests must retry."),
+    ] = 64
+    durable: Annotated[
+        bool,
+        typer.Option(
+            "--durable", help="Finish every turn even if a process dies. Needs pip install 'dial-client[durable]'."
+        ),
+    ] = False
+    lock: Annotated[
+        tuple[str, ...],
+        typer.Option(
+            "--lock",
+            metavar="SETTING",
+            help="A setting that conversations cannot change, such as model, or all. Repeatable.",
+        ),
+    ] = ()
+    """Settings that conversations cannot change; ``all`` for every setting."""
+    allow_admin: Annotated[
+        bool, typer.Option("--allow-admin", help="Let clients add and change servers, which runs programs here.")
+    ] = False

@@ -103,12 +103,12 @@ interrupts: Interrupts
 """The signal handler of the running command; set by `run_to_exit_code`."""
 
 
-def run_to_exit_code(choose: Callable[[], Callable[[], Awaitable[int]]], *, logs: Logs) -> int:
-    """Run the coroutine of a command, and return its exit code. An error is printed in one line on standard error."""
+def run_to_exit_code(begin: Callable[[], Awaitable[int]], *, logs: Logs) -> int:
+    """Run what `begin` returns to its exit code. An error is printed in one line on standard error."""
     _prepare_streams()
     try:
         _configure_logging(logs)
-        code = anyio.run(_run, choose())
+        code = anyio.run(_run, begin())
     except KeyboardInterrupt:
         code = ExitCode.INTERRUPTED
     except BrokenPipeError:
@@ -182,7 +182,7 @@ def _find_exit_code(error: Exception) -> ExitCode:
             return ExitCode.UNEXPECTED
 
 
-async def _run(command: Callable[[], Awaitable[int]]) -> int:
+async def _run(command: Awaitable[int]) -> int:
     global interrupts  # noqa: PLW0603 - the signals of a process are global
     interrupts = Interrupts()
     code: int = ExitCode.INTERRUPTED
@@ -191,7 +191,7 @@ async def _run(command: Callable[[], Awaitable[int]]) -> int:
         group.start_soon(interrupts.listen)
         with interrupts.leaving:
             try:
-                code = await command()
+                code = await command
             except Exception as error:  # noqa: BLE001 - raised again outside of the task group, which would wrap it
                 failed = error
         group.cancel_scope.cancel()

@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from dial_client.cli.changed_config import change_config, find_file, find_holder
 from dial_client.cli.configuration_reload import apply_configuration
 from dial_client.cli.load_settings import open_model, read_settings, say_notes, warn
 from dial_client.cli.open_client import open_client
-from dial_client.cli.options import ConfigChoice, ExitCode, Options
+from dial_client.cli.options import ConfigChoice, ExitCode, Options, ServeOptions
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_settings import KEYS
 from dial_client.durable import DurableTurns, default_database
@@ -48,41 +47,6 @@ MIN_TOKEN = 32
 """The minimum characters of a token if other machines can reach the server, as many as 24 bytes have in base64."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServeOptions:
-    """The options of the server: address, access, and storage."""
-
-    host: str = "127.0.0.1"
-    port: int = 8000
-    token: str | None = None
-    """The token of clients; None to use the token of the environment, or to generate one."""
-    has_token: bool = True
-    allowed_hosts: tuple[str, ...] = ()
-    store: str | None = None
-    """A file or a database's URL; None for the user's own file."""
-    max_turns: int = 64
-    durable: bool = False
-    """Whether turns of conversations are resumed after their process has died."""
-    locked: tuple[str, ...] = ()
-    """Settings that conversations cannot change; ``all`` for every setting."""
-    allows_admin: bool = False
-    """Whether clients may change the servers of the configuration."""
-
-    @property
-    def locked_settings(self) -> frozenset[str]:
-        """The names of the locked settings.
-
-        Raises:
-            ConfigError: There is no such setting.
-        """
-        names = {name for value in self.locked for name in value.split(",")}
-        if unknown := sorted(names - KEYS - {"all"}):
-            raise ConfigError(
-                f"--lock: there is no setting {unknown[0]!r}", hint=f"one of {', '.join(sorted(KEYS))}, all"
-            )
-        return KEYS if "all" in names else frozenset(names)
-
-
 async def serve_http(options: Options, serve_options: ServeOptions) -> int:
     """Serve until a signal arrives, and return the exit code: 0 for SIGTERM, 130 for Ctrl-C.
 
@@ -91,11 +55,11 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
         ServerStartError: A server marked ``required`` did not start.
     """
     token, token_source = _choose_token(serve_options)
-    locked = serve_options.locked_settings
+    locked = _read_locked_settings(serve_options.lock)
     settings = await read_settings(options)
     provider = open_model(options, settings)
     turns = TurnRegistry(serve_options.max_turns, hand_over=serve_options.durable)
-    store = _store(options, serve_options)
+    store = _build_store(options, is_durable=serve_options.durable)
     model = ServedModel(_choose_model_name(options, settings, provider))
     peers = PeerBus(store, turns, model)
     human_input = HumanInputBroker(turns, peers, servers=settings.servers, stores_grants=True, report=warn)
@@ -118,11 +82,11 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
                 *(dial, store, human_input, turns, model, durable),
                 peers=peers,
                 audit_folder=find_audit_folder(),
-                administration=ConfigAdministration(options, reload.request) if serve_options.allows_admin else None,
+                administration=ConfigAdministration(options, reload.request) if serve_options.allow_admin else None,
                 logins=logins,
                 locked_settings=locked,
             )
-            app = build_application(context, build_policy(serve_options.host, token, serve_options.allowed_hosts))
+            app = build_application(context, build_policy(serve_options.host, token, serve_options.allow_host))
             shown = _format_url(listener.getsockname(), token, token_source)
             tasks = (peers.run, reload.run, logins.run)
             return await _serve(HttpServer(app, listener, turns), dial, shown, reload, tasks)
@@ -130,6 +94,18 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
         listener.close()
         with anyio.CancelScope(shield=True):
             await store.aclose()
+
+
+def _read_locked_settings(values: Sequence[str]) -> frozenset[str]:
+    """Return the names of the settings that conversations cannot change.
+
+    Raises:
+        ConfigError: There is no such setting.
+    """
+    names = {name for value in values for name in value.split(",")}
+    if unknown := sorted(names - KEYS - {"all"}):
+        raise ConfigError(f"--lock: there is no setting {unknown[0]!r}", hint=f"one of {', '.join(sorted(KEYS))}, all")
+    return KEYS if "all" in names else frozenset(names)
 
 
 def _choose_model_name(options: Options, settings: Settings, provider: Provider) -> str:
@@ -250,8 +226,8 @@ def _choose_token(serve_options: ServeOptions) -> tuple[str | None, str]:
     Raises:
         ConfigError: The token is invalid or too short, or the options contradict each other.
     """
-    if not serve_options.has_token:
-        if serve_options.allows_admin:
+    if serve_options.no_token:
+        if serve_options.allow_admin:
             raise ConfigError("--allow-admin cannot be combined with --no-token: every program here could add a server")
         if serve_options.token:
             raise ConfigError("--token cannot be combined with --no-token")
@@ -271,14 +247,14 @@ def _choose_token(serve_options: ServeOptions) -> tuple[str | None, str]:
     return token, source
 
 
-def _store(options: Options, serve_options: ServeOptions) -> SQLStore | MemoryStore:
+def _build_store(options: Options, *, is_durable: bool) -> SQLStore | MemoryStore:
     if not options.save:
-        if serve_options.store or serve_options.durable:
-            raise ConfigError(f"--{'store' if serve_options.store else 'durable'} cannot be combined with --no-save")
+        if options.store or is_durable:
+            raise ConfigError(f"--{'store' if options.store else 'durable'} cannot be combined with --no-save")
         return MemoryStore()
-    if serve_options.store is None:
+    if options.store is None:
         return SQLStore.sqlite()
-    return SQLStore(serve_options.store if "://" in serve_options.store else Path(serve_options.store))
+    return SQLStore(options.store if "://" in options.store else Path(options.store))
 
 
 def _format_url(bound_address: tuple[str, int], token: str | None, token_source: str) -> str:

@@ -15,7 +15,7 @@ from dial_client.cli import process_runner
 from dial_client.cli.chat.chat_session import ChatSession, CommandResult, open_session
 from dial_client.cli.chat.slash_commands import list_command_arguments, run_command
 from dial_client.cli.open_client import open_client
-from dial_client.cli.options import AuditMode, Options
+from dial_client.cli.options import Options
 from dial_client.client.client_options import ApprovalPolicy
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
@@ -296,13 +296,13 @@ async def test_the_configuration_is_read_again_and_unchanged_servers_keep_runnin
 
 async def test_the_context_window_of_a_profile_is_that_of_the_client() -> None:
     settings = Settings(models={"small": ModelProfile("small", context_window=9_000)})
-    async with open_client(Options(model="small", audit=AuditMode.OFF), settings, ScriptedProvider([]), None) as dial:
+    async with open_client(Options(model="small", no_audit=True), settings, ScriptedProvider([]), None) as dial:
         assert dial.model.window.tokens == 9_000
 
 
 async def test_resume_without_a_terminal_names_the_list() -> None:
     async with DialClient(ScriptedProvider([])) as dial:
-        options = Options(resume="", save=False)
+        options = Options(resume="", no_save=True)
         with pytest.raises(ConfigError, match="--no-save"):
             async with open_session(options, Settings(), dial, TypedScreen()):
                 pass

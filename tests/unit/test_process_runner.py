@@ -47,5 +47,5 @@ def test_the_error_for_a_missing_folder_is_one_line(
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    assert run_to_exit_code(lambda: command, logs=Logs.NONE) is code
+    assert run_to_exit_code(command, logs=Logs.NONE) is code
     assert capsys.readouterr().err.startswith(f"dial-chat: {line}")

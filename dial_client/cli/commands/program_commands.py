@@ -2,177 +2,112 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from dial_client import __version__
-from dial_client.cli import options as o
 from dial_client.cli.commands.command_help import ChatTyperCommand
-from dial_client.cli.commands.typer_apps import SETTINGS, chat_app, command_app, run_command
+from dial_client.cli.commands.typer_apps import CommandRun, chat_app, command, command_app
+from dial_client.cli.options import AsJson, Options, ServeOptions
+
+_CONFIGURATION = ("config", "trust", "profile", "verbose")
+_CHAT = tuple(name for name in Options.__dataclass_fields__ if name not in ("store", "command"))
 
 
-@chat_app.command(cls=ChatTyperCommand, context_settings=SETTINGS)
+def _print_version(is_asked: bool) -> None:  # noqa: FBT001 - a callback of Typer
+    if is_asked:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@command(chat_app, *_CHAT, cls=ChatTyperCommand)
 def chat(
+    *,
     prompt: Annotated[
         str | None, typer.Argument(help="The question. Without one, hold a conversation in the terminal.")
     ] = None,
-    config: o.Config = None,
-    trust: o.Trust = False,
-    profile: o.Profile = None,
-    model: o.Model = None,
-    base_url: o.BaseUrl = None,
-    fallback_model: o.FallbackModel = None,
-    tool_format: o.ToolFormat = None,
-    system: o.System = None,
-    max_depth: o.MaxDepth = None,
-    timeout: o.Timeout = None,
-    tool_timeout: o.ToolTimeout = None,
-    no_stream: o.NoStream = False,
-    output: o.OutputForm = o.Output.TEXT,
-    schema: o.Schema = None,
-    allow: o.Allow = None,
-    deny: o.Deny = None,
-    yes: o.Yes = False,
-    policy: o.Policy = None,
-    sampling: o.Sampling = False,
-    continue_latest: o.Continue = False,
-    resume: o.Resume = None,
-    no_save: o.NoSave = False,
-    record: o.Record = None,
-    no_audit: o.NoAudit = False,
-    audit_arguments: o.AuditArguments = False,
-    prompt_file: o.PromptFile = None,
-    plain: o.Plain = False,
-    theme: o.ThemeName = "auto",
-    quiet: o.Quiet = False,
-    verbose: o.ChatVerbose = False,
-    debug: o.Debug = False,
-    install_completion: o.InstallCompletion = False,
-    show_completion: o.ShowCompletion = False,
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
-) -> None:
+    options: Options,
+    install_completion: Annotated[
+        bool,
+        typer.Option(
+            "--install-completion",
+            help="Let your shell complete dial-chat. PROMPT may name the shell: bash, zsh, fish or powershell.",
+        ),
+    ] = False,
+    show_completion: Annotated[
+        bool, typer.Option("--show-completion", help="Print what --install-completion would install.")
+    ] = False,
+    version: Annotated[  # noqa: ARG001 - its callback prints it
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> CommandRun:
     """Ask a chat model that can use the tools of your MCP servers, or hold a conversation."""
-    if version:
-        typer.echo(__version__)
-        return
-    options = o.Options.of_command(locals())
     if install_completion or show_completion:
-        run_command(lambda: _choose_completion(prompt, is_installed=install_completion), options)
-    run_command(lambda: _chat(options, prompt, prompt_file), options)
+        from dial_client.cli.commands.shell_completion import set_up_completion
 
-
-def _chat(options: o.Options, prompt: str | None, prompt_file: Path | None) -> Callable[[], Awaitable[int]]:
+        return set_up_completion(prompt, is_installed=install_completion)
     from dial_client.cli import prompt_input
     from dial_client.cli.terminal.ability import check_theme
 
     check_theme(options.theme)
-    question = prompt_input.read(prompt, prompt_file)
-    if question is None and options.schema is not None:
+    question = prompt_input.read(prompt, options.prompt_file)
+    if question is not None:
+        from dial_client.cli.chat.one_shot import answer
+
+        return answer(options, question, "" if prompt in (None, "-") else prompt)
+    if options.schema is not None:
         from dial_client.messages.errors import ConfigError
 
         raise ConfigError("--schema needs a question", hint="dial-chat --schema FILE PROMPT")
-    if question is None:
-        from dial_client.cli.chat.conversation import run_conversation
+    from dial_client.cli.chat.conversation import run_conversation
 
-        return lambda: run_conversation(options)
-    from dial_client.cli.chat.one_shot import answer
-
-    return lambda: answer(options, question, "" if prompt in (None, "-") else prompt)
+    return run_conversation(options)
 
 
-def _choose_completion(shell: str | None, *, is_installed: bool) -> Callable[[], Awaitable[int]]:
-    from dial_client.cli.commands.shell_completion import SCRIPTS, choose_shell, install
-
-    chosen = choose_shell(shell)
-
-    async def work() -> int:
-        print("\n".join(install(chosen, Path.home())) if is_installed else SCRIPTS[chosen].rstrip())
-        return int(o.ExitCode.ANSWERED)
-
-    return work
-
-
-@command_app.command(context_settings=SETTINGS)
-def tools(
-    config: o.Config = None,
-    trust: o.Trust = False,
-    profile: o.Profile = None,
-    as_json: o.AsJson = False,
-    verbose: o.Verbose = False,
-) -> None:
+@command(command_app, *_CONFIGURATION)
+def tools(*, options: Options, as_json: AsJson = False) -> CommandRun:
     """List the tools as they are offered to the model."""
-    options = o.Options.of_command(locals())
+    from dial_client.cli.servers.server_features import list_tools
 
-    def choose() -> Callable[[], Awaitable[int]]:
-        from dial_client.cli.servers.server_features import list_tools
-
-        return lambda: list_tools(options, as_json=as_json)
-
-    run_command(choose, options)
+    return list_tools(options, as_json=as_json)
 
 
-@command_app.command(context_settings=SETTINGS)
-def resources(
-    config: o.Config = None,
-    trust: o.Trust = False,
-    profile: o.Profile = None,
-    as_json: o.AsJson = False,
-    verbose: o.Verbose = False,
-) -> None:
+@command(command_app, *_CONFIGURATION)
+def resources(*, options: Options, as_json: AsJson = False) -> CommandRun:
     """List the resources of the servers: @SERVER:URI in a question attaches a resource."""
-    _list_resources_or_prompts("resources", o.Options.of_command(locals()), as_json=as_json)
+    from dial_client.cli.servers.server_features import list_resources_or_prompts
+
+    return list_resources_or_prompts(options, "resources", as_json=as_json)
 
 
-@command_app.command(context_settings=SETTINGS)
-def prompts(
-    config: o.Config = None,
-    trust: o.Trust = False,
-    profile: o.Profile = None,
-    as_json: o.AsJson = False,
-    verbose: o.Verbose = False,
-) -> None:
+@command(command_app, *_CONFIGURATION)
+def prompts(*, options: Options, as_json: AsJson = False) -> CommandRun:
     """List the prompts of the servers: /SERVER:PROMPT ARG=VALUE in a conversation sends a prompt."""
-    _list_resources_or_prompts("prompts", o.Options.of_command(locals()), as_json=as_json)
+    from dial_client.cli.servers.server_features import list_resources_or_prompts
+
+    return list_resources_or_prompts(options, "prompts", as_json=as_json)
 
 
-def _list_resources_or_prompts(what: str, options: o.Options, *, as_json: bool) -> None:
-    def choose() -> Callable[[], Awaitable[int]]:
-        from dial_client.cli.servers.server_features import list_resources_or_prompts
-
-        return lambda: list_resources_or_prompts(options, what, as_json=as_json)
-
-    run_command(choose, options)
-
-
-@command_app.command(context_settings=SETTINGS)
+@command(command_app, *_CONFIGURATION, "tool_timeout", "no_audit", "audit_arguments")
 def call(
+    *,
     name: Annotated[str, typer.Argument(help="The name of the tool, as `dial-chat tools` lists it.")],
     arguments: Annotated[str, typer.Argument(help="The arguments, a JSON object.")] = "{}",
-    config: o.Config = None,
-    trust: o.Trust = False,
-    profile: o.Profile = None,
-    tool_timeout: o.ToolTimeout = None,
-    no_audit: o.NoAudit = False,
-    audit_arguments: o.AuditArguments = False,
-    as_json: o.AsJson = False,
-    verbose: o.Verbose = False,
-) -> None:
+    options: Options,
+    as_json: AsJson = False,
+) -> CommandRun:
     """Call one tool, without a model. No approval is asked for: you make the call yourself."""
-    options = o.Options.of_command(locals(), timeout=tool_timeout, command="dial-chat call")
+    from dial_client.cli.servers.server_features import call_tool
 
-    def choose() -> Callable[[], Awaitable[int]]:
-        from dial_client.cli.servers.server_features import call_tool
-
-        return lambda: call_tool(options, name, arguments, as_json=as_json)
-
-    run_command(choose, options)
+    return call_tool(replace(options, timeout=options.tool_timeout), name, arguments, as_json=as_json)
 
 
-@command_app.command(context_settings=SETTINGS)
+@command(command_app)
 def conversations(
+    *,
     action: Annotated[str, typer.Argument(help="list, show, delete, export or import.")] = "list",
     target: Annotated[
         str | None, typer.Argument(metavar="ID", help="The id of a conversation; for import, a file.")
@@ -183,66 +118,29 @@ def conversations(
     limit: Annotated[int, typer.Option("--limit", metavar="N", help="The size of a page of the list.")] = 100,
     cursor: Annotated[str | None, typer.Option("--cursor", help="Continue the list after this cursor.")] = None,
     form: Annotated[str, typer.Option("--format", metavar="FORM", help="Export as markdown or json.")] = "markdown",
-    as_json: o.AsJson = False,
-) -> None:
+    as_json: AsJson = False,
+) -> CommandRun:
     """List, show, delete, export or import stored conversations."""
+    from dial_client.cli.chat.stored_conversations import ConversationQuery, manage
 
-    def choose() -> Callable[[], Awaitable[int]]:
-        from dial_client.cli.chat.stored_conversations import ConversationQuery, manage
-
-        return lambda: manage(action, target, ConversationQuery(as_json, search, limit, cursor, form))
-
-    run_command(choose, o.Options())
+    return manage(action, target, ConversationQuery(as_json, search, limit, cursor, form))
 
 
-@command_app.command(context_settings=SETTINGS)
-def serve(
-    host: o.Host = "127.0.0.1",
-    port: o.Port = 8000,
-    token: o.Token = None,
-    no_token: o.NoToken = False,
-    allow_host: o.AllowHost = None,
-    store: o.Store = None,
-    max_turns: o.MaxTurns = 64,
-    durable: o.Durable = False,
-    lock: o.Lock = None,
-    allow_admin: o.AllowAdmin = False,
-    config: o.Config = None,
-    trust: o.Trust = False,
-    profile: o.Profile = None,
-    model: o.Model = None,
-    base_url: o.BaseUrl = None,
-    tool_format: o.ToolFormat = None,
-    system: o.System = None,
-    max_depth: o.MaxDepth = None,
-    timeout: o.Timeout = None,
-    tool_timeout: o.ToolTimeout = None,
-    allow: o.Allow = None,
-    deny: o.Deny = None,
-    yes: o.Yes = False,
-    policy: o.Policy = None,
-    no_save: o.NoSave = False,
-    no_audit: o.NoAudit = False,
-    audit_arguments: o.AuditArguments = False,
-    verbose: o.Verbose = False,
-) -> None:
+@command(
+    command_app,
+    *(*_CONFIGURATION, "model", "base_url", "tool_format", "system", "max_depth", "timeout", "tool_timeout"),
+    *("allow", "deny", "yes", "policy", "store", "no_save", "no_audit", "audit_arguments"),
+)
+def serve(*, serve_options: ServeOptions, options: Options) -> CommandRun:
     """Serve over HTTP: an OpenAI-compatible endpoint that uses your tools, conversations, and a web page."""
-    options = o.Options.of_command(locals(), command="dial-chat serve")
+    from dial_client.cli.serve_command import serve_http
 
-    def choose() -> Callable[[], Awaitable[int]]:
-        from dial_client.cli.serve_command import ServeOptions, serve_http
-
-        hosts, locked = tuple(allow_host or ()), tuple(lock or ())
-        serve_options = ServeOptions(
-            host, port, token, not no_token, hosts, store, max_turns, durable, locked, allow_admin
-        )
-        return lambda: serve_http(options, serve_options)
-
-    run_command(choose, options)
+    return serve_http(options, serve_options)
 
 
-@command_app.command(context_settings=SETTINGS)
+@command(command_app)
 def audit(
+    *,
     action: Annotated[str, typer.Argument(help="show, tail or verify.")] = "show",
     follow: Annotated[bool, typer.Option("-f", "--follow", help="tail: print new entries until Ctrl-C.")] = False,
     lines: Annotated[
@@ -267,91 +165,63 @@ def audit(
     folder: Annotated[
         Path | None, typer.Option("--folder", metavar="FOLDER", help="The folder of the log, if not the default.")
     ] = None,
-    as_json: o.AsJson = False,
-) -> None:
+    as_json: AsJson = False,
+) -> CommandRun:
     """Show decisions about tool calls and their results, or verify that the log was not changed.
 
     verify exits with 1 if the log was changed, or does not contain the digest of --head.
     """
+    from dial_client.cli import audit_report
 
-    def choose() -> Callable[[], Awaitable[int]]:
-        from dial_client.cli import audit_report
-
-        filters = audit_report.Filters(server, tool, since, conversation)
-        match action:
-            case "show":
-                return lambda: audit_report.show(folder, filters, as_json=as_json)
-            case "tail":
-                return lambda: audit_report.tail(folder, filters, lines, follow=follow, as_json=as_json)
-            case "verify":
-                return lambda: audit_report.check(folder, head, as_json=as_json)
-            case _:
-                from dial_client.messages.errors import ConfigError
-
-                raise ConfigError(f"unknown action {action!r}", hint="one of show, tail, verify")
-
-    run_command(choose, o.Options())
+    filters = audit_report.Filters(server, tool, since, conversation)
+    match action:
+        case "show":
+            return audit_report.show(folder, filters, as_json=as_json)
+        case "tail":
+            return audit_report.tail(folder, filters, lines, follow=follow, as_json=as_json)
+        case "verify":
+            return audit_report.check(folder, head, as_json=as_json)
+        case _:
+            raise _build_unknown_action(action, "show, tail, verify")
 
 
-Only = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--only", metavar="GROUP", help="Only these checks: config, servers, tools, model, files. Repeatable."
-    ),
-]
-
-
-@command_app.command(context_settings=SETTINGS)
+@command(command_app, "config", "trust", "profile", "model", "base_url", "store", "verbose")
 def doctor(
-    config: o.Config = None,
-    trust: o.Trust = False,
-    profile: o.Profile = None,
-    model: o.Model = None,
-    base_url: o.BaseUrl = None,
-    store: o.Store = None,
-    only: Only = None,
+    *,
+    options: Options,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only", metavar="GROUP", help="Only these checks: config, servers, tools, model, files. Repeatable."
+        ),
+    ] = None,
     fix: Annotated[bool, typer.Option("--fix", help="Apply the fixes of findings that have one.")] = False,
-    as_json: o.AsJson = False,
-    verbose: o.Verbose = False,
-) -> None:
+    as_json: AsJson = False,
+) -> CommandRun:
     """Check the configuration, the servers, their tools and the model. The exit code is 1 if there is an error."""
-    options = o.Options.of_command(locals())
+    from dial_client.cli.doctor.doctor_report import diagnose, read_groups
 
-    def choose() -> Callable[[], Awaitable[int]]:
-        from dial_client.cli.doctor.doctor_report import diagnose, read_groups
-
-        groups = read_groups(only)
-        return lambda: diagnose(options, groups, with_fixes=fix, as_json=as_json)
-
-    run_command(choose, options)
+    return diagnose(options, read_groups(only), with_fixes=fix, as_json=as_json)
 
 
-@command_app.command(name="bug-report", context_settings=SETTINGS)
+@command(command_app, "config", "trust", "profile", "model", "base_url", "verbose", name="bug-report")
 def bug_report(
+    *,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.", show_default=False)] = Path(
         "dial-chat-report.md"
     ),
-    config: o.Config = None,
-    trust: o.Trust = False,
-    profile: o.Profile = None,
-    model: o.Model = None,
-    base_url: o.BaseUrl = None,
+    options: Options,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Write the file without asking.")] = False,
-    verbose: o.Verbose = False,
-) -> None:
+) -> CommandRun:
     """Write versions, the findings of doctor, and logs of the servers into one file. The report is printed first."""
-    options = o.Options.of_command(locals())
+    from dial_client.cli.doctor.bug_report import write_report
 
-    def choose() -> Callable[[], Awaitable[int]]:
-        from dial_client.cli.doctor.bug_report import write_report
-
-        return lambda: write_report(options, file, is_confirmed=yes)
-
-    run_command(choose, options)
+    return write_report(options, file, is_confirmed=yes)
 
 
-@command_app.command(context_settings=SETTINGS)
+@command(command_app, "config", "trust", "profile", "base_url", "tool_format", "verbose")
 def models(
+    *,
     action: Annotated[
         str, typer.Argument(help="list or test. test asks a model short questions, to show what it can do.")
     ] = "list",
@@ -361,75 +231,61 @@ def models(
     refresh: Annotated[
         bool, typer.Option("--refresh", help="Request the lists of models again, not from the cache.")
     ] = False,
-    config: o.Config = None,
-    trust: o.Trust = False,
-    profile: o.Profile = None,
-    base_url: o.BaseUrl = None,
-    tool_format: o.ToolFormat = None,
-    as_json: o.AsJson = False,
-    verbose: o.Verbose = False,
-) -> None:
+    options: Options,
+    as_json: AsJson = False,
+) -> CommandRun:
     """List the models of your endpoints and of this machine; or test what a model can do."""
-    options = o.Options.of_command(locals())
+    from dial_client.messages.errors import ConfigError
 
-    def choose() -> Callable[[], Awaitable[int]]:
-        from dial_client.messages.errors import ConfigError
+    match action, name:
+        case "list", _:
+            from dial_client.cli.models.model_table import list_models
 
-        if action not in ("list", "test"):
-            raise ConfigError(f"unknown action {action!r}", hint="one of list, test")
-        if action == "test" and name is not None:
+            return list_models(options, name or "", is_refreshed=refresh, as_json=as_json)
+        case "test", str():
             from dial_client.cli.models.model_trials import test_model
 
-            return lambda: test_model(options, name, as_json=as_json)
-        if action == "test":
-            raise ConfigError("which model?", hint="dial-chat models [list [WORD] | test NAME]")
-        from dial_client.cli.models.model_table import list_models
-
-        return lambda: list_models(options, name or "", is_refreshed=refresh, as_json=as_json)
-
-    run_command(choose, options)
+            return test_model(options, name, as_json=as_json)
+        case "test", _:
+            raise ConfigError("missing model name", hint="dial-chat models [list [WORD] | test NAME]")
+        case _:
+            raise _build_unknown_action(action, "list, test")
 
 
-@command_app.command(context_settings=SETTINGS)
+@command(command_app, "config", "trust", "profile", "policy", "allow", "deny", "verbose")
 def policy(
+    *,
     action: Annotated[str, typer.Argument(help="list or test.")] = "list",
     name: Annotated[str | None, typer.Argument(help="For test: SERVER/TOOL, or the name that the model uses.")] = None,
     arguments: Annotated[str, typer.Argument(help="For test: a JSON object.")] = "{}",
     tainted: Annotated[
         bool, typer.Option("--tainted", help="Test the call in a conversation with untrusted content.")
     ] = False,
-    config: o.Config = None,
-    trust: o.Trust = False,
-    profile: o.Profile = None,
-    rules: o.Policy = None,
-    allow: o.Allow = None,
-    deny: o.Deny = None,
-    as_json: o.AsJson = False,
-    verbose: o.Verbose = False,
-) -> None:
+    options: Options,
+    as_json: AsJson = False,
+) -> CommandRun:
     """List the rules in effect, or test a call against them: exit code 0 runs, 5 is denied, 6 needs approval.
 
     No server is started: the tools are those that the servers had at the last run.
     """
-    options = o.Options.of_command(locals(), policy=rules)
+    from dial_client.cli import policy_listing
+    from dial_client.messages.errors import ConfigError
 
-    def choose() -> Callable[[], Awaitable[int]]:
-        from dial_client.cli import policy_listing
-        from dial_client.messages.errors import ConfigError
-
-        if action not in ("list", "test"):
-            raise ConfigError(f"unknown action {action!r}", hint="one of list, test")
-        if action == "list" and name is None:
-            return lambda: policy_listing.list_rules(options, as_json=as_json)
-        if action != "test" or name is None:
-            raise ConfigError("which call?", hint="""dial-chat policy [list | test NAME '{"a": 1}']""")
-        return lambda: policy_listing.test_call(options, name, arguments, is_tainted=tainted, as_json=as_json)
-
-    run_command(choose, options)
+    match action, name:
+        case "list", None:
+            return policy_listing.list_rules(options, as_json=as_json)
+        case "test", str():
+            return policy_listing.test_call(options, name, arguments, is_tainted=tainted, as_json=as_json)
+        case "list" | "test", _:
+            problem = "missing tool name" if action == "test" else f"list takes no name, and {name!r} is given"
+            raise ConfigError(problem, hint="""dial-chat policy [list | test NAME '{"a": 1}']""")
+        case _:
+            raise _build_unknown_action(action, "list, test")
 
 
-@command_app.command(context_settings=SETTINGS)
+@command(command_app)
 def grants(
+    *,
     revoke: Annotated[
         str | None,
         typer.Option(
@@ -438,33 +294,32 @@ def grants(
             help="Revoke a grant by its id or by a pattern SERVER/TOOL; --revoke --all revokes every grant.",
         ),
     ] = None,
-    as_json: o.AsJson = False,
-) -> None:
+    as_json: AsJson = False,
+) -> CommandRun:
     """List the tools that you always allow, or revoke such a grant."""
+    from dial_client.cli import policy_listing
 
-    def choose() -> Callable[[], Awaitable[int]]:
-        from dial_client.cli import policy_listing
-
-        return lambda: policy_listing.manage_grants(revoke, as_json=as_json)
-
-    run_command(choose, o.Options())
+    return policy_listing.manage_grants(revoke, as_json=as_json)
 
 
-@command_app.command(context_settings=SETTINGS)
+@command(command_app)
 def trust(
+    *,
     file: Annotated[
         Path | None,
         typer.Argument(metavar="[FILE]", help="A servers.json, or its folder: trusted without a question."),
     ] = None,
     list_all: Annotated[bool, typer.Option("--list", help="List the files that are trusted.")] = False,
     revoke: Annotated[bool, typer.Option("--revoke", help="Revoke the trust in FILE, or in ./servers.json.")] = False,
-    as_json: o.AsJson = False,
-) -> None:
+    as_json: AsJson = False,
+) -> CommandRun:
     """Trust a servers.json, so that dial-chat uses it in its folder; without FILE, show ./servers.json and ask."""
+    from dial_client.cli.trust_prompt import manage
 
-    def choose() -> Callable[[], Awaitable[int]]:
-        from dial_client.cli.trust_prompt import manage
+    return manage(file, list_all=list_all, revoke=revoke, as_json=as_json)
 
-        return lambda: manage(file, list_all=list_all, revoke=revoke, as_json=as_json)
 
-    run_command(choose, o.Options())
+def _build_unknown_action(action: str, actions: str) -> Exception:
+    from dial_client.messages.errors import ConfigError
+
+    return ConfigError(f"unknown action {action!r}", hint=f"one of {actions}")

@@ -27,6 +27,7 @@ from dial_client.cli.commands.command_help import describe_option
 from dial_client.cli.commands.command_line import find_command
 from dial_client.cli.commands.typer_apps import chat_app, command_app, list_group_commands, load_groups
 from dial_client.cli.configuration_files import read_trusted_files
+from dial_client.cli.options import ExitCode
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.settings import configuration
@@ -364,6 +365,17 @@ _BASH_COMPLETION = (
     "/opt/homebrew/share/bash-completion/bash_completion",
 )
 """Paths of the package bash-completion, which loads the scripts of a folder by itself."""
+
+
+async def set_up_completion(shell: str | None, *, is_installed: bool) -> int:
+    """Install the script of the named shell, else of the user's shell; or print it.
+
+    Raises:
+        ConfigError: The shell has no script, or a file cannot be written.
+    """
+    chosen = choose_shell(shell)
+    print("\n".join(install(chosen, Path.home())) if is_installed else SCRIPTS[chosen].rstrip())
+    return ExitCode.ANSWERED
 
 
 def choose_shell(name: str | None, environment: Mapping[str, str] = os.environ) -> str:

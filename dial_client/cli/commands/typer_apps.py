@@ -7,21 +7,27 @@ parameter that expects text or a path.
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from copy import copy
-from functools import cache
+from dataclasses import is_dataclass
+from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 from typer.core import TyperArgument, TyperGroup, TyperOption
 from typer.main import get_command
 from typer.models import CommandInfo
 
-from dial_client.cli.options import Options
+from dial_client.cli.options import Logs, Options, Verbose
 
+PROGRAM = "dial-chat"
+CommandRun = Coroutine[Any, Any, int]
+"""The work of a command, which ends with the exit code."""
+CommandFunction = Callable[..., CommandRun]
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 chat_app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -95,11 +101,102 @@ def build_chat() -> Any:
     return get_command(chat_app)
 
 
+class _Callback:
+    """The function of a command, as Typer calls it: with one parameter for each option.
+
+    A parameter of the function whose type is a dataclass of options becomes one parameter for each field.
+
+    Args:
+        function: The function of the command.
+        program: The name of the command in the audit log, such as ``dial-chat call``.
+        shared: The fields of `Options` that the command has.
+    """
+
+    def __init__(self, function: CommandFunction, program: str, shared: Sequence[str]) -> None:
+        self.__name__, self.__doc__ = function.__name__, function.__doc__
+        self.__annotations__: dict[str, Any] = {}  # Typer takes the types from the signature
+        self._function, self._program, self._shared = function, program, shared
+        self._fields: dict[str, tuple[Any, list[str]]] = {}
+        """The parameters of the function that are dataclasses, each with its class and fields."""
+
+    @cached_property
+    def __signature__(self) -> inspect.Signature:
+        """The parameters for Typer. They are built only for the command that runs, because this takes a while."""
+        hints = get_type_hints(self._function, include_extras=True)
+        parameters = list[inspect.Parameter]()
+        for parameter in inspect.signature(self._function).parameters.values():
+            kind = hints[parameter.name]
+            if is_dataclass(kind):
+                names = [name for name in kind.__dataclass_fields__ if kind is not Options or name in self._shared]
+                self._fields[parameter.name] = kind, names
+                parameters += self._expand(kind, names)
+            else:
+                parameters.append(parameter.replace(annotation=kind))
+        return inspect.Signature(parameters)
+
+    def _expand(self, kind: Any, names: Sequence[str]) -> Iterator[inspect.Parameter]:
+        hints = get_type_hints(kind, include_extras=True)
+        if self._program != PROGRAM and kind is Options:
+            hints["verbose"] = Verbose
+        for name in names:
+            default = kind.__dataclass_fields__[name].default
+            annotation = hints[name]
+            if default == ():  # Typer knows lists only
+                annotation, default = Annotated[list[str] | None, get_args(annotation)[1]], None
+            yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+    def __call__(self, **values: Any) -> None:
+        """Run the command, and exit with its code."""
+        arguments = dict(values)
+        logs = Logs.NONE
+        for parameter, (kind, names) in self._fields.items():
+            chosen = {name: arguments.pop(name) for name in names}
+            filled = {
+                name: tuple(value or ()) if isinstance(kind.__dataclass_fields__[name].default, tuple) else value
+                for name, value in chosen.items()
+            }
+            arguments[parameter] = kind(**filled, **({"command": self._program} if kind is Options else {}))
+            if kind is Options:
+                logs = arguments[parameter].logs
+        _run(lambda: self._function(**arguments), logs)
+
+
+def command(
+    app: typer.Typer, *shared: str, name: str | None = None, **settings: Any
+) -> Callable[[CommandFunction], CommandFunction]:
+    """Register a function as a command of an application.
+
+    The function gets its options as keywords, imports what the command needs, and returns the coroutine to run.
+
+    Args:
+        app: The application.
+        shared: The fields of `Options` that the command has, if the function has a parameter `options`.
+        name: The name of the command, if it is not the name of the function.
+        settings: Further settings of Typer's commands.
+    """
+
+    def register(function: CommandFunction) -> CommandFunction:
+        group = next((f"{group} " for group, group_app in _groups.items() if group_app is app), "")
+        program = PROGRAM if app is chat_app else f"{PROGRAM} {group}{name or function.__name__}"
+        app.command(name, context_settings=SETTINGS, **settings)(_Callback(function, program, shared))
+        return function
+
+    return register
+
+
 def run_command(choose: Callable[[], Callable[[], Awaitable[int]]], options: Options) -> None:
     """Run the coroutine that `choose` returns, and exit with its code. `choose` imports what the command needs."""
+
+    def begin() -> Awaitable[int]:
+        return choose()()
+
+    _run(begin, options.logs)
+
+
+def _run(begin: Callable[[], Awaitable[int]], logs: Logs) -> None:
     from dial_client.cli.process_runner import run_to_exit_code
 
-    code = run_to_exit_code(choose, logs=options.logs)
+    code = run_to_exit_code(begin, logs=logs)
     sys.stdout.flush()
     raise typer.Exit(code)
 
