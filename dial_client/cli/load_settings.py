@@ -58,7 +58,7 @@ def open_model(options: Options, settings: configuration.Settings) -> Provider:
     Raises:
         ConfigError: The model's name or key is wrong; or no model is named, and no key or embedded model was found.
     """
-    name = options.model or settings.default_model or _detect_model()
+    name = find_model_name(options, settings) or _detect_model()
     fallbacks = options.fallback_model or settings.find_fallback_models(name)
     return open_provider(
         name,
@@ -69,7 +69,17 @@ def open_model(options: Options, settings: configuration.Settings) -> Provider:
     )
 
 
+def find_model_name(options: Options, settings: configuration.Settings) -> str:
+    """Return the name of the model that the options or the configuration name; empty if they name none."""
+    return options.model or settings.default_model or ""
+
+
 def _detect_model() -> str:
+    """Return the model to use if none is named.
+
+    Raises:
+        ConfigError: No key is set, and the embedded model is not installed.
+    """
     for variable, model in MODELS_OF_KEYS.items():
         if os.environ.get(variable):
             warn_once(f"no model is named: using {model}, because {variable} is set (-m chooses another)")
@@ -83,7 +93,7 @@ def _detect_model() -> str:
     )
 
 
-def say_notes(notes: Iterable[str]) -> None:
+def print_notes(notes: Iterable[str]) -> None:
     """Print each note as a warning on standard error; a note that was printed before is skipped."""
     for note in notes:
         warn_once(note)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from dial_client.cli.audit_setup import open_audit_log
+from dial_client.cli.load_settings import find_model_name
 from dial_client.cli.options import Options
 from dial_client.client.client_options import ApprovalPolicy
 from dial_client.client.dial_client import DialClient
@@ -15,8 +16,6 @@ from dial_client.messages.errors import ConfigError
 from dial_client.messages.limits import Limits
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.messages.model import Provider
-from dial_client.providers import is_recording
-from dial_client.servers.server_manager import STARTUP_PATIENCE
 from dial_client.settings import configuration
 from dial_client.settings.config_locations import find_user_config
 from dial_client.settings.config_types import ModelProfile
@@ -32,20 +31,31 @@ async def open_client(
     approve: Approver | None,
     callbacks: Callbacks | None = None,
 ) -> AsyncGenerator[DialClient, None]:
-    """Open a client. Its servers start in the background; `DialClient.ready` waits for them."""
-    name = options.model or settings.default_model or ""
-    profile = settings.models.get(name)
+    """Open a client. Its servers start in the background; `DialClient.ready` waits for them.
+
+    Args:
+        options: The options of the command line, which override the configuration.
+        settings: The configuration.
+        provider: The opened model; None for a client that only calls tools.
+        approve: The approver; ``--yes`` replaces it.
+        callbacks: The callbacks for servers' requests.
+    """
     audit = open_audit_log(options, settings)
-    dial = DialClient(
+    chosen = replace(
+        settings,
+        default_model=None if provider is None else settings.default_model,
+        system=settings.system if options.system is None else options.system,
+    )
+    dial = DialClient.from_config(
+        chosen,
         provider,
-        servers={} if is_recording(provider) else settings.servers,
-        tool_format=options.tool_format or (profile.tool_format if profile else None),
+        tool_format=choose_tool_format(options, settings),
         limits=_build_limits(options),
         approve=_allow_all if options.yes else approve,
         approval=ApprovalPolicy(
             allow=options.allow,
             deny=options.deny,
-            rules=combine_rules(options, settings),
+            rules=_load_own_rules(options, settings),
             grants=True,
             tool_pins=not options.yes and "*" not in options.allow,  # without approvals, none to pin
             concurrent=True,
@@ -54,9 +64,7 @@ async def open_client(
         audit=audit,
         cache_dir=True,
         on_limit="answer",
-        system=options.system if options.system is not None else settings.system,
         record=options.record,
-        startup_patience=STARTUP_PATIENCE if settings.startup_patience is None else settings.startup_patience,
     )
     set_profiles(dial, options, settings)
     try:
@@ -68,9 +76,15 @@ async def open_client(
             audit.close()
 
 
+def choose_tool_format(options: Options, settings: configuration.Settings) -> str | None:
+    """Return the tool format of ``--tool-format`` or of the model's profile; None for the API's native format."""
+    profile = settings.models.get(find_model_name(options, settings))
+    return options.tool_format or (profile.tool_format if profile is not None else None)
+
+
 def set_profiles(dial: DialClient, options: Options, settings: configuration.Settings) -> None:
     """Set the model profiles that conversations can choose from, and the client's context window."""
-    name = options.model or settings.default_model or ""
+    name = find_model_name(options, settings)
     if (profile := settings.models.get(name)) is not None:
         dial.model.set_context_window(profile.context_window)
     dial.model.set_profiles(build_profiles(options, settings), name, options.base_url)
@@ -78,7 +92,7 @@ def set_profiles(dial: DialClient, options: Options, settings: configuration.Set
 
 def build_profiles(options: Options, settings: configuration.Settings) -> Mapping[str, ModelProfile]:
     """Return the model profiles of a configuration. The client's model gets the fallback models in effect."""
-    name = options.model or settings.default_model or ""
+    name = find_model_name(options, settings)
     if (profile := settings.models.get(name)) is None:
         return settings.models
     fallbacks = options.fallback_model or settings.find_fallback_models(name)
@@ -91,9 +105,17 @@ def combine_rules(options: Options, settings: configuration.Settings) -> Policy:
     Raises:
         ConfigError: A file cannot be read, or something in it is wrong.
     """
+    return (*_load_own_rules(options, settings), *settings.policy)
+
+
+def _load_own_rules(options: Options, settings: configuration.Settings) -> Policy:
+    """Return the rules that are not in the files in use: of ``--policy``, and of the user's own configuration.
+
+    With ``-c FILE`` the user's own file is not in use, but its rules still hold: another file cannot lift them.
+    """
     own = find_user_config()
     is_in_use = own is None or own.absolute() in [path.absolute() for path in settings.sources]
-    return (*load_policy(options.policy), *(() if is_in_use else load_policy(own)), *settings.policy)
+    return (*load_policy(options.policy), *(() if is_in_use else load_policy(own)))
 
 
 async def _allow_all(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:  # noqa: ARG001 - an approver

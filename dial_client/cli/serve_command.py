@@ -18,7 +18,7 @@ from dial_client.cli import process_runner
 from dial_client.cli.audit_setup import find_audit_folder
 from dial_client.cli.changed_config import change_config, find_file, find_holder
 from dial_client.cli.configuration_reload import apply_configuration
-from dial_client.cli.load_settings import open_model, read_settings, say_notes, warn
+from dial_client.cli.load_settings import find_model_name, open_model, print_notes, read_settings, warn
 from dial_client.cli.open_client import open_client
 from dial_client.cli.options import ConfigChoice, ExitCode, Options, ServeOptions
 from dial_client.client.dial_client import DialClient
@@ -109,7 +109,7 @@ def _read_locked_settings(values: Sequence[str]) -> frozenset[str]:
 
 
 def _choose_model_name(options: Options, settings: Settings, provider: Provider) -> str:
-    return options.model or settings.default_model or provider.info.model or provider.info.name
+    return find_model_name(options, settings) or provider.info.model or provider.info.name
 
 
 def _build_durable_turns(
@@ -202,7 +202,7 @@ async def _serve(
         nonlocal failed
         try:
             await dial.ready()
-            say_notes(dial.notes)
+            print_notes(dial.notes)
         except DialError as error:
             failed = error
             server.shut_down()

@@ -172,7 +172,7 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
     @classmethod
     def from_config(
         cls,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | configuration.Settings,
         model: str | Provider | None = None,
         profile: str | None = None,
         **options: Unpack[ClientOptions],
@@ -182,7 +182,8 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         If the model is a recording, its mock servers replace all servers of the file.
 
         Args:
-            path: The path of the file.
+            path: The path of the file; or a `Settings` that was read before, which may name no model: such a client
+                only calls tools.
             model: The model, as for `DialClient`; by default the ``defaultModel`` of the file.
             profile: The name of a profile in the file; None for no profile.
             options: Further keyword arguments of `DialClient`.
@@ -192,9 +193,9 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
                 names a model.
         """
         check_types(profile=(profile, str))
-        settings = configuration.load(path, profile=profile)
+        settings = path if isinstance(path, configuration.Settings) else configuration.load(path, profile=profile)
         model = model if model is not None else settings.default_model
-        if model is None:
+        if model is None and settings is not path:
             raise ConfigError("no model is named", hint='give model=…, or "defaultModel" in the file', path=str(path))
         approval = options.get("approval") or ApprovalPolicy()
         options["approval"] = replace(approval, rules=(*load_policy(approval.rules), *settings.policy))

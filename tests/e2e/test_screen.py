@@ -37,7 +37,7 @@ def test_a_user_can_type_while_an_answer_streams_and_stop_it(tmp_path: Path) -> 
         shown = person.until("Third.")
         person.until("> and this")
         person.type("\x03\x03")
-        person.until("Ctrl-C again leaves")
+        person.until("Press Ctrl-C again")
         person.type("\x03")
         assert person.leave() == 130
         assert person.is_echoing()

@@ -108,13 +108,13 @@ def talk(person: Person, columns: int, *, is_drawn: bool) -> None:
     person.type("broken\\\rline with @servers.json", "> broken line with @servers.json" if is_drawn else "", "rain")
     if is_drawn:
         person.type(f"\x1b[200~{LINES}\x1b[201~", "[pasted 60 lines]", "rain")
-    person.type("/undo", "Taken back:")
+    person.type("/undo", "Undone:")
     person.type("/redo", "rain")
     person.type("/retry", "rain")
     person.type("/fork Copy", "This is a copy now")
     person.type("/rename Weather talk", "Renamed: Weather talk")
     person.type("More?", "rain")
-    person.type("/compact", "/compact undo brings them back")
+    person.type("/compact", "/compact undo restores them")
     person.type("/compact undo", "The whole conversation is back")
     person.type("/new", "A new conversation")
     choice = (("Esc leaves", "weather\r"),) if is_drawn else (("(Enter: none):", "1\r"),)
@@ -145,9 +145,9 @@ def change(person: Person, columns: int, *, is_drawn: bool, is_dumb: bool) -> No
     """Use the commands that change settings or files."""
     person.type("/system Be brief.", "Instructions: Be brief.")
     person.type("/format native", "Tool format: native")
-    person.type("/approve raw/*", "runs without a question")
+    person.type("/approve raw/*", "runs without approval")
     person.type("/deny books/*", "is denied")
-    person.type("/restart", "which server?")
+    person.type("/restart", "missing server name")
     person.type("/restart raw", "raw: ready")
     person.type("/reload", "2 unchanged")
     person.type("/login raw", "raw")
@@ -174,7 +174,7 @@ def test_a_dumb_terminal_gets_prompts_and_no_escape_sequence(tmp_path: Path) -> 
         reader.process.send_signal(signal.SIGINT)
         reader.until_true(lambda: reader.lines[-1:] == [">"], "no prompt behind the turn that was stopped")
         reader.process.send_signal(signal.SIGINT)
-        reader.until("Ctrl-C again leaves")
+        reader.until("Press Ctrl-C again")
         reader.process.send_signal(signal.SIGINT)
         assert reader.leave() == 0
         assert b"\x1b" not in reader.raw

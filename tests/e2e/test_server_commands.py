@@ -67,7 +67,7 @@ def test_an_untrusted_file_is_changed_only_with_an_option(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["add", "x"], "which program, or which URL?"),
+        (["add", "x"], "give a command or a URL"),
         (["add", "x", "https://a.example/mcp", "more"], "nothing may follow a URL"),
         (["add", "x", "--header", "A: b", "--", "y"], "a program has no headers"),
         (["add", "x", "--env", "A", "--", "y"], "--env KEY=VALUE"),

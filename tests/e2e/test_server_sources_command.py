@@ -40,7 +40,7 @@ def test_the_registry_can_be_searched_and_its_servers_added(tmp_path: Path) -> N
         ], found.stdout
         assert found.stdout.splitlines()[4:] == [
             "    the registry calls it deprecated: Use weather.",
-            "There are more: only the first 3 are listed; a longer word finds fewer.",
+            "There are more: only the first 3 are listed; use a longer search term.",
             "dial-chat servers add NAME adds a server.",
         ]
         assert registry.requests == ["/v0.1/servers?search=wea%20ther&version=latest&limit=30"]

@@ -113,6 +113,6 @@ def test_a_user_can_stop_an_answer_and_continue_the_conversation(tmp_path: Path)
         screen.type("Third\r")
         screen.until("Still here.", READY)
         screen.type("\x03")
-        screen.until("Ctrl-C again leaves", READY)
+        screen.until("Press Ctrl-C again", READY)
         screen.type("\x03")
         assert screen.leave() == 0

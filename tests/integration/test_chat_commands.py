@@ -110,7 +110,7 @@ async def test_an_exchange_is_undone_retried_and_edited() -> None:
     async with chat("One.", "Two.", "Two again.", "Three.") as person:
         await person.ask("First?")
         await person.ask("Second?")
-        assert "Taken back: Second?" in await person.shows("/undo")
+        assert "Undone: Second?" in await person.shows("/undo")
         assert await person.read() == ["First?", "One."]
         assert "Two." in await person.shows("/redo")
         result = await person.type("/retry")
@@ -221,7 +221,7 @@ async def test_tools_are_approved_and_denied_for_the_session() -> None:
     async with chat(ADD, "a", ADD, "b", ADD, "c", ADD, "d", questions=questions) as person:
         await person.ask("Add!")
         assert questions == ["add", "add"]
-        assert "runs without a question until you leave: calc/add" in await person.shows("/approve calc/add")
+        assert "runs without approval until you leave: calc/add" in await person.shows("/approve calc/add")
         await person.ask("Add!")
         assert len(questions) == 2
         assert "did you mean calc/add?" in await person.shows("/approve add")
@@ -262,7 +262,7 @@ async def test_a_nearly_full_window_is_compacted_before_the_question() -> None:
         person.session.dial.model.set_context_window(400)
         events = await person.ask("4")
         assert any(isinstance(event, StatusChanged) and "Summarizing" in event.text for event in events)
-        assert "/compact undo brings them back" in person.screen.text
+        assert "/compact undo restores them" in person.screen.text
         assert (await person.read())[0].endswith("A summary.")
         assert (await person.read())[-2:] == ["4", "Four."]
 

@@ -73,7 +73,7 @@ async def resolve(text: str, manager: ConversationManager, screen: CommandScreen
         if len(found) == 1:
             return found[0]
     if not tty.can_ask_user():
-        problem = f"{to_one_line(text, 60)!r} matches several conversations" if text else "which conversation?"
+        problem = f"{to_one_line(text, 60)!r} matches several conversations" if text else "no conversation is named"
         raise ConfigError(problem, hint=f"give more of its id; {_HINT}")
     search = partial(_search, manager)
     return await pick(screen, "Conversation", search, nothing="No conversation is stored yet.", words=text)
@@ -230,7 +230,7 @@ class ChatSession:
             return
         if compaction is not None:
             self.print(f"The conversation was nearly as long as this model can take: {compaction.note}.")
-            self.print("(/compact undo brings them back)")
+            self.print("(/compact undo restores them)")
 
 
 def _find_chosen(options: Options) -> Iterator[str]:

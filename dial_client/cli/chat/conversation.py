@@ -36,15 +36,19 @@ async def _talk_in_lines(options: Options, settings: Settings, provider: Provide
     from dial_client.cli.chat.conversation_loop import run_loop
     from dial_client.cli.chat.startup_report import announce_servers_in_lines, skip_on_enter_in_lines
 
-    def say(print_line: Callable[[str], None], line: str) -> None:
+    def print_between(print_line: Callable[[str], None], line: str) -> None:
         console.print_between(lambda: sink.let_print(partial(print_line, line)))
 
-    say_line, say_warning = partial(say, print_to_stderr), partial(say, warn_once)
-    say_servers = None if options.quiet else say_line
-    start_up = partial(announce_servers_in_lines, console=console, say=say_warning, say_servers=say_servers)
-    during_answer = partial(skip_on_enter_in_lines, console=console, say=say_line)
+    print_line, print_warning = partial(print_between, print_to_stderr), partial(print_between, warn_once)
+    wait_for_servers = partial(
+        announce_servers_in_lines,
+        console=console,
+        print_warning=print_warning,
+        print_servers=None if options.quiet else print_line,
+    )
+    during_answer = partial(skip_on_enter_in_lines, console=console, print_line=print_line)
     try:
-        return await run_loop(options, settings, provider, console, sink, start_up, during_answer)
+        return await run_loop(options, settings, provider, console, sink, wait_for_servers, during_answer)
     finally:
         if sink.usage.turns > 1 and not options.quiet:
             print_to_stderr(sink.usage.line)
@@ -56,17 +60,17 @@ async def _talk_on_screen(options: Options, settings: Settings, provider: Provid
         screen.print_faint(banner.format_program_line(provider.info.name, screen.columns))
         screen.print_faint(banner.format_folder_line(describe_config_files(settings), screen.columns))
 
-    async def work() -> int:
+    async def hold_conversation() -> int:
         # In a thread, so that the prompt is shown and accepts keys meanwhile.
         await to_thread.run_sync(_load_client)
         from dial_client.cli.chat.conversation_loop import run_loop
         from dial_client.cli.chat.startup_report import show_servers
 
-        start_up = partial(show_servers, screen=screen, quiet=options.quiet)
-        return await run_loop(options, settings, provider, screen, view, start_up)
+        wait_for_servers = partial(show_servers, screen=screen, quiet=options.quiet)
+        return await run_loop(options, settings, provider, screen, view, wait_for_servers)
 
     try:
-        return await screen.run(work)
+        return await screen.run(hold_conversation)
     finally:
         if view.usage.turns > 1 and not options.quiet:
             screen.print_faint(view.usage.line)

@@ -1,4 +1,4 @@
-"""The commands about the conversation: begin, find and copy conversations, and take back or repeat questions."""
+"""The commands about the conversation: begin, find and copy conversations, and undo or repeat questions."""
 
 from __future__ import annotations
 
@@ -66,39 +66,41 @@ async def fork(session: ChatSession, arguments: str) -> None:
 async def rename(session: ChatSession, arguments: str) -> None:
     """Change the title of the conversation."""
     if not arguments:
-        raise ConfigError("which title?", hint="/rename TITLE")
+        raise ConfigError("missing title", hint="/rename TITLE")
     await session.manager.rename(session.require_id(), arguments)
     session.print(f"Renamed: {to_one_line(arguments, 60)}")
 
 
 async def undo(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
-    """Take back the last question and its answer."""
-    question = await _take_back(session)
-    session.print(f"Taken back: {to_one_line(question.text, 80)} (/redo brings it back; what tools did stays done)")
+    """Remove the last question and its answer."""
+    question = await _remove_exchange(session)
+    session.print(
+        f"Undone: {to_one_line(question.text, 80)} (/redo restores it). Effects of tool calls are not undone."
+    )
 
 
 async def redo(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
-    """Bring back the exchange that /undo took back."""
+    """Restore the exchange that /undo removed."""
     if await session.manager.restore(session.require_id()):
         await show_last_exchange(session)
     else:
-        session.print("There is nothing to bring back: nothing was taken back, or you asked something since.")
+        session.print("There is nothing to restore: nothing was undone, or you have asked another question since.")
 
 
 async def retry(session: ChatSession, arguments: str) -> CommandResult:  # noqa: ARG001 - a `Run`
     """Ask the last question again, in place of its answer."""
-    question = await _take_back(session)
+    question = await _remove_exchange(session)
     session.print(f"> {_format_beginning(question.text)}")
     return CommandResult(question)
 
 
 async def edit(session: ChatSession, arguments: str) -> CommandResult:  # noqa: ARG001 - a `Run`
-    """Take back the last exchange, and put its question into the input line."""
-    question = await _take_back(session)
+    """Remove the last exchange, and put its question into the input line."""
+    question = await _remove_exchange(session)
     parts = () if isinstance(question.content, str) else question.content
     if len(parts) > 1:
         session.print("The attachments of the question are not in the input line: mention them again.")
-    session.print("The last exchange is taken back: edit the question and send it (/redo brings it back as it was).")
+    session.print("Removed the last exchange: edit the question and send it (/redo restores the exchange).")
     question_text = next((part.text for part in parts if isinstance(part, TextPart)), question.text)
     return CommandResult(draft=question_text)
 
@@ -118,13 +120,13 @@ async def compact(session: ChatSession, arguments: str) -> None:
         session.print("There is nothing to summarize: the conversation is short.")
         return
     session.print(session.render(compaction.summary).rstrip("\n"))
-    session.print(f"({compaction.message_count} messages; /compact undo brings them back)")
+    session.print(f"({compaction.message_count} messages; /compact undo restores them)")
 
 
-async def _take_back(session: ChatSession) -> Message:
+async def _remove_exchange(session: ChatSession) -> Message:
     removed = await session.manager.undo(session.require_id())
     if not removed:
-        raise ConfigError("there is nothing to take back", hint="the conversation has no question")
+        raise ConfigError("there is nothing to undo", hint="the conversation has no question")
     return removed[0]
 
 

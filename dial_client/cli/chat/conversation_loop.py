@@ -11,7 +11,7 @@ from dial_client.cli import elicitation_prompt, process_runner
 from dial_client.cli.chat.chat_session import ChatSession, CommandResult, open_session
 from dial_client.cli.chat.conversation_commands import show_last_exchange
 from dial_client.cli.chat.slash_commands import describe_commands, list_command_arguments, run_command
-from dial_client.cli.chat.startup_report import StartUp, do_nothing
+from dial_client.cli.chat.startup_report import WaitForServers
 from dial_client.cli.input.input_references import with_attachments
 from dial_client.cli.input.shell_command import ShellCommands
 from dial_client.cli.input.tab_completion import build_completer
@@ -37,8 +37,8 @@ async def run_loop(
     provider: Provider,
     console: Console,
     sink: TurnSink,
-    start_up: StartUp,
-    during_answer: StartUp = do_nothing,
+    wait_for_servers: WaitForServers,
+    during_answer: WaitForServers | None = None,
 ) -> int:
     """Open the client and the conversation, and answer input until the user leaves."""
     callbacks = elicitation_prompt.build_callbacks(options, sink)
@@ -50,7 +50,7 @@ async def run_loop(
         chat.render, chat.set_theme, chat.add_usage = console.render, console.set_theme, sink.add_usage
         if options.continue_latest or options.resume is not None:
             await show_last_exchange(chat)
-        await ConversationLoop(chat, console, sink, during_answer).run(start_up)
+        await ConversationLoop(chat, console, sink, during_answer).run(wait_for_servers)
         console.close()
     return ExitCode.ANSWERED
 
@@ -62,20 +62,23 @@ class ConversationLoop:
         chat: The session of the conversation.
         console: The console that reads the input.
         sink: The sink that shows the turns.
-        during_answer: A function to run during each answer; it is cancelled when the answer ends.
+        during_answer: A function to run during each answer; it is cancelled when the answer ends. A screen needs
+            none, because it reads Enter already.
     """
 
-    def __init__(self, chat: ChatSession, console: Console, sink: TurnSink, during_answer: StartUp) -> None:
+    def __init__(
+        self, chat: ChatSession, console: Console, sink: TurnSink, during_answer: WaitForServers | None
+    ) -> None:
         self._chat, self._console, self._sink, self._during_answer = chat, console, sink, during_answer
         self._shell = ShellCommands(console.suspend)
         self._is_answering = False
         self._will_leave = False
         console.set_interrupt(self._interrupt)
 
-    async def run(self, start_up: StartUp) -> None:
-        """Answer input until the user leaves; `start_up` reports on the start of the servers meanwhile."""
+    async def run(self, wait_for_servers: WaitForServers) -> None:
+        """Answer input until the user leaves; meanwhile `wait_for_servers` reports on the start of the servers."""
         async with anyio.create_task_group() as group:
-            group.start_soon(self._start, start_up)
+            group.start_soon(self._report_on_servers, wait_for_servers)
             while (user_input := await self._console.read_input()) is not None:
                 self._will_leave = False
                 self._console.echo(user_input)
@@ -91,15 +94,16 @@ class ConversationLoop:
                     answer_scope.cancel()
             group.cancel_scope.cancel()
 
-    async def _start(self, start_up: StartUp) -> None:
+    async def _report_on_servers(self, wait_for_servers: WaitForServers) -> None:
         try:
-            await start_up(self._chat.dial)
+            await wait_for_servers(self._chat.dial)
         except DialError as error:
             warn(str(error))
 
     async def _run_during_answer(self, scope: anyio.CancelScope) -> None:
         with scope:
-            await self._during_answer(self._chat.dial)
+            if self._during_answer is not None:
+                await self._during_answer(self._chat.dial)
 
     async def _run_input(self, user_input: UserInput) -> CommandResult:
         """Run the input if it is a command; return its result, or the question to send to the model."""
@@ -127,7 +131,7 @@ class ConversationLoop:
                 async for event in events:
                     self._sink.show(event)
                     if isinstance(event, Finished):
-                        self._say_notes(event.turn)
+                        self._print_notes(event.turn)
         except DialError as error:
             self._sink.end()
             warn(str(error))  # not `warn_once`: print a repeated error again
@@ -135,7 +139,7 @@ class ConversationLoop:
             self._sink.end()
             self._is_answering = False
 
-    def _say_notes(self, turn: Turn) -> None:
+    def _print_notes(self, turn: Turn) -> None:
         """Print the notes of a turn, each once in this run; if a limit ended the turn, print its own notes again."""
         known = turn.notes if turn.stop_reason is StopReason.ANSWERED else self._chat.dial.notes
         for note in turn.notes:
@@ -149,4 +153,4 @@ class ConversationLoop:
             process_runner.interrupts.leaving.cancel()
         else:
             self._will_leave = True
-            self._console.print("Ctrl-C again leaves, and so does Ctrl-D.")
+            self._console.print("Press Ctrl-C again, or Ctrl-D, to exit.")

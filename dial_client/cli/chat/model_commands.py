@@ -11,7 +11,7 @@ from dial_client.cli import tty
 from dial_client.cli.chat.chat_session import COMPACT_AT, MODEL_SETTINGS, ChatSession
 from dial_client.cli.command_screen import Choice, pick
 from dial_client.cli.load_settings import open_model
-from dial_client.cli.open_client import set_profiles
+from dial_client.cli.open_client import choose_tool_format, set_profiles
 from dial_client.cli.options import Format
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.token_usage import Usage
@@ -37,11 +37,9 @@ async def show_or_switch(session: ChatSession, arguments: str) -> None:
         if not arguments:
             return
     if arguments:
-        profile = session.settings.models.get(arguments)
         options = replace(session.options, model=arguments, base_url=None)
         provider = open_model(options, session.settings)
-        chosen = session.options.tool_format or (profile.tool_format if profile is not None else None)
-        session.dial.model.switch(provider, tool_format=chosen)
+        session.dial.model.switch(provider, tool_format=choose_tool_format(options, session.settings))
         set_profiles(session.dial, options, session.settings)
         session.manager.locked_settings |= frozenset(MODEL_SETTINGS)
         await to_thread.run_sync(prices.preload)  # the price list has the sizes of context windows

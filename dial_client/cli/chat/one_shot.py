@@ -13,11 +13,11 @@ from typing import Any
 
 from dial_client.cli import elicitation_prompt
 from dial_client.cli.chat.chat_session import open_session
-from dial_client.cli.chat.startup_report import StartUp, wait_for_servers, wait_for_servers_in_lines
+from dial_client.cli.chat.startup_report import WaitForServers, wait_for_servers, wait_for_servers_in_lines
 from dial_client.cli.command_screen import CommandScreen
 from dial_client.cli.input.input_references import with_attachments
 from dial_client.cli.input.user_input import UserInput
-from dial_client.cli.load_settings import open_model, read_settings, say_notes
+from dial_client.cli.load_settings import open_model, print_notes, read_settings
 from dial_client.cli.open_client import open_client
 from dial_client.cli.options import ExitCode, Options, Output
 from dial_client.cli.plain_screen import PlainScreen
@@ -90,12 +90,10 @@ async def answer(options: Options, question: str, typed: str = "") -> int:
     user_input = UserInput(question, question, typed)
     if options.output is Output.TEXT and schema is None and can_draw(options):
         screen, view = open_screen(options, has_input=False)
-        start_up = partial(wait_for_servers, screen=screen)
-        shown = OneShot(options, settings, provider, view, screen, start_up)
+        shown = OneShot(options, settings, provider, view, screen, partial(wait_for_servers, screen=screen))
         return await screen.run(lambda: shown.answer(user_input))
     sink = TerminalSink(reasoning=options.verbose, usage=options.verbose)
-    start_up_in_lines = wait_for_servers_in_lines
-    plain = OneShot(options, settings, provider, sink, PlainScreen(), start_up_in_lines, schema)
+    plain = OneShot(options, settings, provider, sink, PlainScreen(), wait_for_servers_in_lines, schema)
     return await plain.answer(user_input)
 
 
@@ -108,7 +106,7 @@ class OneShot:
     provider: Provider
     sink: TurnSink
     screen: CommandScreen
-    start_up: StartUp
+    wait_for_servers: WaitForServers
     schema: Mapping[str, Any] | None = None
     """The JSON Schema of the answer; None for an answer in text."""
 
@@ -121,7 +119,7 @@ class OneShot:
             open_client(options, self.settings, self.provider, approve, callbacks) as dial,
             open_session(options, self.settings, dial, self.screen) as session,
         ):
-            await self.start_up(dial)
+            await self.wait_for_servers(dial)
             # A script may pass on untrusted text: without a terminal, attach only files of the working folder.
             message = await with_attachments(dial, question, None if sys.stderr.isatty() else Path.cwd())
             sink.begin()
@@ -138,7 +136,7 @@ async def _print(events: AsyncGenerator[Event, None], options: Options, sink: Tu
             _show(event, options, sink)
             if isinstance(event, Finished):
                 code = choose_exit_code(event.turn)
-                say_notes(event.turn.notes)
+                print_notes(event.turn.notes)
     except DialError as error:
         if options.output is Output.JSONL:
             print(json.dumps({"type": "error", "error": type(error).__name__, "message": str(error)}), flush=True)

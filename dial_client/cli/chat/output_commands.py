@@ -77,7 +77,7 @@ def find_code(text: str) -> list[str]:
 async def save(session: ChatSession, arguments: str) -> None:
     """Write the latest answer to a file."""
     if not arguments:
-        raise ConfigError("which file?", hint="/save FILE")
+        raise ConfigError("missing file name", hint="/save FILE")
     await _write(session, arguments, f"{await _find_text(session, '')}\n")
 
 

@@ -62,7 +62,7 @@ async def restart(session: ChatSession, name: str) -> None:
         ConfigError: No server is named, or there is no server of this name.
     """
     if not name:
-        raise ConfigError("which server?", hint="/restart NAME; /servers lists them")
+        raise ConfigError("missing server name", hint="/restart NAME; /servers lists them")
     session.print(describe_status(await session.dial.restart_server(name)))
 
 
@@ -132,7 +132,7 @@ def _add_rule(session: ChatSession, effect: Effect, pattern: str) -> None:
     """
     command = "approve" if effect is Effect.ALLOW else "deny"
     if not pattern or len(pattern.split()) > 1:
-        raise ConfigError("which tools?", hint=f"/{command} SERVER/TOOL, or a pattern: time/*")
+        raise ConfigError("missing pattern", hint=f"/{command} SERVER/TOOL, or a pattern: time/*")
     if effect is Effect.ALLOW and "/" not in pattern and pattern != "*":
         servers = [tool.server for tool in session.dial.tools if pattern in (tool.tool, tool.name, tool.server)]
         near = f"{servers[0]}/{'*' if pattern == servers[0] else pattern}" if servers else f"SERVER/{pattern}"
@@ -142,7 +142,7 @@ def _add_rule(session: ChatSession, effect: Effect, pattern: str) -> None:
     session.dial.approvals.add_rule(effect, pattern)
     is_named = matches if effect is Effect.ALLOW else restricts
     named = [f"{tool.server}/{tool.tool}" for tool in session.dial.tools if is_named(pattern, tool.server, tool.tool)]
-    result = "runs without a question" if effect is Effect.ALLOW else "is denied"
+    result = "runs without approval" if effect is Effect.ALLOW else "is denied"
     if not named:
         session.print(f"{to_one_line(pattern, 80)} {result}; it matches no tool at the moment.")
         return
@@ -174,7 +174,7 @@ async def log_in(session: ChatSession, arguments: str) -> None:
     from dial_client.cli.servers import oauth_login
 
     if not arguments:
-        raise ConfigError("which server?", hint="/login NAME; /servers lists them")
+        raise ConfigError("missing server name", hint="/login NAME; /servers lists them")
     if await oauth_login.log_in(session.options, arguments, browser=True) == ExitCode.ANSWERED:
         session.print(describe_status(await session.dial.restart_server(arguments)))
 

@@ -1,4 +1,4 @@
-"""The start of a conversation: waits for the servers, reports on them, and prints their line of the banner."""
+"""Reports on the start of the servers: waits for the servers, reports on them, and prints their line of the banner."""
 
 from __future__ import annotations
 
@@ -27,21 +27,19 @@ NAMED_AFTER = 5.0
 
 MAX_LINE = 300
 
-StartUp = Callable[[DialClient], Coroutine[Any, Any, None]]
-"""Waits for the servers of a client."""
+WaitForServers = Callable[[DialClient], Coroutine[Any, Any, None]]
+"""Waits for the servers of a client, and reports on them."""
 
 
-async def do_nothing(dial: DialClient) -> None:
-    """Do nothing during an answer, because the screen reads Enter already."""
-
-
-async def announce_servers(dial: DialClient, *, are_named: bool = True, say: Callable[[str], None] = warn_once) -> None:
+async def announce_servers(
+    dial: DialClient, *, are_named: bool = True, print_line: Callable[[str], None] = warn_once
+) -> None:
     """Wait until a turn can begin, name servers that take long to start, and print problems of servers.
 
     Args:
         dial: The client.
         are_named: Name the servers that take long; False if the screen names them.
-        say: Prints a line.
+        print_line: Prints a line.
 
     Raises:
         ServerStartError: A required server did not start.
@@ -49,30 +47,34 @@ async def announce_servers(dial: DialClient, *, are_named: bool = True, say: Cal
     with anyio.move_on_after(NAMED_AFTER):
         await dial.ready_for_turn()
     if are_named and (awaited := _describe_awaited(dial)):
-        say(f"waiting for servers: {awaited}")
+        print_line(f"waiting for servers: {awaited}")
     await dial.ready_for_turn()
     for note in dial.notes:
-        say(note)
+        print_line(note)
 
 
 async def announce_servers_in_lines(
-    dial: DialClient, console: LineConsole, *, say: Callable[[str], None], say_servers: Callable[[str], None] | None
+    dial: DialClient,
+    console: LineConsole,
+    *,
+    print_warning: Callable[[str], None],
+    print_servers: Callable[[str], None] | None,
 ) -> None:
     """Do the same as `announce_servers`, then print how many servers are in each state. Enter ends the wait.
 
     Args:
         dial: The client.
         console: The console that reads Enter.
-        say: Prints a warning.
-        say_servers: Prints the line of the banner; None to print no such line.
+        print_warning: Prints a warning.
+        print_servers: Prints the line of the banner; None to print no such line.
 
     Raises:
         ServerStartError: A required server did not start.
     """
     console.on_enter = dial.skip_starting
-    await announce_servers(dial, say=say)
-    if say_servers is not None:
-        say_servers(banner.format_servers_line(dial.servers, len(dial.tools), banner.UNCUT))
+    await announce_servers(dial, print_line=print_warning)
+    if print_servers is not None:
+        print_servers(banner.format_servers_line(dial.servers, len(dial.tools), banner.UNCUT))
 
 
 def _describe_awaited(dial: DialClient) -> str:
@@ -102,11 +104,11 @@ async def wait_for_servers(dial: DialClient, screen: Screen) -> None:
     """
     with anyio.CancelScope() as waiting:
 
-        def go_on() -> None:
+        def stop_waiting() -> None:
             dial.skip_starting()
             waiting.cancel()
 
-        screen.on_enter, screen.live.is_waiting = go_on, True
+        screen.on_enter, screen.live.is_waiting = stop_waiting, True
         await _show_starting(dial, screen, lambda: [*dial.awaited_servers])
         await announce_servers(dial)
     screen.live.starting, screen.live.is_waiting = {}, False
@@ -141,13 +143,13 @@ async def _skip_on_enter(dial: DialClient, waiting: anyio.CancelScope) -> None:
         waiting.cancel()
 
 
-async def skip_on_enter_in_lines(dial: DialClient, console: LineConsole, say: Callable[[str], None]) -> None:
+async def skip_on_enter_in_lines(dial: DialClient, console: LineConsole, print_line: Callable[[str], None]) -> None:
     """During an answer, let Enter end the wait for servers that are starting.
 
     Args:
         dial: The client.
         console: The console that reads Enter.
-        say: Prints a line that explains Enter.
+        print_line: Prints a line that explains Enter.
     """
     if not dial.awaited_servers or not tty.can_wait_for_enter():
         return
@@ -161,7 +163,7 @@ async def skip_on_enter_in_lines(dial: DialClient, console: LineConsole, say: Ca
         with anyio.move_on_after(PATIENCE):
             await dial.ready_for_turn()
         if hint := _describe_skipping(dial):
-            say(hint)
+            print_line(hint)
         with suppress(DialError):  # the answer fails with the same error
             await dial.ready_for_turn()
         group.cancel_scope.cancel()
@@ -170,7 +172,7 @@ async def skip_on_enter_in_lines(dial: DialClient, console: LineConsole, say: Ca
 def _describe_skipping(dial: DialClient) -> str:
     """Return the line that explains Enter; empty if the turn waits for no server."""
     awaited = _describe_awaited(dial)
-    return to_one_line(f"starting: {awaited} · Enter goes on without", MAX_LINE) if awaited else ""
+    return to_one_line(f"starting: {awaited} · press Enter to continue without them", MAX_LINE) if awaited else ""
 
 
 def _list_starting(dial: DialClient) -> list[str]:

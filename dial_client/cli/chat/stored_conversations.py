@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dial_client.cli.load_settings import say_notes, warn
+from dial_client.cli.load_settings import print_notes, warn
 from dial_client.cli.options import ExitCode
 from dial_client.conversations import export
 from dial_client.conversations.history import repair_conversation, repair_history
@@ -123,7 +123,7 @@ async def _delete(store: SQLStore, conversation_id: str, _: ConversationQuery) -
 
 async def _read(store: SQLStore, conversation_id: str) -> Conversation:
     conversation = repair_conversation(await store.get(conversation_id))
-    say_notes((*conversation.notes, "a turn is running") if conversation.running else conversation.notes)
+    print_notes((*conversation.notes, "a turn is running") if conversation.running else conversation.notes)
     return conversation
 
 

@@ -40,23 +40,40 @@ async def check_servers(subject: Subject) -> AsyncIterator[Finding]:
 
 
 def _check_state(subject: Subject, outcome: ServerOutcome, status: ServerStatus) -> Iterator[Finding]:
-    name, place = status.name, subject.find_place(status.name)
-    settings = subject.servers[name]
+    settings = subject.servers[status.name]
     if status.state is ServerState.STARTING:
-        download = describe_download(settings, status.stderr)
-        why = download or (f"it last wrote: {status.stderr[-1]}" if status.stderr else "it has written nothing")
-        text = f"server {name!r} is not ready after {subject.target.server_seconds:g} seconds; {to_one_line(why, 200)}"
-        yield Finding("DC302", text, _suggest_faster_start(settings) or "a turn does not wait longer for it", *place)
+        yield _report_slow_start(subject, settings, status)
     elif status.state in (ServerState.FAILED, ServerState.RESTARTING):
-        if any(problem in (status.error or "") for problem in _PROGRAM_PROBLEMS):
-            return  # `program_checks` reports this, with its place
-        code = _find_failure_code(status.error or "", has_url=settings.url is not None)
-        hint = f"`dial-chat servers login {name}`" if code == "DC306" else ""
-        yield Finding(code, f"server {name!r} does not start: {status.error}", hint, *place)
-    elif outcome.seconds.get(name, 0.0) > SLOW_SECONDS and (hint := _suggest_faster_start(settings)):
-        yield Finding("DC303", f"server {name!r} needs {outcome.seconds[name]:.0f} seconds to start", hint, *place)
-    elif status.state is ServerState.READY and not status.tools and not status.notes and not status.instructions:
-        text = f"server {name!r} offers no tools"
+        yield from _check_failure(subject, settings, status)
+    elif status.state is ServerState.READY:
+        yield from _check_ready_server(subject, outcome, status)
+
+
+def _report_slow_start(subject: Subject, settings: ServerSettings, status: ServerStatus) -> Finding:
+    download = describe_download(settings, status.stderr)
+    why = download or (f"it last wrote: {status.stderr[-1]}" if status.stderr else "it has written nothing")
+    seconds = subject.target.server_seconds
+    text = f"server {status.name!r} is not ready after {seconds:g} seconds; {to_one_line(why, 200)}"
+    hint = _suggest_faster_start(settings) or "a turn does not wait longer for it"
+    return Finding("DC302", text, hint, *subject.find_place(status.name))
+
+
+def _check_failure(subject: Subject, settings: ServerSettings, status: ServerStatus) -> Iterator[Finding]:
+    error = status.error or ""
+    if not any(problem in error for problem in _PROGRAM_PROBLEMS):  # `check_programs` reports these, with their place
+        code = _find_failure_code(error, has_url=settings.url is not None)
+        hint = f"`dial-chat servers login {status.name}`" if code == "DC306" else ""
+        text = f"server {status.name!r} does not start: {status.error}"
+        yield Finding(code, text, hint, *subject.find_place(status.name))
+
+
+def _check_ready_server(subject: Subject, outcome: ServerOutcome, status: ServerStatus) -> Iterator[Finding]:
+    place, seconds = subject.find_place(status.name), outcome.seconds.get(status.name, 0.0)
+    hint = _suggest_faster_start(subject.servers[status.name]) if seconds > SLOW_SECONDS else ""
+    if hint:
+        yield Finding("DC303", f"server {status.name!r} needs {seconds:.0f} seconds to start", hint, *place)
+    elif not status.tools and not status.notes and not status.instructions:
+        text = f"server {status.name!r} offers no tools"
         yield Finding("DC307", text, "only you can use its resources and prompts, if it has any", *place)
 
 

@@ -12,7 +12,7 @@ import anyio
 from dial_client.cli.input.file_attachments import read_files
 from dial_client.cli.input.file_mentions import find_file_mentions, find_problem
 from dial_client.cli.input.user_input import UserInput
-from dial_client.cli.load_settings import say_notes, warn
+from dial_client.cli.load_settings import print_notes, warn
 from dial_client.client.dial_client import DialClient
 from dial_client.messages.errors import ConfigError, ServerError
 from dial_client.messages.message import Message, Part, Role, TextPart
@@ -32,7 +32,7 @@ async def with_attachments(dial: DialClient, user_input: UserInput, within: Path
         raise ConfigError(problem)
     files = await anyio.to_thread.run_sync(read_files, mentions) if mentions else []
     attached = await dial.attach(user_input.typed)
-    say_notes(attached.notes)
+    print_notes(attached.notes)
     content = attached.message.content
     resources = () if isinstance(content, str) else content[1:]
     parts = (*resources, *files, *user_input.attachments)

@@ -17,6 +17,7 @@ from typing import Any
 
 from dial_client.cli.configuration_files import ask_for_files, find_profile_name
 from dial_client.cli.load_settings import open_model, warn
+from dial_client.cli.open_client import choose_tool_format
 from dial_client.cli.options import ExitCode, Options
 from dial_client.client.dial_client import DialClient
 from dial_client.messages.errors import DialError, OutputError, ProviderError
@@ -26,6 +27,7 @@ from dial_client.messages.message import ImagePart, Message, Role, TextPart
 from dial_client.messages.model import StructuredOutput
 from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import Turn
+from dial_client.runtime.counted_nouns import count_noun
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.settings import configuration
 
@@ -71,8 +73,7 @@ async def test_model(options: Options, name: str, *, as_json: bool) -> int:
     chosen = replace(options, model=name)
     settings = configuration.combine(await ask_for_files(chosen, warn), find_profile_name(chosen))
     provider = open_model(chosen, settings)
-    profile = settings.models.get(name)
-    tool_format = options.tool_format or (profile.tool_format if profile is not None else None)
+    tool_format = choose_tool_format(chosen, settings)
     limits = replace(Limits(), timeout=TIMEOUT, max_depth=4)
     results: list[TrialResult] = []
     if not as_json:
@@ -148,8 +149,8 @@ async def _call_a_tool(dial: DialClient) -> _Outcome:
 async def _call_in_parallel(dial: DialClient) -> _Outcome:
     turn = await dial.run("What are the temperatures in Oslo and in Lima? Call the tool for both cities at once.")
     rounds = [len(message.tool_calls) for message in turn.messages if message.tool_calls]
-    most = max(rounds, default=0)
-    return _Outcome(most > 1, f"at most {most} {'call' if most == 1 else 'calls'} in one reply", turn)
+    limit = max(rounds, default=0)
+    return _Outcome(limit > 1, f"at most {count_noun(limit, 'call')} in one reply", turn)
 
 
 async def _answer_in_a_schema(dial: DialClient) -> _Outcome:

@@ -75,7 +75,7 @@ async def search_registry(words: str, registry: str | None, *, as_json: bool) ->
         print_lines([f"{to_one_line(server.name, 100)}  {to_one_line(server.version, 20)}  ({kinds})"])
         print_lines((f"    {to_one_line(text, 200)}" for text in (server.description, server.warning) if text), 4)
     if _has_more(answer):
-        print(f"There are more: only the first {len(listed)} are listed; a longer word finds fewer.")
+        print(f"There are more: only the first {len(listed)} are listed; use a longer search term.")
     print(
         "dial-chat servers add NAME adds a server."
         if found

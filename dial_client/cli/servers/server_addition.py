@@ -98,7 +98,7 @@ def build_server_entry(new: NewServer) -> dict[str, Any]:
     """
     if not new.target:
         raise ConfigError(
-            "which program, or which URL?",
+            "give a command or a URL",
             f"dial-chat servers add {new.name} -- uvx mcp-server-time, or dial-chat servers add {new.name} https://…",
         )
     first, *rest = new.target

@@ -9,7 +9,7 @@ from typing import Any
 
 from dial_client.cli import elicitation_prompt
 from dial_client.cli.line_wrap import print_lines
-from dial_client.cli.load_settings import describe_config_files, read_settings, say_notes, warn
+from dial_client.cli.load_settings import describe_config_files, print_notes, read_settings, warn
 from dial_client.cli.open_client import open_client
 from dial_client.cli.options import ExitCode, Options
 from dial_client.client.dial_client import DialClient
@@ -27,7 +27,7 @@ async def list_tools(options: Options, *, as_json: bool) -> int:
     """Print the tools as they are offered to the model, one per line, or as JSON."""
     async with open_client(options, await read_settings(options), None, None) as dial:
         await dial.ready()
-        say_notes(dial.notes)
+        print_notes(dial.notes)
         if as_json:
             tools = [
                 {
@@ -126,7 +126,7 @@ async def call_tool(options: Options, name: str, arguments: str, *, as_json: boo
     callbacks = elicitation_prompt.build_callbacks(options, TerminalSink())
     async with open_client(options, await read_settings(options), None, None, callbacks) as dial:
         await dial.ready()
-        say_notes(dial.notes)
+        print_notes(dial.notes)
         result = await dial.call(name, call_arguments)
     if result.failure is Failure.UNKNOWN_TOOL:
         raise ConfigError(result.error or "unknown tool", hint="`dial-chat tools` lists them")
@@ -157,7 +157,7 @@ async def list_resources_or_prompts(options: Options, what: str, *, as_json: boo
     callbacks = elicitation_prompt.build_callbacks(options, TerminalSink())
     async with open_client(options, await read_settings(options), None, None, callbacks) as dial:
         await dial.ready()
-        say_notes(dial.notes)
+        print_notes(dial.notes)
         found: list[Any] = list(await (_list_resources(dial) if what == "resources" else dial.prompts.list()))
         if as_json:
             print(json.dumps([item.to_dict() for item in found], indent=2))

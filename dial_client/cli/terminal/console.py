@@ -84,7 +84,7 @@ class LineConsole(PlainScreen):
                     if self._will_leave:
                         return None
                     self._will_leave = True
-                    self.print("Ctrl-C again leaves, and so does Ctrl-D.")
+                    self.print("Press Ctrl-C again, or Ctrl-D, to exit.")
                 continue
             except EOFError:
                 return None
