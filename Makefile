@@ -51,7 +51,7 @@ types: $(TEST)  ## mypy, strict
 	$(BIN)/mypy examples
 
 man: $(TEST)  ## write the manual page, docs/dial-chat.1, from the source of --help
-	$(BIN)/python -m dial_client.cli.commands.manual_page > docs/dial-chat.1
+	$(BIN)/python -m site_pages.manual_page > docs/dial-chat.1
 
 docs: $(DOCS)  ## build the documentation site into build/site; a broken link is an error
 	$(BIN)/python -m site_pages build/docs

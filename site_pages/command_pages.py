@@ -18,7 +18,7 @@ from dial_client.cli.commands.command_help import (
     group_options,
     is_shown,
 )
-from dial_client.cli.commands.manual_page import walk_commands
+from site_pages.manual_page import walk_commands
 
 
 def write_commands() -> str:

@@ -41,15 +41,10 @@ async def read_settings(
         warn_once(f"no {FILE_NAME} here or in your configuration folder: {advice}")
     settings = configuration.combine(files, find_profile_name(options), only_server)
     if options.verbose:
-        warn_once(f"configuration: {describe_config_files(settings)}")
+        warn_once(f"configuration: {describe_sources(settings.sources)}")
     for warning in settings.warnings:
         warn_once(warning)
     return settings
-
-
-def describe_config_files(settings: configuration.Settings) -> str:
-    """Return the absolute paths of the files in use, or "none"."""
-    return describe_sources(settings.sources)
 
 
 def open_model(options: Options, settings: configuration.Settings) -> Provider:

@@ -109,7 +109,7 @@ async def test_call(options: Options, name: str, arguments: str, *, is_tainted: 
     server, tool = _resolve_tool(name, known)
     entry = known.settings.servers[server]
     found = next((spec for spec in known.tools.get(server) or () if spec.name == tool), None)
-    call = ProposedCall(_spec(server, tool, found), call_arguments, entry, _TAINTED if is_tainted else ())
+    call = ProposedCall(_build_spec(server, tool, found), call_arguments, entry, _TAINTED if is_tainted else ())
     effect, decided_by, reason = _decide(call, known.rules.find_verdict(call))
     decision: dict[str, Any] = {"decision": effect.value, "decided_by": decided_by, "reason": reason}
     decision |= {"server": server, "tool": tool, "is_known": found is not None}
@@ -153,7 +153,7 @@ def _resolve_tool(name: str, known: _ApprovalState) -> tuple[str, str]:
     return found
 
 
-def _spec(server: str, name: str, tool: Tool | None) -> ToolSpec:
+def _build_spec(server: str, name: str, tool: Tool | None) -> ToolSpec:
     with suppress(Unsupported):
         if tool is not None:
             return build_tool_spec(name, server, tool)[0]

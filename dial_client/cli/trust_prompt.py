@@ -28,7 +28,7 @@ from dial_client.settings.config_trust import UNREADABLE, EnvFiles, FoundFile, T
 from dial_client.settings.variables import build_variables
 
 _QUESTION = "[t]rust, [n]ot now, [v]iew the whole file: "
-_MOST_LINES = 4000
+_MAX_LINES = 4000
 """The maximum lines of both texts together for a comparison, which takes quadratic time."""
 
 
@@ -70,12 +70,12 @@ async def ask_for_trust(found: FoundFile, env_files: EnvFiles, changes: str = ""
     shown = render_rows(build_rows(outline, env_files, found.path.parent.absolute()), find_terminal_width(sys.stderr))
     location = escape_line(found.location)
     if changes:
-        _say(f"This file has changed since you trusted it: {location}", changes)
+        _print_to_user(f"This file has changed since you trusted it: {location}", changes)
     else:
-        _say(f"A configuration was found in this folder, which you have not trusted: {location}")
-    _say("It would do this:", shown)
-    _say(summarize_counts(outline))  # last, because a long file pushes its beginning off the screen
-    _say("Its programs run as you, with all your permissions. Nothing in it is used unless you trust it.")
+        _print_to_user(f"A configuration was found in this folder, which you have not trusted: {location}")
+    _print_to_user("It would do this:", shown)
+    _print_to_user(summarize_counts(outline))  # last, because a long file pushes its beginning off the screen
+    _print_to_user("Its programs run as you, with all your permissions. Nothing in it is used unless you trust it.")
     while True:
         try:
             answer = (await ask_for_line(_QUESTION)).lower()
@@ -84,14 +84,14 @@ async def ask_for_trust(found: FoundFile, env_files: EnvFiles, changes: str = ""
             return False
         match answer:
             case "t" | "trust":
-                _keep(found, env_files)
+                _store_trust(found, env_files)
                 return True
             case "n" | "no" | "not now":
                 return False
             case "v" | "view":
-                _say(number_lines(found.text, find_terminal_width(sys.stderr)))
+                _print_to_user(number_lines(found.text, find_terminal_width(sys.stderr)))
             case _:
-                _say("Please answer t, n or v.")
+                _print_to_user("Please answer t, n or v.")
 
 
 def trust_now(found: FoundFile, env_files: EnvFiles) -> TrustedFile:
@@ -120,13 +120,13 @@ def find_changes_since(trusted: TrustedFile, found: FoundFile, env_files: EnvFil
     return moved if trusted.digest == found.digest else [*moved, *_diff(trusted.text, found.text)]
 
 
-def _keep(found: FoundFile, env_files: EnvFiles) -> None:
+def _store_trust(found: FoundFile, env_files: EnvFiles) -> None:
     try:
         trust_now(found, env_files)
     except ConfigError as error:
-        _say(f"dial-chat: {escape_line(str(error))}: it is trusted for this run only")
+        _print_to_user(f"dial-chat: {escape_line(str(error))}: it is trusted for this run only")
     else:
-        _say("Trusted, until it changes; `dial-chat trust --revoke` revokes this.")
+        _print_to_user("Trusted, until it changes; `dial-chat trust --revoke` revokes this.")
 
 
 def _compute_digests(found: FoundFile, env_files: EnvFiles) -> dict[str, str]:
@@ -146,7 +146,7 @@ def _diff(before: str, after: str) -> Iterator[SummaryRow]:
     from difflib import unified_diff
 
     old, new = (text.replace("\r\n", "\n").replace("\r", "\n").split("\n") for text in (before, after))
-    if len(old) + len(new) > _MOST_LINES:
+    if len(old) + len(new) > _MAX_LINES:
         yield SummaryRow("  (too many lines to be compared here)")
         return
     lines = list(unified_diff(old, new, "trusted", "now", lineterm=""))
@@ -163,7 +163,7 @@ def find_terminal_width(stream: TextIO) -> int | None:
         return None
 
 
-def _say(*texts: str) -> None:
+def _print_to_user(*texts: str) -> None:
     print("\n".join(texts), file=sys.stderr, flush=True)
 
 

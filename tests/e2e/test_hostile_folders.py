@@ -16,7 +16,7 @@ from typer.core import TyperArgument, TyperGroup
 import dial_client.cli.commands.entry_point  # noqa: F401 - registers them
 from dial_client.cli.commands import typer_apps
 from dial_client.cli.commands.command_line import split_command
-from dial_client.cli.commands.manual_page import walk_commands
+from site_pages.manual_page import walk_commands
 from tests.support.hostile_repository import KEY, HostileFolder, hostile_folder
 from tests.support.program import LONG
 from tests.support.pseudo_terminal import plain, run_in_terminal

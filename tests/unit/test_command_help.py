@@ -11,7 +11,6 @@ from typer.main import get_command
 
 from dial_client.cli.commands import entry_point as registered  # noqa: F401 - the import registers the commands
 from dial_client.cli.commands.command_help import EXAMPLES, format_chat_help, group_options
-from dial_client.cli.commands.manual_page import build_manual_page
 from dial_client.cli.commands.typer_apps import (
     SETTINGS,
     build_command,
@@ -21,6 +20,7 @@ from dial_client.cli.commands.typer_apps import (
     list_group_commands,
     load_groups,
 )
+from site_pages.manual_page import build_manual_page
 
 ROOT = Path(__file__).parents[2]
 

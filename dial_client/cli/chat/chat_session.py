@@ -245,18 +245,6 @@ def _find_chosen(options: Options) -> Iterator[str]:
         yield "limits"
 
 
-async def _open_database(store: SQLStore) -> None:
-    """Open the database while the servers are starting.
-
-    Raises:
-        ConfigError: Conversations cannot be stored; without another hint, the hint names ``--no-save``.
-    """
-    try:
-        await store.open()
-    except ConfigError as error:
-        raise replace(error, hint=error.hint or "--no-save answers without storing the conversation") from error
-
-
 @asynccontextmanager
 async def open_session(
     options: Options, settings: Settings, dial: DialClient, screen: CommandScreen
@@ -272,7 +260,10 @@ async def open_session(
     store = SQLStore.sqlite() if options.save else MemoryStore()
     try:
         if isinstance(store, SQLStore):
-            await _open_database(store)
+            try:
+                await store.open()  # now, while the servers are starting
+            except ConfigError as error:
+                raise replace(error, hint=error.hint or "--no-save answers without storing the conversation") from error
         manager = ConversationManager(dial, store, locked_settings=tuple(_find_chosen(options)))
         known = await find_conversation(options, manager, screen)
         yield ChatSession(dial, manager, options, settings, screen, known)

@@ -7,7 +7,8 @@ from functools import partial
 
 from anyio import to_thread
 
-from dial_client.cli.load_settings import describe_config_files, open_model, read_settings, warn_once
+from dial_client.cli.configuration_files import describe_sources
+from dial_client.cli.load_settings import open_model, read_settings, warn_once
 from dial_client.cli.options import Options
 from dial_client.cli.terminal import banner
 from dial_client.cli.terminal.ability import can_draw
@@ -32,7 +33,7 @@ async def _talk_in_lines(options: Options, settings: Settings, provider: Provide
     console, sink = LineConsole(), TerminalSink(reasoning=options.verbose, usage=options.verbose or not options.quiet)
     if not options.quiet:
         print_to_stderr(banner.format_program_line(provider.info.name, banner.UNCUT))
-        print_to_stderr(banner.format_folder_line(describe_config_files(settings), banner.UNCUT))
+        print_to_stderr(banner.format_folder_line(describe_sources(settings.sources), banner.UNCUT))
     from dial_client.cli.chat.conversation_loop import run_loop
     from dial_client.cli.chat.startup_report import announce_servers_in_lines, skip_on_enter_in_lines
 
@@ -58,7 +59,7 @@ async def _talk_on_screen(options: Options, settings: Settings, provider: Provid
     screen, view = open_screen(options)
     if not options.quiet:
         screen.print_faint(banner.format_program_line(provider.info.name, screen.columns))
-        screen.print_faint(banner.format_folder_line(describe_config_files(settings), screen.columns))
+        screen.print_faint(banner.format_folder_line(describe_sources(settings.sources), screen.columns))
 
     async def hold_conversation() -> int:
         # In a thread, so that the prompt is shown and accepts keys meanwhile.

@@ -36,7 +36,7 @@ async def show_last_exchange(session: ChatSession) -> None:
     conversation = await session.manager.get(session.conversation_id)
     session.print(f"Conversation {conversation.id[:8]}: {to_one_line(conversation.title, 60) or '(no title)'}")
     messages = conversation.messages
-    start = max((at for at, message in enumerate(messages) if message.role is Role.USER), default=None)
+    start = max((index for index, message in enumerate(messages) if message.role is Role.USER), default=None)
     if start is None:
         return
     hidden = sum(message.role is Role.USER for message in messages[:start])

@@ -34,7 +34,7 @@ MIN_ARGUMENTS, MAX_ARGUMENTS = 12, 60
 async def copy(session: ChatSession, arguments: str) -> None:
     """Copy the latest answer, the n-th latest answer, or the last block of code to the clipboard."""
     text = await _find_text(session, arguments)
-    how = await to_thread.run_sync(copy_to_clipboard, text, read_environment(), find_terminal())
+    how = await to_thread.run_sync(copy_to_clipboard, text, os.environ, sys.__stdout__ or sys.stdout)
     if not how:
         too_long = len(text.encode(errors="replace")) > MAX_TERMINAL_BYTES
         why = "it is too long for the terminal's clipboard" if too_long else "no clipboard was found"
@@ -198,7 +198,7 @@ def to_osc52(data: bytes, environment: Mapping[str, str]) -> str:
     """Return the escape sequence that sets the clipboard of the terminal."""
     sequence = f"\x1b]52;c;{base64.b64encode(data).decode()}\x07"
     if environment.get("STY"):  # GNU screen passes on a sequence that is wrapped in short pieces
-        pieces = (sequence[at : at + 250] for at in range(0, len(sequence), 250))
+        pieces = (sequence[start : start + 250] for start in range(0, len(sequence), 250))
         return "".join(f"\x1bP{piece}\x1b\\" for piece in pieces)
     return sequence
 
@@ -218,13 +218,3 @@ def _run(command: list[str], text: str) -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
-
-
-def find_terminal() -> TextIO:
-    """Return the stream of the terminal, even while a screen redirects `sys.stdout`."""
-    return sys.__stdout__ or sys.stdout
-
-
-def read_environment() -> Mapping[str, str]:
-    """Return the environment of this process."""
-    return os.environ

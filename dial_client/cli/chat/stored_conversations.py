@@ -18,8 +18,6 @@ from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.stores.conversation_store import Conversation, ConversationSummary
 from dial_client.stores.sql_store import SQLStore
 
-_MOST = 100
-"""The default size of a page of the list."""
 MAX_IMPORT = 512 * 1024 * 1024
 """The maximum size of an imported conversation in bytes."""
 
@@ -30,7 +28,7 @@ class ConversationQuery:
 
     as_json: bool = False
     search: str = ""
-    limit: int = _MOST
+    limit: int = 100
     cursor: str | None = None
     form: str = "markdown"
 

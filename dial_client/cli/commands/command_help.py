@@ -1,6 +1,6 @@
 """The help of ``dial-chat``: its options by subject, its commands, exit codes and examples.
 
-`manual_page` writes the manual page from the same source, with the full text of each option.
+`site_pages.manual_page` writes the manual page from the same source, with the full text of each option.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def find_prompt_words(words: Sequence[str]) -> list[int]:
     }
     found: list[int] = []
     skip = False
-    for at, word in enumerate(words):
+    for index, word in enumerate(words):
         if skip:
             skip = False
         elif word == "--":
@@ -63,7 +63,7 @@ def find_prompt_words(words: Sequence[str]) -> list[int]:
         elif word.startswith("-") and len(word) > 1:
             skip = word in takes_value
         else:
-            found.append(at)
+            found.append(index)
     return found
 
 
@@ -80,8 +80,8 @@ def is_bare_word(words: Sequence[str]) -> bool:
 def normalize_resume(words: Sequence[str]) -> list[str]:
     """Return the words; ``--resume`` without an id becomes ``--resume=``, which lets the user choose a conversation."""
     return [
-        "--resume=" if word == "--resume" and (at + 1 == len(words) or words[at + 1].startswith("-")) else word
-        for at, word in enumerate(words)
+        "--resume=" if word == "--resume" and (index + 1 == len(words) or words[index + 1].startswith("-")) else word
+        for index, word in enumerate(words)
     ]
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
+from importlib import import_module
 from pathlib import Path
 
 from anyio import to_thread
@@ -24,9 +25,10 @@ async def check_database(subject: Subject) -> AsyncIterator[Finding]:
     where = subject.target.database
     if where is None or (isinstance(where, Path) and not await to_thread.run_sync(where.exists)):
         return
-    find_schema_versions = await to_thread.run_sync(_load)
+    # The import takes a while, so it must not run in the event loop.
+    database = await to_thread.run_sync(import_module, "dial_client.stores.database")
     try:
-        found, known = await find_schema_versions(where, patience=PATIENCE)
+        found, known = await database.find_schema_versions(where, patience=PATIENCE)
     except DialError as error:
         yield Finding(
             "DC601", str(error), "" if isinstance(where, Path) else "is the server started, and the address right?"
@@ -41,13 +43,6 @@ async def check_database(subject: Subject) -> AsyncIterator[Finding]:
             f"the next start changes the database from schema {found} to {known}",
             "older versions cannot read it afterwards",
         )
-
-
-def _load() -> Callable[..., Awaitable[tuple[int, int]]]:
-    """Import the code that reads a database. The import takes a while, so it must not run in the event loop."""
-    from dial_client.stores.database import find_schema_versions
-
-    return find_schema_versions
 
 
 async def check_folders(subject: Subject) -> AsyncIterator[Finding]:

@@ -49,11 +49,11 @@ async def check_descriptions(subject: Subject) -> AsyncIterator[Finding]:
     outcome = await subject.run.wait_for_outcome()
     names = {tool.tool: tool.server for tool in outcome.tools}
     for tool in outcome.tools:
-        for finding in (*_poison(subject, tool, names), *_check_parameters(subject, tool)):
+        for finding in (*_check_poisoning(subject, tool, names), *_check_parameters(subject, tool)):
             yield finding
 
 
-def _poison(subject: Subject, tool: ToolSpec, servers: Mapping[str, str]) -> Iterator[Finding]:
+def _check_poisoning(subject: Subject, tool: ToolSpec, servers: Mapping[str, str]) -> Iterator[Finding]:
     place, name = subject.find_place(tool.server), _describe_tool(tool)
     deny = f'"disabledTools": ["{tool.tool}"] disables the tool'
     texts = (tool.title or "", tool.description, *_find_descriptions(tool.original_schema))

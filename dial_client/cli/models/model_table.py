@@ -81,8 +81,8 @@ async def list_endpoints(endpoints: Sequence[ModelEndpoint], *, is_refreshed: bo
     cache = {} if is_refreshed else read_fresh_ids()
     results: dict[int, EndpointModels] = {}
 
-    async def ask(number: int, model_endpoint: ModelEndpoint) -> None:
-        results[number] = await _ask(model_endpoint)
+    async def request(number: int, model_endpoint: ModelEndpoint) -> None:
+        results[number] = await _request_models(model_endpoint)
 
     async with anyio.create_task_group() as group:
         for number, model_endpoint in enumerate(endpoints):
@@ -90,14 +90,14 @@ async def list_endpoints(endpoints: Sequence[ModelEndpoint], *, is_refreshed: bo
             if url in cache:
                 results[number] = EndpointModels(model_endpoint.endpoint.host, url, model_endpoint.prefix, cache[url])
             else:
-                group.start_soon(ask, number, model_endpoint)
+                group.start_soon(request, number, model_endpoint)
     listed = [results[number] for number in range(len(endpoints))]
     fetched = (models for models in listed if models.ids and models.url not in cache)
     store_lists({models.url: (models.prefix, models.ids) for models in fetched})
     return listed
 
 
-async def _ask(model_endpoint: ModelEndpoint) -> EndpointModels:
+async def _request_models(model_endpoint: ModelEndpoint) -> EndpointModels:
     endpoint = model_endpoint.endpoint
     models = EndpointModels(endpoint.host, endpoint.base_url, model_endpoint.prefix)
     try:

@@ -114,9 +114,9 @@ def find_harmless_tool(tools: tuple[ToolSpec, ...]) -> ToolSpec | None:
     return next((tool for tool in tools if tool.read_only and not tool.input_schema.get("required")), None)
 
 
-async def _measure_step(check: ServerCheck, step: str, work: Callable[[], Awaitable[T]]) -> T:
+async def _measure_step(check: ServerCheck, step: str, request: Callable[[], Awaitable[T]]) -> T:
     began = perf_counter()
-    result = await work()
+    result = await request()
     check.seconds[step] = perf_counter() - began
     return result
 

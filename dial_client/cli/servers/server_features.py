@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from dial_client.cli import elicitation_prompt
+from dial_client.cli.configuration_files import describe_sources
 from dial_client.cli.line_wrap import print_lines
-from dial_client.cli.load_settings import describe_config_files, print_notes, read_settings, warn
+from dial_client.cli.load_settings import print_notes, read_settings, warn
 from dial_client.cli.open_client import open_client
 from dial_client.cli.options import ExitCode, Options
 from dial_client.client.dial_client import DialClient
@@ -77,14 +78,10 @@ async def list_servers(options: Options, *, as_json: bool) -> int:
     async with open_client(options, settings, None, None) as dial:
         await dial.ready()
         if as_json:
-            statuses = dial.servers.values()
-            print(
-                json.dumps(
-                    [{**status.to_dict(), "config": describe_config_files(settings)} for status in statuses], indent=2
-                )
-            )
+            config = describe_sources(settings.sources)
+            print(json.dumps([{**status.to_dict(), "config": config} for status in dial.servers.values()], indent=2))
         else:
-            warn(f"configuration: {describe_config_files(settings)}")
+            warn(f"configuration: {describe_sources(settings.sources)}")
             for status in dial.servers.values():
                 error = status.error or ""
                 own = (*status.notes, *(line for line in status.stderr if error and line.strip() not in error))
