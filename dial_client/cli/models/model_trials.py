@@ -27,8 +27,8 @@ from dial_client.messages.message import ImagePart, Message, Role, TextPart
 from dial_client.messages.model import StructuredOutput
 from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import Turn
-from dial_client.runtime.counted_nouns import count_noun
 from dial_client.runtime.safe_text import to_one_line
+from dial_client.runtime.text import count_noun
 from dial_client.settings import configuration
 
 TIMEOUT = 90.0
