@@ -20,9 +20,9 @@ import httpx2
 
 from dial_client.messages.message import Message, ToolSpec
 from dial_client.messages.model import ModelRequest, ModelSettings, TextChunk
-from dial_client.providers.embedded.answer_prompt import SYSTEM, build_answer_messages
+from dial_client.providers.embedded.answers import SYSTEM
+from dial_client.providers.embedded.local_provider import LocalProvider
 from dial_client.providers.http.endpoint import Endpoint
-from dial_client.providers.local import LocalProvider
 from evals import desk
 
 QUESTIONS = (
@@ -64,7 +64,7 @@ async def _through_host(provider: LocalProvider, question: str, tools: tuple[Too
 
 
 async def _bare(endpoint: Endpoint, question: str) -> AsyncIterator[str]:
-    conversation = (Message.system(SYSTEM), *build_answer_messages([Message.user(question)]))
+    conversation = (Message.system(SYSTEM), Message.user(question))
     messages = [{"role": message.role.value, "content": message.text} for message in conversation]
     body = {"messages": messages, "temperature": 0, "max_tokens": MAX_TOKENS, "stream": True}
     async with (

@@ -178,7 +178,7 @@ def _open_offline(prefix: str, name: str, address: str | None, on_progress: OnDo
     if address is not None:
         raise ConfigError(f"{prefix} models accept no base URL", hint="leave the base URL out")
     if prefix == "local":
-        from dial_client.providers.local import LocalProvider
+        from dial_client.providers.embedded.local_provider import LocalProvider
 
         return LocalProvider(name or None, on_progress)
     if not name:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dial_client import DialClient, Limits, Message, StopReason, Turn
-from dial_client.providers.local import LocalProvider
+from dial_client.providers.embedded.local_provider import LocalProvider
 from evals.judges import admits, asks_back, faults, inventions
 from evals.servers import sample_repository
 from tests.support.real_weights import with_weights
@@ -72,6 +72,28 @@ async def test_without_servers_the_time_is_unknown() -> None:
     assert admits(turn.text), turn.text
     assert inventions(turn.text, "") == []
     assert "dial-chat init" in turn.text
+
+
+async def test_a_question_about_a_command_does_not_run_it() -> None:
+    with sample_repository() as repository:
+        async with host(two_servers(repository)) as dial:
+            turn = await ask(dial, "How do I undo my last commit but keep the changes?")
+    assert turn.tool_calls == ()
+    assert "reset" in turn.text
+
+
+async def test_a_word_is_not_looked_up_as_a_contact() -> None:
+    def find_contact(name: str) -> str:
+        """Look a person up in the address book: e-mail, phone, city and manager."""
+        raise AssertionError(name)
+
+    def list_events(date: str) -> str:
+        """List the events in the calendar on a day."""
+        raise AssertionError(date)
+
+    async with DialClient(LocalProvider(), tools=[find_contact, list_events], limits=UNHURRIED) as dial:
+        turn = await dial.run("What is a leap year?")
+    assert turn.tool_calls == ()
 
 
 @dataclass

@@ -17,7 +17,7 @@ from dial_client import ConversationManager, DialClient, ScriptedProvider
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import Message, ToolSpec
 from dial_client.providers.embedded import weights
-from dial_client.providers.embedded.weight_downloads import Weights
+from dial_client.providers.embedded.weights import Weights
 from dial_client.providers.script_format import read_file
 from dial_client.servers.oauth.token_storage import MAX_BYTES, TokenRecord, TokenStorage
 from dial_client.servers.server_cache import JsonCache, ServerCache, ToolPins

@@ -30,8 +30,8 @@ from dial_client.messages.model import (
     ToolFormat,
 )
 from dial_client.providers.embedded import TEMPLATE
+from dial_client.providers.embedded.local_provider import VARIABLE, LocalProvider
 from dial_client.providers.embedded.process import ModelProcess
-from dial_client.providers.local import VARIABLE, LocalProvider
 from tests.support.real_weights import WEIGHTS, with_weights
 
 pytestmark = [
@@ -209,7 +209,7 @@ async def test_two_providers_use_the_model_concurrently_and_a_dead_model_is_rest
 
 HOST = """
 import anyio
-from dial_client.providers.local import LocalProvider
+from dial_client.providers.embedded.local_provider import LocalProvider
 
 async def main():
     provider = LocalProvider()

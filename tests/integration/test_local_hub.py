@@ -19,8 +19,8 @@ import pytest
 
 from dial_client.messages.errors import ConfigError, ProviderError
 from dial_client.providers import open_provider
-from dial_client.providers.embedded import hub
-from dial_client.providers.local import LocalProvider
+from dial_client.providers.embedded.local_provider import LocalProvider
+from dial_client.providers.embedded.weights import choose, ensure_from_hub
 
 pytestmark = pytest.mark.anyio
 pytest.importorskip("huggingface_hub", reason="the extra 'local' is not installed")
@@ -127,7 +127,7 @@ async def test_a_repository_name_selects_its_usual_quantization(
 ) -> None:
     seen: list[tuple[int, int]] = []
     with loopback_hub(monkeypatch) as asked:
-        path = await hub.fetch("some/model-GGUF", tmp_path, lambda done, total, _: seen.append((done, total)))
+        path = await ensure_from_hub("some/model-GGUF", tmp_path, lambda done, total, _: seen.append((done, total)))
     assert path.name == "m-Q4_K_M.gguf"
     assert path.read_bytes() == CONTENT
     assert f"/some/model-GGUF/resolve/{REVISION}/m-Q4_K_M.gguf" in asked.paths
@@ -138,14 +138,14 @@ async def test_a_repository_name_selects_its_usual_quantization(
 @asyncio_only
 async def test_a_downloaded_file_is_used_without_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with loopback_hub(monkeypatch):
-        first = await hub.fetch("some/model-GGUF/m-Q8_0.gguf", tmp_path, ignore_progress)
-    assert await hub.fetch("some/model-GGUF/m-Q8_0.gguf", tmp_path, ignore_progress) == first
+        first = await ensure_from_hub("some/model-GGUF/m-Q8_0.gguf", tmp_path, ignore_progress)
+    assert await ensure_from_hub("some/model-GGUF/m-Q8_0.gguf", tmp_path, ignore_progress) == first
 
 
 @asyncio_only
 async def test_a_file_with_a_wrong_checksum_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with loopback_hub(monkeypatch, sha256="0" * 64), pytest.raises(ProviderError, match="SHA-256 differs"):
-        await hub.fetch("some/model-GGUF", tmp_path, ignore_progress)
+        await ensure_from_hub("some/model-GGUF", tmp_path, ignore_progress)
     assert not (tmp_path / "hf" / "some--model-GGUF" / "m-Q4_K_M.gguf").exists()
 
 
@@ -161,10 +161,10 @@ async def test_a_cancelled_download_is_resumed(tmp_path: Path, monkeypatch: pyte
     sha256 = hashlib.sha256(content).hexdigest()
     with loopback_hub(monkeypatch, sha256, content, hold) as asked, anyio.fail_after(120):
         with scope:
-            await hub.fetch("some/model-GGUF", tmp_path, end)
+            await ensure_from_hub("some/model-GGUF", tmp_path, end)
         assert scope.cancelled_caught
         hold.set()
-        path = await hub.fetch("some/model-GGUF", tmp_path, ignore_progress)
+        path = await ensure_from_hub("some/model-GGUF", tmp_path, ignore_progress)
     assert path.read_bytes() == content
     assert len(asked.ranges) == 2
     assert 0 < int(asked.ranges[1].removeprefix("bytes=").removesuffix("-")) <= len(content) * 2 // 3
@@ -173,17 +173,17 @@ async def test_a_cancelled_download_is_resumed(tmp_path: Path, monkeypatch: pyte
 @asyncio_only
 async def test_a_missing_repository_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with loopback_hub(monkeypatch), pytest.raises(ProviderError, match="does not list the files of some/other"):
-        await hub.fetch("some/other", tmp_path, ignore_progress)
+        await ensure_from_hub("some/other", tmp_path, ignore_progress)
 
 
 async def test_the_error_for_a_missing_file_names_the_existing_files() -> None:
     sized = {"size": 1, "sha256": SUM}
     files = {"revision": REVISION, "files": [{"file": name, **sized} for name in FILES[:3]]}
     with pytest.raises(ConfigError, match=r"has no file x\.gguf") as caught:
-        hub.choose(files, "some/model", "x.gguf")
+        choose(files, "some/model", "x.gguf")
     assert "m-Q4_K_M.gguf, m-Q8_0.gguf" in str(caught.value.hint)
     with pytest.raises(ConfigError, match="no unsplit GGUF file"):
-        hub.choose({"revision": REVISION, "files": files["files"][2:]}, "some/model", "")
+        choose({"revision": REVISION, "files": files["files"][2:]}, "some/model", "")
 
 
 @pytest.mark.parametrize("name", ["", "model", "../..", "some/..", "some/model/file.bin", "some/mo del", "a//b"])

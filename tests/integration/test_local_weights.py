@@ -18,8 +18,7 @@ import anyio
 import pytest
 
 from dial_client.messages.errors import ProviderError
-from dial_client.providers.embedded.weight_downloads import FetchProgress, Weights
-from dial_client.providers.embedded.weights import ensure
+from dial_client.providers.embedded.weights import FetchProgress, Weights, ensure
 
 pytestmark = pytest.mark.anyio
 pytest.importorskip("filelock", reason="the extra 'local' is not installed")

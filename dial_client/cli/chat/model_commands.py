@@ -84,7 +84,7 @@ async def show_models(session: ChatSession, arguments: str) -> None:  # noqa: AR
 
 
 def _find_local() -> list[str]:
-    from dial_client.providers.embedded.inventory import list_local_models
+    from dial_client.cli.models.local_models import list_local_models
     from dial_client.providers.embedded.weights import find_cache_folder
 
     return [model.name for model in list_local_models(find_cache_folder()) if model.installed]

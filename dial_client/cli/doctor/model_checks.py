@@ -49,7 +49,7 @@ async def check_model(subject: Subject) -> AsyncIterator[Finding]:
 
 
 def _check_local_model(name: str) -> Iterator[Finding]:
-    from dial_client.providers.embedded.inventory import list_local_models, measure_memory
+    from dial_client.cli.models.local_models import list_local_models, measure_memory
     from dial_client.providers.embedded.weights import find_cache_folder
 
     if any(importlib.util.find_spec(part) is None for part in ("xllamacpp", "huggingface_hub")):

@@ -91,7 +91,7 @@ def list_known_models(profiles: Iterable[str]) -> dict[str, str]:
     Args:
         profiles: The names of the configuration's models.
     """
-    from dial_client.providers.embedded.inventory import list_local_models
+    from dial_client.cli.models.local_models import list_local_models
     from dial_client.providers.embedded.weights import find_cache_folder
 
     local = {model.name: "on this machine" for model in list_local_models(find_cache_folder()) if model.installed}

@@ -1,9 +1,9 @@
-"""The embedded model: its weights, its process, its prompts, and the rules that decide which of its calls are made.
+"""The embedded model, a demonstration that needs no key: its weights, its process, its prompts, and one policy.
 
-`weight_downloads` and `weights` download one file into the user's cache folder and check it. `process` starts
-``llama_server.py``, which runs llama.cpp's own server on a loopback port; ``template.jinja`` is the model's chat
-template. `json_prompt_format` and `answer_prompt` build its two prompts. `call_policy` decides on its calls:
-`argument_values` corrects their arguments, and `missing_arguments` finds arguments that the conversation does not have.
+`weights` downloads files into the user's cache folder and checks them. `process` starts ``llama_server.py``, which runs
+llama.cpp's own server on a loopback port; ``template.jinja`` is the model's chat template. `decisions` asks for a call
+or an answer under a grammar, with ``prompts.toml``; `call_policy` determines which call is made; `answers` has all other
+replies. `local_provider` joins them.
 """
 
 from pathlib import Path

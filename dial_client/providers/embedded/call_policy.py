@@ -1,381 +1,300 @@
-"""Decides what the embedded model may do next, and which of its calls are made.
+"""Decides which call of the embedded model is made, or which reply the program composes.
 
 A model of half a billion parameters can pick a tool and fill in its arguments. It does not recognize that a call does
-not help, that a value has to be looked up first, or that the results answer the question. These rules decide that from
-the question, the calls and the results. ADR 0044 lists the measured effect of each rule.
+not help, that a value is missing, or that a result answers the question. These rules decide that:
 
-* A request that begins with the verb of a tool's name can call only such a tool.
-* An unlikely call (`call_score`) is not made, unless it only looks up or computes something that the question names. If
-  its tool shares no word with the question, the tools that share a word are tried first.
-* A call is deferred if it was made before, or has numbers, addresses or paths that occur nowhere: the model chooses
-  among the other tools. A call of another tool is made first, and the deferred tool is called next: the temperature of
-  a room is measured before it is converted.
-* A call of a tool that shares no word with the question is deferred if other tools share one.
-* If a text is to be sent or written down and the question does not contain it, the tool that looks it up is called
-  first.
-* The units of a question determine the direction of its conversion (`units`).
-* After a failed call, a tool is tried that shares a word with the question which the failed tool does not have, and
-  then the failed tool again.
-* After a good result, the words of the question tell whether another call has to follow (`follow_up`); otherwise the
-  model answers.
-* After a failed or refused call, the reply reports it and quotes the error (`fixed_replies`): the model would invent an
-  answer.
-* Arguments are corrected where their value is certain (`argument_values`). A call with a required argument that does
-  not occur in the conversation is not made (`missing_arguments`): the reply asks for the argument.
-* A call in the current folder that was refused, with an error that names the allowed folder, is made in that folder.
-* If the model decides that the answer cannot be known, a tool that shares a word with the question is tried, or else
-  any tool that looks things up, if its call is likely enough; otherwise the reply says that no connected tool knows it.
-  A general question (how or why) is answered, even if arguments are missing.
-
-A replacement call is made only if its tool looks things up, by its name, and its arguments occur in the conversation;
-otherwise the first call is made.
+* A question gets one good call; its result is the answer. A failed call is decided once more without the failed tool,
+  and then reported. A refused call is reported at once.
+* Each required value has its source in the conversation: all its numbers, and half of its words by their first letters.
+  A value that the argument's description quotes counts. Words of the request that only name the argument do not count.
+* A folder without a source is the current one, and a city becomes the name of its time zone.
+* A call without sources gives way once to another tool; then the reply asks for the missing values.
+* An unlikely call (`decisions`) is made only if it looks up what shares a word with the question. If it shares none,
+  one of the tools that do is tried.
+* A call that writes must be surer than one that reads, and never replaces another call.
+* A general question (how or why) is answered, unless the call has a value of the question.
 """
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterable, Sequence
+import re
+import secrets
+import zoneinfo
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
-from dial_client.messages.message import Role, ToolCallRequest, ToolSpec
+from dial_client.messages.message import NOT_ALLOWED, Message, Role, ToolCallRequest, ToolSpec
 from dial_client.messages.model import ModelRequest
-from dial_client.providers.embedded import fixed_replies, json_prompt_format
-from dial_client.providers.embedded.argument_values import (
-    CURRENT_FOLDER,
-    correct_arguments,
-    find_allowed_folder,
-    find_fallback,
-    is_folder,
-)
-from dial_client.providers.embedded.call_score import CODE_THRESHOLD, LOOK_UP_THRESHOLD, DecisionScore
-from dial_client.providers.embedded.completed_calls import find_completed_calls, find_new_pieces
-from dial_client.providers.embedded.decision_step import DecisionStep, build_decision_request
-from dial_client.providers.embedded.follow_up import build_expressions, find_follow_up
-from dial_client.providers.embedded.missing_arguments import find_missing
-from dial_client.providers.embedded.provenance import (
-    converts_to_itself,
-    is_code,
-    is_expression,
-    is_invented,
-    occurs_in,
-)
-from dial_client.providers.embedded.units import correct_conversion
-from dial_client.providers.embedded.vocabulary import (
-    ASKING,
-    GENERIC,
-    acts,
-    find_kinds,
-    find_named_by_verb,
-    find_tool_words,
-    find_words,
-    gives_text,
-    is_composed,
-    is_general,
-    names_file,
-)
+from dial_client.providers.embedded import answers
+from dial_client.providers.embedded.decisions import Decision, build_decision_request, read_result_text
+from dial_client.runtime.normalization import find_significant_stem, fold, split_name
 
-MAX_ROUNDS = 4
-"""Rounds of calls in a turn; after them the model has to answer."""
-MAX_FAILURES = 2
-"""Failed calls in a turn; after them the model has to answer."""
-MAX_DEFERRED = 2
-"""Calls deferred in one reply."""
+READ_THRESHOLD = -5.5
+"""The minimum score of a call that reads."""
+WRITE_THRESHOLD = -3.0
+"""The minimum score of a call that writes."""
+LOOK_UP_THRESHOLD = -7.5
+"""The minimum score of a call that looks up something that shares a word with the question."""
+MAX_CALLS = 2
+"""Calls of a turn; a failure of the last one is reported."""
+CURRENT_FOLDER = "."
+"""The folder that a server runs in: the user's current folder, unless its entry in servers.json has a ``cwd``."""
+
+_WRITES = frozenset(
+    re.findall(
+        r"\w+",
+        "accept add append approve archive assign block book buy cancel change checkout clear close commit compose "
+        "copy create delete deploy disable drop edit enable execute exec fill insert install invite invoke kill launch "
+        "lock make merge modify move open patch pay play post publish push put reboot remove rename reply reserve "
+        "reset restart restore revert run save send set share shutdown start stop submit switch transfer turn type "
+        "uninstall unlock unset update upload vacuum write",
+    )
+)
+"""The verbs of tools that may change something."""
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_AFTERNOON = re.compile(r"\b(\d{1,2})(?::\d\d)?\s*p\.?m\b", re.IGNORECASE)
+_PERCENTAGE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:%|per ?cent)", re.IGNORECASE)
+_NUMBER_WORDS = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+]
+_WHOLE = re.compile(r"[/~]|[a-z]:\\|[a-z]+://|.*@", re.IGNORECASE)
+"""Values that must occur as they are: paths, URLs and addresses."""
+_PATH = re.compile(r"(?:^|[\s'\"])(?:[~.]?/|[A-Z]:\\)[\w.-]", re.MULTILINE)
+_QUOTED = re.compile(r"""["'`]([^"'`\s]{1,60})["'`]""")
+_EXAMPLES = re.compile(r"\b(?:e\.g\.|for example|for instance|such as|like)[^)]*\)?", re.IGNORECASE)
+_FOLDERS = {"repo", "repository", "dir", "directory", "folder", "workspace", "cwd"}
+_ALLOWED_FOLDER = re.compile(r"""\boutside the allowed\b[^/\\'":]{0,40}['"]([^'"]+)['"]""")
+_FIRST_LETTERS = 3
+_GENERAL = re.compile(
+    r"\s*(?:how (?:do|does|can|could|should|would)|why|explain|what is the difference)\b", re.IGNORECASE
+)
 
 
 class CallPolicy:
-    """Decides one reply: `step` is the next decision of the model; once it is None, there may be a `call` or a `reply`.
-
-    If there is neither, the model has to write an answer.
+    """Chooses the next call of a turn, or a composed reply.
 
     Args:
-        request: The request for the reply, with tools.
-        provider_name: The provider whose echoes carry the next tool from one round to the next.
+        request: The request for the reply.
+        decide: Asks the model for a decision, with a request of `build_decision_request`.
     """
 
-    def __init__(self, request: ModelRequest, provider_name: str) -> None:
-        self.call: ToolCallRequest | None = None
-        self.next_tool = ""
-        """The tool to be called after `call`."""
+    def __init__(self, request: ModelRequest, decide: Callable[[ModelRequest], Awaitable[Decision]]) -> None:
         self._request = request
-        self._tools = {tool.name: tool for tool in request.tools}
-        self._completed = find_completed_calls(request.messages, provider_name)
-        self._question = next((message.text for message in reversed(request.messages) if message.role is Role.USER), "")
+        self._send = decide
+        self._completed = find_completed_calls(request.messages)
         texts = [message.text for message in request.messages if message.role is not Role.ASSISTANT]
         self._conversation = "\n".join((*(instruction.text for instruction in request.instructions), *texts))
-        subject = (find_words(self._question) - GENERIC).union(*find_kinds(self._question))
-        self._near = {tool.name for tool in request.tools if not subject.isdisjoint(find_tool_words(tool))}
-        self._argument_question = ""
-        self._first_call: ToolCallRequest | None = None
-        self._deferred = 0
-        self._is_unknown = self._is_forced = self._is_narrowed = False
-        self.step: DecisionStep | None = self._begin()
+        question = next((message.text for message in reversed(request.messages) if message.role is Role.USER), "")
+        self._is_general = _GENERAL.match(question) is not None
+        self._tools = {tool.name: tool for tool in request.tools}
+        words = _find_stems(_WORD.findall(question))
+        self._near = [tool for tool in request.tools if not words.isdisjoint(_find_tool_stems(tool))]
+
+    async def choose(self) -> ToolCallRequest | str:
+        """Return the call to make, or the reply; an empty reply if the model has to write the answer."""
+        may_call = self._request.allows_calls
+        if not self._completed:
+            return await self._choose_first() if may_call else ""
+        call, result = self._completed[-1]
+        if result.text.startswith(NOT_ALLOWED):
+            return answers.compose_denied_call(call.name, self.results)
+        if not result.is_error:
+            return answers.show_results(self.results)
+        if may_call and len(self._completed) < MAX_CALLS and (replacement := await self._replace_failed(call, result)):
+            return replacement
+        call, result = next((call, result) for call, result in self._completed if result.is_error)
+        return answers.compose_failed_call(call.name, result.text, self.results)
 
     @property
-    def reply(self) -> str:
-        """The text of a composed reply; empty if there is a `call`, or if the model has to write an answer."""
-        if self.step is not None or self.call is not None:
+    def has_answer(self) -> bool:
+        """True if the last call of this turn has a good result."""
+        return bool(self._completed) and not self._completed[-1][1].is_error
+
+    @property
+    def results(self) -> list[str]:
+        """The results of this turn, without errors."""
+        return [read_result_text(result) for _, result in self._completed if not result.is_error]
+
+    async def _choose_first(self) -> ToolCallRequest | str:
+        decision = await self._decide(self._request.tools)
+        if not decision.tool and not decision.is_unknown:
             return ""
-        if self._argument_question:
-            return fixed_replies.append_results(self._argument_question, self._list_good_results())
-        if self._completed and (self._completed[-1].failed or self._completed[-1].denied):
-            return self._compose_failure_report()
-        if self._is_unknown:
-            return fixed_replies.NO_TOOL_FITS if self._request.tools else fixed_replies.NOT_CONNECTED
-        return ""
+        chosen = await self._choose_call(decision)
+        if isinstance(chosen, ToolCallRequest):
+            is_said = any(self._occurs(str(value)) for value in chosen.arguments.values())
+            return chosen if is_said or not self._is_general else ""
+        if chosen or self._is_general or not decision.is_unknown:
+            return "" if self._is_general else chosen
+        # With tools, the model says too easily that it cannot know something.
+        if self._request.tools and not (await self._decide(())).is_unknown:
+            return ""
+        return answers.NO_TOOL_FITS if self._request.tools else answers.NOT_CONNECTED
 
-    def request(self, step: DecisionStep) -> ModelRequest:
-        """Return the request for a decision, with the grammar of the step."""
-        # If the model sees a failed call, it repeats it, or calls another tool with the same arguments.
-        hidden = frozenset(completed.call.id for completed in self._completed if completed.failed)
-        conversation = json_prompt_format.format_conversation(self._request.messages, hidden)
-        return build_decision_request(self._request, step, self._request.tools if step.tools else (), conversation)
-
-    def take_unknown(self, score: DecisionScore | None = None) -> None:
-        """Accept the decision that the answer cannot be known.
-
-        The tools that share a word with the question are tried; if there are none and `score` is known, all tools that
-        only look things up. The model makes this decision too easily if it has tools: if no tool is left to try, it
-        decides again without tools.
-        """
-        step, self.step = self.step, None
-        if step is None or is_general(self._question):
-            return
-        if not step.tools:
-            self._is_unknown = True
-            return
-        tools = self._find_near_tools(step.tools)
-        if score is not None and not tools:
-            tools = tuple(tool for tool in step.tools if not acts(tool))
-        if tools and not self._is_forced:
-            self._is_forced = True
-            self.step = replace(step, tools=tools, may_answer=False)
-        else:
-            self.step = DecisionStep()
-
-    def take(self, tool: str, call: ToolCallRequest | None, score: DecisionScore | None = None) -> None:
-        """Accept the decision for a call or an answer.
-
-        Args:
-            tool: The tool that is called, even if the call is incomplete; empty for an answer.
-            call: The call, if it is complete.
-            score: How likely the call was; None if that is not known.
-        """
-        if score is not None and not (score.is_call or self._is_worth_trying(call, score)) and self._may_decline():
-            self._decline(tool, score)
-            return
-        step, self.step = self.step, None
-        if step is None or not tool:
-            self.step = self._begin_second_decision(step)
-            return
-        if call is not None:
-            call = self._correct(call)
-        if call is not None and self._is_good(step, call):
-            self._make(call)
-            self.next_tool = step.next_tool if self.call is not None else ""
-        elif call is not None and self._is_repeated(call) and not step.values and (pieces := self._find_new_pieces()):
-            self.step = replace(step, tools=(self._tools[tool],), may_answer=False, values=pieces)
-        else:
-            self._defer(step, tool, call)
-
-    def _correct(self, call: ToolCallRequest) -> ToolCallRequest:
-        tool = self._tools.get(call.name)
-        if tool is None:
+    async def _choose_call(self, decision: Decision) -> ToolCallRequest | str:
+        """Return the call of a decision or of another tool, or the request for its arguments; empty for neither."""
+        tool, is_first = self._tools.get(decision.tool), True
+        if tool not in self._near and not (tool is not None and _writes(tool) and self._is_likely(decision, tool)):
+            second = await self._decide_reader(self._near)
+            if second is not None:
+                decision, tool, is_first = second, self._tools[second.tool], False
+        if tool is None or not self._is_likely(decision, tool):
+            return ""
+        call = self._correct(decision.call, tool) if decision.call is not None else None
+        missing = self._find_missing(call, tool) if call is not None else []
+        if call is not None and not missing:
             return call
-        arguments = correct_arguments(call.arguments, tool, self._conversation)
-        return replace(call, arguments=correct_conversion(arguments, tool, self._question))
+        if is_first and (replacement := await self._replace(tool, self._near or self._request.tools)):
+            return replacement
+        is_sure = decision.is_unknown or decision.score >= WRITE_THRESHOLD
+        return answers.compose_missing_argument(tool, missing) if missing and is_sure else ""
 
-    def _begin(self) -> DecisionStep | None:
-        completed = self._completed
-        is_over = len(completed) >= MAX_ROUNDS or any(entry.denied for entry in completed)
-        if not self._request.allows_calls or is_over:
+    def _is_likely(self, decision: Decision, tool: ToolSpec) -> bool:
+        if _writes(tool):
+            return decision.score >= WRITE_THRESHOLD
+        return decision.score >= (LOOK_UP_THRESHOLD if tool in self._near else READ_THRESHOLD)
+
+    async def _replace_failed(self, failed: ToolCallRequest, result: Message) -> ToolCallRequest | None:
+        """Return a call that replaces a failed one: in the folder that the error allows, or of another tool."""
+        if allowed := _ALLOWED_FOLDER.search(result.text):
+            folders = {n: allowed[1] for n, value in failed.arguments.items() if value == CURRENT_FOLDER}
+            if folders:
+                arguments = {**failed.arguments, **folders}
+                return ToolCallRequest(f"call_{secrets.token_hex(16)}", failed.name, arguments)
+        return await self._replace(self._tools.get(failed.name), self._near)
+
+    async def _replace(self, tool: ToolSpec | None, others: Iterable[ToolSpec]) -> ToolCallRequest | None:
+        """Return a likely call of another tool that reads, if all its values have a source; None without arguments."""
+        decision = await self._decide_reader([other for other in others if other is not tool])
+        if decision is None or decision.call is None:
             return None
-        if not completed:
-            return DecisionStep(find_named_by_verb(self._question, self._request.tools) or self._request.tools)
-        if not completed[-1].failed:
-            return self._begin_next()
-        self.call = self._call_in_allowed_folder()
-        return None if self.call is not None else self._begin_retry()
+        other = self._tools[decision.tool]
+        call = self._correct(decision.call, other)
+        return call if call.arguments and not self._find_missing(call, other) else None
 
-    def _call_in_allowed_folder(self) -> ToolCallRequest | None:
-        """Return the failed call with the folder that its error allows, if the user has named none."""
-        last = self._completed[-1]
-        tool, folder = self._tools.get(last.call.name), find_allowed_folder(last.result)
-        properties = tool.input_schema.get("properties", {}) if tool is not None else {}
-        arguments = {
-            name: folder if value == CURRENT_FOLDER and is_folder(name, properties.get(name, {})) else value
-            for name, value in last.call.arguments.items()
-        }
-        if folder is None or arguments == last.call.arguments:
-            return None
-        return ToolCallRequest(f"call_{uuid.uuid4().hex}", last.call.name, arguments)
+    async def _decide_reader(self, tools: Iterable[ToolSpec]) -> Decision | None:
+        """Let the model choose one of the tools that read; return the decision for it if it is likely enough."""
+        readers = [tool for tool in tools if not _writes(tool)]
+        decision = await self._decide(readers, may_answer=False) if readers else None
+        is_likely = decision is not None and decision.tool in self._tools and decision.score >= LOOK_UP_THRESHOLD
+        return decision if is_likely else None
 
-    def _begin_retry(self) -> DecisionStep | None:
-        """Return the step for a call that replaces the failed one, if a tool has a word that the failed tool lacks."""
-        failed = [entry.call.name for entry in self._completed if entry.failed]
-        called = {entry.call.name for entry in self._completed}
-        subject = find_words(self._question)
-        if failed[-1] in self._tools:
-            subject -= find_tool_words(self._tools[failed[-1]])
-        tools = tuple(
-            tool
-            for tool in self._request.tools
-            if tool.name not in called and not acts(tool) and not find_tool_words(tool).isdisjoint(subject)
-        )
-        return DecisionStep(tools, may_answer=False, is_retry=True) if tools and len(failed) < MAX_FAILURES else None
+    async def _decide(self, tools: Sequence[ToolSpec], *, may_answer: bool = True) -> Decision:
+        # If the model sees a failed call, it repeats it, or calls another tool with the same arguments.
+        hidden = frozenset(call.id for call, result in self._completed if result.is_error)
+        return await self._send(build_decision_request(self._request, tools, may_answer=may_answer, hidden=hidden))
 
-    def _begin_next(self) -> DecisionStep | None:
-        """Return the step for the call that has to follow a successful call, if any."""
-        good = [entry for entry in self._completed if not entry.failed]
-        succeeded = {entry.call.name for entry in good}
-        failed = (entry.call.name for entry in self._completed if entry.failed)
-        unmet = (name for name in failed if name in self._near and name not in succeeded)
-        next_tool = self._completed[-1].next_tool or next(unmet, "")
-        if next_tool in self._tools:
-            tool = self._tools[next_tool]
-            return DecisionStep(
-                (tool,), may_answer=False, values=build_expressions(tool, self._question, self._completed[-1].result)
-            )
-        called, results = [entry.call.name for entry in good], [entry.result for entry in good]
-        follow_up = find_follow_up(self._question, self._request.tools, called, results)
-        return (
-            DecisionStep((follow_up.tool,), may_answer=False, values=follow_up.values)
-            if follow_up is not None
-            else None
-        )
+    def _correct(self, call: ToolCallRequest, tool: ToolSpec) -> ToolCallRequest:
+        """Return the call with the values that are certain: time zones, the current folder, the only quoted value."""
+        arguments = dict(call.arguments)
+        for name, value in arguments.items():
+            schema = tool.input_schema.get("properties", {}).get(name)
+            about = str(schema.get("description", "")) if isinstance(schema, Mapping) else ""
+            if isinstance(value, str) and re.search(r"\bIANA\b|time[ _]?zone", f"{name} {about}", re.IGNORECASE):
+                arguments[name] = _load_zones().get(value) or _load_zones().get(_get_city(value), value)
+            if not self._has_source(name, arguments[name], tool):
+                if _is_folder(name) and "absolute" not in about.lower() and not _PATH.search(self._conversation):
+                    arguments[name] = CURRENT_FOLDER
+                elif len(quoted := _find_quoted(about)) == 1:
+                    arguments[name] = quoted[0]
+        return replace(call, arguments=arguments)
 
-    def _may_decline(self) -> bool:
-        """True if the step may end without a tool call."""
-        return self.step is not None and (self.step.may_answer or (self._is_forced and not self._deferred))
+    def _find_missing(self, call: ToolCallRequest, tool: ToolSpec) -> list[str]:
+        """Return the required arguments whose values have no source."""
+        required = tool.input_schema.get("required", ())
+        return [name for name in required if not self._has_source(name, call.arguments.get(name), tool)]
 
-    def _is_worth_trying(self, call: ToolCallRequest | None, score: DecisionScore) -> bool:
-        """Return True if an unlikely call may be made: it only looks up or computes what the question names."""
-        tool = self._tools.get(call.name) if call is not None else None
-        if call is None or tool is None or acts(tool) or self._completed or not self._is_in_question(call):
-            return False
-        values = call.arguments.values()
-        if any(is_code(value) or is_expression(value) for value in values):
-            return score.call >= CODE_THRESHOLD
-        return score.call >= LOOK_UP_THRESHOLD and tool.name in self._near and not is_general(self._question)
+    def _has_source(self, name: str, value: Any, tool: ToolSpec) -> bool:
+        schema = tool.input_schema.get("properties", {}).get(name)
+        if not isinstance(schema, Mapping) or "enum" in schema or isinstance(value, bool):
+            return True
+        if (value == CURRENT_FOLDER and _is_folder(name)) or ("default" in schema and value == schema["default"]):
+            return True
+        about, text = str(schema.get("description", "")), fold(str(value))
+        if text in map(fold, _find_quoted(about)):
+            return True
+        if _WHOLE.match(text):
+            return text.rstrip("/") in fold(self._conversation)
+        about = _EXAMPLES.sub("", about)
+        return self._occurs(text, {fold(w) for w in (*split_name(name), *split_name(tool.name), *_WORD.findall(about))})
 
-    def _is_in_question(self, call: ToolCallRequest) -> bool:
-        """Return True if a call has all its required arguments and the question contains them."""
-        required = self._list_required(call)
-        return bool(required) and all(
-            name in call.arguments and occurs_in(call.arguments[name], self._question) for name in required
-        )
+    def _occurs(self, value: str, naming: AbstractSet[str] = frozenset()) -> bool:
+        """Return True if the conversation has a value's numbers and half of its words, without those in `naming`."""
+        numbers = {float(number) for number in _NUMBER.findall(value)}
+        words = [word for word in _WORD.findall(fold(value)) if word not in naming and find_significant_stem(word)]
+        beginnings = {word[:_FIRST_LETTERS] for word in _WORD.findall(fold(self._conversation)) if word not in naming}
+        known = sum(word[:_FIRST_LETTERS] in beginnings for word in words)
+        return bool(words or numbers) and numbers <= self._numbers() and known * 2 >= len(words)
 
-    def _decline(self, tool: str, score: DecisionScore) -> None:
-        """Continue without an unlikely call: with the tools near the question, if the called tool is not near."""
-        step = self.step
-        assert step is not None
-        near = self._find_near_tools(step.tools)
-        if tool and tool not in self._near and near and not self._is_narrowed:
-            self._is_narrowed = True
-            self.step = replace(step, tools=near)
-        elif score.is_unknown or not step.may_answer:
-            self.take_unknown(score)
-        else:
-            self.step = self._begin_second_decision(step)
+    def _numbers(self) -> set[float]:
+        """Return the numbers of the conversation, with percentages as fractions, and hours on the 24-hour clock."""
+        text = re.sub(r"(?<=\d),(?=\d{3})", "", self._conversation)
+        found = {float(number) for number in _NUMBER.findall(text)} | {0.0, 100.0}
+        found |= {float(percentage) / 100 for percentage in _PERCENTAGE.findall(text)}
+        found |= {float(hour) % 12 + 12 for hour in _AFTERNOON.findall(text)}
+        words = set(_WORD.findall(text.lower()))
+        return found | {float(number) for number, word in enumerate(_NUMBER_WORDS) if word in words}
 
-    def _begin_second_decision(self, step: DecisionStep | None) -> DecisionStep | None:
-        """Return the step that decides again without tools, for a question that names a file.
 
-        Among many tools, the model treats the content of "README.md" as something it knows.
-        """
-        is_first = step is not None and bool(step.tools) and not self._completed
-        return DecisionStep() if is_first and names_file(self._question) else None
+def find_completed_calls(messages: Sequence[Message]) -> list[tuple[ToolCallRequest, Message]]:
+    """Return the calls since the last message of the user, each with its result."""
+    start = max((index for index, message in enumerate(messages) if message.role is Role.USER), default=0)
+    calls = {call.id: call for message in messages[start:] for call in message.tool_calls}
+    results = (message for message in messages[start:] if message.role is Role.TOOL)
+    return [(calls[id_], result) for result in results if (id_ := result.tool_call_id or "") in calls]
 
-    def _defer(self, step: DecisionStep, tool: str, call: ToolCallRequest | None) -> None:
-        """Ask for a call of another tool instead; if there is none, make the first call that was deferred."""
-        sources = self._find_sources(call)
-        alternatives = sources or self._find_alternatives(
-            candidate for candidate in step.tools if candidate.name != tool
-        )
-        if not (self._deferred or step.is_retry):
-            self._first_call = None if call is None or self._is_repeated(call) else call
-            is_needed = tool in self._near and (call is None or self._is_made_up(call))
-            is_needed = is_needed or bool(sources)
-            is_needed = is_needed or (call is not None and converts_to_itself(call.arguments))
-            step = replace(step, may_answer=False, next_tool=tool if is_needed else "")
-        if alternatives and self._deferred < MAX_DEFERRED:
-            self._deferred += 1
-            self.step = replace(step, tools=alternatives)
-        elif self._first_call is not None:
-            self._make(self._first_call)
 
-    def _make(self, call: ToolCallRequest) -> None:
-        """Make a call, or ask for its missing arguments; a general question is answered instead."""
-        tool = self._tools[call.name]
-        missing = find_missing(call, tool, self._request.messages, self._conversation)
-        fallbacks = {name: value for name, schema in missing.items() if (value := find_fallback(schema)) is not None}
-        unknown = [name for name in missing if name not in fallbacks]
-        if unknown and is_general(self._question) and not self._completed:
-            return
-        if unknown:
-            self._argument_question = fixed_replies.compose_missing_argument(tool, unknown)
-        else:
-            self.call = replace(call, arguments={**call.arguments, **fallbacks})
+def _writes(tool: ToolSpec) -> bool:
+    """Return True if a tool may change something, by its name. A tool with the read-only hint does not."""
+    return not tool.read_only and not _WRITES.isdisjoint(split_name(tool.name))
 
-    def _is_good(self, step: DecisionStep, call: ToolCallRequest) -> bool:
-        if self._is_repeated(call):
-            return False
-        if self._deferred or step.is_retry:
-            return bool(self._list_required(call)) and self._has_known_arguments(call)
-        is_far = call.name not in self._near and bool(self._find_near_tools(step.tools))
-        return not (is_far or self._is_made_up(call) or self._find_sources(call))
 
-    def _find_sources(self, call: ToolCallRequest | None) -> tuple[ToolSpec, ...]:
-        """Return the tools that look up the text of a first call that sends or writes, if the question has no text."""
-        tool = self._tools.get(call.name) if call is not None else None
-        if tool is None or self._completed or self._deferred or not acts(tool):
-            return ()
-        if gives_text(self._question) or not any(map(is_composed, tool.input_schema.get("required", ()))):
-            return ()
-        subject = find_words(self._question) - GENERIC - ASKING - find_tool_words(tool)
-        return tuple(t for t in self._request.tools if not acts(t) and not subject.isdisjoint(find_tool_words(t)))
+def _is_folder(name: str) -> bool:
+    return not _FOLDERS.isdisjoint(split_name(name))
 
-    def _is_repeated(self, call: ToolCallRequest) -> bool:
-        """True if the same call was made before in this turn."""
-        return call.name in self._tools and any(
-            entry.call.name == call.name and entry.call.arguments == call.arguments for entry in self._completed
-        )
 
-    def _is_made_up(self, call: ToolCallRequest) -> bool:
-        """True if a value of the call occurs nowhere, or the call converts a unit into itself."""
-        properties = self._tools[call.name].input_schema.get("properties", {}) if call.name in self._tools else {}
-        return converts_to_itself(call.arguments) or any(
-            is_invented(name, value, properties.get(name), self._conversation) for name, value in call.arguments.items()
-        )
+def _find_quoted(description: str) -> list[str]:
+    """Return the values that the description of an argument quotes, but not as examples."""
+    return _QUOTED.findall(_EXAMPLES.sub("", description))
 
-    def _has_known_arguments(self, call: ToolCallRequest) -> bool:
-        """True if the values of all required arguments occur in the conversation."""
-        return all(occurs_in(call.arguments.get(name), self._conversation) for name in self._list_required(call))
 
-    def _compose_failure_report(self) -> str:
-        """Compose the reply after failed calls. It reports the first failure since the last good result."""
-        last = first = self._completed[-1]
-        if last.denied:
-            return fixed_replies.compose_denied_call(last.call.name, self._list_good_results())
-        for completed in reversed(self._completed):
-            if not completed.failed:
-                break
-            first = completed
-        return fixed_replies.compose_failed_call(first.call.name, first.result, self._list_good_results())
+def _find_stems(words: Iterable[str]) -> set[str]:
+    return {find_significant_stem(fold(word)) for word in words} - {""}
 
-    def _list_good_results(self) -> list[str]:
-        return [completed.result for completed in self._completed if not completed.failed]
 
-    def _find_new_pieces(self) -> tuple[str, ...]:
-        return find_new_pieces(self._request.messages, self._conversation)
+def _find_tool_stems(tool: ToolSpec) -> set[str]:
+    """Return the stems of the words in a tool's name, description and arguments."""
+    properties: Mapping[str, Any] = tool.input_schema.get("properties", {})
+    words = [*split_name(tool.name), *_WORD.findall(tool.description)]
+    for name, schema in properties.items():
+        words += split_name(name)
+        if isinstance(schema, Mapping):
+            words += _WORD.findall(str(schema.get("enum", "")))
+    return _find_stems(words)
 
-    def _list_required(self, call: ToolCallRequest) -> Sequence[str]:
-        return self._tools[call.name].input_schema.get("required", ()) if call.name in self._tools else ()
 
-    def _find_near_tools(self, tools: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
-        """Return the tools that share a word with the question."""
-        return tuple(tool for tool in tools if tool.name in self._near)
+@cache
+def _load_zones() -> Mapping[str, str]:
+    """Return the IANA names, keyed by themselves and by their cities without accents; empty without time zones."""
+    regions = ("Etc/", "US/", "Canada/", "Brazil/", "Mexico/", "Chile/", "SystemV/", "posix/", "right/")
+    names = sorted(zoneinfo.available_timezones(), key=lambda name: ("/" in name, name), reverse=True)
+    return {_get_city(name): name for name in names if not name.startswith(regions)} | {name: name for name in names}
 
-    def _find_alternatives(self, tools: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
-        """Return the tools that may replace another tool: none that acts; those near the question, or else all."""
-        passive = tuple(tool for tool in tools if not acts(tool))
-        return self._find_near_tools(passive) or passive
+
+def _get_city(name: str) -> str:
+    return fold(name.rpartition("/")[2].split(",")[0].strip().replace(" ", "_"))

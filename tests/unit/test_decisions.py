@@ -6,13 +6,13 @@ import json
 from typing import Any
 
 from dial_client.messages.message import Message, ToolSpec
-from dial_client.providers.embedded.json_prompt_format import (
+from dial_client.messages.model import Completion, FinishReason
+from dial_client.providers.embedded.decisions import (
     MAX_ANSWER_CHARS,
-    find_called_tool,
+    Decision,
     format_conversation,
     format_signature,
-    is_unknown,
-    parse_call,
+    read_decision,
 )
 
 
@@ -42,20 +42,28 @@ def test_the_signature_of_a_tool_describes_its_arguments() -> None:
     }
 
 
-def test_a_decision_names_a_tool_or_none() -> None:
-    assert find_called_tool('{"tool": "measure", "arguments": {"room"') == "measure"
-    assert find_called_tool('{"answer"}') == find_called_tool('{"unknown"}') == find_called_tool("") == ""
-    assert is_unknown('{"unknown"}')
-    assert not is_unknown('{"answer"}')
+STOPPED = Completion(FinishReason.STOP)
 
 
-def test_an_incomplete_call_is_not_parsed() -> None:
-    call = parse_call('{"tool": "measure", "arguments": {"room": "office"}}')
-    assert call is not None
-    assert (call.name, call.arguments) == ("measure", {"room": "office"})
-    assert parse_call('{"tool": "measure", "arguments": {"room"') is None
-    assert parse_call('{"tool": "measure", "arguments": "office"}') is None
-    assert parse_call('{"answer"}') is None
+def test_a_decision_is_a_call_an_answer_or_unknown() -> None:
+    decision = read_decision('{"tool": "measure", "arguments": {"room": "office"}}', STOPPED)
+    assert decision.call is not None
+    assert (decision.call.name, decision.call.arguments) == ("measure", {"room": "office"})
+    assert read_decision('{"answer"}', STOPPED) == read_decision("", STOPPED) == Decision()
+    assert read_decision('{"unknown"}', STOPPED) == Decision(is_unknown=True)
+
+
+def test_a_decision_has_the_scores_of_its_echo() -> None:
+    assert read_decision('{"answer"}', Completion(FinishReason.STOP, echo=(-7.5, True))) == Decision(
+        "", None, -7.5, True
+    )
+
+
+def test_an_incomplete_call_has_no_arguments() -> None:
+    assert read_decision('{"tool": "measure", "arguments": {"room"', STOPPED) == Decision("measure")
+    assert read_decision('{"tool": "measure", "arguments": "office"}', STOPPED) == Decision("measure")
+    whole = '{"tool": "measure", "arguments": {"room": "office"}}'
+    assert read_decision(whole, Completion(FinishReason.CUT)) == Decision("measure")
 
 
 def test_a_long_answer_of_an_earlier_turn_is_shortened() -> None:
