@@ -9,7 +9,7 @@ from dial_client.messages.message import Message, ToolSpec
 from dial_client.messages.model import Completion, FinishReason
 from dial_client.providers.embedded.decisions import (
     MAX_ANSWER_CHARS,
-    Decision,
+    ToolDecision,
     format_conversation,
     format_signature,
     read_decision,
@@ -49,21 +49,21 @@ def test_a_decision_is_a_call_an_answer_or_unknown() -> None:
     decision = read_decision('{"tool": "measure", "arguments": {"room": "office"}}', STOPPED)
     assert decision.call is not None
     assert (decision.call.name, decision.call.arguments) == ("measure", {"room": "office"})
-    assert read_decision('{"answer"}', STOPPED) == read_decision("", STOPPED) == Decision()
-    assert read_decision('{"unknown"}', STOPPED) == Decision(is_unknown=True)
+    assert read_decision('{"answer"}', STOPPED) == read_decision("", STOPPED) == ToolDecision()
+    assert read_decision('{"unknown"}', STOPPED) == ToolDecision(is_unknown=True)
 
 
 def test_a_decision_has_the_scores_of_its_echo() -> None:
-    assert read_decision('{"answer"}', Completion(FinishReason.STOP, echo=(-7.5, True))) == Decision(
+    assert read_decision('{"answer"}', Completion(FinishReason.STOP, echo=(-7.5, True))) == ToolDecision(
         "", None, -7.5, True
     )
 
 
 def test_an_incomplete_call_has_no_arguments() -> None:
-    assert read_decision('{"tool": "measure", "arguments": {"room"', STOPPED) == Decision("measure")
-    assert read_decision('{"tool": "measure", "arguments": "office"}', STOPPED) == Decision("measure")
+    assert read_decision('{"tool": "measure", "arguments": {"room"', STOPPED) == ToolDecision("measure")
+    assert read_decision('{"tool": "measure", "arguments": "office"}', STOPPED) == ToolDecision("measure")
     whole = '{"tool": "measure", "arguments": {"room": "office"}}'
-    assert read_decision(whole, Completion(FinishReason.CUT)) == Decision("measure")
+    assert read_decision(whole, Completion(FinishReason.CUT)) == ToolDecision("measure")
 
 
 def test_a_long_answer_of_an_earlier_turn_is_shortened() -> None:

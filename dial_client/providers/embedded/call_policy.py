@@ -29,7 +29,7 @@ from typing import Any
 from dial_client.messages.message import NOT_ALLOWED, Message, Role, ToolCallRequest, ToolSpec
 from dial_client.messages.model import ModelRequest
 from dial_client.providers.embedded import answers
-from dial_client.providers.embedded.decisions import Decision, build_decision_request, read_result_text
+from dial_client.providers.embedded.decisions import ToolDecision, build_decision_request, read_result_text
 from dial_client.runtime.normalization import find_significant_stem, fold, split_name
 
 READ_THRESHOLD = -5.5
@@ -94,7 +94,7 @@ class CallPolicy:
         decide: Asks the model for a decision, with a request of `build_decision_request`.
     """
 
-    def __init__(self, request: ModelRequest, decide: Callable[[ModelRequest], Awaitable[Decision]]) -> None:
+    def __init__(self, request: ModelRequest, decide: Callable[[ModelRequest], Awaitable[ToolDecision]]) -> None:
         self._request = request
         self._send = decide
         self._completed = find_completed_calls(request.messages)
@@ -146,7 +146,7 @@ class CallPolicy:
             return ""
         return answers.NO_TOOL_FITS if self._request.tools else answers.NOT_CONNECTED
 
-    async def _choose_call(self, decision: Decision) -> ToolCallRequest | str:
+    async def _choose_call(self, decision: ToolDecision) -> ToolCallRequest | str:
         """Return the call of a decision or of another tool, or the request for its arguments; empty for neither."""
         tool, is_first = self._tools.get(decision.tool), True
         if tool not in self._near and not (tool is not None and _writes(tool) and self._is_likely(decision, tool)):
@@ -164,7 +164,7 @@ class CallPolicy:
         is_sure = decision.is_unknown or decision.score >= WRITE_THRESHOLD
         return answers.compose_missing_argument(tool, missing) if missing and is_sure else ""
 
-    def _is_likely(self, decision: Decision, tool: ToolSpec) -> bool:
+    def _is_likely(self, decision: ToolDecision, tool: ToolSpec) -> bool:
         if _writes(tool):
             return decision.score >= WRITE_THRESHOLD
         return decision.score >= (LOOK_UP_THRESHOLD if tool in self._near else READ_THRESHOLD)
@@ -178,23 +178,23 @@ class CallPolicy:
                 return ToolCallRequest(f"call_{secrets.token_hex(16)}", failed.name, arguments)
         return await self._replace(self._tools.get(failed.name), self._near)
 
-    async def _replace(self, tool: ToolSpec | None, others: Iterable[ToolSpec]) -> ToolCallRequest | None:
+    async def _replace(self, tool: ToolSpec | None, readers: Iterable[ToolSpec]) -> ToolCallRequest | None:
         """Return a likely call of another tool that reads, if all its values have a source; None without arguments."""
-        decision = await self._decide_reader([other for other in others if other is not tool])
+        decision = await self._decide_reader([reader for reader in readers if reader is not tool])
         if decision is None or decision.call is None:
             return None
-        other = self._tools[decision.tool]
-        call = self._correct(decision.call, other)
-        return call if call.arguments and not self._find_missing(call, other) else None
+        chosen = self._tools[decision.tool]
+        call = self._correct(decision.call, chosen)
+        return call if call.arguments and not self._find_missing(call, chosen) else None
 
-    async def _decide_reader(self, tools: Iterable[ToolSpec]) -> Decision | None:
+    async def _decide_reader(self, tools: Iterable[ToolSpec]) -> ToolDecision | None:
         """Let the model choose one of the tools that read; return the decision for it if it is likely enough."""
         readers = [tool for tool in tools if not _writes(tool)]
         decision = await self._decide(readers, may_answer=False) if readers else None
         is_likely = decision is not None and decision.tool in self._tools and decision.score >= LOOK_UP_THRESHOLD
         return decision if is_likely else None
 
-    async def _decide(self, tools: Sequence[ToolSpec], *, may_answer: bool = True) -> Decision:
+    async def _decide(self, tools: Sequence[ToolSpec], *, may_answer: bool = True) -> ToolDecision:
         # If the model sees a failed call, it repeats it, or calls another tool with the same arguments.
         hidden = frozenset(call.id for call, result in self._completed if result.is_error)
         return await self._send(build_decision_request(self._request, tools, may_answer=may_answer, hidden=hidden))

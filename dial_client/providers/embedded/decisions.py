@@ -63,7 +63,7 @@ _CALL = re.compile(r'\s*\{\s*"tool"\s*:\s*"([\w-]{1,64})"')
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ToolDecision:
     """A decision of the model."""
 
     tool: str = ""
@@ -208,7 +208,7 @@ def _build_grammar(tools: Sequence[ToolSpec], *, may_answer: bool) -> str:
     return rules.to_text(f'"{{" ( {" | ".join(choices)} ) "}}"')
 
 
-def read_decision(text: str, completion: Completion) -> Decision:
+def read_decision(text: str, completion: Completion) -> ToolDecision:
     """Return the decision in a reply; an incomplete call has no arguments."""
     named = _CALL.match(text)
     tool, call = named[1] if named else "", None
@@ -217,8 +217,8 @@ def read_decision(text: str, completion: Completion) -> Decision:
         if isinstance(arguments, dict):
             call = ToolCallRequest(f"call_{secrets.token_hex(16)}", tool, arguments)
     if completion.echo:
-        return Decision(tool, call, *completion.echo)
-    return Decision(tool, call, is_unknown=text.lstrip().startswith(f'{{"{UNKNOWN}"'))
+        return ToolDecision(tool, call, *completion.echo)
+    return ToolDecision(tool, call, is_unknown=text.lstrip().startswith(f'{{"{UNKNOWN}"'))
 
 
 def score_decision(tokens: Sequence[Mapping[str, Any]]) -> tuple[float, bool] | None:

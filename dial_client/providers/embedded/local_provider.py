@@ -47,8 +47,8 @@ from dial_client.providers.embedded.call_policy import CallPolicy
 from dial_client.providers.embedded.decisions import (
     LOGPROBS,
     UNKNOWN_DISCOUNT,
-    Decision,
     DecisionProvider,
+    ToolDecision,
     read_decision,
 )
 from dial_client.providers.embedded.process import CONTEXT_TOKENS, ModelProcess
@@ -300,7 +300,7 @@ class GrammarToolCallingProvider:
             return
         usage = Usage()
 
-        async def decide(request: ModelRequest) -> Decision:
+        async def decide(request: ModelRequest) -> ToolDecision:
             nonlocal usage
             decision, used = await self._decide(request)
             usage += used
@@ -332,7 +332,7 @@ class GrammarToolCallingProvider:
                     yield Completion(FinishReason.LENGTH, usage, notes=(REPEATED,))
                     return
 
-    async def _decide(self, request: ModelRequest) -> tuple[Decision, Usage]:
+    async def _decide(self, request: ModelRequest) -> tuple[ToolDecision, Usage]:
         text, completion = "", Completion(FinishReason.CUT)
         async with aclosing(self._decider.generate(request)) as deltas:
             async for delta in deltas:
