@@ -62,9 +62,9 @@ class HistoryEditor:
         closing = build_closing_messages(stored)
         count, lease = stored.message_count, self._lease
         with anyio.CancelScope(shield=True):
-            if not await self._store.begin(
+            if not await self._store.acquire(
                 stored.id, edit_id, closing, expected_count=count, lease=lease, title=stored.title
             ):
                 return False
-            await self._store.end(stored.id, edit_id, edits)
+            await self._store.release(stored.id, edit_id, edits)
         return True

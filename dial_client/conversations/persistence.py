@@ -72,10 +72,10 @@ class TurnPersister(TurnObserver):
         unstored = turn.recorder.complete_messages[self._stored :]
         details = () if turn.ending is None else (build_turn_entry(turn, turn.ending, self._model),)
         try:
-            await self._store.end(turn.conversation_id, turn.id, (*unstored, *details))
+            await self._store.release(turn.conversation_id, turn.id, (*unstored, *details))
         except DialError:
             # Release the conversation, so that the next turn does not have to wait until the lease expires.
-            await self._store.end(turn.conversation_id, turn.id)
+            await self._store.release(turn.conversation_id, turn.id)
             raise
 
 

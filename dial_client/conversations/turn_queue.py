@@ -1,7 +1,7 @@
 """Runs the turns of a conversation one after the other, in this process and among all processes that use the store.
 
 In a process, turns wait in the order in which they were requested. Among processes, the lease in the store decides
-(`ConversationStore.begin`): a waiting turn polls it every quarter of a second.
+(`ConversationStore.acquire`): a waiting turn polls it every quarter of a second.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class TurnQueue:
             slot.turn = start(history, settings, slot)
         except Exception:
             slot.release()
-            await self._store.end(origin.conversation, origin.turn)
+            await self._store.release(origin.conversation, origin.turn)
             raise
         return slot.turn
 
@@ -159,7 +159,7 @@ class TurnQueue:
             added = await self._prepare(stored, turn_input)
             count, lease = stored.message_count, self._lease
             try:
-                has_begun = await self._store.begin(
+                has_begun = await self._store.acquire(
                     origin.conversation, origin.turn, added, expected_count=count, lease=lease, title=title
                 )
             except anyio.get_cancelled_exc_class():
@@ -174,7 +174,7 @@ class TurnQueue:
     async def _release(self, origin: Origin) -> None:
         """Release the conversation of a turn that will not start, although the store may have begun it."""
         with anyio.CancelScope(shield=True), suppress(DialError):
-            await self._store.end(origin.conversation, origin.turn)
+            await self._store.release(origin.conversation, origin.turn)
 
     async def _has_to_be_resumed(self, stored: Conversation) -> bool:
         return bool(stored.turn) and not stored.running and await self._will_be_resumed(stored)
@@ -192,7 +192,7 @@ class TurnQueue:
         if not stored.turn:
             raise NothingToResume
         if ends_with_answer(apply_edits(stored).messages):
-            await self._store.end(stored.id, stored.turn)
+            await self._store.release(stored.id, stored.turn)
             raise NothingToResume
         return build_closing_messages(drop_unfinished_text(stored))
 

@@ -4,9 +4,9 @@ Stored messages are never rewritten, only appended; messages in one call are app
 keeps all fields of a message that `Message.to_dict` returns. Selected versions, settings and details of turns are
 messages with an `entry`, which `conversations.message_tree` evaluates.
 
-While a turn runs, it holds a lease of its conversation: `ConversationStore.begin` takes the lease, `renew` extends it,
-and `end` releases it. If the turn's process is killed, the lease expires, and the next turn may begin. Leases apply to
-all processes that use the store.
+While a turn runs, it holds a lease of its conversation: `ConversationStore.acquire` takes the lease, `renew` extends
+it, and `release` ends it. If the turn's process is killed, the lease expires, and the next turn may begin. Leases apply
+to all processes that use the store.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, Self
 
-from dial_client.messages.errors import ConfigError, ConversationNotFound
+from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import Message
 
 MAX_TITLE = 60
@@ -114,7 +114,7 @@ class ConversationStore(Protocol):
         """
         ...
 
-    async def begin(
+    async def acquire(
         self,
         conversation_id: str,
         turn: str,
@@ -161,7 +161,7 @@ class ConversationStore(Protocol):
         """
         ...
 
-    async def end(self, conversation_id: str, turn: str, messages: Sequence[Message] = ()) -> None:
+    async def release(self, conversation_id: str, turn: str, messages: Sequence[Message] = ()) -> None:
         """Append a turn's last messages, and release the conversation; does nothing if it was deleted.
 
         Args:
@@ -232,11 +232,6 @@ def build_title(text: str, limit: int = MAX_TITLE) -> str:
     return f"{head if space and len(head) > limit // 2 else line[: limit - 1]}…"
 
 
-def build_not_found_error(conversation_id: str) -> ConversationNotFound:
-    """Return the error for an unknown id."""
-    return ConversationNotFound(conversation_id)
-
-
 def to_sortable_time(moment: datetime) -> str:
     """Return a time in UTC as text whose alphabetical order is the order of time."""
     return moment.isoformat(timespec="microseconds")
@@ -270,10 +265,10 @@ def parse_cursor(cursor: str) -> tuple[str, str]:
 
 
 def split_search(search: str) -> tuple[str, ...]:
-    """Return the words of a search, normalized by `fold`."""
-    return tuple(fold(search).split()[:MAX_SEARCH_WORDS])
+    """Return the words of a search, normalized by `casefold_text`."""
+    return tuple(casefold_text(search).split()[:MAX_SEARCH_WORDS])
 
 
-def fold(text: str) -> str:
+def casefold_text(text: str) -> str:
     """Return a text normalized for searches: case-folded, without characters that text columns cannot store."""
     return text.casefold().replace("\0", " ").encode(errors="replace").decode()

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dial_client.stores.batch_writer import execute
 from dial_client.stores.database import Database, build_clock_expression
-from dial_client.stores.row_values import to_text
+from dial_client.stores.row_batches import execute, to_text
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection

@@ -6,14 +6,14 @@ import time
 from collections.abc import Sequence
 from typing import TypeVar
 
+from dial_client.messages.errors import ConversationNotFound
 from dial_client.messages.message import Message, Role
 from dial_client.stores.conversation_store import (
     Conversation,
     ConversationSummary,
     Page,
-    build_not_found_error,
     build_page,
-    fold,
+    casefold_text,
     parse_cursor,
     split_search,
     to_sortable_time,
@@ -33,7 +33,7 @@ class MemoryStore(StoreCore):
     async def get(self, conversation_id: str) -> Conversation:
         """See `ConversationStore.get`."""
         if conversation_id not in self._conversations:
-            raise build_not_found_error(conversation_id)
+            raise ConversationNotFound(conversation_id)
         record, messages = self._conversations[conversation_id]
         return Conversation(
             record.id,
@@ -89,5 +89,6 @@ def _build_sort_key(record: StoredConversation) -> tuple[str, str]:
 def _matches(words: Sequence[str], record: StoredConversation, messages: Sequence[Message]) -> bool:
     if not words:
         return True
-    texts = [fold(record.title), *(fold(m.text) for m in messages if m.role in (Role.USER, Role.ASSISTANT))]
+    spoken = (message.text for message in messages if message.role in (Role.USER, Role.ASSISTANT))
+    texts = [casefold_text(text) for text in (record.title, *spoken)]
     return all(any(word in text for text in texts) for word in words)

@@ -3,7 +3,7 @@
 The SQL is valid in every supported database. Times are ISO 8601 in UTC with microseconds, which sort as text;
 ``held_until`` and ``until`` are in seconds by the database's clock. A message is JSON in ASCII, which escapes
 characters that text columns cannot store (NUL, lone surrogates). ``words`` is the text for searches
-(`conversation_store.fold`).
+(`conversation_store.casefold_text`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dial_client.stores.conversation_store import fold
+from dial_client.stores.conversation_store import casefold_text
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -55,7 +55,7 @@ def extract_search_text(data: Any) -> str:
         return ""
     content = data.get("content") or ""
     parts = [content] if isinstance(content, str) else [part.get("text", "") for part in content]
-    return fold("\n".join(parts))
+    return casefold_text("\n".join(parts))
 
 
 def _fill_words(connection: Connection) -> None:
@@ -64,7 +64,7 @@ def _fill_words(connection: Connection) -> None:
 
     for id_, title in connection.execute(text("SELECT id, title FROM conversations")).all():
         connection.execute(
-            text("UPDATE conversations SET words = :words WHERE id = :id"), {"id": id_, "words": fold(title)}
+            text("UPDATE conversations SET words = :words WHERE id = :id"), {"id": id_, "words": casefold_text(title)}
         )
         messages = text("SELECT position, message FROM messages WHERE conversation_id = :id")
         for position, message in connection.execute(messages, {"id": id_}).all():

@@ -8,24 +8,22 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dial_client.messages.errors import DialError
+from dial_client.messages.errors import ConversationNotFound, DialError
 from dial_client.messages.message import Message
 from dial_client.runtime.logs import get_logger
-from dial_client.stores import row_values
-from dial_client.stores.batch_reader import BatchReader
-from dial_client.stores.batch_writer import BatchWriter, EncodedMessage, execute
+from dial_client.stores import row_batches
 from dial_client.stores.conversation_store import (
     Conversation,
     ConversationSummary,
     Page,
     build_cursor,
-    build_not_found_error,
     parse_cursor,
     split_search,
 )
 from dial_client.stores.database import Database, build_lease_expression
 from dial_client.stores.mailbox import Mailbox
 from dial_client.stores.migrations import extract_search_text
+from dial_client.stores.row_batches import Batcher, EncodedMessage, Request, Rows, execute
 from dial_client.stores.store_core import Change, StoreCore
 
 if TYPE_CHECKING:
@@ -57,8 +55,8 @@ class SQLStore(StoreCore):
         self.where = where
         """The path of a SQLite file, or the URL of a database."""
         self._database = Database(where, patience=patience)
-        self._reader = BatchReader(self._database)
-        self._writer = BatchWriter(self._database)
+        self._reader = Batcher(self._database, row_batches.read_rows, writes=False)
+        self._writer = Batcher(self._database, row_batches.write_changes, writes=True)
         self.mailbox = Mailbox(self._database)
         """Messages between the processes that use the database."""
 
@@ -77,22 +75,22 @@ class SQLStore(StoreCore):
 
     async def get(self, conversation_id: str) -> Conversation:
         """See `ConversationStore.get`. Messages that cannot be read are left out, with a note for each."""
-        read = await self._reader.read(_check_id(conversation_id))
+        read = await self._reader.submit(Request[Rows](_check_id(conversation_id)))
         if read is None:
-            raise build_not_found_error(conversation_id)
+            raise ConversationNotFound(conversation_id)
         found = read.record
-        count = row_values.to_count(found.message_count)
+        count = row_batches.to_count(found.message_count)
         # A turn may have appended messages between the two statements: use the count that the first one read.
         messages, notes, unreadable = _decode_all(read.messages[:count])
         return Conversation(
             found.id,
-            row_values.to_title(found.title),
-            row_values.to_time(found.created_at),
-            row_values.to_time(found.updated_at),
+            row_batches.to_title(found.title),
+            row_batches.to_time(found.created_at),
+            row_batches.to_time(found.updated_at),
             messages,
             notes,
             running=bool(found.running),
-            turn=row_values.to_turn(found.turn),
+            turn=row_batches.to_turn(found.turn),
             unfinished=_parse_unfinished(found.unfinished),
             message_count=len(read.messages) if count is None else count,
             unreadable=unreadable,
@@ -123,9 +121,9 @@ class SQLStore(StoreCore):
 
         found = await self._database.run(work, writes=False)
         if found is None:
-            raise build_not_found_error(conversation_id)
+            raise ConversationNotFound(conversation_id)
         turn, running, count, title = found
-        return row_values.to_turn(turn), bool(running), row_values.to_count(count) or 0, row_values.to_title(title)
+        return row_batches.to_turn(turn), bool(running), row_batches.to_count(count) or 0, row_batches.to_title(title)
 
     async def list(self, limit: int = 50, *, cursor: str | None = None, search: str = "") -> Page:
         """See `ConversationStore.list`."""
@@ -141,7 +139,7 @@ class SQLStore(StoreCore):
 
         found = [_to_summary(row) for row in await self._database.run(work, writes=False)]
         # The next page begins after the last conversation whose time can be read.
-        known = [summary for summary in found[:limit] if summary.updated_at != row_values.EPOCH]
+        known = [summary for summary in found[:limit] if summary.updated_at != row_batches.EPOCH]
         return Page(found[:limit], build_cursor(known[-1]) if known and found[limit:] else None)
 
     async def aclose(self) -> None:
@@ -151,7 +149,8 @@ class SQLStore(StoreCore):
         await self._database.aclose()
 
     async def _change(self, conversation_id: str, change: Change[T]) -> T:
-        return await self._writer.change(_check_id(conversation_id), change)
+        # The result is set by the change, if there was no error.
+        return await self._writer.submit(Request(_check_id(conversation_id), change))  # type: ignore[return-value]
 
     def _encode(self, messages: Sequence[Message]) -> Sequence[EncodedMessage]:
         return [_encode_message(message) for message in messages]
@@ -175,9 +174,9 @@ def _build_conditions(cursor: str | None, words: Sequence[str]) -> tuple[list[st
 
 def _to_summary(row: Any) -> ConversationSummary:
     id_, title, created, updated, count, entries, running = row
-    times = row_values.to_time(created), row_values.to_time(updated)
-    messages = max((row_values.to_count(count) or 0) - (row_values.to_count(entries) or 0), 0)
-    return ConversationSummary(row_values.to_text(id_), row_values.to_title(title), *times, messages, bool(running))
+    times = row_batches.to_time(created), row_batches.to_time(updated)
+    messages = max((row_batches.to_count(count) or 0) - (row_batches.to_count(entries) or 0), 0)
+    return ConversationSummary(row_batches.to_text(id_), row_batches.to_title(title), *times, messages, bool(running))
 
 
 def _check_id(conversation_id: str) -> str:
@@ -187,7 +186,7 @@ def _check_id(conversation_id: str) -> str:
         ConversationNotFound: The id has other characters, so no conversation has it.
     """
     if not (conversation_id.isascii() and conversation_id.isprintable()):
-        raise build_not_found_error(conversation_id)
+        raise ConversationNotFound(conversation_id)
     return conversation_id
 
 

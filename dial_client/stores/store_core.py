@@ -9,13 +9,12 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from dial_client.messages.errors import ConversationBusy
+from dial_client.messages.errors import ConversationBusy, ConversationNotFound
 from dial_client.messages.message import Message
 from dial_client.stores.conversation_store import (
     Conversation,
     ConversationSummary,
     Page,
-    build_not_found_error,
     build_title,
 )
 
@@ -114,7 +113,7 @@ class StoreCore(ABC):
 
         await self._change(conversation_id, change)
 
-    async def begin(
+    async def acquire(
         self,
         conversation_id: str,
         turn: str,
@@ -124,7 +123,7 @@ class StoreCore(ABC):
         lease: float,
         title: str,
     ) -> bool:
-        """See `ConversationStore.begin`."""
+        """See `ConversationStore.acquire`."""
         encoded, now = self._encode(messages), self._stamp()
 
         def change(row: RowChange) -> bool:
@@ -154,8 +153,8 @@ class StoreCore(ABC):
 
         return await self._change(conversation_id, change)
 
-    async def end(self, conversation_id: str, turn: str, messages: Sequence[Message] = ()) -> None:
-        """See `ConversationStore.end`."""
+    async def release(self, conversation_id: str, turn: str, messages: Sequence[Message] = ()) -> None:
+        """See `ConversationStore.release`."""
         encoded, now = self._encode(messages), self._stamp()
 
         def change(row: RowChange) -> None:
@@ -198,7 +197,7 @@ class StoreCore(ABC):
 
 def _require_record(row: RowChange, conversation_id: str) -> StoredConversation:
     if row.record is None:
-        raise build_not_found_error(conversation_id)
+        raise ConversationNotFound(conversation_id)
     return row.record
 
 

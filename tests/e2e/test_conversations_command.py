@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
         for title in ("Weather in Köln", "Time in Tokyo"):
             await store.create(title, MESSAGES)
         made = await store.create("Broken")
-        await store.begin(made.id, "turn", [Message.user("Write!")], expected_count=0, lease=0.0, title="")
+        await store.acquire(made.id, "turn", [Message.user("Write!")], expected_count=0, lease=0.0, title="")
         await store.renew(made.id, "turn", 0.0, [Message.assistant(f"Once upon\n\n{CUT_OFF}")])
         await store.aclose()
 
@@ -65,12 +65,12 @@ def test_a_note_says_that_a_command_waits_for_the_turn_of_another_program(folder
 
     async def take() -> None:
         store = SQLStore.sqlite(file)
-        assert await store.begin(id_, "theirs", [Message.user("Theirs.")], expected_count=1, lease=LONG, title="")
+        assert await store.acquire(id_, "theirs", [Message.user("Theirs.")], expected_count=1, lease=LONG, title="")
         await store.aclose()
 
     async def let_go() -> None:
         store = SQLStore.sqlite(file)
-        await store.end(id_, "theirs")
+        await store.release(id_, "theirs")
         await store.aclose()
 
     anyio.run(take)

@@ -57,7 +57,7 @@ async def open_conversation(chromium: Browser, url: str, conversation: str) -> T
 async def begin_abandoned_turn(store: SQLStore) -> str:
     """Store a turn of a dead process, with a call without a result, and return the id of its conversation."""
     made = await store.create()
-    await store.begin(made.id, TURN, [Message.user("Write!")], expected_count=0, lease=LONG, title="Write!")
+    await store.acquire(made.id, TURN, [Message.user("Write!")], expected_count=0, lease=LONG, title="Write!")
     await store.append(made.id, [Message.assistant("I will write.", [WROTE])], turn=TURN)
     chunk = {"choices": [{"index": 0, "delta": {"content": "I will write."}}]}
     lines = [(1, f"id: {TURN}:1\ndata: {json.dumps(chunk)}\n\n")]

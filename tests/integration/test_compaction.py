@@ -123,7 +123,7 @@ async def test_a_turn_of_a_killed_process_can_be_summarized_and_undone(store: Co
     async with managed(store, ["Summary.", "Fine."]) as manager:
         made = await store.create("", dialogue("a", "b"))
         call = Message.assistant("", (ToolCallRequest("1", "add", {"a": 1}),))
-        await store.begin(made.id, "dead", [Message.user("c")], expected_count=2, lease=0.0, title="")
+        await store.acquire(made.id, "dead", [Message.user("c")], expected_count=2, lease=0.0, title="")
         await store.append(made.id, [call], turn="dead")
         await store.renew(made.id, "dead", 0.0)
         assert await manager.compact(made.id, keep=1) is not None

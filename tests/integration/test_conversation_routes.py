@@ -284,7 +284,7 @@ async def test_a_turn_of_another_process_cannot_be_stopped() -> None:
     async with serve([], store=store) as server:
         where = await server.conversation()
         id_ = where.rpartition("/")[2]
-        assert await store.begin(id_, "theirs", [Message.user("Hi")], expected_count=0, lease=1000, title="")
+        assert await store.acquire(id_, "theirs", [Message.user("Hi")], expected_count=0, lease=1000, title="")
         read = await server.json("GET", where)
         refused = await server.json("POST", f"{where}/stop", 409)
         busy = await server.json("POST", f"{where}/chat", 409, json={"text": "Hello?"})

@@ -144,9 +144,9 @@ class Cancelling(Yielding):
         super().__init__()
         self.scope = scope
 
-    async def begin(self, *arguments: Any, **options: Any) -> bool:
+    async def acquire(self, *arguments: Any, **options: Any) -> bool:
         try:
-            return await super().begin(*arguments, **options)
+            return await super().acquire(*arguments, **options)
         finally:
             self.scope.cancel()
             await checkpoint()

@@ -211,7 +211,7 @@ async def test_a_turn_that_lost_its_lease_stops_and_stores_nothing(store: Conver
         made = await manager.create()
         live = await manager.start(made.id, "a")
         await model.until_asked()
-        theirs = partial(store.begin, made.id, "theirs", [Message.user("b")], expected_count=1, lease=100.0, title="")
+        theirs = partial(store.acquire, made.id, "theirs", [Message.user("b")], expected_count=1, lease=100.0, title="")
         await store.renew(made.id, live.id, 0.0)
         while not await theirs():  # the turn may have renewed its lease in between
             await store.renew(made.id, live.id, 0.0)

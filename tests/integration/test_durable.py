@@ -227,11 +227,11 @@ class FailsOnce(SQLStore):
 
     has_failed = False
 
-    async def begin(self, *arguments: Any, **more: Any) -> bool:
+    async def acquire(self, *arguments: Any, **more: Any) -> bool:
         if not self.has_failed:
             self.has_failed = True
             raise DialError("another program keeps the database locked")
-        return await super().begin(*arguments, **more)
+        return await super().acquire(*arguments, **more)
 
 
 @new_enough

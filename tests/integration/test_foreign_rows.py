@@ -20,7 +20,7 @@ from dial_client.serve.cluster.topics import build_turn_events_topic
 from dial_client.serve.human_input import APPROVAL
 from dial_client.serve.served_model import ServedModel
 from dial_client.serve.turn_registry import TurnRegistry
-from dial_client.stores.row_values import EPOCH
+from dial_client.stores.row_batches import EPOCH
 from tests.support.http_service import MODEL, HttpService, serve
 from tests.support.temporary_stores import needs_postgres, place
 

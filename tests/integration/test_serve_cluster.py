@@ -349,7 +349,7 @@ async def test_requests_for_a_turn_that_no_server_runs_are_errors(
     monkeypatch.setattr(remote_turns, "REQUEST_TIMEOUT", 0.0)
     async with two(tmp_path) as (here, _):
         made = await here.store.create()
-        await here.store.begin(made.id, "a-turn", [Message.user("Hi")], expected_count=0, lease=LONG, title="")
+        await here.store.acquire(made.id, "a-turn", [Message.user("Hi")], expected_count=0, lease=LONG, title="")
         where = f"/conversations/{made.id}"
         assert (await here.json("GET", f"{where}/turns/a-turn/events", 404))["error"]["code"] == "turn_not_found"
         assert (await here.json("POST", f"{where}/stop", 409))["error"]["code"] == "runs_elsewhere"
@@ -368,7 +368,7 @@ async def test_a_stream_whose_server_is_gone_ends_with_an_error(
         store = here.store
         assert isinstance(store, SQLStore)
         made = await store.create()
-        await store.begin(made.id, "a-turn", [Message.user("Hi")], expected_count=0, lease=LONG, title="")
+        await store.acquire(made.id, "a-turn", [Message.user("Hi")], expected_count=0, lease=LONG, title="")
         await store.mailbox.send([(events_of(made.id, "a-turn"), json.dumps([[1, "id: a-turn:1\ndata: 1\n\n"]]))], LONG)
         async with reading(here, f"/conversations/{made.id}", "a-turn") as (events, _):
             first = await anext(events)

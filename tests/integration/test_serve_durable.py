@@ -96,7 +96,7 @@ async def test_a_failing_database_of_durable_turns_is_an_error_after_a_bounded_w
     file = tmp_path / "kept.db-turns"
     async with serve([], store=SQLStore(tmp_path / "kept.db"), durable=True, timings=timings) as server:
         made = await server.store.create()
-        await server.store.begin(made.id, "killed.1", [Message.user("Hi")], expected_count=0, lease=0.0, title="")
+        await server.store.acquire(made.id, "killed.1", [Message.user("Hi")], expected_count=0, lease=0.0, title="")
         with broken(file, is_locked=is_locked):
             read = await server.json("GET", f"/conversations/{made.id}", 500)
             failed = await server.json("POST", f"/conversations/{made.id}/chat", 500, json={"text": "Hello?"})

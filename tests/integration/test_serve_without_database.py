@@ -117,7 +117,7 @@ async def test_a_reader_of_a_remote_turn_continues_after_a_database_failure(
     store, file = SQLStore(tmp_path / "kept.db"), tmp_path / "kept.db"
     async with serve([], store=store) as server:
         made = await store.create()
-        await store.begin(made.id, "a-turn", [Message.user("Hi")], expected_count=0, lease=LONG, title="")
+        await store.acquire(made.id, "a-turn", [Message.user("Hi")], expected_count=0, lease=LONG, title="")
         topic = events_of(made.id, "a-turn")
         await store.mailbox.send([(topic, json.dumps([[1, "id: a-turn:1\ndata: 1\n\n"]]))], LONG)
         async with reading(server, f"/conversations/{made.id}", "a-turn") as (events, _):

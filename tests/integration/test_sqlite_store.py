@@ -357,7 +357,7 @@ async def test_a_database_of_the_first_version_is_migrated_and_keeps_its_content
     for search in ("KÖLN", "CITTÀ"):
         assert [conversation.id for conversation in await store.list(search=search)] == ["a"]
     assert [message.text for message in (await store.get("a")).messages] == ["Where is Köln?"]
-    assert await store.begin("a", "one", MESSAGES, expected_count=2, lease=10.0, title="")
+    assert await store.acquire("a", "one", MESSAGES, expected_count=2, lease=10.0, title="")
     await store.aclose()
 
 

@@ -25,7 +25,7 @@ LONG = 1000.0
 async def begin(
     store: ConversationStore, conversation_id: str, turn: str, behind: int = 0, seconds: float = LONG
 ) -> bool:
-    return await store.begin(conversation_id, turn, [ASKED], expected_count=behind, lease=seconds, title=ASKED.text)
+    return await store.acquire(conversation_id, turn, [ASKED], expected_count=behind, lease=seconds, title=ASKED.text)
 
 
 async def test_a_turn_begins_with_its_question_and_ends_with_its_answer(store: ConversationStore) -> None:
@@ -36,7 +36,7 @@ async def test_a_turn_begins_with_its_question_and_ends_with_its_answer(store: C
     assert [conversation.running for conversation in await store.list()] == [True]
     await store.append(made.id, [CALLS], turn="one")
     await store.append(made.id, [RESULT], turn="one")
-    await store.end(made.id, "one", [SAID])
+    await store.release(made.id, "one", [SAID])
     over = await store.get(made.id)
     assert (over.messages, over.running, over.turn, over.message_count) == (MESSAGES, False, "", 4)
     assert [conversation.running for conversation in await store.list()] == [False]
@@ -48,7 +48,7 @@ async def test_only_one_turn_has_the_lease_of_a_conversation(store: Conversation
     assert not await begin(store, made.id, "two", behind=1)
     assert await begin(store, second.id, "two")
     assert (await store.get(made.id)).messages == (ASKED,)
-    await store.end(made.id, "one")
+    await store.release(made.id, "one")
     assert await begin(store, made.id, "two", behind=1)
 
 
@@ -104,7 +104,7 @@ async def test_a_turn_with_an_expired_lease_loses_its_conversation_to_the_next_t
     await begin(store, made.id, "one", seconds=0.0)
     assert await begin(store, made.id, "two", behind=1)
     assert not await store.renew(made.id, "one", LONG, [SAID])
-    for attempt in (store.append(made.id, [SAID], turn="one"), store.end(made.id, "one", [SAID])):
+    for attempt in (store.append(made.id, [SAID], turn="one"), store.release(made.id, "one", [SAID])):
         with pytest.raises(ConversationBusy, match="taken over"):
             await attempt
     held = await store.get(made.id)
@@ -116,7 +116,7 @@ async def test_a_turn_can_renew_an_expired_lease_if_no_other_turn_began(store: C
     await begin(store, made.id, "one", seconds=0.0)
     assert await store.renew(made.id, "one", LONG)
     assert not await begin(store, made.id, "two", behind=1)
-    await store.end(made.id, "one", [SAID])
+    await store.release(made.id, "one", [SAID])
     assert (await store.get(made.id)).messages == (ASKED, SAID)
 
 
@@ -125,7 +125,7 @@ async def test_a_deleted_conversation_has_no_lease(store: ConversationStore) -> 
     await begin(store, made.id, "one")
     await store.delete(made.id)
     assert not await store.renew(made.id, "one", LONG, [SAID])
-    await store.end(made.id, "one", [SAID])
+    await store.release(made.id, "one", [SAID])
     for attempt in (begin(store, made.id, "two"), store.append(made.id, [SAID], turn="one")):
         with pytest.raises(ConversationNotFound):
             await attempt

@@ -32,7 +32,7 @@ from dial_client.servers.transports.transport_factory import WindowsStdioTranspo
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.settings.configuration import ConfigFile, parse
 from dial_client.settings.server_sources import bundles
-from dial_client.stores.database_engines import create_private_file
+from dial_client.stores.database import create_private_file
 from dial_client.tools import grants
 
 ROOT = Path(__file__).parents[2]

@@ -1,0 +1,334 @@
+"""Reads and writes several conversations in one transaction, and parses the columns of their rows.
+
+A transaction takes a few milliseconds, mostly to sync the disk. So requests that arrive while a transaction runs share
+the next one. Each change is applied in Python to the conversation's locked row; four statements write all rows.
+
+Other programs may have written the rows: SQLite stores values of any type in any column, and text in any encoding;
+PostgreSQL stores NaN as a number. A value that this package does not write counts as missing, so that a wrong row does
+not make other rows unreadable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import anyio
+
+from dial_client.messages.errors import DialError
+from dial_client.runtime.logs import get_logger
+from dial_client.stores.conversation_store import build_title, casefold_text, to_sortable_time
+from dial_client.stores.database import (
+    MAX_LEASE_SECONDS,
+    Database,
+    build_clock_expression,
+    build_lease_expression,
+)
+from dial_client.stores.store_core import Change, RowChange, StoredConversation
+
+if TYPE_CHECKING:
+    from sqlalchemy import CursorResult
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+log = get_logger(__name__)
+
+T = TypeVar("T")
+
+EPOCH = datetime.fromtimestamp(0, UTC)
+"""The time of a row whose stored time cannot be read."""
+_MAX_IDS = 500
+"""Limit of conversations that one statement reads; databases limit the number of parameters to some thousands."""
+_MAX_TURN = 64
+_MAX_COUNT = 2**31 - 1
+
+
+class Request(Generic[T]):
+    """A request for a conversation, and its result."""
+
+    def __init__(self, conversation_id: str, change: Change[T] | None = None) -> None:
+        self.conversation_id = conversation_id
+        self.change = change
+        """The change of the conversation; None for a request that reads it."""
+        self.result: T | None = None
+        self.error: Exception | None = None
+        self.done = anyio.Event()
+
+
+Process = Callable[["AsyncConnection", Sequence[Request[Any]]], Awaitable[None]]
+"""Processes the requests of a batch in one transaction: sets the result of each, or its error."""
+
+
+class Batcher:
+    """Processes all requests that wait as one batch, in one transaction; only for asyncio.
+
+    Args:
+        database: The database.
+        process: See `Process`.
+        writes: True if the transaction writes.
+    """
+
+    def __init__(self, database: Database, process: Process, *, writes: bool) -> None:
+        self._database = database
+        self._process = process
+        self._writes = writes
+        self._waiting: list[Request[Any]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def submit(self, request: Request[T]) -> T | None:
+        """Return the result of a request; a request is finished even if the caller is cancelled.
+
+        Raises:
+            DialError: The request failed.
+        """
+        await self._database.open()
+        self._waiting.append(request)
+        if self._task is None or self._task.done():
+            # In a separate task, so that the cancellation of one caller does not cancel other requests.
+            self._task = asyncio.create_task(self._process_all())
+        with anyio.CancelScope(shield=True):
+            await request.done.wait()
+        if request.error is not None:
+            raise request.error
+        return request.result
+
+    async def aclose(self) -> None:
+        """Wait until all requests are finished."""
+        if self._task is not None:
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait([self._task])
+
+    async def _process_all(self) -> None:
+        batch: list[Request[Any]] = []
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting, []
+                await self._process_batch(batch)
+        finally:
+            # If this task is cancelled with its event loop, every waiting request fails instead of waiting for ever.
+            unprocessed, self._waiting = self._waiting, []
+            for request in (*batch, *unprocessed):
+                if not request.done.is_set():
+                    request.error = DialError("the program ended before the database answered")
+                    request.done.set()
+
+    async def _process_batch(self, batch: Sequence[Request[Any]]) -> None:
+        async def process(connection: AsyncConnection) -> None:
+            await self._process(connection, batch)
+
+        failed: Exception | None = None
+        try:
+            await self._database.run(process, writes=self._writes)
+        except Exception as error:  # noqa: BLE001 - raised by each request
+            failed = error
+        if failed is not None and len(batch) > 1 and _is_fault_of_a_change(failed):
+            for request in batch:
+                await self._process_batch([request])
+            return
+        for request in batch:
+            request.error = failed or request.error
+            request.done.set()
+
+
+def _is_fault_of_a_change(error: Exception) -> bool:
+    """Return True if the values of a change caused the error, so that the other changes can succeed without it."""
+    from sqlalchemy.exc import DataError, IntegrityError
+
+    return isinstance(error.__cause__, DataError | IntegrityError)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of a conversation and of its messages."""
+
+    record: Any
+    """The columns id, title, created_at, updated_at, turn, unfinished and message_count, and the computed `running`."""
+    messages: list[tuple[int, str]] = field(default_factory=list)
+    """The position and the JSON of each message, in order."""
+
+
+async def read_rows(connection: AsyncConnection, requests: Sequence[Request[Rows]]) -> None:
+    """Read the conversations of the requests; the result is None for a conversation that does not exist."""
+    found: dict[str, Rows] = {}
+    for row in await _select(
+        connection,
+        "SELECT id, title, created_at, updated_at, turn, unfinished, message_count,"  # noqa: S608 - our own text
+        f" {build_lease_expression(connection)} AS running FROM conversations WHERE id IN :ids",
+        requests,
+    ):
+        found[row.id] = Rows(row)
+    for id_, position, message in await _select(
+        connection,
+        "SELECT conversation_id, position, message FROM messages WHERE conversation_id IN :ids"
+        " ORDER BY conversation_id, position",
+        requests,
+    ):
+        if id_ in found:
+            found[id_].messages.append((position, message))
+    for request in requests:
+        request.result = found.get(request.conversation_id)
+
+
+async def write_changes(connection: AsyncConnection, requests: Sequence[Request[Any]]) -> None:
+    """Apply the changes of the requests, each completely or not at all; an error of a change fails only its request."""
+    changes = await _load(connection, requests)
+    old_records = {id_: row.record for id_, row in changes.items()}
+    for request in requests:
+        assert request.change is not None
+        request.error = None
+        try:
+            request.result = request.change(changes[request.conversation_id])
+        except DialError as error:
+            request.error = error
+    new: list[dict[str, Any]] = []
+    changed: list[dict[str, Any]] = []
+    deleted: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
+    for id_, row in sorted(changes.items()):
+        record, old = row.record, old_records[id_]
+        if record is None:
+            if old is not None:
+                deleted.append({"id": id_})
+            continue
+        if record is not old:
+            (new if old is None else changed).append(_build_row(record))
+        messages += _build_message_rows(record, row.added)
+    for statement, rows in ((_DELETE, deleted), (_INSERT, new), (_UPDATE, changed), (_ADD, messages)):
+        if rows:
+            await execute(connection, statement, rows)
+
+
+_DELETE = "DELETE FROM conversations WHERE id = :id"
+_INSERT = (
+    "INSERT INTO conversations (id, title, words, created_at, updated_at, message_count, entry_count, turn, held_until,"
+    " unfinished) VALUES (:id, :title, :words, :created, :updated, :count, :entries, :turn, :until, :unfinished)"
+)
+_UPDATE = (
+    "UPDATE conversations SET title = :title, words = :words, updated_at = :updated, message_count = :count,"
+    " entry_count = :entries, turn = :turn, held_until = :until, unfinished = :unfinished WHERE id = :id"
+)
+_ADD = (
+    "INSERT INTO messages (conversation_id, position, created_at, message, words)"
+    " VALUES (:id, :position, :now, :message, :words)"
+)
+
+
+async def _load(connection: AsyncConnection, requests: Sequence[Request[Any]]) -> dict[str, RowChange]:
+    """Lock the rows, in the same order in every process to prevent deadlocks, and read them."""
+    clock = build_clock_expression(connection)
+    lock = " FOR UPDATE" if connection.dialect.name == "postgresql" else ""
+    rows = await _select(
+        connection,
+        "SELECT id, title, created_at, updated_at, message_count, entry_count, turn, held_until, unfinished"  # noqa: S608
+        f" FROM conversations WHERE id IN :ids ORDER BY id{lock}",
+        requests,
+    )
+    now = (await execute(connection, f"SELECT {clock}", {})).scalar_one()
+    changes = {request.conversation_id: RowChange(None, now) for request in requests}
+    for id_, title, created, updated, count, entries, turn, lease_end, unfinished in rows:
+        held_until = to_seconds(lease_end) if to_seconds(lease_end) < now + MAX_LEASE_SECONDS else 0.0
+        times = to_time(created), to_time(updated)
+        counts = to_count(count) or 0, to_count(entries) or 0
+        changes[id_].record = StoredConversation(
+            id_, to_title(title), *times, *counts, to_turn(turn), held_until, to_text(unfinished)
+        )
+    return changes
+
+
+async def _select(connection: AsyncConnection, statement: str, requests: Sequence[Request[Any]]) -> list[Any]:
+    """Return the rows of a statement with the parameter ``ids``, for the conversations of the requests."""
+    from sqlalchemy import bindparam, text
+
+    prepared = text(statement).bindparams(bindparam("ids", expanding=True))
+    ids = sorted({request.conversation_id for request in requests})
+    rows: list[Any] = []
+    for start in range(0, len(ids), _MAX_IDS):
+        rows += (await connection.execute(prepared, {"ids": ids[start : start + _MAX_IDS]})).all()
+    return rows
+
+
+async def execute(connection: AsyncConnection, statement: str, parameters: Any) -> CursorResult[Any]:
+    """Execute a statement with a mapping of parameters, or a list of mappings."""
+    from sqlalchemy import text
+
+    return await connection.execute(text(statement), parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedMessage:
+    """A message, encoded for its row."""
+
+    message: str
+    """The message as JSON."""
+    words: str
+    """The text of the message for searches."""
+
+
+def _build_row(record: StoredConversation) -> dict[str, Any]:
+    unfinished = record.unfinished or ""
+    if not isinstance(unfinished, str):  # encoded by a change; otherwise it is the text that was read
+        unfinished = f"[{','.join(encoded.message for encoded in unfinished)}]"
+    return {
+        "id": record.id,
+        "title": record.title,
+        "words": casefold_text(record.title),
+        "created": to_sortable_time(record.created_at),
+        "updated": to_sortable_time(record.updated_at),
+        "count": record.message_count,
+        "entries": record.entry_count,
+        "turn": record.turn,
+        "until": record.held_until,
+        "unfinished": unfinished,
+    }
+
+
+def _build_message_rows(record: StoredConversation, added: Sequence[EncodedMessage]) -> list[dict[str, Any]]:
+    first, now = record.message_count - len(added), to_sortable_time(record.updated_at)
+    return [
+        {"id": record.id, "position": first + index, "now": now, "message": encoded.message, "words": encoded.words}
+        for index, encoded in enumerate(added)
+    ]
+
+
+def to_text(value: Any) -> str:
+    """Return the value as text, with bytes that are not UTF-8 replaced; empty for other types."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return value if isinstance(value, str) else ""
+
+
+def to_title(value: Any) -> str:
+    """Return the value as a title, normalized by `build_title`."""
+    return build_title(to_text(value))
+
+
+def to_time(value: Any) -> datetime:
+    """Return the value as a time in UTC; `EPOCH` if it is not a time."""
+    try:
+        found = datetime.fromisoformat(to_text(value))
+    except ValueError:
+        log.warning("row_damaged", column="time")
+        return EPOCH
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def to_count(value: Any) -> int | None:
+    """Return the value as a number of messages; None if it is not a valid number."""
+    if isinstance(value, int) and 0 <= value <= _MAX_COUNT:
+        return value
+    log.warning("row_damaged", column="count")
+    return None
+
+
+def to_seconds(value: Any) -> float:
+    """Return the value as seconds; 0 if it is not a finite number."""
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0
+
+
+def to_turn(value: Any) -> str:
+    """Return the value as the id of a turn; empty if it is not a valid id."""
+    turn = to_text(value)
+    return turn if len(turn) <= _MAX_TURN and turn.isascii() and turn.isprintable() else ""
