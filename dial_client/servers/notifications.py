@@ -17,7 +17,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import anyio
@@ -125,9 +124,7 @@ class Subscription:
         if not self.is_confirmed:
             raise ServerError(self.server, f"it did not confirm the subscription within {SUBSCRIBE_SECONDS:g} seconds")
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *failure: object) -> None:
         self._notifications.remove(self)
 
     def __aiter__(self) -> Self:

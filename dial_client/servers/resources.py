@@ -232,10 +232,6 @@ class _CachedList(Generic[Item]):
     until: float
     """The time of `anyio.current_time` when the list becomes stale."""
 
-    def is_valid_for(self, connection: Connection, revision: int) -> bool:
-        """Return True if this list is still valid for the server."""
-        return self.connection is connection and self.revision == revision and anyio.current_time() < self.until
-
 
 class ListCache(Generic[Item]):
     """The lists of one kind of all servers. A list is read when first needed, and again when it may have changed.
@@ -282,7 +278,8 @@ class ListCache(Generic[Item]):
     async def _get(self, connection: Connection) -> tuple[Item, ...]:
         revision = connection.notifications.revisions[self._listing]
         cached = self._cached.get(connection.name)
-        if cached is not None and cached.is_valid_for(connection, revision):
+        is_current = cached is not None and cached.connection is connection and cached.revision == revision
+        if cached is not None and is_current and anyio.current_time() < cached.until:
             return cached.items
         has_announcements = False
 

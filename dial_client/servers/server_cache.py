@@ -1,4 +1,13 @@
-"""The data cached about one server from run to run: the protocol to open it with, and its tools."""
+"""Data about servers that is kept from run to run: how to open them, their tools, and what the user approved.
+
+JsonCache      a folder with one small JSON file for each server
+ServerCache    the protocol to open a server with, and its tools
+ToolPins       the tool definitions that were approved, for comparison with the current definitions
+
+A server is identified by how it is reached, not by its name in a configuration: a name may be given to another program.
+A file is written atomically, and only its owner can read it. Several programs may use a folder at once; the last write
+of a file wins. A file that cannot be read or written counts as missing: a cache never causes a failure.
+"""
 
 from __future__ import annotations
 
@@ -199,7 +208,9 @@ class ServerCache:
         state: Mapping[str, Any] = {
             "legacy": is_legacy and not (was_legacy and before.get("version") != version),
             "version": version,
-            "tools": [_to_json(tool) for tool in tools],
+            "tools": [
+                tool.model_dump(mode="json", by_alias=True, exclude_none=True, include=_FIELDS) for tool in tools
+            ],
         }
         is_recent = self._compute_age(before, "written") < REWRITE_SECONDS
         if is_recent and all(before.get(name) == value for name, value in state.items()):
@@ -219,10 +230,6 @@ class ServerCache:
         since = stored.get(key)
         is_known = isinstance(since, int | float) and not isinstance(since, bool) and 0 <= since <= self._now()
         return self._now() - since if is_known and since is not None else float("inf")
-
-
-def _to_json(tool: Tool) -> dict[str, Any]:
-    return tool.model_dump(mode="json", by_alias=True, exclude_none=True, include=_FIELDS)
 
 
 _NOT_STORED = "the definition that was approved was too long to be kept"
@@ -254,6 +261,10 @@ def compare_definitions(before: str, now: str) -> str:
 
 class ToolPins:
     """The approved tool definitions, stored from run to run.
+
+    A server may describe a harmless tool until the user has approved it, and change the tool afterwards (a "rug pull").
+    Therefore an approval is valid for one definition, not for a name. The definition consists of everything the model
+    reads about the tool, and the annotations about its effects.
 
     Args:
         cache: The folder to store the definitions in.

@@ -1,4 +1,8 @@
-"""All servers of a client: started concurrently, each by its own task, and stopped together."""
+"""All servers of a client: started concurrently, each by its own task, and stopped together.
+
+ServerManager    the servers by their names: add, remove, restart, replace
+StartPatience    how long turns wait for servers that are starting
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.servers.connection import Connection
 from dial_client.servers.server_requests import ClientCapabilities
 from dial_client.servers.session import FRESH_SECONDS, Target
-from dial_client.servers.status import Observable, OnChange, ServerState, ServerStatus
+from dial_client.servers.status import Observable, ServerState, ServerStatus
 
 STARTUP_PATIENCE = 10.0
 """Seconds a turn waits for a server that is starting, counted from the server's start."""
@@ -20,6 +24,10 @@ CACHED_TOOLS_SECONDS = 1.0
 """Seconds after a server's start when the cached tools of the last run are offered."""
 _POLL_SECONDS = 0.5
 """Seconds between two checks of whether a download is still running."""
+
+
+Connect = Callable[[str, Target, ClientCapabilities], Connection]
+"""Creates the connection to one server, without starting it."""
 
 
 class StartPatience:
@@ -109,10 +117,6 @@ async def _wait_settled(connection: Connection, seconds: float) -> bool:
     return connection.is_settled
 
 
-Connect = Callable[[str, Target, ClientCapabilities], Connection]
-"""Creates the connection to one server, without starting it."""
-
-
 class ServerManager(Mapping[str, Connection]):
     """All servers of a client, by their names in the configuration."""
 
@@ -127,7 +131,14 @@ class ServerManager(Mapping[str, Connection]):
         """How each server is reached."""
         self.announcements = Observable(0)
         """The number of state and tool changes, of all servers together."""
-        self._capabilities = replace(capabilities, on_change=_build_counter(self.announcements, capabilities.on_change))
+        on_change = capabilities.on_change
+
+        def announce(name: str, status: ServerStatus) -> None:
+            self.announcements.set(self.announcements.value + 1)
+            if on_change is not None:
+                on_change(name, status)
+
+        self._capabilities = replace(capabilities, on_change=announce)
         self._connect = connect
         self._connections = {name: connect(name, target, self._capabilities) for name, target in targets.items()}
         self._tasks: BackgroundTasks | None = None
@@ -296,7 +307,7 @@ class ServerManager(Mapping[str, Connection]):
 
 
 class AutoApproved(Mapping[str, tuple[str, ...]]):
-    """The tool patterns that each server's configuration approves automatically; an empty tuple for none."""
+    """The tool patterns that each server's configuration approves automatically; an empty tuple if there are none."""
 
     def __init__(self, servers: Mapping[str, Connection]) -> None:
         self._servers = servers
@@ -310,17 +321,6 @@ class AutoApproved(Mapping[str, tuple[str, ...]]):
 
     def __len__(self) -> int:
         return len(self._servers)
-
-
-def _build_counter(announcements: Observable[int], on_change: OnChange | None) -> OnChange:
-    """Return a callback that counts each change, and calls `on_change`."""
-
-    def announce(name: str, status: ServerStatus) -> None:
-        announcements.set(announcements.value + 1)
-        if on_change is not None:
-            on_change(name, status)
-
-    return announce
 
 
 async def _stop(connection: Connection) -> None:

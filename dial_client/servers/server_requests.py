@@ -107,21 +107,22 @@ class NeedsOlderProtocol(Exception):
     """A call failed because the server tried to send a request, which protocol version 2026-07-28 does not have."""
 
 
+@dataclass(eq=False, slots=True)
 class _Call:
     """A call in flight."""
 
-    def __init__(self, tool: str, context: CallContext | None) -> None:
-        self.tool = tool
-        self.context = context
-        self.requests = 0
+    tool: str
+    context: CallContext | None
+    requests: int = 0
 
 
+@dataclass(eq=False, slots=True)
 class _Request:
     """A request of the server that is being answered."""
 
-    def __init__(self, scope: anyio.CancelScope, calls: Iterable[_Call]) -> None:
-        self.scope = scope
-        self.calls = set(calls)
+    scope: anyio.CancelScope
+    calls: set[_Call]
+    """The calls that the request may belong to."""
 
 
 class ServerRequests:
@@ -193,7 +194,17 @@ class ServerRequests:
                 action = "failed"
                 raise
             finally:
-                self._record_elicitation(action, calls)
+                # The content of an answer is not recorded: it may be a secret of the user.
+                entry = AuditEntry(
+                    event="elicitation",
+                    id=create_id(),
+                    origin=find_common_origin(context.origin for context in _list_contexts(calls)),
+                    server=self._server,
+                    tool=", ".join(_list_tools(calls)),
+                    decision=action,
+                    decided_by="elicit callback",
+                )
+                record(self.capabilities.audit.recorder, entry)
             return result
 
         return await self._answer("elicitation", answer)
@@ -291,10 +302,12 @@ class ServerRequests:
 
         own_call = self._own_call.get()
         calls = tuple(self._calls) if own_call is None else (own_call,)
+        # A server could ask without an end during a call that waits for it: each question costs the user's attention,
+        # each sampling request money.
         if not self._count_request(calls):
             return ErrorData(code=INVALID_REQUEST, message="The host answers no more requests for this call")
         with anyio.CancelScope() as scope:
-            request = _Request(scope, calls)
+            request = _Request(scope, set(calls))
             self._requests.add(request)
             try:
                 return await answer(calls)
@@ -340,23 +353,11 @@ class ServerRequests:
             raise _InvalidAnswer(form, content)
         return ElicitResult(action="accept", content=content)
 
-    def _record_elicitation(self, action: str, calls: tuple[_Call, ...]) -> None:
-        """Write the action of an answer, without its content, to the audit log."""
-        entry = AuditEntry(
-            event="elicitation",
-            id=create_id(),
-            origin=find_common_origin(context.origin for context in _list_contexts(calls)),
-            server=self._server,
-            tool=", ".join(_list_tools(calls)),
-            decision=action,
-            decided_by="elicit callback",
-        )
-        record(self.capabilities.audit.recorder, entry)
-
     async def _ask_to_open(
         self, message: str, url: str, tools: tuple[str, ...], calls: tuple[_Call, ...]
     ) -> ElicitationAnswer:
         """Ask the user to open a URL; decline a URL that is not http(s) without asking."""
+        # Other schemes open files and programs (MCP, "URL Mode Elicitation"; CVE-2025-6514).
         if not is_web_url(url):
             log.warning("url_refused", server=self._server)
             return ElicitationAnswer(ElicitationAction.DECLINE)

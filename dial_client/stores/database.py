@@ -99,8 +99,8 @@ class Database:
                 self._engine = await self._open_engine()
             return self._engine
 
-    async def run(self, work: Callable[[AsyncConnection], Awaitable[T]], *, writes: bool) -> T:
-        """Run `work` in one transaction, which is finished even if the caller is cancelled.
+    async def run(self, operation: Callable[[AsyncConnection], Awaitable[T]], *, writes: bool) -> T:
+        """Run `operation` in one transaction, which is finished even if the caller is cancelled.
 
         Raises:
             ConfigError: The database cannot be used.
@@ -108,7 +108,7 @@ class Database:
         """
         try:
             with anyio.fail_after(MAX_SECONDS, shield=True):
-                return await self._translate_errors(_transaction(await self.open(), work, writes=writes))
+                return await self._translate_errors(_transaction(await self.open(), operation, writes=writes))
         except TimeoutError as error:
             raise DialError(f"the database did not answer within {MAX_SECONDS:g} seconds") from error
 
@@ -143,9 +143,9 @@ class Database:
         log.debug("database_opened", dialect=engine.dialect.name, seconds=round(time.monotonic() - began, 4))
         return engine
 
-    async def _translate_errors(self, work: Awaitable[T]) -> T:
+    async def _translate_errors(self, pending: Awaitable[T]) -> T:
         try:
-            return await work
+            return await pending
         except _list_driver_errors() as error:
             raise self._to_dial_error(error) from error
 
@@ -187,9 +187,9 @@ def _list_driver_errors() -> tuple[type[Exception], ...]:
     return SQLAlchemyError, sqlite3.Error, OSError
 
 
-async def _transaction(engine: AsyncEngine, work: Callable[[AsyncConnection], Awaitable[T]], *, writes: bool) -> T:
+async def _transaction(engine: AsyncEngine, operation: Callable[[AsyncConnection], Awaitable[T]], *, writes: bool) -> T:
     async with engine.execution_options(writes=writes).begin() as connection:
-        return await work(connection)
+        return await operation(connection)
 
 
 async def _migrate_schema(engine: AsyncEngine) -> None:

@@ -69,14 +69,14 @@ class Mailbox:
         """
         is_due = self._last_clearing is None or time.monotonic() - self._last_clearing > CLEARING_INTERVAL
 
-        async def work(connection: AsyncConnection) -> tuple[int, ...]:
+        async def send_all(connection: AsyncConnection) -> tuple[int, ...]:
             if is_due:
                 await _delete_expired(connection)
             return tuple([await _insert(connection, topic, body, seconds) for topic, body in messages])
 
         if not messages:
             return ()
-        ids = await self._database.run(work, writes=True)
+        ids = await self._database.run(send_all, writes=True)
         if is_due:
             self._last_clearing = time.monotonic()
         return ids
@@ -90,7 +90,7 @@ class Mailbox:
         """
         positions = sorted(topics.items())
 
-        async def work(connection: AsyncConnection) -> list[Any]:
+        async def read_all(connection: AsyncConnection) -> list[Any]:
             rows: list[Any] = []
             for start in range(0, len(positions), _TOPICS):
                 rows += await _read(connection, positions[start : start + _TOPICS])
@@ -98,40 +98,40 @@ class Mailbox:
 
         if not positions:
             return ()
-        rows = await self._database.run(work, writes=False)
+        rows = await self._database.run(read_all, writes=False)
         messages = (Envelope(id_, to_text(topic), to_text(body)) for id_, topic, body in rows)
         return tuple(sorted(messages, key=lambda message: message.id))
 
     async def take(self, *ids: int) -> frozenset[int]:
         """Delete messages, and return the ids of those that existed. Atomic: only one caller gets the id of each."""
 
-        async def work(connection: AsyncConnection) -> frozenset[int]:
+        async def take_all(connection: AsyncConnection) -> frozenset[int]:
             # In the same order in every process, to prevent deadlocks.
             return frozenset([id_ for id_ in sorted(set(ids)) if await _take(connection, id_)])
 
-        return await self._database.run(work, writes=True) if ids else frozenset()
+        return await self._database.run(take_all, writes=True) if ids else frozenset()
 
     async def swap(self, id_: int, topic: str, body: str, seconds: float) -> bool:
         """Delete a message, send another in the same transaction, and return True; False if the first did not exist."""
 
-        async def work(connection: AsyncConnection) -> bool:
+        async def swap_messages(connection: AsyncConnection) -> bool:
             existed = await _take(connection, id_)
             if existed:
                 await _insert(connection, topic, body, seconds)
             return existed
 
-        return await self._database.run(work, writes=True)
+        return await self._database.run(swap_messages, writes=True)
 
     async def renew(self, ids: Iterable[int], seconds: float) -> None:
         """Set the messages to expire in `seconds`; deleted messages are ignored."""
         rows = [{"id": id_, "seconds": float(seconds)} for id_ in sorted(set(ids))]
 
-        async def work(connection: AsyncConnection) -> None:
+        async def set_expiry(connection: AsyncConnection) -> None:
             statement = f"UPDATE notes SET until = {build_clock_expression(connection)} + :seconds WHERE id = :id"  # noqa: S608
             await execute(connection, statement, rows)
 
         if rows:
-            await self._database.run(work, writes=True)
+            await self._database.run(set_expiry, writes=True)
 
 
 async def _insert(connection: AsyncConnection, topic: str, body: str, seconds: float) -> int:

@@ -112,14 +112,14 @@ class SQLStore(StoreCore):
             ConversationNotFound: The conversation does not exist.
         """
 
-        async def work(connection: AsyncConnection) -> Any:
+        async def read_row(connection: AsyncConnection) -> Any:
             statement = (
                 f"SELECT turn, {build_lease_expression(connection)}, message_count, title"  # noqa: S608 - our own text
                 " FROM conversations WHERE id = :id"
             )
             return (await execute(connection, statement, {"id": _check_id(conversation_id)})).one_or_none()
 
-        found = await self._database.run(work, writes=False)
+        found = await self._database.run(read_row, writes=False)
         if found is None:
             raise ConversationNotFound(conversation_id)
         turn, running, count, title = found
@@ -129,7 +129,7 @@ class SQLStore(StoreCore):
         """See `ConversationStore.list`."""
         conditions, values = _build_conditions(cursor, split_search(search))
 
-        async def work(connection: AsyncConnection) -> Sequence[Any]:
+        async def read_page(connection: AsyncConnection) -> Sequence[Any]:
             statement = (
                 "SELECT id, title, created_at, updated_at, message_count, entry_count,"  # noqa: S608 - our own text
                 f" {build_lease_expression(connection)} AS running FROM conversations"
@@ -137,7 +137,7 @@ class SQLStore(StoreCore):
             )
             return (await execute(connection, statement, {"limit": limit + 1, **values})).all()
 
-        found = [_to_summary(row) for row in await self._database.run(work, writes=False)]
+        found = [_to_summary(row) for row in await self._database.run(read_page, writes=False)]
         # The next page begins after the last conversation whose time can be read.
         known = [summary for summary in found[:limit] if summary.updated_at != row_batches.EPOCH]
         return Page(found[:limit], build_cursor(known[-1]) if known and found[limit:] else None)

@@ -29,59 +29,51 @@ def block_network() -> Iterator[None]:
     Raises:
         NetworkBlocked: Code within the ``with`` block tried to connect to another machine.
     """
+    checks: list[tuple[Any, str, Callable[..., None]]] = [
+        (socket.socket, "connect", _check_connection),
+        (socket.socket, "connect_ex", _check_connection),
+        (socket.socket, "sendto", _check_connection),
+        (socket.socket, "sendmsg", _check_message),
+        (socket, "getaddrinfo", _check_name),
+        (socket, "gethostbyname", _check_name),
+        (socket, "gethostbyname_ex", _check_name),
+        # On Windows, asyncio's event loop connects without `socket.connect`.
+        (BaseProactorEventLoop, "sock_connect", _check_loop),
+    ]
     with ExitStack() as stack:
-        for owner, name, guarded in (
-            (socket.socket, "connect", _guard_method(socket.socket.connect)),
-            (socket.socket, "connect_ex", _guard_method(socket.socket.connect_ex)),
-            (socket.socket, "sendto", _guard_method(socket.socket.sendto)),
-            *(
-                [(socket.socket, "sendmsg", _guard_message(socket.socket.sendmsg))]
-                if hasattr(socket.socket, "sendmsg")
-                else []
-            ),
-            (socket, "getaddrinfo", _guard_look_up(socket.getaddrinfo)),
-            (socket, "gethostbyname", _guard_look_up(socket.gethostbyname)),
-            (socket, "gethostbyname_ex", _guard_look_up(socket.gethostbyname_ex)),
-            # On Windows, asyncio's event loop connects without `socket.connect`.
-            (BaseProactorEventLoop, "sock_connect", _guard_loop(BaseProactorEventLoop.sock_connect)),
-        ):
-            stack.enter_context(patch.object(owner, name, guarded))
+        for owner, name, check in checks:
+            if hasattr(owner, name):  # Windows has no `sendmsg`
+                stack.enter_context(patch.object(owner, name, _guard(getattr(owner, name), check)))
         yield
 
 
-def _guard_method(original: Callable[..., Any]) -> Callable[..., Any]:
-    def check_and_call(connection: socket.socket, *arguments: Any) -> Any:
-        _check_address(connection.family, arguments[-1])
-        return original(connection, *arguments)
+def _guard(original: Callable[..., Any], check: Callable[..., None]) -> Callable[..., Any]:
+    def check_and_call(*arguments: Any, **options: Any) -> Any:
+        check(*arguments, **options)
+        return original(*arguments, **options)
 
     return check_and_call
 
 
-def _guard_message(original: Callable[..., Any]) -> Callable[..., Any]:
-    def check_and_call(connection: socket.socket, *arguments: Any) -> Any:
-        if len(arguments) > 3 and arguments[3] is not None:  # a connected socket needs no address
-            _check_address(connection.family, arguments[3])
-        return original(connection, *arguments)
-
-    return check_and_call
+def _check_connection(connection: socket.socket, *arguments: Any) -> None:
+    _check_address(connection.family, arguments[-1])
 
 
-def _guard_loop(original: Callable[..., Any]) -> Callable[..., Any]:
-    async def check_and_call(loop: Any, connection: socket.socket, address: Any) -> Any:
-        _check_address(connection.family, address)
-        return await original(loop, connection, address)
-
-    return check_and_call
+def _check_message(connection: socket.socket, *arguments: Any) -> None:
+    if len(arguments) > 3 and arguments[3] is not None:  # a connected socket needs no address
+        _check_address(connection.family, arguments[3])
 
 
-def _guard_look_up(original: Callable[..., Any]) -> Callable[..., Any]:
-    def check_and_call(host: Any, *arguments: Any, **options: Any) -> Any:
-        name = host.decode("ascii", "replace") if isinstance(host, bytes) else host
-        if name and not _is_address(name) and not _is_local(name):
-            raise _refuse(name)
-        return original(host, *arguments, **options)
+def _check_loop(loop: Any, connection: socket.socket, address: Any) -> None:
+    del loop
+    _check_address(connection.family, address)
 
-    return check_and_call
+
+def _check_name(host: Any, *arguments: Any, **options: Any) -> None:
+    del arguments, options
+    name = host.decode("ascii", "replace") if isinstance(host, bytes) else host
+    if name and not _is_address(name) and not _is_local(name):
+        raise _refuse(name)
 
 
 def _check_address(family: int, address: Any) -> None:

@@ -92,9 +92,7 @@ class DialRecording:
             else:
                 written.unlink(missing_ok=True)
         for path, provider in self._replayed:
-            _check_prompts(path, provider)
-            if is_passed:
-                _check_count(path, provider)
+            _check_prompts(path, provider, is_passed=is_passed)
 
     def _get_path(self, count: int) -> Path:
         return self._path if count == 0 else self._path.with_name(f"{self._path.stem}+{count + 1}{self._path.suffix}")
@@ -118,11 +116,11 @@ class DialRecording:
         return DialClient(provider, **options)
 
 
-def _check_prompts(path: Path, provider: ScriptedProvider) -> None:
-    """Compare the user's messages in each request with the recording.
+def _check_prompts(path: Path, provider: ScriptedProvider, *, is_passed: bool) -> None:
+    """Compare the user's messages in each request with the recording, and their number if the test has passed.
 
     Raises:
-        AssertionError: The messages differ.
+        AssertionError: The messages differ, or the test made fewer requests.
     """
     recorded = _read_prompts(path)
     for number, request in enumerate(provider.requests, 1):
@@ -139,17 +137,9 @@ def _check_prompts(path: Path, provider: ScriptedProvider) -> None:
             else f"the user says {changed[0][:_SHOWN]!r}, and {changed[1][:_SHOWN]!r} in the recording"
         )
         raise AssertionError(f"{path.name}: in request {number} to the model {differs}: {_HINT}")
-
-
-def _check_count(path: Path, provider: ScriptedProvider) -> None:
-    """Compare the number of requests with the recording.
-
-    Raises:
-        AssertionError: The test made fewer requests.
-    """
-    sent, recorded = len(provider.requests), len(_read_prompts(path))
-    if sent < recorded:
-        raise AssertionError(f"{path.name} has {recorded} requests to the model, and the test made {sent}: {_HINT}")
+    if is_passed and (sent := len(provider.requests)) < len(recorded):
+        problem = f"{path.name} has {len(recorded)} requests to the model, and the test made {sent}"
+        raise AssertionError(f"{problem}: {_HINT}")
 
 
 def _is_same(prompt: str, recorded: str) -> bool:

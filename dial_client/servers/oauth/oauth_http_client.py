@@ -9,8 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from contextlib import aclosing
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import parse_qsl, unquote
 from urllib.request import getproxies, proxy_bypass
 
@@ -36,12 +35,8 @@ class OAuthHttpClient:
         self._url_policy = url_policy
         self._client: httpx2.AsyncClient | None = None
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def aclose(self) -> None:
+        """Close the connections."""
         if self._client is not None:
             await self._client.aclose()
 

@@ -13,8 +13,6 @@ import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from enum import Enum, auto
-from types import TracebackType
-from typing import Self
 from urllib.parse import parse_qs
 
 import anyio
@@ -86,13 +84,9 @@ class ServerAuth:
         """Why the user's login failed; no further login is started on this connection."""
         self._step_ups: set[frozenset[str]] = set()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._http.__aexit__(kind, error, trace)
+    async def aclose(self) -> None:
+        """Close the connections to the authorization server."""
+        await self._http.aclose()
 
     async def send(self, request: httpx2.Request, send: Send) -> httpx2.Response:
         """Send a request with `send`, and repeat it with a new token after 401, or 403 for insufficient scope.

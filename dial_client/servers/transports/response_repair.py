@@ -373,8 +373,8 @@ class RepairingTransport:
 
     Args:
         inner: The wrapped transport.
-        repairer: Repairs and masks the incoming messages.
-        limiter: Drops incoming messages above the rate limit.
+        mask: Masks the server's secrets.
+        on_note: Is called with a note about each irregularity.
         on_end: Is called when the incoming stream ends.
         on_error: Is awaited with the error that closes the transport, before closing begins.
     """
@@ -382,14 +382,14 @@ class RepairingTransport:
     def __init__(
         self,
         inner: Transport,
-        repairer: ResponseRepairer,
-        limiter: RateLimiter,
-        on_end: Callable[[], None],
+        mask: SecretMask,
+        on_note: AddNote,
+        on_end: Callable[[str], None],
         on_error: Callable[[BaseException], Awaitable[None]],
     ) -> None:
         self._inner = inner
-        self._repairer = repairer
-        self._limiter = limiter
+        self._repairer = ResponseRepairer(on_note, mask)
+        self._limiter = RateLimiter(on_note)
         self._on_end = on_end
         self._on_error = on_error
 
@@ -419,15 +419,13 @@ class _Stream:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *failure: object) -> None:
         await self.aclose()
 
 
 class _Reader(_Stream):
     def __init__(
-        self, inner: Any, repairer: ResponseRepairer, limiter: RateLimiter, on_end: Callable[[], None]
+        self, inner: Any, repairer: ResponseRepairer, limiter: RateLimiter, on_end: Callable[[str], None]
     ) -> None:
         super().__init__(inner, repairer)
         self._has_context = hasattr(inner, "last_context")  # checked once: the SDK asks for it with each message
@@ -444,7 +442,7 @@ class _Reader(_Stream):
             try:
                 item: SessionMessage | Exception = await self._inner.receive()
             except (anyio.EndOfStream, anyio.ClosedResourceError):
-                self._on_end()
+                self._on_end("")
                 raise
             if not isinstance(item, SessionMessage):
                 return item

@@ -158,6 +158,8 @@ def _with_body(response: httpx2.Response, kind: str, body: bytes) -> httpx2.Resp
 
 
 async def _read_body(response: httpx2.Response) -> bytes | None:
+    """Return the body; None if it is larger than `MAX_MESSAGE_BYTES`."""
+    # The length may be missing, and a compressed body may be much longer than announced: count, too.
     length = response.headers.get("content-length", "")
     if length.isdecimal() and int(length) > MAX_MESSAGE_BYTES:
         return None
@@ -266,7 +268,8 @@ class HTTPTransport:
             # A configured `Authorization` header, or the user's own `httpx2.Auth`, takes the place of a login.
             has_token = any(name.lower() == "authorization" for name in settings.headers)
             if not (has_token if settings.oauth is None else settings.oauth.auth is not None):
-                server_auth = await stack.enter_async_context(ServerAuth(settings, self._login, mask=self._mask))
+                server_auth = ServerAuth(settings, self._login, mask=self._mask)
+                stack.push_async_callback(server_auth.aclose)
             if on_failure is None:
                 http = await stack.enter_async_context(FailureTolerantClient(settings, server_auth))
                 streams = await stack.enter_async_context(

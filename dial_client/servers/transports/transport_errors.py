@@ -1,4 +1,9 @@
-"""Classification of transport errors, and a one-line message for each that helps the user to fix the problem."""
+"""Classification of errors: what an error means for its call and for the session. No other module classifies them.
+
+classify_call_error     classifies an error of a call as a `CallFailure`
+classify_start_error    classifies an error of opening a session as a `StartFailure`
+to_message              returns one line that helps the user to fix the problem
+"""
 
 from __future__ import annotations
 
@@ -31,6 +36,10 @@ _SESSION_CODES = (INVALID_REQUEST, -32000, -32001)
 """Error codes with which server SDKs reject an unknown session."""
 
 
+_OTHER_TRANSPORT = (400, 404, 405)
+"""HTTP statuses with which an HTTP+SSE endpoint rejects streamable HTTP (MCP, "Backwards Compatibility")."""
+
+
 class AuthenticationFailed(httpx2.RequestError):
     """A request could not be authorized. The text is suited to be shown to users."""
 
@@ -52,51 +61,9 @@ def is_closed(error: BaseException) -> bool:
     return isinstance(error, MCPError) and error.code == CONNECTION_CLOSED and error.message == "Connection closed"
 
 
-def find_http_status(error: BaseException) -> int | None:
-    """Return the HTTP status that caused an error; None if the error has another cause."""
-    if isinstance(error, httpx2.HTTPStatusError):
-        return error.response.status_code
-    return _read_data(error).get("status")
-
-
 def _read_data(error: BaseException) -> dict[str, Any]:
     data = error.data if isinstance(error, MCPError) and error.code == HTTP_FAILURE else None
     return data if isinstance(data, dict) else {}
-
-
-def is_broken_off(error: BaseException) -> bool:
-    """Return True if the network failed during a request, which the server may have processed."""
-    if not isinstance(error, MCPError):
-        return False
-    return (error.code == HTTP_FAILURE and find_http_status(error) is None) or (
-        error.code == CONNECTION_CLOSED and error.message.startswith("SSE stream")
-    )
-
-
-def is_unreachable(error: BaseException) -> bool:
-    """Return True if nothing answers at a URL, or only a gateway that cannot reach the server."""
-    return (
-        isinstance(error, httpx2.TransportError)
-        or find_http_status(error) in _GATEWAY
-        or _read_data(error).get("network") is not None
-    )
-
-
-def is_unsent(error: BaseException) -> bool:
-    """Return True if a request was not sent because no connection could be opened."""
-    return _read_data(error).get("network") == UNSENT
-
-
-def is_session_rejected(error: BaseException) -> bool:
-    """Return True if a request was rejected for its session id, with a status that means it was not processed."""
-    return bool(_read_data(error).get("session"))
-
-
-def is_session_unknown(error: BaseException) -> bool:
-    """Return True if a server behind a URL does not know the session, for example after its restart."""
-    if not isinstance(error, MCPError):
-        return False
-    return is_session_rejected(error) or (error.code in _SESSION_CODES and says_session_unknown(error.message))
 
 
 def says_session_unknown(text: str) -> bool:
@@ -176,10 +143,6 @@ _ADVICE = {
 }
 
 
-_OTHER_TRANSPORT = (400, 404, 405)
-"""HTTP statuses with which an HTTP+SSE endpoint rejects streamable HTTP (MCP, "Backwards Compatibility")."""
-
-
 class CallFailureKind(Enum):
     """How a call failed."""
 
@@ -232,15 +195,19 @@ def classify_call_error(error: BaseException, *, has_session_id: bool) -> CallFa
 def _find_kind(cause: BaseException, *, has_session_id: bool) -> CallFailureKind:
     if isinstance(cause, NeedsOlderProtocol):
         return CallFailureKind.NEEDS_OLDER_PROTOCOL
-    if has_session_id and is_session_rejected(cause):
+    if not isinstance(cause, MCPError):
+        return CallFailureKind.REFUSED
+    data = _read_data(cause)
+    if has_session_id and data.get("session"):  # with a status that means that the request was not processed
         return CallFailureKind.SESSION_REJECTED
-    if has_session_id and is_session_unknown(cause):
+    if has_session_id and cause.code in _SESSION_CODES and says_session_unknown(cause.message):
         return CallFailureKind.SESSION_UNKNOWN
-    if is_unsent(cause):
+    if data.get("network") == UNSENT:
         return CallFailureKind.UNSENT
     if is_closed(cause):
         return CallFailureKind.CONNECTION_CLOSED
-    if is_broken_off(cause):
+    is_cut_off = cause.code == CONNECTION_CLOSED and cause.message.startswith("SSE stream")
+    if is_cut_off or (cause.code == HTTP_FAILURE and data.get("status") is None):
         return CallFailureKind.BROKEN_OFF
     return CallFailureKind.REFUSED
 
@@ -253,8 +220,11 @@ def classify_start_error(error: BaseException, *, has_url: bool) -> StartFailure
         has_url: The server is reached by URL, which may become reachable later.
     """
     cause = find_cause(error)
-    status = find_http_status(cause)
-    kind = ExitKind.UNREACHABLE if has_url and is_unreachable(cause) else ExitKind.DIED
+    data = _read_data(cause)
+    status = cause.response.status_code if isinstance(cause, httpx2.HTTPStatusError) else data.get("status")
+    # Nothing answers at the URL, or only a gateway that cannot reach the server.
+    has_network_error = isinstance(cause, httpx2.TransportError) or data.get("network") is not None
+    kind = ExitKind.UNREACHABLE if has_url and (has_network_error or status in _GATEWAY) else ExitKind.DIED
     if status == 401:  # only the user can log in or change the token
         kind = ExitKind.MISCONFIGURED
     message = "" if is_closed(cause) else to_message(cause)

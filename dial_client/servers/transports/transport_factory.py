@@ -56,11 +56,9 @@ class TransportFactory:
         """Release all resources, such as the server process. Must be called even if `create` was not."""
 
     def _add_repair(self, transport: Any, on_note: AddNote, on_end: OnEnd, on_error: OnError) -> Any:
-        from dial_client.servers.transports.rate_limit import RateLimiter
-        from dial_client.servers.transports.response_repair import RepairingTransport, ResponseRepairer
+        from dial_client.servers.transports.response_repair import RepairingTransport
 
-        repairer = ResponseRepairer(on_note, self._mask)
-        return RepairingTransport(transport, repairer, RateLimiter(on_note), lambda: on_end(""), on_error)
+        return RepairingTransport(transport, self._mask, on_note, on_end, on_error)
 
 
 def list_transports(target: Any, login: Login | None, mask: SecretMask) -> Iterator[TransportFactory]:
