@@ -64,7 +64,7 @@ def find_package(settings: ServerSettings) -> str:
 
 
 def describe_download(settings: ServerSettings | None, stderr: Sequence[str]) -> str:
-    """Return a description of a running download (``uvx is downloading mcp-server-fetch``); empty for no download.
+    """Return a description of a running download (``uvx is downloading mcp-server-fetch``), or an empty text.
 
     Args:
         settings: The server's settings; None for a server object in this process.

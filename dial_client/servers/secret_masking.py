@@ -118,6 +118,7 @@ def split_secret(secret: str) -> Iterator[str]:
     yield secret
     lines = secret.splitlines()
     if len(lines) > 1:
+        # Logs quote keys line by line. The first and last line of a PEM key are the same in all keys.
         yield from (line.strip() for line in lines if len(line.strip()) >= _MIN_RANDOM and not line.startswith("---"))
 
 
@@ -132,6 +133,8 @@ def _find_in_variables(variables: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def _find_in_variable(name: str, value: str) -> Iterator[str]:
+    # A name that says nothing is no proof that the value is public: whatever looks random, counts. A word that is
+    # masked without need is a nuisance, a key that is not masked goes to the model's endpoint.
     if names_secret(name):
         yield from _find_named(name, value)
     elif len(value) >= MIN_UNNAMED and not _is_public(name, value):
@@ -150,6 +153,7 @@ def _find_in_arguments(arguments: tuple[str, ...]) -> Iterator[str]:
         text = value if option.startswith("-") and has_value else argument
         if (variable := _VARIABLE.fullmatch(text)) is not None:
             yield from _find_in_variable(variable[1], variable[2])
+        # A key may be a positional argument, without any name.
         if re.fullmatch(r"[A-Za-z0-9_-]+", argument) and _is_random(argument, _MIN_RANDOM_ARGUMENT):
             yield argument
         yield from _find_in_text(text)
@@ -165,10 +169,12 @@ def names_secret(name: str) -> bool:
 
 def _find_named(name: str, value: str) -> Iterator[str]:
     """Yield the secrets in a value whose name says that it is secret."""
+    # "Bearer abc": the server may quote "abc" alone, so the scheme does not belong to the secret.
     value = _SCHEME.sub("", value.strip(), count=1) if _SCHEME.match(value.strip()) else value.strip()
+    # TOKEN=none, or a path in PASSWORD_STORE: masking such a word would garble each output of the server.
     if value.lower() in _NO_SECRETS or (_PATH.match(value) and _is_plain(value)):
         return
-    if name.lower().endswith("cookie"):
+    if name.lower().endswith("cookie"):  # "session=abc; theme=dark": each value may be quoted alone
         parts = [part.partition("=")[2].strip() or part.strip() for part in value.split(";")]
     else:
         parts = [*split_secret(value), *_find_basic_password(value)]
@@ -223,7 +229,7 @@ def _find_in_url(url: str) -> Iterator[str]:
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
     except ValueError:
         return
-    if password:
+    if password:  # of any length: nobody chooses it by chance
         yield password
     if len(user) >= MIN_UNNAMED and not _is_plain(user):
         yield user
@@ -232,6 +238,7 @@ def _find_in_url(url: str) -> Iterator[str]:
             yield from _find_named(name, value)
         elif _is_random(value, _MIN_RANDOM):
             yield value
+    # Hosted servers put the key into the path (https://mcp.example/s/KEY/mcp).
     yield from (part for part in map(unquote, parts.path.split("/")) if _is_random(part, _MIN_RANDOM))
 
 
@@ -304,6 +311,7 @@ class SecretMask:
 
     def mask_text(self, text: str) -> str:
         """Return a text with the secrets replaced, whether plain or encoded for URLs, JSON or base64."""
+        # Most texts have no secret: searching for plain strings is many times faster than the pattern.
         if not any(form in text for form in self._forms):
             return text
         if self._pattern is None:  # compiled when first needed: compiling would delay the start of servers
@@ -312,6 +320,7 @@ class SecretMask:
 
     def cut_text(self, text: str) -> str:
         """Return a cut text with the secrets replaced, including a secret that was cut off at the end."""
+        # The text was cut at a limit, perhaps within a secret: its first half is a secret, too, and matches no pattern.
         masked = self.mask_text(text)
         for secret in (*self._secrets, *self._tokens):
             size = min(len(secret) - 1, len(masked))
@@ -343,6 +352,7 @@ class SecretMask:
         """
         if not self._forms:
             return
+        # With a list in place of recursion: a server decides how deep its messages are nested.
         pending: list[tuple[Any, bool]] = [(root, is_free)]
         while pending:
             node, is_free = pending.pop()
@@ -367,8 +377,11 @@ class SecretMask:
         known.update((line, None) for secret in secrets for line in split_secret(secret) if len(line) >= MIN_NAMED)
         if len(known) == before:
             return
+        # Tokens are renewed every few minutes in a process that runs for weeks, and each text is searched for all of
+        # them.
         while len(self._tokens) > MAX_TOKENS:
             del self._tokens[next(iter(self._tokens))]
+        # The longest first: a form that contains another one must not be masked in part only.
         forms = {form for secret in (*self._secrets, *self._tokens) for form in _list_forms(secret)}
         self._forms, self._pattern = tuple(sorted(forms, key=len, reverse=True)), None
 
@@ -386,6 +399,7 @@ def _find_unmasked_members(node: dict[str, Any]) -> frozenset[str]:
 
 
 def _list_forms(secret: str) -> Iterator[str]:
+    # A server quotes a secret as it stands in a URL, in JSON, or in a Basic header, whatever it received.
     yield secret
     escaped = (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1])
     quoted = (quote(secret, safe=""), quote(secret), quote_plus(secret))
@@ -397,6 +411,7 @@ def _list_forms(secret: str) -> Iterator[str]:
 
 def _list_base64_forms(secret: bytes) -> Iterator[str]:
     """Yield the base64 forms of bytes inside longer data, without the characters that encode neighboring bytes too."""
+    # Base64 encodes three bytes at a time: what a secret looks like depends on how many bytes stand before it.
     for before in range(3):
         text = base64.b64encode(bytes(before) + secret).decode().rstrip("=")
         end = len(text) if (before + len(secret)) % 3 == 0 else -1

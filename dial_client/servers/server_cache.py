@@ -48,6 +48,8 @@ MAX_TEXT = 16_000
 
 def compute_identity(server: ServerSettings) -> str:
     """Return the identity of a server: a hash of how it is reached, without the values of variables and headers."""
+    # Values of variables and headers are left out, because they may be secrets, and change without another server
+    # behind them (a new token); another command, folder, URL or set of names may be another program.
     parts = [server.command, *server.args], server.cwd, server.url, sorted(server.env), sorted(server.headers)
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
@@ -118,7 +120,7 @@ class JsonCache:
 
     def _remove_oldest(self) -> None:
         """Remove the oldest files beyond `max_files`; another program may remove them at the same time."""
-        ages: list[tuple[float, Path]] = []
+        ages: list[tuple[float, Path]] = []  # a configuration that is generated anew each time would fill the disk
         for path in self._folder.iterdir():
             with suppress(OSError):
                 ages.append((path.stat().st_mtime, path))
@@ -280,11 +282,13 @@ class ToolPins:
     def describe_change(self, tool: ToolSpec) -> str:
         """Return the diff between a tool's approved and current definitions; empty if equal, or none was approved."""
         entry, now = self._servers.get(tool.server), build_definition(tool)
-        if not isinstance(entry, ServerSettings):
+        if not isinstance(entry, ServerSettings):  # the code of a server object is the user's own
             return ""
         approved = self._approved.get((compute_identity(entry), tool.tool))
         if approved == now:
             return ""
+        # The file comes first: another program may have approved a newer definition. If it cannot be written, or was
+        # removed, the approvals of this run still hold.
         pin = self._read(entry).get(tool.tool) or (_pin(approved) if approved is not None else None)
         if pin is None or pin.get("sha256") == compute_hash(now):
             return ""
@@ -301,6 +305,7 @@ class ToolPins:
         if pins.get(tool.tool, {}).get("sha256") == compute_hash(now):
             return
         pins[tool.tool] = _pin(now)
+        # Texts are only for showing a change. If they are too long together, the hashes alone still find every change.
         if not self._cache.write(entry, {"tools": pins}):
             self._cache.write(entry, {"tools": {name: {"sha256": pin.get("sha256")} for name, pin in pins.items()}})
 

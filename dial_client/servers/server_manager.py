@@ -55,7 +55,7 @@ class StartPatience:
 
     @property
     def awaited(self) -> Mapping[str, str]:
-        """The names of the servers that a turn waits for now, each with its running download; empty for no download."""
+        """The names of the servers that a turn waits for now, each with its download, if one is running."""
         return {
             name: _describe_download(connection)
             for name, connection in self._connections.items()

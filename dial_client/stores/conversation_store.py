@@ -22,10 +22,10 @@ from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import Message
 
 MAX_TITLE = 60
-"""The most characters of a title."""
+"""Limit of characters of a title."""
 
 MAX_SEARCH_WORDS = 8
-"""The most words of a search; further words are ignored."""
+"""Limit of words of a search; further words are ignored."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ MAX_SECONDS = 60.0
 """Timeout of an operation in seconds."""
 
 _CONNECTIONS = 4
-"""The most open connections; with SQLite each is a thread."""
+"""Limit of open connections; with SQLite each is a thread."""
 
 _CONNECTING = 10.0
 """Timeout in seconds for opening a connection to a server."""

@@ -22,7 +22,7 @@ CLEARING_INTERVAL = 60.0
 """Seconds between two deletions of expired messages, which a process does when it sends a message."""
 
 _TOPICS = 200
-"""The most topics that one statement reads; databases limit the number of parameters to some thousands."""
+"""Limit of topics that one statement reads; databases limit the number of parameters to some thousands."""
 
 
 @dataclass(frozen=True, slots=True)

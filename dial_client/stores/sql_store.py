@@ -34,7 +34,7 @@ log = get_logger(__name__)
 T = TypeVar("T")
 
 PATIENCE = 10.0
-"""The most seconds that an operation waits for other processes that write to the same database."""
+"""Limit of seconds that an operation waits for other processes that write to the same database."""
 
 
 class SQLStore(StoreCore):

@@ -38,7 +38,7 @@ class StoredConversation:
     held_until: float = 0.0
     """The end of the lease, in seconds by the store's clock."""
     unfinished: Any = None
-    """The unfinished messages, encoded by `StoreCore._encode`; None for none."""
+    """The unfinished messages, encoded by `StoreCore._encode`, or None."""
 
     def is_held(self, now: float) -> bool:
         """Return True if a turn holds the conversation at the time `now`."""

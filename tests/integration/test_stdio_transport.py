@@ -137,7 +137,7 @@ def test_a_program_in_the_working_folder_is_not_found(
     [
         ("no-such-server", "the command 'no-such-server' was not found"),
         ("./missing", "there is no file './missing' to run"),
-        ("./plain", "the file './plain' may not be executed"),
+        ("./plain", "the file './plain' is not executable"),
         ("./broken", "cannot run './broken': Exec format error"),
         ("./nul\0", "there is no file './nul\\x00' to run"),
         ("n" * 300, f"the command '{'n' * 300}' was not found"),

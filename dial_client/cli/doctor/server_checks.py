@@ -22,7 +22,7 @@ from dial_client.settings.config_types import ServerSettings
 
 SLOW_SECONDS = 5.0
 """Seconds after which a start counts as slow."""
-_PROGRAM_PROBLEMS = ("was not found: is it installed", "there is no file", "may not be executed")
+_PROGRAM_PROBLEMS = ("was not found: is it installed", "there is no file", "is not executable")
 _STDOUT_NOTE = "lines to its standard output"
 _FASTER = {
     "npx": "npm install --global {package}",

@@ -42,8 +42,11 @@ class RateLimiter:
         """Return True if the message may pass; False if it must be dropped."""
         if not isinstance(message, JSONRPCNotification | JSONRPCRequest):
             return True
+        # One number that cannot be converted would end the connection, with all its calls: see `MAX_NUMBER`.
         if message.method == "notifications/progress" and not _is_valid_progress(message.params or {}):
             return False
+        # Each kind has its own bucket: a flood of log messages must not drop the one notice that the tools have
+        # changed. Kinds that this list does not name share a bucket, so that a server cannot make up new ones.
         default = "requests" if isinstance(message, JSONRPCRequest) else "notifications"
         kind = _KINDS.get(message.method, default)
         if self._buckets.setdefault(kind, TokenBucket(BURST, RATE)).take():

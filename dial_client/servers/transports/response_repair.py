@@ -240,12 +240,15 @@ class ResponseRepairer:
         """Record a request until its response arrives or it is cancelled."""
         if isinstance(message, JSONRPCRequest):
             meta = (message.params or {}).get("_meta") or {}
+            # By its text: some servers answer with the id "1" to the id 1 (JSON-RPC says "the same value").
             self._pending[str(message.id)] = (message.method, meta.get(_VERSION_KEY, self._version))
+        # A cancelled request gets no response: without this, each one would be kept for the rest of the session.
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
             self._pending.pop(str((message.params or {}).get("requestId")), None)
 
     def repair(self, message: object) -> None:
         """Mask a message, and repair a response, in place."""
+        # First of all: whatever comes after this (notes, errors, logs, the model) sees the masked message only.
         self._mask.mask_message(message)
         if not isinstance(message, JSONRPCResponse):
             return
@@ -329,6 +332,7 @@ def repair_content(result: dict[str, Any], version: str) -> None:
         result["content"] = [*result["content"][:MAX_BLOCKS], _as_text(more)]
     if not isinstance(result.get("_meta", {}), dict):
         del result["_meta"]
+    # Before 2026-07-28 it must be an object. What a server sends in its place is not lost: the model reads it as text.
     structured = result.get("structuredContent")
     if version not in MODERN_PROTOCOL_VERSIONS and structured is not None and not isinstance(structured, dict):
         del result["structuredContent"]

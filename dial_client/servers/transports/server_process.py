@@ -103,14 +103,14 @@ def find_program(server: str, command: str, path: str | None, cwd: str | None) -
     folder of this Python interpreter, so that servers in a virtual environment are found without activating it.
 
     Raises:
-        ServerStartError: The program does not exist, or may not be executed.
+        ServerStartError: The program does not exist, or is not executable.
     """
     if os.path.dirname(command):  # noqa: PTH120 (`Path` drops a leading "./", which means "not from PATH")
         program = Path(cwd or ".", command)
         if not _is_file(program):
             raise ServerStartError(server, f"there is no file {command!r} to run")
         if not os.access(program, os.X_OK):
-            raise ServerStartError(server, f"the file {command!r} may not be executed")
+            raise ServerStartError(server, f"the file {command!r} is not executable")
         return os.path.abspath(program)  # noqa: PTH100 (keep symbolic links: some programs read their own name)
     found = _find_installed(command, path or os.defpath) or _find_installed(command, str(Path(sys.executable).parent))
     if found is None:
@@ -169,7 +169,7 @@ class StderrTail:
 
     @property
     def last(self) -> str:
-        """The last line that names an error (`find_error_line`), otherwise the last line; empty for no output."""
+        """The last line that names an error (`find_error_line`), otherwise the last line; empty without output."""
         from dial_client.runtime.error_lines import find_error_line
 
         return find_error_line(self.lines)

@@ -35,7 +35,7 @@ _FLUSH = 0.5
 _LINGER = 0.5
 """Seconds for the output to end after the process exited, or closed its input."""
 _MAX_REST = 1024 * 1024
-"""The most bytes that are read after `_LINGER`: the capacity of a pipe. A child process may write without end."""
+"""Limit of bytes that are read after `_LINGER`: the capacity of a pipe. A child process may write without end."""
 
 StdioReader = MemoryObjectSendStream[SessionMessage | Exception]
 
@@ -117,6 +117,7 @@ class StdioTransport:
                 pass  # the session was closed
             finally:
                 self._output_read.set()
+        # Nobody reads the messages any more, but a server that is blocked on a full pipe could not exit by itself.
         with suppress(anyio.ClosedResourceError):
             while await self._process.read():
                 pass
