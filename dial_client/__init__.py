@@ -35,7 +35,6 @@ _MODULES = {
         "ApprovalPolicy",
         "ClientOptions",
     ),
-    "client.turn_settings": ("TurnSettings",),
     "conversations.compaction": ("Compaction",),
     "conversations.conversation_manager": ("ConversationManager",),
     "conversations.conversation_view": (
@@ -48,7 +47,7 @@ _MODULES = {
         "Regeneration",
     ),
     "durable.results": ("DurableResult",),
-    "durable.timings": ("DurableTimings",),
+    "durable.recovery": ("DurableTimings",),
     "durable.workflows": ("DurableTurns",),
     "messages.errors": (
         "ConfigError",
@@ -196,12 +195,13 @@ _MODULES = {
         "Prompt",
         "PromptArgument",
     ),
-    "client.turn_methods": ("TurnInput",),
+    "turns.turn_keywords": ("TurnInput", "TurnKeywords"),
     "messages.turn_result": (
         "ToolCallRecord",
         "Turn",
     ),
     "turns.event_log": ("EventLog",),
+    "conversations.chat_loop": ("Chat",),
     "turns.mentions": ("Attached",),
     "turns.turn_handle": (
         "TurnHandle",

@@ -1,8 +1,7 @@
 from dial_client.client.client_options import ApprovalPolicy as ApprovalPolicy
 from dial_client.client.client_options import ClientOptions as ClientOptions
 from dial_client.client.dial_client import DialClient as DialClient
-from dial_client.client.turn_methods import TurnInput as TurnInput
-from dial_client.client.turn_settings import TurnSettings as TurnSettings
+from dial_client.conversations.chat_loop import Chat as Chat
 from dial_client.conversations.compaction import Compaction as Compaction
 from dial_client.conversations.conversation_manager import ConversationManager as ConversationManager
 from dial_client.conversations.conversation_view import ConversationView as ConversationView
@@ -10,8 +9,8 @@ from dial_client.conversations.conversation_view import Versions as Versions
 from dial_client.conversations.turn_input import Continuation as Continuation
 from dial_client.conversations.turn_input import EditedMessage as EditedMessage
 from dial_client.conversations.turn_input import Regeneration as Regeneration
+from dial_client.durable.recovery import DurableTimings as DurableTimings
 from dial_client.durable.results import DurableResult as DurableResult
-from dial_client.durable.timings import DurableTimings as DurableTimings
 from dial_client.durable.workflows import DurableTurns as DurableTurns
 from dial_client.hooks.audit.entries import AuditEntry as AuditEntry
 from dial_client.hooks.audit.entries import AuditRecorder as AuditRecorder
@@ -150,6 +149,8 @@ from dial_client.turns.event_log import EventLog as EventLog
 from dial_client.turns.mentions import Attached as Attached
 from dial_client.turns.turn_handle import TurnHandle as TurnHandle
 from dial_client.turns.turn_handle import TurnObserver as TurnObserver
+from dial_client.turns.turn_keywords import TurnInput as TurnInput
+from dial_client.turns.turn_keywords import TurnKeywords as TurnKeywords
 
 __version__: str
 
@@ -167,6 +168,7 @@ __all__ = [
     "CallChunk",
     "CallNext",
     "Callbacks",
+    "Chat",
     "Citation",
     "ClientOptions",
     "CommentaryChunk",
@@ -278,9 +280,9 @@ __all__ = [
     "Turn",
     "TurnHandle",
     "TurnInput",
+    "TurnKeywords",
     "TurnObserver",
     "TurnRequest",
-    "TurnSettings",
     "Usage",
     "XMLFormatHandler",
     "refuse",

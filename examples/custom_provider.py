@@ -33,7 +33,7 @@ def count_words(text: str) -> int:
 
 async def main() -> None:
     async with DialClient(Parrot(), tools=[count_words]) as dial:
-        print(await dial.ask("Polly wants a cracker"))
+        print((await dial.run("Polly wants a cracker")).text)
 
 
 asyncio.run(main())

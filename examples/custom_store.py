@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Sequence
+from typing import Any
 
 from dial_client import Conversation, ConversationManager, DialClient, MemoryStore, Message
 
@@ -12,8 +13,8 @@ MODEL = os.environ.get("DIAL_MODEL", "local")
 class LoggedStore(MemoryStore):
     """A `ConversationStore`. A store for another database implements the protocol, and needs no base class."""
 
-    async def create(self, title: str = "", messages: Sequence[Message] = ()) -> Conversation:
-        conversation = await super().create(title, messages)
+    async def create(self, title: str = "", messages: Sequence[Message] = (), **options: Any) -> Conversation:
+        conversation = await super().create(title, messages, **options)
         print(f"created {title!r}")
         return conversation
 

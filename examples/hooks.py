@@ -34,4 +34,4 @@ def find_customer(name: str) -> str:
 
 dial = DialClient(MODEL, tools=[find_customer], middleware=[Budget(10), Redaction()])
 turn = dial.run_sync("Since when is Ada a customer?")
-print(turn.tool_calls[0].result.content, turn.text, dial.ask_sync("And Bob?"), sep="\n")
+print(turn.tool_calls[0].result.content, turn.text, dial.run_sync("And Bob?").text, sep="\n")

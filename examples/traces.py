@@ -28,4 +28,4 @@ provider = TracerProvider()
 provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(formatter=describe)))
 trace.set_tracer_provider(provider)
 
-print(DialClient(MODEL, tools=[count_letters]).ask_sync("How many letters has strawberry?"))
+print(DialClient(MODEL, tools=[count_letters]).run_sync("How many letters are in strawberry?").text)

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
-from dial_client.client.argument_types import check_folders, check_items
 from dial_client.hooks.audit.entries import AuditRecorder
 from dial_client.hooks.middleware import Middleware
 from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.messages.limits import Limits
 from dial_client.messages.model import Provider, ToolFormat, ToolFormatHandler
+from dial_client.settings.argument_types import check_folders, check_items
 from dial_client.settings.config_types import ModelProfile
 from dial_client.settings.policy_config import Policy
 from dial_client.tools.approval import Approver

@@ -4,39 +4,42 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from dial_client.client.argument_types import (
-    check_callbacks,
-    check_folders,
-    check_functions,
-    check_members,
-    describe_type,
-    is_code,
-)
 from dial_client.client.client_options import ApprovalPolicy, Directory
 from dial_client.client.sampling import ModelSampler, build_callback_sampler
 from dial_client.hooks.audit.entries import AuditRecorder, TurnAudit
-from dial_client.hooks.middleware import MiddlewareChain
 from dial_client.hooks.server_callbacks import LOG_LEVELS, Callbacks, Sampler
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.limits import Limits
 from dial_client.messages.model import Provider
-from dial_client.providers import is_recorded_server, is_recording
-from dial_client.servers.connection import Connection
+from dial_client.providers import is_recorded_server
+from dial_client.servers.resources import Resources
 from dial_client.servers.server_cache import JsonCache, ToolPins
 from dial_client.servers.server_manager import AutoApproved, Connect, ServerManager
 from dial_client.servers.server_requests import ClientCapabilities
 from dial_client.settings import configuration
+from dial_client.settings.argument_types import (
+    check_folders,
+    check_functions,
+    check_members,
+    check_types,
+    describe_type,
+    is_code,
+)
 from dial_client.settings.config_types import ServerSettings
 from dial_client.settings.policy_config import load_policy
 from dial_client.tools.approval import ApprovalChecker, Approver
+from dial_client.tools.function_definition import Function, FunctionTool
+from dial_client.tools.function_tools import FunctionTools
 from dial_client.tools.grants import GrantStore
 from dial_client.tools.policy import PolicyRules
+from dial_client.tools.resource_tools import ResourceTools
+from dial_client.tools.tool_selection import ToolSnapshots
+from dial_client.turns.client_model import ClientModel
 
 CACHE, STATE = "servers", "approved-tools"
 """Subfolders of the user's cache folder, and of the user's folder for state that cannot be rebuilt."""
@@ -74,57 +77,46 @@ def _is_target(entry: Any) -> bool:
     return isinstance(entry, ServerSettings | AbstractAsyncContextManager) or is_of_sdk or is_recorded_server(entry)
 
 
-def _holds_code(entry: Any) -> bool:
-    return inspect.isroutine(entry) or (isinstance(entry, list | tuple) and any(map(inspect.isroutine, entry)))
-
-
-@dataclass(frozen=True, slots=True)
-class RecordingSetup:
-    """The provider, servers and approver of a client that replays a recording, or makes one."""
-
-    provider: Provider | None
-    targets: Mapping[str, Any]
-    approve: Approver | None
-    connect: Connect = Connection
-    recording: Any = None
-    """The `Recording` that is written; None for none."""
-
-
-def set_up_recording(
-    provider: Provider | None,
-    servers: Mapping[str, Any],
-    approve: Approver | None,
-    record: str | os.PathLike[str] | None,
-    tool_format: str,
-) -> RecordingSetup:
-    """Read the entries, add the mock servers of a replayed recording, and create the recording that is written.
+def read_targets(servers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the connection target of each server.
 
     Raises:
-        ConfigError: An entry is wrong, or `record` is set and the provider replays a recording.
-        TypeError: `servers` is not a mapping, an object of an entry's type cannot be a server, or `record` is no path.
+        ConfigError: An entry is wrong.
+        TypeError: `servers` is not a mapping, or an object of an entry's type cannot be a server.
     """
     entries: Any = servers  # callers without a type checker may pass any type
     if not isinstance(entries, Mapping):
-        hint = ": functions are tools, DialClient(…, tools=[…])" if _holds_code(entries) else ""
+        functions = entries if isinstance(entries, list | tuple) else (entries,)
+        hint = ": functions are tools, DialClient(…, tools=[…])" if any(map(inspect.isroutine, functions)) else ""
         raise TypeError(f"expected a mapping of names to servers, not {describe_type(entries)}{hint}")
-    targets = {name: read_server_target(name, entry) for name, entry in servers.items()}
-    connect: Connect = Connection
-    if provider is not None and is_recording(provider):
-        from dial_client.client import replay
+    return {name: read_server_target(name, entry) for name, entry in servers.items()}
 
-        _, mock_servers, approve = replay.load_recording(provider, targets, approve)
-        targets, connect = {**mock_servers, **targets}, replay.connect
-    if record is None:
-        return RecordingSetup(provider, targets, approve, connect)
-    path: Any = record
+
+def replay_recording(
+    provider: Provider, targets: Mapping[str, Any], approve: Approver | None
+) -> tuple[dict[str, Any], Approver | None, Connect]:
+    """Return the targets, the approver and the connections of a client whose model replays a recording.
+
+    Mock servers replace the recorded servers, apart from those in `targets`.
+    """
+    from dial_client.client import recording  # loaded only by clients that need it
+
+    _, mock_servers, approver = recording.load_recording(provider, targets, approve)
+    return {**mock_servers, **targets}, approver, recording.connect_recorded
+
+
+def create_recording(path: Any, targets: Mapping[str, Any], model: ClientModel) -> Any:
+    """Return the `Recording` that a client writes to the file at `path`.
+
+    Raises:
+        ConfigError: The model replays a recording.
+        TypeError: `path` is no path.
+    """
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"record takes the path of a file, not {describe_type(path)}")
     from dial_client.client.recording import Recording
 
-    recording = Recording(record, targets, provider, tool_format)
-    return RecordingSetup(
-        recording.record_provider(provider), targets, recording.record_approver(approve), recording.connect, recording
-    )
+    return Recording(path, targets, model.provider, model.format_name)
 
 
 def open_cache(directory: Directory, name: str) -> JsonCache | None:
@@ -178,24 +170,9 @@ def build_approval_checker(
     )
 
 
-class SamplingModel(Protocol):
-    """The model that answers sampling requests."""
-
-    middleware: MiddlewareChain
-    """The middleware of the model's requests."""
-
-    def get_unrecorded(self) -> Provider:
-        """Return the current provider.
-
-        Raises:
-            ConfigError: The client has no model.
-        """
-        ...
-
-
 def build_client_capabilities(
     callbacks: Callbacks | None,
-    model: SamplingModel,
+    model: ClientModel,
     approve: Approver | None,
     approval: ApprovalPolicy,
     limits: Limits,
@@ -234,3 +211,57 @@ def build_client_capabilities(
         apps=callbacks.apps,
         audit=TurnAudit(audit),
     )
+
+
+def check_callbacks(callbacks: Callbacks) -> None:
+    """Check the types of callbacks, and that folders for servers are a list.
+
+    Raises:
+        ConfigError: A text in place of the function that answers sampling requests is not ``"model"``.
+        TypeError: A callback has the wrong type.
+    """
+    sample: Any = callbacks.sample
+    if isinstance(sample, str):
+        if sample != "model":
+            raise ConfigError(f"unknown sample {sample!r}", hint='expected "model" or an asynchronous function')
+        sample = None
+    check_functions(elicit=callbacks.elicit, sample=sample, login=callbacks.login)
+    on_log: Any = callbacks.on_log
+    if on_log is not None and (inspect.isclass(on_log) or not callable(on_log)):
+        raise TypeError(f"on_log takes a function, not {describe_type(on_log)}")
+    check_types(apps=(callbacks.apps, bool))
+    roots: Any = callbacks.roots
+    if isinstance(roots, str | bytes | os.PathLike) or not isinstance(roots, Iterable):
+        raise TypeError(f"roots takes a list of folders, not {describe_type(roots)}")
+
+
+def open_tools(
+    servers: ServerManager,
+    resources: Resources,
+    functions: Iterable[Function | FunctionTool],
+    capabilities: ClientCapabilities,
+    *,
+    resource_tools: bool,
+) -> ToolSnapshots:
+    """Return the tools of a client: its servers' tools, its functions, and the tools that read `resources`.
+
+    Raises:
+        ConfigError: A server has the name ``functions``, which is reserved for functions.
+        TypeError: A function cannot be a tool, or `resource_tools` is neither True nor False.
+    """
+    check_types(resource_tools=(resource_tools, bool))
+    function_tools = FunctionTools(functions, capabilities)
+    if function_tools.tools:
+        check_name(FunctionTools.name, servers)
+    own_tools = ResourceTools(resources, servers, for_all=resource_tools)
+    return ToolSnapshots(servers, own_tools, function_tools, has_apps=capabilities.apps)
+
+
+def check_name(name: str, servers: Container[str]) -> None:
+    """Check that no server has the name that is reserved for functions.
+
+    Raises:
+        ConfigError: A server has this name.
+    """
+    if name in servers:
+        raise ConfigError(f"no server can be named {name!r}: functions have this name", hint="rename the server")

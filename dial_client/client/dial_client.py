@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from functools import partial
 from threading import Lock
 from types import MappingProxyType, TracebackType
-from typing import Any, Literal, Self, Unpack
+from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 import anyio
+from anyio import from_thread
+from anyio.lowlevel import EventLoopToken, current_token
 
 from dial_client.client import client_setup
-from dial_client.client.argument_types import check_items, check_on_limit, check_seconds, check_types
-from dial_client.client.client_model import ClientModel, ModelSelection
 from dial_client.client.client_options import ApprovalPolicy, ClientOptions, Directory
-from dial_client.client.convenience_methods import ConvenienceMethods
-from dial_client.client.function_methods import FunctionMethods, open_tools
-from dial_client.client.notebook_methods import NotebookMethods
-from dial_client.client.server_methods import ServerMethods
-from dial_client.client.turn_methods import TurnInput, to_messages
-from dial_client.client.turn_settings import TurnSettings, select_tools
+from dial_client.conversations.chat_loop import Chat
 from dial_client.hooks.audit.entries import AuditRecorder, Origin
 from dial_client.hooks.middleware import Middleware, MiddlewareChain
 from dial_client.hooks.server_callbacks import Callbacks
@@ -32,30 +27,43 @@ from dial_client.messages.events import Event
 from dial_client.messages.limits import Limits
 from dial_client.messages.message import Content, Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.messages.model import ModelSettings, Provider, ToolFormat, ToolFormatHandler
+from dial_client.messages.turn_result import Turn
 from dial_client.providers import is_recording
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.deadline import Deadline
+from dial_client.runtime.value_summary import ValueSummary
+from dial_client.servers.connection import Connection
 from dial_client.servers.resources import Resources
-from dial_client.servers.server_manager import STARTUP_PATIENCE, ServerManager
+from dial_client.servers.server_manager import STARTUP_PATIENCE, Connect, ServerManager
+from dial_client.servers.status import ServerStatus
 from dial_client.settings import configuration
+from dial_client.settings.argument_types import check_items, check_seconds, check_types
 from dial_client.settings.config_types import ModelProfile
 from dial_client.settings.policy_config import load_policy
-from dial_client.tools.approval import Approver
+from dial_client.sinks import sse_encoder
+from dial_client.stores.conversation_store import ConversationStore
+from dial_client.tools.approval import ApprovalChecker, Approver
+from dial_client.tools.apps import Apps
 from dial_client.tools.executor import CallScope, ToolExecutor
-from dial_client.tools.function_definition import Function, FunctionTool
+from dial_client.tools.function_definition import Function, FunctionOptions, FunctionT, FunctionTool
+from dial_client.tools.function_tools import FunctionTools
 from dial_client.tools.prompts import Prompts
 from dial_client.tools.result_content import ResultStore
 from dial_client.tools.taint import find_taint
 from dial_client.turns import instructions, turn_run
+from dial_client.turns.client_model import ClientModel, ModelSelection
 from dial_client.turns.event_log import EventLog
 from dial_client.turns.mentions import Attached, attach
 from dial_client.turns.model_call import ChatModel
 from dial_client.turns.output_type import build_output_type
-from dial_client.turns.turn_handle import TurnHandle, TurnObserver, TurnTasks, TurnWork
+from dial_client.turns.turn_handle import TurnHandle, TurnObserver, TurnTasks
+from dial_client.turns.turn_keywords import TurnInput, TurnKeywords, check_keywords, select_tools, to_messages
 from dial_client.turns.turn_recorder import find_question
 
+OutputT = TypeVar("OutputT")
 
-class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMethods):
+
+class DialClient:
     """An MCP host: connects servers to a chat model, and runs the tool calls that the model requests.
 
     Use it as ``async with DialClient(…) as dial``; one task may enter it and another may leave it. Turns may run
@@ -115,6 +123,8 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
     """The resources of all servers."""
     prompts: Prompts
     """The prompts of all servers."""
+    approvals: ApprovalChecker
+    """Decides for each tool call whether it may run."""
 
     def __init__(  # noqa: PLR0913 - the options of a host, all but one by name
         self,
@@ -145,7 +155,8 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         check_types(limits=(limits, Limits), approval=(approval, ApprovalPolicy), callbacks=(callbacks, Callbacks))
         check_types(system=(system, str))
         check_seconds(startup_patience=startup_patience)
-        check_on_limit(on_limit)
+        if on_limit not in (None, "answer", "raise"):
+            raise ConfigError(f"unknown on_limit {on_limit!r}", hint='expected "answer" or "raise"')
         approval, self.limits = approval or ApprovalPolicy(), limits or Limits()
         self._sync_lock = Lock()
         self._on_limit = on_limit
@@ -155,16 +166,24 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         capabilities = client_setup.build_client_capabilities(
             callbacks, self.model, approve, approval, self.limits, audit
         )
-        setup = client_setup.set_up_recording(self.model.provider, servers, approve, record, self.model.format_name)
-        self._recording = setup.recording
-        self.model.record_with(setup.provider)
+        targets = client_setup.read_targets(servers)
+        connect: Connect = Connection
+        if is_recording(self.model.provider):
+            targets, approve, connect = client_setup.replay_recording(self.model.require(), targets, approve)
+        self._recording: Any = None
+        if record is not None:
+            self._recording = client_setup.create_recording(record, targets, self.model)
+            approve, connect = self._recording.record_approver(approve), self._recording.connect
+            self.model.record_with(self._recording.record_provider(self.model.provider))
         self._turns, self._results = TurnTasks(), ResultStore()
         cache = client_setup.open_tool_cache(cache_dir, is_recorded=record is not None)
         capabilities = replace(capabilities, on_change=self._turns.announce, cache=cache)
-        self._servers = ServerManager(setup.targets, capabilities, setup.connect, startup_patience)
-        self.approvals = client_setup.build_approval_checker(self._servers, setup.approve, approval)
+        self._servers = ServerManager(targets, capabilities, connect, startup_patience)
+        self.approvals = client_setup.build_approval_checker(self._servers, approve, approval)
         self.resources, self.prompts = Resources(self._servers), Prompts(self._servers)
-        self._tools = open_tools(self._servers, self.resources, tools, capabilities, resource_tools=resource_tools)
+        self._tools = client_setup.open_tools(
+            self._servers, self.resources, tools, capabilities, resource_tools=resource_tools
+        )
         self._executor = ToolExecutor(
             self._tools.get_catalog, self.approvals, self.limits, None, capabilities.audit, self.model.middleware
         )
@@ -265,88 +284,312 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
                 for part in (tasks, self.model, self._servers, self._turns):
                     parts.push_async_callback(part.aclose)
 
-    @property
-    def model_name(self) -> str:
-        """The name of the model's provider; empty for a client without a model."""
-        return self.model.name
+    @overload
+    async def run(self, messages: TurnInput, *, output_type: None = None, **keywords: Unpack[TurnKeywords]) -> Turn: ...
+
+    @overload
+    async def run(
+        self, messages: TurnInput, *, output_type: type[OutputT], **keywords: Unpack[TurnKeywords]
+    ) -> Turn[OutputT]: ...
+
+    @overload
+    async def run(self, messages: TurnInput, *, output_type: Any, **keywords: Unpack[TurnKeywords]) -> Turn[Any]: ...
+
+    async def run(self, messages: TurnInput, *, output_type: Any = None, **keywords: Unpack[TurnKeywords]) -> Turn[Any]:
+        """Run a turn, and return it when it has ended. Replies are not streamed, unless the endpoint requires it.
+
+        Args:
+            messages: The question, or the whole conversation, which is never changed.
+            output_type: The type of ``turn.output``: any type that `pydantic.TypeAdapter` accepts, or a JSON Schema as
+                a mapping. If an answer is not of this type, the model is asked to correct it, at most twice.
+            keywords: The model, instructions, limits, tools and settings of this turn, and the messages before the
+                question; see `TurnKeywords`.
+
+        Raises:
+            ProviderError: The model could not be reached, or refused the request.
+            MiddlewareError: A middleware failed.
+            LimitReached: A limit was met, and the client has ``on_limit="raise"``.
+            OutputError: No answer is of `output_type`. With ``on_limit="answer"``, ``turn.output`` is None instead.
+            ConfigError: The client has no model, the `model` of this turn is unknown, or `output_type` is an invalid
+                JSON Schema.
+            RuntimeError: The client is not open.
+            TypeError: `messages` is not a conversation, a keyword is unknown or has the wrong type, or `output_type` is
+                not a type that JSON can be parsed as.
+        """
+        turn = self.start(messages, stream=False, stream_events=False, output_type=output_type, **keywords)
+        try:
+            return await turn.result()
+        finally:
+            await turn.stop()
+
+    async def stream(
+        self, messages: TurnInput, *, output_type: Any = None, **keywords: Unpack[TurnKeywords]
+    ) -> AsyncGenerator[Event, None]:
+        """Run a turn, and yield its events as they happen, `Finished` last. Leaving the loop early cancels the turn.
+
+        With an `output_type`, `OutputDelta` has the partial answer as a value of that type. Arguments and errors are
+        those of `run`; errors of the turn are raised after the last event.
+        """
+        turn = self.start(messages, output_type=output_type, **keywords)
+        async with aclosing(turn.events()) as events:
+            async for event in events:
+                yield event
 
     def start(  # noqa: PLR0913 - the options of a turn, all but one by name
         self,
         messages: TurnInput,
         *,
-        limits: Limits | None = None,
-        system: str | None = None,
         stream: bool = True,
         stream_events: bool = True,
-        origin: Origin | None = None,
-        observers: Sequence[TurnObserver] = (),
         client_tools: Sequence[ToolSpec] = (),
-        max_tokens: int | None = None,
+        observers: Sequence[TurnObserver] = (),
+        origin: Origin | None = None,
+        tool_format: str | None = None,
+        hidden_tools: Collection[str] = (),
         depth: int = 0,
         output_type: Any = None,
-        settings: TurnSettings = TurnSettings(),  # noqa: B008 - frozen
+        **keywords: Unpack[TurnKeywords],
     ) -> TurnHandle:
         """Start a turn, and return its handle without waiting for the result.
 
         Args:
-            messages: The conversation, which is never changed.
-            limits: The limits of this turn, in place of the client's.
-            system: The instructions of this turn, in place of the client's.
+            messages: The question, or the whole conversation, which is never changed.
             stream: True to ask the model for a streamed reply.
             stream_events: True if the caller reads `TurnHandle.events`; the turn then waits for a slow reader.
-            origin: The ids of the turn and its conversation; by default a new turn without a conversation.
-            observers: The observers of the turn; each may also run a task of its own beside the turn.
             client_tools: Tools that the caller runs itself; they hide offered tools of the same names. A call of such a
                 tool ends the turn.
-            max_tokens: The most tokens of each model reply.
+            observers: The observers of the turn; each may also run a task of its own beside the turn.
+            origin: The ids of the turn and its conversation; by default a new turn without a conversation.
+            tool_format: ``native``, ``react``, ``xml`` or ``auto``; by default the client's.
+            hidden_tools: The offered names of tools that the model cannot call.
             depth: The number of tool rounds at the end of `messages` that count towards this turn's limit.
             output_type: The type of the answer, as for `run`.
-            settings: Further settings of this turn.
+            keywords: Further keywords, as for `run`.
 
         Raises:
-            ConfigError: The client has no model, or not that of `settings`, or `output_type` is an invalid JSON Schema.
+            ConfigError: As for `run`, or the tool format is unknown.
             RuntimeError: The client is not open.
-            TypeError: An argument has the wrong type, such as `messages` that are not a conversation, or an
-                `output_type` that is not a type that JSON can be parsed as.
+            TypeError: As for `run`, or another argument has the wrong type.
         """
-        self._require_open()
-        check_types(limits=(limits, Limits), system=(system, str), settings=(settings, TurnSettings))
+        tasks = self._require_open()
+        check_keywords(keywords)
         check_items(observers=(observers, TurnObserver), client_tools=(client_tools, ToolSpec))
-        self.model.select(settings).require()
-        conversation = to_messages(messages)
+        selection = (keywords.get("model"), tool_format)
+        self.model.select(*selection).require()
+        conversation = (*to_messages(keywords.get("history") or ()), *to_messages(messages))
         output = None if output_type is None else build_output_type(output_type)
-        options = turn_run.TurnOptions(stream, tuple(client_tools), ModelSettings(max_tokens=max_tokens), depth, output)
-        open_services = partial(self._open_services, settings.override(limits, system))
-        work = partial(turn_run.run_turn, open_services, conversation, options)
-        log = EventLog(is_paced=stream_events)
-        question = find_question(conversation, depth)
-        return self._launch(work, log, observers, origin, question, has_type=output is not None)
-
-    def _launch(
-        self,
-        work: TurnWork,
-        log: EventLog,
-        observers: Sequence[TurnObserver],
-        origin: Origin | None,
-        question: tuple[Message, ...],
-        *,
-        has_type: bool,
-    ) -> TurnHandle:
-        """Run a turn in background tasks, and return its handle; `has_type` tells whether the answer has a type."""
+        settings = keywords.get("settings") or ModelSettings()
+        options = turn_run.TurnOptions(stream, tuple(client_tools), settings, depth, output)
+        open_services = partial(self._open_services, selection, keywords, hidden_tools)
         turn = TurnHandle(
-            work,
-            log,
+            partial(turn_run.run_turn, open_services, conversation, options),
+            EventLog(is_paced=stream_events),
             observers,
-            question=question,
+            question=find_question(conversation, depth),
             origin=origin,
             raise_at_limits=self._on_limit == "raise",
-            require_output=has_type and self._on_limit != "answer",
+            require_output=output is not None and self._on_limit != "answer",
         )
-        tasks = self._require_open()
         if self.model.retired and not self._turns.are_running:
             tasks.start_soon(self.model.close_retired)
         self._turns.start(turn, tasks)
         return turn
+
+    async def _open_services(
+        self, selection: tuple[str | Provider | None, str | None], keywords: TurnKeywords, hidden_tools: Collection[str]
+    ) -> turn_run.TurnServices:
+        """Wait until a turn can start, and return what it needs."""
+        # Start-up has its own limits: the download of a model must not use up the time limit of the first turn.
+        await self._servers.patience.wait()
+        await self.model.wait_prepared()
+        model, system = self.model.select(*selection), keywords.get("system")
+        restarts = self._servers.restarts
+        return turn_run.TurnServices(
+            model=ChatModel(model.require(), model.format, model.window),
+            tool_snapshot=select_tools(self._tools.take_snapshot, keywords.get("tools"), hidden_tools),
+            result_store=self._results,
+            approvals=self.approvals,
+            limits=keywords.get("limits") or self.limits,
+            await_tool_changes=self._servers.wait_for_tools,
+            status_provider=self.model.status_provider,
+            answers_at_limits=self._on_limit != "raise",
+            guidance=model.guidance,
+            server_instructions=lambda: instructions.build_server_instructions(self._servers.values()),
+            starting_servers=lambda: instructions.describe_starting(self._servers.patience.left_out),
+            system=(self.system if system is None else system) or None,
+            servers=self._servers.values,
+            audit=self._executor.audit,
+            middleware=self.model.middleware,
+            notes=lambda: (*self.notes, *self._servers.describe_restarts(restarts)),
+        )
+
+    @overload
+    async def map(
+        self,
+        prompts: Iterable[TurnInput],
+        *,
+        concurrency: int = 8,
+        progress: bool = False,
+        output_type: None = None,
+        **keywords: Unpack[TurnKeywords],
+    ) -> list[Turn | Exception]: ...
+
+    @overload
+    async def map(
+        self,
+        prompts: Iterable[TurnInput],
+        *,
+        concurrency: int = 8,
+        progress: bool = False,
+        output_type: type[OutputT],
+        **keywords: Unpack[TurnKeywords],
+    ) -> list[Turn[OutputT] | Exception]: ...
+
+    @overload
+    async def map(
+        self,
+        prompts: Iterable[TurnInput],
+        *,
+        concurrency: int = 8,
+        progress: bool = False,
+        output_type: Any,
+        **keywords: Unpack[TurnKeywords],
+    ) -> list[Turn[Any] | Exception]: ...
+
+    async def map(
+        self,
+        prompts: Iterable[TurnInput],
+        *,
+        concurrency: int = 8,
+        progress: bool = False,
+        output_type: Any = None,
+        **keywords: Unpack[TurnKeywords],
+    ) -> list[Any]:
+        """Run a turn for each prompt, several at the same time.
+
+        Args:
+            prompts: Texts, messages or conversations, one for each turn.
+            concurrency: The most turns that run at the same time.
+            progress: True to show a progress bar on standard error.
+            output_type: The type of each ``turn.output``, as for `run`.
+            keywords: Further keywords of each turn, as for `run`.
+
+        Returns:
+            The `Turn` of each prompt, in the order of the prompts, or the error that `run` would have raised: a failed
+            turn does not stop the others. ``isinstance(result, Turn)`` tells them apart.
+
+        Raises:
+            RuntimeError: The client is not open.
+            TypeError: An argument has the wrong type, such as a prompt that is not a conversation; no turn has started.
+            ValueError: `concurrency` is less than 1.
+        """
+        given: Any = prompts  # callers without a type checker may pass any type
+        if isinstance(given, str | Message) or not isinstance(given, Iterable):
+            raise TypeError("map takes several prompts: give a list, or use `run` for one")
+        if concurrency < 1:
+            raise ValueError("concurrency must be at least 1")
+        self._require_open()
+        check_keywords(keywords)
+        if output_type is not None:
+            build_output_type(output_type)
+        conversations = [to_messages(prompt) for prompt in prompts]
+        from dial_client.client.prompt_batch import run_each
+
+        run = partial(self.run, output_type=output_type, **keywords)
+        return await run_each(conversations, run, concurrency, is_progress_shown=progress)
+
+    async def response(
+        self, messages: TurnInput, *, output_type: Any = None, **keywords: Unpack[TurnKeywords]
+    ) -> Message:
+        """Run a turn, and return its last message. Arguments and errors are those of `run`."""
+        turn: Turn[Any] = await self.run(messages, output_type=output_type, **keywords)
+        return turn.message
+
+    async def stream_response(
+        self, messages: TurnInput, *, output_type: Any = None, **keywords: Unpack[TurnKeywords]
+    ) -> AsyncGenerator[str, None]:
+        """Run a turn, and yield server-sent events: strings that end in a blank line, in the format of `sse_encoder`.
+
+        An error of the turn becomes an ``error`` event, and `LimitReached` a ``done`` event. The last event is always
+        ``data: [DONE]``. Arguments are those of `run`.
+
+        Raises:
+            TypeError: `messages` is not a conversation, or a keyword is unknown or has the wrong type.
+        """
+        check_keywords(keywords)
+        events = self.stream(to_messages(messages), output_type=output_type, **keywords)
+        async with aclosing(sse_encoder.encode(events, model=self.model_name)) as encoded:
+            async for text in encoded:
+                yield text
+
+    @overload
+    def run_sync(self, messages: TurnInput, *, output_type: None = None, **keywords: Unpack[TurnKeywords]) -> Turn: ...
+
+    @overload
+    def run_sync(
+        self, messages: TurnInput, *, output_type: type[OutputT], **keywords: Unpack[TurnKeywords]
+    ) -> Turn[OutputT]: ...
+
+    @overload
+    def run_sync(self, messages: TurnInput, *, output_type: Any, **keywords: Unpack[TurnKeywords]) -> Turn[Any]: ...
+
+    def run_sync(self, messages: TurnInput, *, output_type: Any = None, **keywords: Unpack[TurnKeywords]) -> Turn[Any]:
+        """Run a turn from synchronous code, and return the turn when it has ended.
+
+        If the client is closed, this call opens it with all its servers and closes it again; such calls from several
+        threads run one after the other. If the client is open, only a worker thread of its event loop may call this
+        method, such as the thread of a synchronous function that is a tool. Arguments are those of `run`.
+
+        Raises:
+            RuntimeError: An event loop runs in this thread, as in a notebook (use ``await dial.run(…)`` there), or the
+                client is open in the event loop of another thread.
+            Exception: Any error of `run`, or of opening the client.
+        """
+        if _is_in_event_loop():
+            raise RuntimeError(
+                "run_sync cannot wait while an event loop runs in this thread: use `await dial.run(…)`, also in"
+                " a cell of a notebook, within `async with DialClient(…) as dial`"
+            )
+        run = partial(self.run, messages, output_type=output_type, **keywords)
+        tasks = self._tasks  # another thread may close the client meanwhile
+        if tasks is not None and tasks.loop == _find_worker_loop():
+            return from_thread.run(run)
+
+        async def open_and_run() -> Turn[Any]:
+            async with self:
+                return await run()
+
+        with self._sync_lock:
+            if self._tasks is None:
+                return anyio.run(open_and_run)
+        raise RuntimeError(
+            "the client is open in the event loop of another thread: use `await dial.run(…)` there, or"
+            " `asyncio.run_coroutine_threadsafe(dial.run(…), loop).result()` here"
+        )
+
+    def _require_open(self) -> BackgroundTasks:
+        """Return the client's background tasks.
+
+        Raises:
+            RuntimeError: The client is not open.
+        """
+        if self._tasks is None:
+            raise RuntimeError("the client is not open: use `async with DialClient(…) as dial`")
+        return self._tasks
+
+    def conversation(self, store: ConversationStore | None = None, id: str | None = None) -> Chat:  # noqa: A002
+        """Return a conversation, whose turns follow each other.
+
+        Args:
+            store: The store of the conversation, which the caller closes; by default it is kept in memory.
+            id: The id of the conversation, in printable ASCII, which is created if the store does not have it; by
+                default a new conversation with a random id.
+
+        Raises:
+            ConfigError: The id has other characters, or is empty.
+            TypeError: `store` is no `ConversationStore`.
+        """
+        return Chat(self, store, id)
 
     async def call(self, name: str, arguments: Mapping[str, Any], *, origin: Origin | None = None) -> ToolCallResult:
         """Call one tool without a model, and return its result; a failed call returns a result too.
@@ -366,6 +609,35 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         executor = self._executor.derive(self._tools.get_catalog, CallScope(), origin) if origin else self._executor
         return await executor.execute(request, discard, Deadline(self.limits.timeout))
 
+    @overload
+    def tool(self, function: FunctionT, /) -> FunctionT: ...
+
+    @overload
+    def tool(self, **options: Unpack[FunctionOptions]) -> Callable[[FunctionT], FunctionT]: ...
+
+    def tool(self, function: Any = None, /, **options: Any) -> Any:  # type: ignore[misc]  # mypy 2.4 and Unpack
+        """Offer a function to the model, from the next round on: ``@dial.tool`` or ``@dial.tool(read_only=True)``.
+
+        The tool's description comes from the docstring, its schema from the annotations. A parameter annotated with
+        `Context` receives the context of the call. A function without ``async`` runs in a thread. The return value is
+        the result of the call. If the function raises an error, the result is a failure with the error's text.
+
+        Args:
+            function: A function, a method or another callable; the decorator returns it unchanged.
+            options: The fields of `FunctionTool`.
+
+        Raises:
+            ConfigError: A server has the name ``functions``, which is reserved for such tools.
+            TypeError: The function cannot be a tool, or another tool has its name.
+        """
+
+        def add(added: FunctionT) -> FunctionT:
+            client_setup.check_name(FunctionTools.name, self._servers)
+            self._tools.functions.add(FunctionTool(added, **options) if options else added)
+            return added
+
+        return add if function is None else add(function)
+
     def find_taint(self, messages: Sequence[Message]) -> tuple[str, ...]:
         """Return the sources of untrusted content in a conversation; empty for none."""
         return find_taint(messages, self._tools.get_catalog(), self._servers.values()).sources
@@ -375,28 +647,145 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         limit = self.limits.max_result_chars
         return await attach(content, self.resources, self._servers, self._results.keep, limit)
 
-    async def _open_services(self, settings: TurnSettings) -> turn_run.TurnServices:
-        """Wait until a turn can start, and return what it needs."""
-        # Start-up has its own limits: the download of a model must not use up the time limit of the first turn.
-        await self._servers.patience.wait()
-        await self.model.wait_prepared()
-        model = self.model.select(settings)
-        restarts = self._servers.restarts
-        return turn_run.TurnServices(
-            model=ChatModel(model.require(), model.format, model.window),
-            tool_snapshot=select_tools(self._tools.take_snapshot, settings),
-            result_store=self._results,
-            approvals=self.approvals,
-            limits=settings.limits or self.limits,
-            await_tool_changes=self._servers.wait_for_tools,
-            status_provider=self.model.status_provider,
-            answers_at_limits=self._on_limit != "raise",
-            guidance=model.guidance,
-            server_instructions=lambda: instructions.build_server_instructions(self._servers.values()),
-            starting_servers=lambda: instructions.describe_starting(self._servers.patience.left_out),
-            system=(self.system if settings.system is None else settings.system) or None,
-            servers=self._servers.values,
-            audit=self._executor.audit,
-            middleware=self.model.middleware,
-            notes=lambda: (*self.notes, *self._servers.describe_restarts(restarts)),
+    @property
+    def model_name(self) -> str:
+        """The name of the model's provider; empty for a client without a model."""
+        return self.model.name
+
+    @property
+    def apps(self) -> Apps:
+        """The MCP Apps of all servers, for a program that shows them (`Callbacks.apps`)."""
+        return Apps(self._servers, self._tools.get_catalog, self._executor, self.limits)
+
+    @property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """The tools that are offered to the model, sorted by name."""
+        return self._tools.get_catalog().tools
+
+    @property
+    def tool_name_client_map(self) -> Mapping[str, Connection]:
+        """The connection to the server of each tool, by the tool's offered name; without functions."""
+        routes = self._tools.get_catalog().routes
+        servers = {name: self._servers.get(route.spec.server) for name, route in routes.items()}
+        return MappingProxyType({name: server for name, server in servers.items() if server is not None})
+
+    @property
+    def servers(self) -> Mapping[str, ServerStatus]:
+        """The status of each server, by name: state, protocol version, tools, error, last lines of stderr."""
+        return MappingProxyType({name: connection.status for name, connection in self._servers.items()})
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The problems with servers and tools, one line each, such as why a tool is missing."""
+        return (
+            *self._servers.notes,
+            *self._tools.get_catalog().notes,
+            *self.approvals.check_patterns(self._servers, self._tools.functions),
         )
+
+    async def add_server(self, name: str, entry: Any) -> ServerStatus:
+        """Connect another server, and return its status once it is ready or has failed.
+
+        Its tools are offered from the next round on, also in running turns. Cancelling this call removes the server.
+
+        Args:
+            name: The name of the server, which no other server has.
+            entry: The server's entry, as for `DialClient`.
+
+        Raises:
+            ConfigError: The entry is wrong, or another server has this name.
+            TypeError: An object of this type cannot be a server.
+        """
+        target = client_setup.read_server_target(name, entry)
+        if self._tools.functions.tools:
+            client_setup.check_name(self._tools.functions.name, (name,))
+        return await self._servers.add(name, target)
+
+    async def remove_server(self, name: str) -> None:
+        """Stop a server and remove it; calls in flight end with error results.
+
+        Raises:
+            ConfigError: There is no server of this name.
+        """
+        self.approvals.forget(name)
+        await self._servers.remove(name)
+
+    async def replace_server(self, name: str, entry: Any) -> ServerStatus:
+        """Stop a server, and connect another entry under its name; return its status once it is ready or has failed.
+
+        The server stays in `servers` meanwhile. Calls in flight end with error results. Arguments are those of
+        `add_server`.
+
+        Raises:
+            ConfigError: The entry is wrong, or there is no server of this name.
+            TypeError: An object of this type cannot be a server.
+        """
+        target = client_setup.read_server_target(name, entry)
+        self.approvals.forget(name)
+        return await self._servers.replace(name, target)
+
+    async def restart_server(self, name: str) -> ServerStatus:
+        """Restart a server, also one that was given up, and return its status. Raises as `remove_server`."""
+        return await self._servers.restart(name)
+
+    async def ready_for_turn(self) -> None:
+        """Wait until a turn can begin: for every ``required`` server, for others at most ``startup_patience`` seconds.
+
+        Raises:
+            ServerStartError: A server marked ``required`` did not start.
+        """
+        await self._servers.patience.wait()
+        self._servers.require()
+
+    @property
+    def awaited_servers(self) -> Mapping[str, str]:
+        """The servers that a turn waits for now, by name; each value describes a running download, or is empty."""
+        return self._servers.patience.awaited
+
+    def skip_starting(self) -> tuple[str, ...]:
+        """Let turns begin without the servers that are still starting, and return the names of these servers.
+
+        Their tools are offered once the servers are ready.
+        """
+        return self._servers.patience.skip_starting()
+
+    async def wait_for_server_change(self) -> None:
+        """Wait until the state or the tools of a server change, as `servers` and `tools` then show."""
+        before = self._servers.announcements.value
+        await self._servers.announcements.wait_until(lambda count: count != before)
+
+    def __rich__(self) -> Any:
+        return self._summarize().to_rich()
+
+    def _repr_html_(self) -> str:
+        return self._summarize().to_html()
+
+    def _summarize(self) -> ValueSummary:
+        rows = tuple(
+            (name, status.state.value, str(len(status.tools)), status.error or "; ".join(status.notes))
+            for name, status in self.servers.items()
+        )
+        count = len(self.tools)
+        return ValueSummary(
+            title=f"DialClient: {self.model_name or 'no model'}",
+            columns=("server", "state", "tools", "problem"),
+            rows=rows,
+            footer=f"{count} {'tool is' if count == 1 else 'tools are'} offered to the model",
+        )
+
+
+def _is_in_event_loop() -> bool:
+    try:
+        anyio.get_cancelled_exc_class()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _find_worker_loop() -> EventLoopToken | None:
+    """Return the event loop that started this worker thread; None in any other thread."""
+    try:
+        from_thread.check_cancelled()
+        return from_thread.run_sync(current_token)
+    except RuntimeError:
+        return None

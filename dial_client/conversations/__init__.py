@@ -1,1 +1,4 @@
-"""Conversations: `conversation_manager` runs turns, `persistence` stores them, `export` writes JSON and Markdown."""
+"""Conversations: `chat_loop` is the ordinary chat loop, `conversation_manager` runs turns of many conversations.
+
+`persistence` stores turns, `turn_queue` runs them one after the other, `export` writes JSON and Markdown.
+"""

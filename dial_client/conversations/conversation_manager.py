@@ -37,31 +37,47 @@ can read `Conversation.running`, the turn's id (`Conversation.turn`), and each m
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Mapping
-from typing import Any, Literal, TypedDict
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
-from dial_client.client.argument_types import check_members, check_seconds, check_types, describe_type
-from dial_client.client.client_model import ClientModel
-from dial_client.client.dial_client import DialClient
-from dial_client.conversations import export
-from dial_client.conversations.chat_methods import ChatMethods
-from dial_client.conversations.compaction import KEPT_EXCHANGES, Compaction
-from dial_client.conversations.compactor import Compactor
-from dial_client.conversations.conversation_settings import leave_out_missing, to_turn_settings
-from dial_client.conversations.conversation_view import copy_messages
+from dial_client.conversations import conversation_view, export
+from dial_client.conversations.compaction import KEPT_EXCHANGES, Compaction, Compactor
+from dial_client.conversations.conversation_client import ConversationClient
+from dial_client.conversations.conversation_settings import StoredSettings, check_limits, check_settings, read_settings
+from dial_client.conversations.conversation_view import ConversationView, build_view, copy_messages, hash_state
 from dial_client.conversations.history import count_last_rounds, repair_conversation, repair_history
-from dial_client.conversations.history_editor import HistoryEditor
-from dial_client.conversations.history_edits import build_removal, find_edit, find_last_exchange
-from dial_client.conversations.message_tree import StoredMessage, build_tree
+from dial_client.conversations.history_edits import (
+    build_deletion,
+    build_removal,
+    build_switch,
+    find_edit,
+    find_last_exchange,
+)
+from dial_client.conversations.message_tree import StoredMessage, build_entry, build_tree
 from dial_client.conversations.persistence import LeaseHeartbeat, TurnPersister
 from dial_client.conversations.turn_input import CONTINUE, Continuation, ConversationInput, check_turn_input
-from dial_client.conversations.turn_queue import NothingToResume, TurnQueue, WillBeResumed, never_resumed
-from dial_client.conversations.version_methods import VersionMethods
+from dial_client.conversations.turn_queue import (
+    HistoryEditor,
+    NothingToResume,
+    TurnQueue,
+    WillBeResumed,
+    never_resumed,
+)
 from dial_client.hooks.audit.entries import Origin
 from dial_client.messages.errors import ConfigError
-from dial_client.messages.message import Message, Role
+from dial_client.messages.events import Event
+from dial_client.messages.message import EntryKind, Message, Role
+from dial_client.messages.turn_result import Turn
+from dial_client.settings.argument_types import check_members, check_seconds, check_types
 from dial_client.stores.conversation_store import Conversation, ConversationStore, Page
+from dial_client.stores.sql_store import SQLStore
+from dial_client.turns.client_model import ClientModel
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
+from dial_client.turns.turn_keywords import TurnKeywords, check_keywords
+
+OutputT = TypeVar("OutputT")
 
 WhenBusy = Literal["wait", "refuse"]
 
@@ -82,7 +98,7 @@ class ManagerOptions(TypedDict, total=False):
     locked_settings: Collection[str]
 
 
-class ConversationManager(ChatMethods, VersionMethods):
+class ConversationManager:
     """Runs the turns of conversations, and stores them.
 
     Turns of one conversation run one after the other, also if several processes use the store; in this process they run
@@ -108,7 +124,7 @@ class ConversationManager(ChatMethods, VersionMethods):
 
     def __init__(  # noqa: PLR0913 - the options of a manager, all but two by name
         self,
-        dial: DialClient,
+        dial: ConversationClient,
         store: ConversationStore,
         *,
         when_busy: WhenBusy = "wait",
@@ -120,9 +136,7 @@ class ConversationManager(ChatMethods, VersionMethods):
     ) -> None:
         if when_busy not in ("wait", "refuse"):
             raise ConfigError(f"unknown when_busy {when_busy!r}", hint='expected "wait" or "refuse"')
-        given: Any = dial  # callers without a type checker may pass any type
-        if not isinstance(given, DialClient):
-            raise TypeError(f"expected a DialClient(…), not {describe_type(given)}")
+        check_members(dial, ConversationClient, "a DialClient(…)")
         check_seconds(patience=patience, lease=lease)
         if compact_at is not None and not 0 <= compact_at <= 1:
             raise ConfigError(f"compact_at must be from 0 to 1, not {compact_at}")
@@ -140,8 +154,10 @@ class ConversationManager(ChatMethods, VersionMethods):
         self._compactor = Compactor(dial, self._select_model, store, self._editor, self._queue)
 
     def _select_model(self, stored: Conversation) -> ClientModel:
-        settings, _ = to_turn_settings(build_tree(stored).settings, self._dial.limits, self.locked_settings)
-        return self._dial.model.select(leave_out_missing(settings, self._dial.model)[0])
+        return self._read_settings(build_tree(stored).settings).select_model(self._dial.model, {})[0]
+
+    def _read_settings(self, stored: Mapping[str, Any]) -> StoredSettings:
+        return read_settings(stored, self._dial.limits, self.locked_settings)
 
     @property
     def store(self) -> ConversationStore:
@@ -152,6 +168,193 @@ class ConversationManager(ChatMethods, VersionMethods):
         """Create a conversation, and return it. The default title is the first words of its first message."""
         check_types(title=(title, str))
         return await self._store.create(title or "")
+
+    @overload
+    async def chat(
+        self,
+        conversation_id: str,
+        message: ConversationInput,
+        *,
+        output_type: type[OutputT],
+        **keywords: Unpack[TurnKeywords],
+    ) -> Turn[OutputT]: ...
+
+    @overload
+    async def chat(
+        self,
+        conversation_id: str,
+        message: ConversationInput,
+        *,
+        output_type: Any = None,
+        **keywords: Unpack[TurnKeywords],
+    ) -> Turn[Any]: ...
+
+    async def chat(
+        self,
+        conversation_id: str,
+        message: ConversationInput,
+        *,
+        output_type: Any = None,
+        **keywords: Unpack[TurnKeywords],
+    ) -> Turn[Any]:
+        """Send a message in a conversation, and wait for the answer. Arguments and errors as `stream_chat`."""
+        check_turn_input(message)
+        turn = await self._start(conversation_id, message, keywords, stream=False, output_type=output_type)
+        try:
+            return await turn.result()
+        finally:
+            await turn.stop()
+
+    async def stream_chat(
+        self,
+        conversation_id: str,
+        message: ConversationInput,
+        *,
+        stream: bool = True,
+        on_started: Callable[[TurnHandle], None] | None = None,
+        output_type: Any = None,
+        **keywords: Unpack[TurnKeywords],
+    ) -> AsyncGenerator[Event, None]:
+        """Send a message in a conversation, and yield the turn's events, `Finished` last.
+
+        Leaving the loop early cancels the turn and stores the partial text; use `contextlib.aclosing`, so that this
+        happens at once. The turn waits for a slow reader; a turn of `start` does not.
+
+        Args:
+            conversation_id: The id of the conversation.
+            message: The user's text, or another input that `ConversationManager.start` accepts.
+            stream: True to ask the model for a streamed reply.
+            on_started: Called with the turn once it runs. Its `TurnHandle.cancel` stops it from anywhere; the last
+                event is then `Finished` with a turn whose stop reason is ``cancelled``.
+            output_type: The type of the answer, as for `DialClient.run`.
+            keywords: Further keywords of this turn, as for `DialClient.run`. They precede the settings of the
+                conversation; ``history`` precedes its messages, and is not stored.
+
+        Raises:
+            ConversationNotFound: The conversation does not exist.
+            ConversationBusy: Another turn of the conversation is running, with ``when_busy="refuse"`` or for too long.
+            ProviderError: The model could not be reached, or refused the request; the partial text is stored.
+            LimitReached: A limit was met, and the client has ``on_limit="raise"``.
+            OutputError: No answer is of `output_type`.
+            ConfigError: The message to edit, to answer again or to continue does not exist.
+            DialError: The store failed, which ended the turn.
+        """
+        check_turn_input(message)
+        turn = await self._start(
+            conversation_id, message, keywords, stream=stream, stream_events=True, output_type=output_type
+        )
+        try:
+            if on_started is not None:
+                on_started(turn)
+            async with aclosing(turn.events()) as events:
+                async for event in events:
+                    yield event
+        finally:
+            await turn.stop()
+
+    async def start(
+        self,
+        conversation_id: str,
+        message: ConversationInput,
+        *,
+        stream: bool = True,
+        turn_id: str | None = None,
+        output_type: Any = None,
+        **keywords: Unpack[TurnKeywords],
+    ) -> TurnHandle:
+        """Send a message in a conversation, and return the turn that answers it, which runs without a reader.
+
+        The turn can be stopped by `TurnHandle.cancel`, and stops when the client is closed. Until the model is asked,
+        this raises as `stream_chat`; later errors are raised by ``TurnHandle.log.events`` and `TurnHandle.result`.
+
+        Args:
+            conversation_id: The id of the conversation.
+            message: The user's text or `Message`; an `EditedMessage` for a new version of an earlier message; a
+                `Regeneration` for a new version of an answer; a `Continuation` for the rest of a cut-off answer.
+            stream: True to ask the model for a streamed reply.
+            turn_id: The id of the turn, in printable ASCII and unique among all turns; by default a random id.
+            output_type: The type of the answer, as for `DialClient.run`.
+            keywords: Further keywords of this turn, as for `stream_chat`.
+        """
+        check_turn_input(message)
+        return await self._start(
+            conversation_id, message, keywords, stream=stream, turn_id=turn_id, output_type=output_type
+        )
+
+    async def resume(
+        self,
+        conversation_id: str,
+        *,
+        stream: bool = True,
+        turn_id: str | None = None,
+        output_type: Any = None,
+        **keywords: Unpack[TurnKeywords],
+    ) -> TurnHandle | None:
+        """Resume a turn whose process was killed, and return it; None if the last turn was not interrupted.
+
+        Stored rounds are not repeated, and count towards `Limits.max_depth`; other limits start again. The model is
+        told that unfinished calls may have run. The keywords of the turn are not stored: pass them again. Arguments and
+        errors are those of `start`.
+        """
+        try:
+            return await self._start(
+                conversation_id, None, keywords, stream=stream, turn_id=turn_id, output_type=output_type
+            )
+        except NothingToResume:
+            return None
+
+    def find_turn(self, conversation_id: str, turn_id: str | None = None) -> TurnHandle | None:
+        """Return the turn that this process runs in a conversation, or a turn that ended recently; None for none.
+
+        Args:
+            conversation_id: The id of the conversation.
+            turn_id: The id of the turn; None for any turn.
+        """
+        return self._queue.find(conversation_id, turn_id)
+
+    async def _start(
+        self,
+        conversation_id: str,
+        message: ConversationInput | None,
+        keywords: TurnKeywords,
+        *,
+        stream: bool,
+        stream_events: bool = False,
+        turn_id: str | None = None,
+        output_type: Any = None,
+    ) -> TurnHandle:
+        """Start the next turn; if `message` is None, resume the interrupted turn."""
+        check_keywords(keywords)
+        origin = Origin(conversation_id, turn_id or secrets.token_hex(16))
+        note = ""
+        if isinstance(message, str | Message) and self._compact_at is not None:
+            note = await self._compactor.compact_when_full(conversation_id, self._compact_at)
+
+        def start(history: tuple[Message, ...], stored: Mapping[str, Any], slot: TurnObserver) -> TurnHandle:
+            settings = self._read_settings(stored)
+            model, merged = settings.select_model(self._dial.model, keywords)
+            turn = self._dial.start(
+                (*history, Message.user(CONTINUE)) if isinstance(message, Continuation) else history,
+                stream=stream,
+                stream_events=stream_events,
+                origin=origin,
+                observers=(
+                    LeaseHeartbeat(self._store, self._lease),
+                    TurnPersister(self._store, model.name),
+                    slot,
+                ),
+                tool_format=settings.tool_format,
+                hidden_tools=settings.hidden_tools,
+                depth=count_last_rounds(history) if message is None else 0,
+                output_type=output_type,
+                **merged,
+            )
+            if isinstance(message, Continuation):
+                turn.recorder.question = ()  # `CONTINUE` is not part of the conversation
+            turn.recorder.note(*filter(None, (note,)))
+            return turn
+
+        return await self._queue.start_next(origin, message, start)
 
     async def get(self, conversation_id: str) -> Conversation:
         """Return a conversation, with messages that form a valid history (`history`).
@@ -297,93 +500,68 @@ class ConversationManager(ChatMethods, VersionMethods):
         title, messages = export.from_json(text)
         return await self._store.create(title, repair_history(messages))
 
-    async def start(
-        self,
-        conversation_id: str,
-        message: ConversationInput,
-        *,
-        stream: bool = True,
-        turn_id: str | None = None,
-        output_type: Any = None,
-    ) -> TurnHandle:
-        """Send a message in a conversation, and return the turn that answers it, which runs without a reader.
+    async def view(self, conversation_id: str) -> ConversationView:
+        """Return a conversation with the positions and versions of its messages, and the details of its turns.
 
-        The turn can be stopped by `TurnHandle.cancel`, and stops when the client is closed. Until the model is asked,
-        this raises as `stream_chat`; later errors are raised by ``TurnHandle.log.events`` and `TurnHandle.result`.
+        Raises:
+            ConversationNotFound: The conversation does not exist.
+        """
+        return build_view(await self._store.get(conversation_id))
+
+    async def list_messages(self, conversation_id: str) -> Sequence[dict[str, Any]]:
+        """Return the messages of all versions (`conversation_view.list_messages`).
+
+        Raises:
+            ConversationNotFound: The conversation does not exist.
+        """
+        return conversation_view.list_messages(await self._store.get(conversation_id))
+
+    async def read_state(self, conversation_id: str) -> str:
+        """Return the conversation's `ConversationView.state`; a `SQLStore` computes it without reading the messages.
+
+        Raises:
+            ConversationNotFound: The conversation does not exist.
+        """
+        if isinstance(self._store, SQLStore):
+            return hash_state(*await self._store.read_state(conversation_id))
+        stored = await self._store.get(conversation_id)
+        return hash_state(stored.turn, stored.running, stored.message_count, stored.title)
+
+    async def switch(self, conversation_id: str, position: int) -> bool:
+        """Show the latest version of the conversation that contains the message at `position`.
+
+        Returns:
+            True if the shown version has changed; False if the message was already shown.
+
+        Raises:
+            ConversationNotFound: The conversation does not exist.
+            ConversationBusy: A turn of the conversation is running.
+            ConfigError: There is no message at `position`.
+        """
+        return await self._editor.edit(conversation_id, partial(build_switch, position=position))
+
+    async def remove_message(self, conversation_id: str, position: int) -> None:
+        """Remove a question with all its answers, or one answer with its calls; later exchanges are kept.
+
+        The messages stay in the store, but no version shows them, and they are not sent to a model. Raises as `switch`.
+        """
+        await self._editor.edit(conversation_id, partial(build_deletion, position=position))
+
+    async def update_settings(self, conversation_id: str, settings: Mapping[str, Any]) -> None:
+        """Replace all settings of a conversation, from its next turn on.
 
         Args:
             conversation_id: The id of the conversation.
-            message: The user's text or `Message`; an `EditedMessage` for a new version of an earlier message; a
-                `Regeneration` for a new version of an answer; a `Continuation` for the rest of a cut-off answer.
-            stream: True to ask the model for a streamed reply.
-            turn_id: The id of the turn, in printable ASCII and unique among all turns; by default a random id.
-            output_type: The type of the answer, as for `DialClient.run`.
+            settings: The settings, as `conversation_settings` describes them; empty for the client's settings.
+
+        Raises:
+            ConversationNotFound: The conversation does not exist.
+            ConfigError: A setting is unknown, wrong, locked or above a limit of the client, or the model is unknown.
         """
-        check_turn_input(message)
-        return await self._start(conversation_id, message, stream=stream, turn_id=turn_id, output_type=output_type)
-
-    async def resume(
-        self, conversation_id: str, *, stream: bool = True, turn_id: str | None = None, output_type: Any = None
-    ) -> TurnHandle | None:
-        """Resume a turn whose process was killed, and return it; None if the last turn was not interrupted.
-
-        Stored rounds are not repeated, and count towards `Limits.max_depth`; other limits start again. The model is
-        told that unfinished calls may have run. The type of the answer is not stored: pass `output_type` again.
-        Arguments and errors are those of `start`.
-        """
-        try:
-            return await self._start(conversation_id, None, stream=stream, turn_id=turn_id, output_type=output_type)
-        except NothingToResume:
-            return None
-
-    def find_turn(self, conversation_id: str, turn_id: str | None = None) -> TurnHandle | None:
-        """Return the turn that this process runs in a conversation, or a turn that ended recently; None for none.
-
-        Args:
-            conversation_id: The id of the conversation.
-            turn_id: The id of the turn; None for any turn.
-        """
-        return self._queue.find(conversation_id, turn_id)
-
-    async def _start(
-        self,
-        conversation_id: str,
-        message: ConversationInput | None,
-        *,
-        stream: bool,
-        stream_events: bool = False,
-        turn_id: str | None = None,
-        output_type: Any = None,
-    ) -> TurnHandle:
-        """Start the next turn; if `message` is None, resume the interrupted turn."""
-        origin = Origin(conversation_id, turn_id or secrets.token_hex(16))
-        note = ""
-        if isinstance(message, str | Message) and self._compact_at is not None:
-            note = await self._compactor.compact_when_full(conversation_id, self._compact_at)
-
-        def start(history: tuple[Message, ...], stored: Mapping[str, Any], slot: TurnObserver) -> TurnHandle:
-            settings, max_tokens = to_turn_settings(stored, self._dial.limits, self.locked_settings)
-            settings, model_note = leave_out_missing(settings, self._dial.model)
-            messages = (*history, Message.user(CONTINUE)) if isinstance(message, Continuation) else history
-            persister = TurnPersister(self._store, self._dial.model.select(settings).name)
-            turn = self._dial.start(
-                messages,
-                stream=stream,
-                stream_events=stream_events,
-                origin=origin,
-                observers=(
-                    LeaseHeartbeat(self._store, self._lease),
-                    persister,
-                    slot,
-                ),
-                depth=count_last_rounds(history) if message is None else 0,
-                output_type=output_type,
-                settings=settings,
-                max_tokens=max_tokens,
-            )
-            if isinstance(message, Continuation):
-                turn.recorder.question = ()  # `CONTINUE` is not part of the conversation
-            turn.recorder.note(*filter(None, (model_note, note)))
-            return turn
-
-        return await self._queue.start_next(origin, message, start)
+        checked = check_settings(settings)
+        if locked := sorted(self.locked_settings.intersection(checked)):
+            raise ConfigError(f"the setting {locked[0]!r} is locked")
+        check_limits(checked, self._dial.limits)
+        # This raises what the next turn would.
+        read_settings(checked, self._dial.limits).select_model(self._dial.model, {})
+        await self._store.append(conversation_id, [build_entry(EntryKind.SETTINGS, checked)])

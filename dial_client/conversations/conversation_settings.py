@@ -8,14 +8,15 @@ They are a JSON object that contains only settings that differ from the client's
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from dial_client.client.client_model import ClientModel
-from dial_client.client.turn_settings import TurnSettings
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.limits import Limits
-from dial_client.messages.model import ToolFormat
+from dial_client.messages.model import ModelSettings, ToolFormat
+from dial_client.turns.client_model import ClientModel
+from dial_client.turns.turn_keywords import TurnKeywords, merge_keywords
 
 MAX_SYSTEM = 100_000
 """The most characters of a conversation's instructions."""
@@ -68,9 +69,9 @@ def _check_limits(limits: Any) -> None:
             raise ConfigError(f"limits.{name} is a whole number")
 
 
-def _check_number(name: str, value: Any, least: float, most: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise ConfigError(f"{name} is a number from {least:g} to {most:,.0f}")
+def _check_number(name: str, value: Any, least: float, limit: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= limit:
+        raise ConfigError(f"{name} is a number from {least:g} to {limit:,.0f}")
 
 
 def check_limits(settings: Mapping[str, Any], limits: Limits) -> None:
@@ -80,18 +81,45 @@ def check_limits(settings: Mapping[str, Any], limits: Limits) -> None:
         ConfigError: A limit is greater than the client's.
     """
     for name, value in settings.get("limits", {}).items():
-        if (most := asdict(limits)[name]) is not None and value > most:
-            raise ConfigError(f"limits.{name} is at most {most:,g} here")
+        if (limit := asdict(limits)[name]) is not None and value > limit:
+            raise ConfigError(f"limits.{name} is at most {limit:,g} here")
 
 
-def _lower(value: float, most: float | None) -> float:
-    return value if most is None else min(value, most)
+@dataclass(frozen=True, slots=True)
+class StoredSettings:
+    """The settings of a conversation in the form in which its turns take them."""
+
+    keywords: TurnKeywords
+    tool_format: str | None
+    hidden_tools: frozenset[str]
+    """The offered names of tools that the model cannot call."""
+
+    def select_model(self, model: ClientModel, keywords: TurnKeywords) -> tuple[ClientModel, TurnKeywords]:
+        """Return the model of a turn, and all keywords of the turn.
+
+        Args:
+            model: The model of the client.
+            keywords: The keywords of the turn, which precede the settings of its conversation.
+
+        Raises:
+            ConfigError: The conversation's model is not, or not any more, a profile of the client. The user has to
+                choose another model: messages written for one model, such as a local one, are not sent to another
+                without consent.
+        """
+        name = self.keywords.get("model")
+        if keywords.get("model") is None and name not in (None, model.profile_name, *model.profiles):
+            raise ConfigError(
+                f"the model {name!r} of this conversation is not available any more",
+                hint="choose another one: /model NAME in the terminal, the settings of the conversation on the page",
+            )
+        merged = merge_keywords(self.keywords, keywords)
+        if (denied := self.keywords.get("tools")) and keywords.get("tools"):
+            merged["tools"] = [*(keywords.get("tools") or ()), *denied]
+        return model.select(merged.get("model"), self.tool_format), merged
 
 
-def to_turn_settings(
-    stored: Mapping[str, Any], limits: Limits, locked: Collection[str] = ()
-) -> tuple[TurnSettings, int | None]:
-    """Return the turn settings for stored settings, and the most tokens of each reply (None for no setting).
+def read_settings(stored: Mapping[str, Any], limits: Limits, locked: Collection[str] = ()) -> StoredSettings:
+    """Return the settings of a conversation for its turns.
 
     Args:
         stored: The settings as JSON; wrong values and unknown settings are ignored.
@@ -100,43 +128,21 @@ def to_turn_settings(
     """
     found: dict[str, Any] = {}
     for name, value in stored.items():
-        if name in locked:
-            continue
-        try:
-            found |= check_settings({name: value})
-        except ConfigError:
-            continue
-    lowered_limits: dict[str, Any] = {
-        name: _lower(value, asdict(limits)[name]) for name, value in found.get("limits", {}).items()
+        if name not in locked:
+            with suppress(ConfigError):
+                found |= check_settings({name: value})
+    lowered: dict[str, Any] = {
+        name: value if (limit := asdict(limits)[name]) is None else min(value, limit)
+        for name, value in found.get("limits", {}).items()
     }
     max_tokens = found.get("max_tokens")
-    return TurnSettings(
-        model=found.get("model"),
-        tool_format=found.get("tool_format"),
-        temperature=found.get("temperature"),
-        limits=replace(limits, **lowered_limits) if lowered_limits else None,
-        system=found.get("system"),
-        disabled_servers=frozenset(found.get("disabled_servers", ())),
-        disabled_tools=frozenset(found.get("disabled_tools", ())),
-    ), int(max_tokens) if max_tokens is not None else None
-
-
-def leave_out_missing(settings: TurnSettings, model: ClientModel) -> tuple[TurnSettings, str]:
-    """Return the settings that the client can apply, and a note for the user; the note is empty if none is left out.
-
-    A temperature is left out if the model has no profile.
-
-    Raises:
-        ConfigError: The profile of the model does not exist any more. The user has to choose another model: messages
-            written for one model, such as a local one, are not sent to another without consent.
-    """
-    profile_name = model.profile_name
-    if settings.model not in (None, profile_name, *model.profiles):
-        raise ConfigError(
-            f"the model {settings.model!r} of this conversation is not available any more",
-            hint="choose another one: /model NAME in the terminal, the settings of the conversation on the page",
-        )
-    if settings.temperature is not None and not (settings.model or profile_name):
-        note = "the temperature of this conversation has no effect: it needs a model that is a profile"
-        return replace(settings, temperature=None), note
-    return settings, ""
+    keywords: TurnKeywords = {
+        "model": found.get("model"),
+        "system": found.get("system"),
+        "limits": replace(limits, **lowered) if lowered else None,
+        "tools": [f"!{server}/*" for server in found.get("disabled_servers", ())] or None,
+        "settings": ModelSettings(
+            temperature=found.get("temperature"), max_tokens=None if max_tokens is None else int(max_tokens)
+        ),
+    }
+    return StoredSettings(keywords, found.get("tool_format"), frozenset(found.get("disabled_tools", ())))

@@ -45,7 +45,7 @@ class ConversationView:
     versions: tuple[Versions, ...] = ()
     """The versions of each question and answer that has more than one."""
     turns: tuple[tuple[int, dict[str, Any]], ...] = ()
-    """The details of each turn (`turn_details`), after the index of the turn's last message."""
+    """The details of each turn (`persistence`), after the index of the turn's last message."""
     settings: Mapping[str, Any] | None = None
     """The settings of the conversation (`conversation_settings`); None for none."""
     state: str = ""

@@ -5,21 +5,38 @@
 * a reply with tool calls, before any of them runs, so that after a crash the stored conversation shows each such call;
 * the results of a round, when the last call of the round has ended;
 * the last message, before the turn ends;
-* the details of the turn (`turn_details`), at its end.
+* the details of the turn (`build_turn_entry`), at its end.
 
 `LeaseHeartbeat` renews the turn's lease of its conversation. Once a second, if they have changed, it also stores the
 results of the unfinished round and the partial text. So a killed process loses at most one second of them; the
 conversation then shows of an unfinished call only that it may have run.
+
+The details of a turn are an entry after its messages, so that they can be shown again later. Its data has JSON types
+only; empty fields are left out:
+
+* ``turn``, ``model``: the id of the turn, and the name of its model;
+* ``stop_reason``, ``depth``, ``usage``, ``notes``: the values of the `Turn`;
+* ``messages``: the number of messages that the turn has added;
+* ``duration_s``: seconds from the start of the turn to its end;
+* ``error``: the text of the error that ended the turn;
+* ``calls``: ``{"id", "server", "tool", "duration_s"}`` for each finished call, with ``changed_arguments`` if an
+  approver changed them. A call that the endpoint ran itself has its whole record and ``round``, the number of earlier
+  replies with calls;
+* ``reasoning``: ``{"reply", "text"}`` for each part of the model's reasoning; ``reply`` is the number of earlier
+  messages of the model.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 
 from dial_client.conversations.history import CUT_OFF
-from dial_client.conversations.turn_details import build_turn_entry
+from dial_client.conversations.message_tree import build_entry
 from dial_client.messages.errors import ConversationNotFound, DialError
-from dial_client.messages.message import Message
+from dial_client.messages.message import EntryKind, Message
+from dial_client.messages.turn_result import ToolCallRecord, Turn
 from dial_client.runtime.logs import get_logger
 from dial_client.stores.conversation_store import ConversationStore
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
@@ -132,3 +149,59 @@ def _collect_unfinished(recorder: TurnRecorder) -> tuple[Message, ...]:
     text = recorder.unfinished_text
     cut = (Message.assistant(f"{text}\n\n{CUT_OFF}"),) if text.strip() else ()
     return (*recorder.results_so_far, *cut)
+
+
+MAX_REASONING = 200_000
+"""The most characters of a turn's reasoning that are stored."""
+MAX_NOTES = 100
+
+
+def build_turn_entry(turn: TurnHandle, result: Turn, model: str) -> Message:
+    """Return the message that stores the details of a turn at its end.
+
+    Args:
+        turn: The turn, which adds no more messages.
+        result: The result of the turn.
+        model: The name of the turn's model.
+    """
+    error = turn.failure
+    details: dict[str, Any] = {
+        "turn": turn.id,
+        "model": model,
+        "stop_reason": "" if error is not None else result.stop_reason.value,
+        "error": str(error) if error is not None else "",
+        "messages": len(turn.recorder.complete_messages),
+        "depth": result.depth,
+        "duration_s": round(turn.recorder.seconds, 3),
+        "usage": result.usage_to_dict() if result.request_usages else {},
+        "notes": list(result.notes[:MAX_NOTES]),
+        "calls": _describe_calls(turn, result),
+        "reasoning": _cut_reasoning(turn.recorder.reasoning),
+    }
+    return build_entry(EntryKind.TURN, {name: value for name, value in details.items() if value})
+
+
+def _describe_calls(turn: TurnHandle, result: Turn) -> list[dict[str, Any]]:
+    rounds = {id(record): number for number, record in turn.recorder.endpoint_calls}
+    return [
+        _describe(record) | ({"round": rounds[id(record)]} if id(record) in rounds else {})
+        for record in result.tool_calls
+    ]
+
+
+def _describe(record: ToolCallRecord) -> dict[str, Any]:
+    if record.by_endpoint:
+        return record.to_dict()
+    changed = {} if record.changed_arguments is None else {"changed_arguments": dict(record.changed_arguments)}
+    ids = {"id": record.call.id, "server": record.server, "tool": record.tool}
+    return {**ids, "duration_s": record.duration, **changed}
+
+
+def _cut_reasoning(parts: tuple[tuple[int, str], ...]) -> list[dict[str, Any]]:
+    remaining, kept_parts = MAX_REASONING, []
+    for reply, text in parts:
+        if remaining <= 0:
+            break
+        kept_parts.append({"reply": reply, "text": text[:remaining]})
+        remaining -= len(text)
+    return kept_parts

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dial_client.conversations.branches import build_branch
-from dial_client.conversations.history_edits import apply_edits, find_last_exchange
+from dial_client.conversations.history_edits import apply_edits, build_branch, find_last_exchange
 from dial_client.conversations.message_tree import StoredMessage, build_tree
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import Message, Role

@@ -9,8 +9,8 @@ import anyio
 
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.durable import results
+from dial_client.durable.results import create_attempt_id, extract_conversation_id, is_attempt_of
 from dial_client.durable.serialization import RowRefused
-from dial_client.durable.turn_ids import create_attempt_id, extract_conversation_id, is_attempt_of
 from dial_client.messages.errors import ConfigError, ConversationNotFound, DialError
 from dial_client.runtime.logs import get_logger
 from dial_client.stores.sql_store import SQLStore

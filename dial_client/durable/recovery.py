@@ -6,11 +6,11 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from dial_client.durable.timings import DurableTimings
-from dial_client.durable.turn_ids import extract_conversation_id, is_attempt_of
+from dial_client.durable.results import extract_conversation_id, is_attempt_of
 from dial_client.messages.errors import ConversationNotFound
 from dial_client.runtime.logs import get_logger
 
@@ -100,3 +100,20 @@ class TurnRecovery:
         )
         if old:
             await DBOS.delete_workflows_async([workflow.workflow_id for workflow in old])
+
+
+@dataclass(frozen=True, slots=True)
+class DurableTimings:
+    """Intervals and timeouts of durable turns, in seconds."""
+
+    recovery_interval: float = 2.0
+    """Seconds between two searches for turns whose process was killed."""
+    start_timeout: float = 30.0
+    """A turn that has not started after this many seconds, with no other turn before it, counts as abandoned."""
+    database_timeout: float = 10.0
+    """Timeout in seconds for writing a turn to the database, or reading one."""
+    retention: float = 60.0
+    """Seconds for which the workflow of an ended turn is kept, so that a process that was only slow can find it."""
+
+
+DEFAULT_TIMINGS = DurableTimings()

@@ -1,13 +1,18 @@
-"""The results of durable turns, and the rows in which DBOS stores inputs and results."""
+"""The ids and results of durable turns, and the rows in which DBOS stores inputs and results.
+
+A durable turn has the id ``CONVERSATION.NAME``; its workflow has the same id. Each process that runs the turn makes an
+attempt with the id ``NAME.RANDOM``, which is stored as `Conversation.turn`. So a process that was only slow is not
+confused with the process that has resumed its turn.
+"""
 
 from __future__ import annotations
 
 import json
+import secrets
 from dataclasses import dataclass
 from typing import Any
 
 from dial_client.durable.serialization import RowRefused
-from dial_client.durable.turn_ids import extract_conversation_id
 from dial_client.messages.errors import ConfigError, DialError
 from dial_client.messages.message import Message, Role
 from dial_client.messages.turn_result import Turn
@@ -120,3 +125,28 @@ def check_conversation(turn_id: str, conversation_id: Any) -> str:
 def to_dial_error(error: Exception) -> DialError:
     """Return the error for a failed access to the database of DBOS."""
     return DialError(f"the database for durable turns failed: {type(error).__name__}")
+
+
+def build_turn_id(conversation_id: str, name: str = "") -> str:
+    """Return the id of a durable turn with this name; by default a random name."""
+    return f"{conversation_id}.{name or secrets.token_hex(16)}"
+
+
+def extract_conversation_id(turn_id: str) -> str:
+    """Return the id of a turn's conversation."""
+    return turn_id.rpartition(".")[0]
+
+
+def create_attempt_id(turn_id: str) -> str:
+    """Return the id of a new attempt to run the turn."""
+    return f"{turn_id.rpartition('.')[2]}.{secrets.token_hex(4)}"
+
+
+def is_attempt_of(turn_id: str, attempt_id: str) -> bool:
+    """Return True if the attempt belongs to the turn."""
+    return attempt_id.startswith(f"{turn_id.rpartition('.')[2]}.")
+
+
+def find_turn_id(attempt_id: str, conversation_id: str) -> str:
+    """Return the id of the durable turn to which the attempt belongs, if it is an attempt of a durable turn."""
+    return build_turn_id(conversation_id, attempt_id.partition(".")[0])

@@ -20,11 +20,9 @@ from dial_client.conversations.turn_input import ConversationInput, check_turn_i
 from dial_client.durable import results
 from dial_client.durable.dbos_database import to_dbos_url
 from dial_client.durable.execution import TurnExecution
-from dial_client.durable.recovery import STARTED_TURN, TURN, TurnRecovery
-from dial_client.durable.results import DurableResult
+from dial_client.durable.recovery import DEFAULT_TIMINGS, STARTED_TURN, TURN, DurableTimings, TurnRecovery
+from dial_client.durable.results import DurableResult, build_turn_id, create_attempt_id, find_turn_id
 from dial_client.durable.serialization import build_json_serializer
-from dial_client.durable.timings import DEFAULT_TIMINGS, DurableTimings
-from dial_client.durable.turn_ids import build_turn_id, create_attempt_id, find_turn_id
 from dial_client.messages.errors import ConfigError, DialError
 from dial_client.messages.message import Message
 from dial_client.runtime.background_tasks import BackgroundTasks

@@ -27,7 +27,7 @@ class EntryKind(StrEnum):
     REMOVAL = "removal"
     """``{"positions"}``: the positions of messages that no version shows any more."""
     TURN = "turn"
-    """The details of the turn that ended before the entry (`conversations.turn_details`)."""
+    """The details of the turn that ended before the entry (`conversations.persistence`)."""
     SETTINGS = "settings"
     """The settings of the conversation from here on (`conversations.conversation_settings`)."""
 

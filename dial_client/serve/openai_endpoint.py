@@ -27,6 +27,7 @@ from dial_client.messages.errors import OutputError
 from dial_client.messages.events import Event, Finished, RoundStarted, TextDelta
 from dial_client.messages.limits import StopReason
 from dial_client.messages.message import ImagePart, Role, ToolCallRequest
+from dial_client.messages.model import ModelSettings
 from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import Turn
 from dial_client.serve.chat_completion_request import parse_request
@@ -87,7 +88,7 @@ class ChatCompletionsEndpoint:
                 stream=completion.stream,
                 stream_events=completion.stream,
                 client_tools=completion.tools,
-                max_tokens=completion.max_tokens,
+                settings=ModelSettings(max_tokens=completion.max_tokens),
                 output_type=completion.schema,
             )
             self._turns.add(turn)

@@ -88,12 +88,16 @@ class ConversationStore(Protocol):
     be written), and `DialError` if an operation failed (locked for too long, disk full).
     """
 
-    async def create(self, title: str = "", messages: Sequence[Message] = ()) -> Conversation:
+    async def create(
+        self, title: str = "", messages: Sequence[Message] = (), *, conversation_id: str | None = None
+    ) -> Conversation:
         """Create a conversation, and return it.
 
         Args:
             title: The title, which is shortened to one line of at most `MAX_TITLE` characters.
             messages: The first messages.
+            conversation_id: The id, in printable ASCII; by default a random id. If a conversation has this id, it is
+                returned unchanged.
         """
         ...
 

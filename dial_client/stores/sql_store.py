@@ -6,7 +6,8 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from dial_client.messages.errors import ConversationNotFound, DialError
 from dial_client.messages.message import Message
@@ -40,6 +41,8 @@ PATIENCE = 10.0
 class SQLStore(StoreCore):
     """A `ConversationStore` in a database, for asyncio. Any number of processes may use it at the same time.
 
+    Use it as ``async with SQLStore(…) as store``, or close it by `aclose`.
+
     Only its owner can read a SQLite file (mode 0600, in folders created with 0700). The file is in WAL mode with
     ``synchronous=FULL``, so messages are on the disk before `append` returns; ``NORMAL`` could lose the last messages
     if the machine crashes. PostgreSQL (the extra ``postgres``) has the same guarantees, for processes on several
@@ -68,6 +71,15 @@ class SQLStore(StoreCore):
 
             path = platformdirs.user_data_path("dial-client", appauthor=False) / "conversations.db"
         return cls(Path(path))
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
     async def open(self) -> None:
         """Open the database now instead of at the first operation; the driver is imported in a worker thread."""

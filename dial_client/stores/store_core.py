@@ -83,18 +83,27 @@ class StoreCore(ABC):
     async def list(self, limit: int = 50, *, cursor: str | None = None, search: str = "") -> Page:
         """See `ConversationStore.list`."""
 
-    async def create(self, title: str = "", messages: Sequence[Message] = ()) -> Conversation:
+    @abstractmethod
+    async def get(self, conversation_id: str) -> Conversation:
+        """See `ConversationStore.get`."""
+
+    async def create(
+        self, title: str = "", messages: Sequence[Message] = (), *, conversation_id: str | None = None
+    ) -> Conversation:
         """See `ConversationStore.create`."""
         now, encoded = self._stamp(), self._encode(messages)
-        record = StoredConversation(
-            secrets.token_hex(16), build_title(title), now, now, len(encoded), _count_entries(messages)
-        )
+        id_ = conversation_id or secrets.token_hex(16)
+        record = StoredConversation(id_, build_title(title), now, now, len(encoded), _count_entries(messages))
 
-        def change(row: RowChange) -> None:
+        def change(row: RowChange) -> bool:
+            if row.record is not None:
+                return False
             row.record = record
             row.added += encoded
+            return True
 
-        await self._change(record.id, change)
+        if not await self._change(record.id, change):
+            return await self.get(record.id)
         return Conversation(record.id, record.title, now, now, tuple(messages), message_count=record.message_count)
 
     async def append(

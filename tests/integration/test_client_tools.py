@@ -10,7 +10,7 @@ import anyio
 import pytest
 from mcp.server import MCPServer
 
-from dial_client import DialClient, Limits, Message, ScriptedProvider, StopReason, ToolSpec, Turn
+from dial_client import DialClient, Limits, Message, ModelSettings, ScriptedProvider, StopReason, ToolSpec, Turn
 from dial_client.conversations.history import repair_history
 from dial_client.messages.message import Role
 
@@ -134,6 +134,6 @@ async def test_unchanged_tools_are_the_same_object_in_each_request() -> None:
 async def test_the_tokens_of_each_reply_can_be_limited() -> None:
     model = ScriptedProvider([{"tool_calls": [ADD]}, "3", {"tool_calls": [ADD]}, "4"])
     async with opened(model, limits=Limits(max_depth=1)) as dial:
-        await dial.start(HI, stream_events=False, max_tokens=9).result()
+        await dial.start(HI, stream_events=False, settings=ModelSettings(max_tokens=9)).result()
         await dial.start(HI, stream_events=False).result()
     assert [request.settings.max_tokens for request in model.requests] == [9, 9, None, None]

@@ -1,4 +1,4 @@
-"""Convenience methods: questions as text, many prompts at once, and calls from code without ``async``."""
+"""Many prompts at once, and turns from code without ``async``."""
 
 from __future__ import annotations
 
@@ -44,13 +44,6 @@ class Echoing(ScriptedProvider):
                 yield delta
         finally:
             self.open -= 1
-
-
-@pytest.mark.anyio
-async def test_a_question_is_answered_with_text() -> None:
-    dial, _ = client(ADD, "It is 42.")
-    async with dial:
-        assert await dial.ask("What is 17 + 25?") == "It is 42."
 
 
 @pytest.mark.anyio
@@ -143,16 +136,16 @@ def test_a_script_runs_several_turns_without_async() -> None:
     dial = DialClient(model, servers={"calc": calculator()})
     turn = dial.run_sync("What is 17 + 25?")
     assert (turn.text, turn.tool_calls[0].result.content) == ("It is 42.", "42")
-    assert dial.response_sync("And now?") == Message.assistant("Still 42.")
+    assert dial.run_sync("And now?").message == Message.assistant("Still 42.")
     assert model.requests[-1].messages[-1].text == "42", "the server is started for each turn"
-    assert dial.ask_sync("Thanks.") == "Bye."
+    assert dial.run_sync("Thanks.").text == "Bye."
     assert dial.servers["calc"].state == "stopped"
 
 
 def test_a_script_sends_two_requests_to_a_real_endpoint() -> None:
     with model_endpoint([Say("One."), Say("Two.")]) as endpoint:
         dial = DialClient("chat:m", base_url=f"{endpoint.url}/v1")
-        assert [dial.ask_sync("Count."), dial.ask_sync("Go on.")] == ["One.", "Two."]
+        assert [dial.run_sync("Count.").text, dial.run_sync("Go on.").text] == ["One.", "Two."]
 
 
 def test_a_script_gets_typed_answers() -> None:
@@ -178,9 +171,8 @@ def test_an_error_of_the_turn_reaches_the_script() -> None:
 @pytest.mark.anyio
 async def test_a_synchronous_call_in_an_event_loop_is_an_error_with_a_hint() -> None:
     dial, model = client("Hello.")
-    for method, name in ((dial.run_sync, "run"), (dial.response_sync, "response"), (dial.ask_sync, "ask")):
-        with pytest.raises(RuntimeError, match=rf"use `await dial\.{name}\(…\)`"):
-            method("hello")
+    with pytest.raises(RuntimeError, match=r"use `await dial\.run\(…\)`"):
+        dial.run_sync("hello")
     assert model.requests == []
 
 
@@ -188,7 +180,8 @@ async def test_a_synchronous_call_in_an_event_loop_is_an_error_with_a_hint() -> 
 async def test_a_worker_thread_uses_an_open_client() -> None:
     dial, _ = client("Hello.")
     async with dial:
-        assert await to_thread.run_sync(dial.ask_sync, "hello") == "Hello."
+        turn = await to_thread.run_sync(dial.run_sync, "hello")
+    assert turn.text == "Hello."
 
 
 @pytest.mark.anyio
@@ -197,7 +190,7 @@ async def test_a_function_tool_can_ask_its_own_client() -> None:
 
     @dial.tool
     def research(topic: str) -> str:
-        return dial.ask_sync(f"Say more about {topic}.")
+        return dial.run_sync(f"Say more about {topic}.").text
 
     async with dial:
         turn = await dial.run("What are tides?")
@@ -229,7 +222,7 @@ def test_a_worker_thread_of_another_event_loop_gets_an_error_with_a_hint() -> No
         opened.wait(30)
         try:
             with pytest.raises(RuntimeError, match="run_coroutine_threadsafe"):
-                anyio.run(partial(to_thread.run_sync, dial.ask_sync, "hello"))
+                anyio.run(partial(to_thread.run_sync, dial.run_sync, "hello"))
         finally:
             asked.set()
         owner.result()
@@ -240,7 +233,7 @@ def test_threads_that_use_a_closed_client_wait_for_each_other() -> None:
     model = ScriptedProvider(["Hello."], after="repeat")
     dial = DialClient(model, servers={"calc": calculator()})
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(dial.ask_sync, ["hello"] * 4)) == ["Hello."] * 4
+        assert [turn.text for turn in pool.map(dial.run_sync, ["hello"] * 4)] == ["Hello."] * 4
     assert dial.servers["calc"].state == "stopped"
 
 

@@ -13,18 +13,18 @@ from dial_client.cli.load_settings import open_model
 from dial_client.cli.open_client import open_client
 from dial_client.cli.options import Options
 from dial_client.client.dial_client import DialClient
-from dial_client.client.turn_settings import TurnSettings
 from dial_client.conversations.conversation_manager import ConversationManager
-from dial_client.conversations.conversation_settings import check_settings, to_turn_settings
-from dial_client.conversations.message_tree import build_entry
+from dial_client.conversations.conversation_settings import check_settings
+from dial_client.conversations.conversation_settings import read_settings as read_conversation_settings
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.limits import Limits
-from dial_client.messages.message import EntryKind
-from dial_client.messages.model import InstructionSource
+from dial_client.messages.message import Message
+from dial_client.messages.model import InstructionSource, ModelSettings
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.settings import configuration
 from dial_client.settings.config_types import Api, ModelProfile, Settings
 from dial_client.stores.conversation_store import ConversationStore
+from dial_client.turns.turn_keywords import TurnKeywords
 from tests.support.http_service import serve
 from tests.support.managed_conversations import ADD, Calculator, managed
 from tests.support.model_endpoint import Say, model_endpoint
@@ -134,13 +134,6 @@ async def test_a_conversation_with_a_removed_model_is_not_sent_to_another_model(
             dial.model.set_profiles(models)
             await manager.update_settings(made.id, own)
             assert (await manager.chat(made.id, "Hello?")).notes == ()
-        async with DialClient(ScriptedProvider(["Unnamed."])) as dial:
-            manager = ConversationManager(dial, store)
-            await store.append(plain.id, [build_entry(EntryKind.SETTINGS, {"temperature": 0.5})])
-            turn = await manager.chat(plain.id, "Hello?")
-            assert turn.notes == (
-                "the temperature of this conversation has no effect: it needs a model that is a profile",
-            )
     assert [(sent.json.get("temperature"), "Be brief." in str(sent.json)) for sent in main.requests] == [
         (None, True),
         (None, False),
@@ -190,7 +183,7 @@ async def test_conversations_can_use_the_profiles_of_the_configuration(store: Co
             for own in ({"model": "spare"}, {"model": "main"}, {"temperature": 0.5}, {"tool_format": "react"}):
                 await manager.update_settings(made.id, own)
                 texts.append((await manager.chat(made.id, "Hello?")).text)
-            assert dial.model.select(TurnSettings(model="main")) is dial.model
+            assert dial.model.select("main") is dial.model
             await manager.update_settings(made.id, {"model": "spare"})
             moved = read_settings(main.url, main.url)
             await apply_configuration(dial, options, settings, moved, lambda *_: None)
@@ -210,11 +203,39 @@ async def test_settings_of_conversations_apply_after_switching_the_model(store: 
         assert (await manager.chat(made.id, "Hello?")).text == "Second."
 
 
-async def test_a_temperature_without_a_profile_is_refused_at_once(store: ConversationStore) -> None:
-    async with managed(store, ["One."]) as manager:
+async def test_a_temperature_applies_to_a_model_without_a_profile(store: ConversationStore) -> None:
+    provider = ScriptedProvider(["One."])
+    async with managed(store, provider) as manager:
         made = await manager.create()
-        with pytest.raises(ConfigError, match="profile"):
-            await manager.update_settings(made.id, {"temperature": 1})
+        await manager.update_settings(made.id, {"temperature": 1})
+        await manager.chat(made.id, "Hello?")
+    assert provider.requests[0].settings.temperature == 1
+
+
+async def test_keywords_of_a_turn_precede_the_settings_of_its_conversation(store: ConversationStore) -> None:
+    provider = ScriptedProvider(["One.", "Two."])
+    async with managed(store, provider, {"calculator": Calculator().server}) as manager:
+        made = await manager.create()
+        own = {"system": "Be brief.", "temperature": 1, "max_tokens": 9, "disabled_servers": ["gone"]}
+        await manager.update_settings(made.id, own)
+        example = (Message.user("0"), Message.assistant("Zero."))
+        keywords: TurnKeywords = {
+            "settings": ModelSettings(max_tokens=5),
+            "tools": ["calculator/a*"],
+            "system": "Be verbose.",
+            "history": example,
+        }
+        turn = await manager.chat(made.id, "1", **keywords)
+        await manager.chat(made.id, "2")
+        stored = (await manager.get(made.id)).messages
+    first, second = provider.requests
+    assert first.settings == ModelSettings(temperature=1, max_tokens=5)
+    assert second.settings == ModelSettings(temperature=1, max_tokens=9)
+    assert [[tool.name for tool in request.tools] for request in (first, second)] == [["add"], ["add", "wait"]]
+    assert ["Be verbose." in request.instruction_text for request in (first, second)] == [True, False]
+    assert [message.text for message in first.messages] == ["0", "Zero.", "1"]
+    assert [message.text for message in turn.messages] == ["1", "One."]
+    assert [message.text for message in stored] == ["1", "One.", "2", "Two."], "the history is not stored"
 
 
 WRONG: list[Any] = [
@@ -238,8 +259,7 @@ def test_invalid_settings_are_refused_and_have_no_effect_if_stored() -> None:
         with pytest.raises(ConfigError):
             check_settings(settings)
         if isinstance(settings, dict):
-            turn_settings, max_tokens = to_turn_settings(settings, Limits())
-            assert (turn_settings.changes_model, turn_settings.limits, max_tokens) == (False, None, None)
+            assert read_conversation_settings(settings, Limits()) == read_conversation_settings({}, Limits())
 
 
 async def test_a_conversation_can_lower_but_not_raise_the_limits_of_the_client(store: ConversationStore) -> None:
@@ -249,8 +269,8 @@ async def test_a_conversation_can_lower_but_not_raise_the_limits_of_the_client(s
             await manager.update_settings(made.id, {"limits": {"max_depth": 11}})
         await manager.update_settings(made.id, {"limits": {"max_depth": 10, "max_tokens_total": 5}})
     stored = {"limits": {"max_depth": 50, "timeout": 3, "max_tokens_total": 9_000}}
-    settings, _ = to_turn_settings(stored, Limits(max_depth=4, timeout=10, max_tokens_total=1_000))
-    assert settings.limits == Limits(max_depth=4, timeout=3, max_tokens_total=1_000)
+    settings = read_conversation_settings(stored, Limits(max_depth=4, timeout=10, max_tokens_total=1_000))
+    assert settings.keywords.get("limits") == Limits(max_depth=4, timeout=3, max_tokens_total=1_000)
 
 
 @pytest.mark.parametrize("kept", [("asyncio", "memory")], indirect=True)

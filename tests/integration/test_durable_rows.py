@@ -16,9 +16,8 @@ import pytest
 from dial_client import ConversationManager, DialClient, ScriptedProvider, SQLStore
 from dial_client.durable import SQLITE_IS_TOO_OLD, DurableTimings, DurableTurns, default_database
 from dial_client.durable.dbos_database import to_dbos_url
-from dial_client.durable.results import read_output_type
+from dial_client.durable.results import build_turn_id, read_output_type
 from dial_client.durable.serialization import NAME, RowRefused, from_json, to_json
-from dial_client.durable.turn_ids import build_turn_id
 from dial_client.messages.errors import ConfigError, ConversationNotFound, DialError
 from tests.support.program import LONG
 from tests.support.temporary_stores import needs_dbos, needs_postgres, place

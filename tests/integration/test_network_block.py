@@ -87,10 +87,10 @@ def test_the_block_restores_the_socket_functions() -> None:
 
 def test_a_local_model_answers_and_a_remote_model_is_an_error() -> None:
     with model_endpoint([Say("Here.")]) as endpoint, block_network():
-        assert DialClient("chat:m", base_url=f"{endpoint.url}/v1").ask_sync("Where?") == "Here."
+        assert DialClient("chat:m", base_url=f"{endpoint.url}/v1").run_sync("Where?").text == "Here."
         dial = DialClient("chat:m", base_url="http://models.example.test/v1")
         with pytest.raises(NetworkBlocked, match=r"models\.example\.test"):
-            dial.ask_sync("Where?")
+            dial.run_sync("Where?")
 
 
 def test_a_connection_of_asyncio_is_refused() -> None:

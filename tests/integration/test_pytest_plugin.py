@@ -56,7 +56,7 @@ class TestMore:
     async def test_two_clients(self, dial_recording):
         for _ in range(2):
             async with client(dial_recording) as dial:
-                assert await dial.ask(QUESTION) == "It said hello."
+                assert (await dial.run(QUESTION)).text == "It said hello."
 """
 REPLIES = [Say(calls=(Call("echo", {"text": "hello"}),)), Say("It said hello.")]
 PLUGINS = {

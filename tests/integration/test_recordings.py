@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dial_client import DialClient, Message, Turn
-from dial_client.client.replay import load_recording
+from dial_client.client.recording import load_recording
 from dial_client.messages.errors import ConfigError, ProviderError
 from dial_client.messages.limits import Limits
 from dial_client.messages.message import ToolCallRequest

@@ -208,7 +208,15 @@ async def test_arguments_of_a_turn_of_the_wrong_type_are_type_errors() -> None:
         ({"observers": [print]}, "observers takes a list of TurnObservers, but an item is the function print"),
         ({"client_tools": [{"name": "add"}]}, "client_tools takes a list of ToolSpecs, but an item is dict"),
         ({"client_tools": 3}, "client_tools takes a list, not int"),
-        ({"settings": {"model": "x"}}, r"settings takes TurnSettings\(…\), not dict"),
+        ({"settings": {"seed": 1}}, r"settings takes ModelSettings\(…\), not dict"),
+        ({"tools": "time/*"}, "tools takes a list, not str"),
+        ({"tools": [print]}, "tools takes a list of strings, but an item is the function print"),
+        ({"model": 42}, "expected the name of a model, or a Provider, not int"),
+        ({"history": ["Hi"]}, r"expected Messages, but item 0 is of type str: use Message.user\(text\)"),
+        (
+            {"temperature": 0.5},
+            "unknown keyword 'temperature': a turn takes model, system, .*, history and output_type",
+        ),
     ]
     async with DialClient(ScriptedProvider([])) as dial:
         for options, problem in wrong:

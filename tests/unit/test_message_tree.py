@@ -9,10 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dial_client.conversations.branches import build_branch, build_deletion, build_switch
 from dial_client.conversations.conversation_view import build_view, list_messages
 from dial_client.conversations.export import from_json
-from dial_client.conversations.history_edits import apply_edits, build_summary
+from dial_client.conversations.history_edits import (
+    apply_edits,
+    build_branch,
+    build_deletion,
+    build_summary,
+    build_switch,
+)
 from dial_client.conversations.message_tree import build_entry, build_tree, extend
 from dial_client.conversations.turn_input import Continuation, EditedMessage, Regeneration, build_first_messages
 from dial_client.messages.errors import ConfigError

@@ -15,14 +15,14 @@ pytestmark = pytest.mark.anyio
 async def test_a_replay_with_fewer_requests_than_the_recording_fails(tmp_path: Path) -> None:
     recording = DialRecording(tmp_path / "test.jsonl", is_recorded=True)
     async with recording.client(ScriptedProvider(["One.", "Two."])) as dial:
-        assert [await dial.ask(question) for question in ("first", "second")] == ["One.", "Two."]
+        assert [(await dial.run(question)).text for question in ("first", "second")] == ["One.", "Two."]
     recording.close(is_passed=True)
 
     for questions, is_whole in ((["first", "second"], True), (["first"], False)):
         replay = DialRecording(tmp_path / "test.jsonl", is_recorded=False)
         async with replay.client() as dial:
             for question in questions:
-                await dial.ask(question)
+                await dial.run(question)
         if is_whole:
             replay.close(is_passed=True)
         else:

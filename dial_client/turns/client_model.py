@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import anyio
 from anyio import to_thread
 
-from dial_client.client.argument_types import (
-    check_fallback_models,
-    check_model,
-    check_models,
-    check_tool_format,
-    check_types,
-)
-from dial_client.client.turn_settings import TurnSettings
 from dial_client.hooks.middleware import MiddlewareChain
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.model import Preparable, Provider, ToolFormat, ToolFormatHandler
@@ -24,6 +17,7 @@ from dial_client.providers import add_fallback_models, is_recording, open_provid
 from dial_client.providers.fallback_provider import FallbackProvider
 from dial_client.providers.formats import ActiveFormat, build_handler
 from dial_client.runtime.logs import get_logger
+from dial_client.settings.argument_types import check_members, check_types, describe_type
 from dial_client.settings.config_types import ModelProfile
 from dial_client.turns import prices
 from dial_client.turns.context_window import ContextWindow
@@ -114,7 +108,9 @@ class ClientModel:
         self._prepared = anyio.Event()
         self.retired: list[Provider] = []
         """The models that are no longer used, which `close_retired` closes."""
-        self._variants: dict[tuple[str | None, str | None, float | None], ClientModel] = {}
+        self._variants: dict[tuple[str | int | None, str | None], ClientModel] = {}
+        self.is_callers = False
+        """True if the caller of a turn gave the provider, and closes it."""
         self._configure(selection)
 
     def _configure(self, selection: ModelSelection) -> None:
@@ -170,42 +166,36 @@ class ClientModel:
         profile = self._selection.profile
         return profile.name if profile is not None else ""
 
-    def select(self, settings: TurnSettings) -> ClientModel:
-        """Return the model for a turn with these settings: this model, or a variant that stays open beside it.
+    def select(self, model: str | Provider | None = None, tool_format: str | None = None) -> ClientModel:
+        """Return the model for a turn: this model, or a variant that stays open beside it.
+
+        Args:
+            model: The name of a model, or a `Provider` that the caller closes; None for this model.
+            tool_format: The tool format; None for the model's default.
 
         Raises:
-            ConfigError: The profile or the tool format is unknown, or a temperature is set without a profile.
+            ConfigError: The model or the tool format is unknown, or the client is recorded.
         """
-        if not settings.changes_model:
+        is_own = model is None or model in (self.profile_name, self._selection.model, self.provider)
+        if is_own and tool_format is None:
             return self
-        name = settings.model if settings.model != self.profile_name else None
-        key = (name, settings.tool_format, settings.temperature)
-        if key == (None, None, None):
-            return self
+        key = (None if is_own else model if isinstance(model, str) else id(model), tool_format)
         if key not in self._variants:
-            self._variants[key] = self._open_variant(*key)
+            self._variants[key] = self._open_variant(None if is_own else model, tool_format)
             self._retire(keeps=MAX_VARIANTS)
         return self._variants[key]
 
-    def _open_variant(self, name: str | None, tool_format: str | None, temperature: float | None) -> ClientModel:
-        """Open the profile `name`; if that is None, this model with another tool format or temperature."""
+    def _open_variant(self, model: str | Provider | None, tool_format: str | None) -> ClientModel:
+        """Open another model; if it is None, this model with another tool format."""
         if self._is_fixed:
             raise ConfigError(*_RECORDED)
-        models, profile_name = self._selection.models or {}, self.profile_name
-        if name is not None and name not in models:
-            raise ConfigError(f"there is no model {name!r}", hint=f"one of {', '.join(models) or 'none'}")
-        selection = replace(self._selection, tool_format=tool_format, status="template", profile_name=profile_name)
-        if name is not None:
-            selection = replace(selection, model=name, base_url=None, fallback_models=())
-        elif temperature is None:
-            selection = replace(selection, model=self.provider)
+        selection = replace(self._selection, tool_format=tool_format, status="template")
+        if model is None:
+            selection = replace(selection, model=self.provider, profile_name=self.profile_name)
         else:
-            selection = replace(selection, model=profile_name, tool_format=tool_format or self._selection.tool_format)
-        if temperature is not None:
-            if not (chosen := name or profile_name):
-                raise ConfigError("a temperature needs a model that is a profile", hint='add it to "models"')
-            selection = replace(selection, models={**models, chosen: replace(models[chosen], temperature=temperature)})
+            selection = replace(selection, model=model, base_url=None, fallback_models=(), profile_name="")
         variant = ClientModel(selection, self.middleware)
+        variant.is_callers = model is not None and not isinstance(model, str)
         if variant.provider is self.provider:
             variant.window = self.window
         variant._prepared.set()
@@ -269,7 +259,8 @@ class ClientModel:
             keeps: The number of variants that stay open.
         """
         oldest = list(self._variants)[: max(0, len(self._variants) - keeps)]
-        for provider in (*providers, *(self._variants.pop(key).provider for key in oldest)):
+        variants = [self._variants.pop(key) for key in oldest]
+        for provider in (*providers, *(variant.provider for variant in variants if not variant.is_callers)):
             if provider is not None and provider not in (self.provider, self.status_provider, *self.retired):
                 self.retired.append(provider)
 
@@ -324,7 +315,11 @@ class ClientModel:
     async def aclose(self) -> None:
         """Close the connections and processes of the models."""
         await self.close_retired()
-        variants = [variant.provider for variant in self._variants.values() if variant.provider is not self.provider]
+        variants = [
+            variant.provider
+            for variant in self._variants.values()
+            if variant.provider is not self.provider and not variant.is_callers
+        ]
         self._variants.clear()
         for provider in (*variants, self.provider, self.status_provider):
             if provider is not None:
@@ -350,3 +345,60 @@ def choose_format(tool_format: ToolFormat | ToolFormatHandler | str, *, fenced_c
     except ValueError:
         hint = "one of native, react, xml, auto"
         raise ConfigError(f"unknown tool format {tool_format!r}", hint=hint) from None
+
+
+def check_model(model: Any) -> None:
+    """Check that an argument can be a client's model.
+
+    Args:
+        model: The name of a model, or a `Provider`.
+
+    Raises:
+        TypeError: The argument is neither a name nor a `Provider`.
+    """
+    if isinstance(model, str):
+        return
+    hint = ": servers are given by name, DialClient(…, servers={…})" if isinstance(model, Mapping) else ""
+    check_members(model, Provider, "the name of a model, or a Provider", hint)
+    if inspect.iscoroutinefunction(model.generate):
+        name = type(model).__name__
+        raise TypeError(f"{name}.generate returns its whole reply: it has to `yield` the deltas, a Completion last")
+
+
+def check_models(models: Any) -> None:
+    """Check that an argument is a mapping of names to model profiles; None is accepted.
+
+    Raises:
+        TypeError: The argument is no mapping, or a profile is no `ModelProfile`.
+    """
+    if models is None:
+        return
+    if not isinstance(models, Mapping):
+        raise TypeError(f"models takes a mapping of names to ModelProfile, not {describe_type(models)}")
+    for name, profile in models.items():
+        if not isinstance(profile, ModelProfile):
+            raise TypeError(f"model {name!r}: expected a ModelProfile, not {describe_type(profile)}")
+
+
+def check_fallback_models(models: Any) -> None:
+    """Check that an argument is a list of models; a string is accepted, because `open_provider` refuses it.
+
+    Raises:
+        TypeError: The argument is no list, or an item is neither a name nor a `Provider`.
+    """
+    if isinstance(models, str):
+        return
+    if not isinstance(models, Collection) or isinstance(models, Mapping):
+        raise TypeError(f"fallback_models takes a list of models, not {describe_type(models)}")
+    for model in models:
+        check_model(model)
+
+
+def check_tool_format(tool_format: Any) -> None:
+    """Check that an argument names a tool format, or is a `ToolFormatHandler`; None is accepted.
+
+    Raises:
+        TypeError: The argument is neither.
+    """
+    if tool_format is not None and not isinstance(tool_format, str):
+        check_members(tool_format, ToolFormatHandler, "the name of a tool format, or a ToolFormatHandler")
