@@ -1,7 +1,7 @@
 """Masks a server's configured secrets in its output, before the output reaches a model, the user, a store or a log.
 
 Servers quote their keys: an error may contain the requested URL, a log the headers. Each server has a `SecretMask`,
-which is applied to its messages and its standard error (`transports.response_repair`, `transports.stderr_tail`), and to
+which is applied to its messages and its standard error (`transports.response_repair`, `transports.server_process`), and to
 error texts.
 """
 

@@ -13,7 +13,7 @@ BURST = 500
 RATE = 50.0
 """Messages of one kind that pass per second after the burst.
 
-Dropping announcements loses no change: a list is read `tool_listing.DEBOUNCE` seconds after the last one that passed.
+Dropping announcements loses no change: a list is read `notifications.DEBOUNCE` seconds after the last one that passed.
 """
 MAX_NUMBER = 1e300
 """Limit of progress numbers: the SDK (mcp 2.3) stops reading if it cannot convert a number to a float."""
