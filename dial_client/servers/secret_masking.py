@@ -1,8 +1,8 @@
 """Masks a server's configured secrets in its output, before the output reaches a model, the user, a store or a log.
 
 Servers quote their keys: an error may contain the requested URL, a log the headers. Each server has a `SecretMask`,
-which is applied to its messages and its standard error (`transports.response_repair`, `transports.server_process`), and to
-error texts.
+which is applied to its messages and its standard error (`transports.response_repair`, `transports.server_process`), and
+to error texts.
 """
 
 from __future__ import annotations
