@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio
 
-from dial_client.cli.load_settings import open_model
+from dial_client.cli.load_settings import find_model_name, open_model
 from dial_client.cli.open_client import build_profiles, combine_rules, set_profiles
 from dial_client.cli.options import Options
 from dial_client.client.dial_client import DialClient
@@ -64,6 +64,9 @@ async def apply_configuration(
     Raises:
         ConfigError: The model cannot be opened, or a file of rules is wrong; nothing was changed.
     """
+    if not find_model_name(options, after):  # the model that was found at the start stays
+        kept = {name: profile for name, profile in before.models.items() if name == before.default_model}
+        after = replace(after, default_model=before.default_model, models={**kept, **after.models})
     changes, policy = compare(options, before, after), combine_rules(options, after)
     if changes.is_model_changed:
         await _switch_model(dial, options, after)

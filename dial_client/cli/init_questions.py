@@ -13,13 +13,15 @@ from dial_client.cli.tty import ask_for_line
 from dial_client.providers import open_provider
 
 
-async def ask_for_model(proposals: Sequence[ModelProposal]) -> ModelProposal | None:
+async def ask_for_model(
+    proposals: Sequence[ModelProposal], title: str = "1. Which model answers?"
+) -> ModelProposal | None:
     """Return the model that the user chooses; None if no model was found and the user names none.
 
     Raises:
         Unanswered: The user cancels with Ctrl-C or Ctrl-D.
     """
-    print("\n1. Which model answers?")
+    print(f"\n{title}")
     _print_choices([(proposal.name, proposal.about) for proposal in proposals])
     if not proposals:
         print("   None was found: set a key such as OPENAI_API_KEY, start Ollama, or pip install 'dial-client[local]'.")

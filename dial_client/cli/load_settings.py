@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import sys
 from collections.abc import Iterable
 from functools import cache
@@ -16,7 +14,6 @@ from dial_client.cli.word_wrap import print_to_stderr
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.model import Provider
 from dial_client.providers import is_recording_name, open_provider
-from dial_client.providers.presets import MODELS_OF_KEYS
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.settings import configuration
 from dial_client.settings.config_locations import FILE_NAME
@@ -51,9 +48,11 @@ def open_model(options: Options, settings: configuration.Settings) -> Provider:
     """Open the model that the options or the configuration name.
 
     Raises:
-        ConfigError: The model's name or key is wrong; or no model is named, and no key or embedded model was found.
+        ConfigError: The model's name or key is wrong; or no model is named (`with_default_model` finds one).
     """
-    name = find_model_name(options, settings) or _detect_model()
+    name = find_model_name(options, settings)
+    if not name:
+        raise ConfigError("no model is named", hint="give -m NAME")
     fallbacks = options.fallback_model or settings.find_fallback_models(name)
     return open_provider(
         name,
@@ -67,25 +66,6 @@ def open_model(options: Options, settings: configuration.Settings) -> Provider:
 def find_model_name(options: Options, settings: configuration.Settings) -> str:
     """Return the name of the model that the options or the configuration name; empty if they name none."""
     return options.model or settings.default_model or ""
-
-
-def _detect_model() -> str:
-    """Return the model to use if none is named.
-
-    Raises:
-        ConfigError: No key is set, and the embedded model is not installed.
-    """
-    for variable, model in MODELS_OF_KEYS.items():
-        if os.environ.get(variable):
-            warn_once(f"no model is named: using {model}, because {variable} is set (-m chooses another)")
-            return model
-    if importlib.util.find_spec("xllamacpp"):
-        warn_once("no model is named and no key is set: using the embedded model, local (-m chooses another)")
-        return "local"
-    raise ConfigError(
-        "no model is named",
-        hint="give -m NAME, set OPENAI_API_KEY or ANTHROPIC_API_KEY, or pip install 'dial-client[local]'",
-    )
 
 
 def print_notes(notes: Iterable[str]) -> None:

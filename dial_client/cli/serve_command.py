@@ -19,6 +19,7 @@ from dial_client.cli.audit_setup import find_audit_folder
 from dial_client.cli.changed_config import change_config, find_file, find_holder
 from dial_client.cli.configuration_reload import apply_configuration
 from dial_client.cli.load_settings import find_model_name, open_model, print_notes, read_settings, warn
+from dial_client.cli.models.default_model import with_default_model
 from dial_client.cli.open_client import open_client
 from dial_client.cli.options import ConfigChoice, ExitCode, Options, ServeOptions
 from dial_client.client.dial_client import DialClient
@@ -56,7 +57,7 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
     """
     token, token_source = _choose_token(serve_options)
     locked = _read_locked_settings(serve_options.lock)
-    settings = await read_settings(options)
+    settings = await with_default_model(options, await read_settings(options))
     provider = open_model(options, settings)
     turns = TurnRegistry(serve_options.max_turns, hand_over=serve_options.durable)
     store = _build_store(options, is_durable=serve_options.durable)

@@ -18,6 +18,7 @@ from dial_client.cli.command_screen import CommandScreen
 from dial_client.cli.input.input_references import with_attachments
 from dial_client.cli.input.user_input import UserInput
 from dial_client.cli.load_settings import open_model, print_notes, read_settings
+from dial_client.cli.models.default_model import with_default_model
 from dial_client.cli.open_client import open_client
 from dial_client.cli.options import ExitCode, Options, Output
 from dial_client.cli.plain_screen import PlainScreen
@@ -85,7 +86,7 @@ async def answer(options: Options, question: str, typed: str = "") -> int:
     Resources and files that `typed` refers to are attached.
     """
     schema = None if options.schema is None else read_schema(options.schema)
-    settings = await read_settings(options)
+    settings = await with_default_model(options, await read_settings(options))
     provider = open_model(options, settings)
     user_input = UserInput(question, question, typed)
     if options.output is Output.TEXT and schema is None and can_draw(options):

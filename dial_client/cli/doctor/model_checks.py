@@ -23,12 +23,8 @@ async def check_model(subject: Subject) -> AsyncIterator[Finding]:
     """Yield the problems of the model in use, and of its key."""
     name = subject.model_name
     if name is None:
-        if importlib.util.find_spec("xllamacpp") is None:
-            yield Finding(
-                "DC513", "no model is named, and no key is set", 'give -m NAME, or "defaultModel" in the file'
-            )
-            return
-        name = "local"  # the default model
+        yield Finding("DC513", "no model is named, and no key is set", 'give -m NAME, or "defaultModel" in the file')
+        return
     if name.partition(":")[0] == "local" and name not in subject.models:
         for finding in _check_local_model(name):
             yield finding

@@ -1,0 +1,59 @@
+"""The model of the program if neither an option nor the configuration names one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dial_client.cli.models.default_model import with_default_model
+from dial_client.cli.options import Options
+from dial_client.messages.errors import ConfigError
+from dial_client.settings.configuration import parse
+from tests.support.json_service import json_service
+from tests.support.program import dial_chat
+from tests.support.screens import screen
+
+pytestmark = pytest.mark.anyio
+NO_SERVER = {"OLLAMA_HOST": "http://127.0.0.1:9"}
+
+
+async def test_a_named_model_is_kept() -> None:
+    settings = parse('{"defaultModel": "ollama:x"}')
+    assert await with_default_model(Options(), settings, {"OPENAI_API_KEY": "k"}) is settings
+    empty = parse("{}")
+    assert await with_default_model(Options(model="ollama:x"), empty, {"OPENAI_API_KEY": "k"}) is empty
+
+
+async def test_a_key_in_the_environment_chooses_the_model_of_its_provider() -> None:
+    chosen = await with_default_model(Options(), parse("{}"), {"OPENAI_API_KEY": "k", **NO_SERVER})
+    assert chosen.default_model == "openai:gpt-6-luna"
+
+
+async def test_without_a_key_a_local_server_that_runs_is_used() -> None:
+    with json_service({"/v1/models": {"data": [{"id": "qwen3:8b"}]}}) as ollama:
+        chosen = await with_default_model(Options(), parse("{}"), {"OLLAMA_HOST": ollama.url})
+    assert chosen.default_model == "ollama:qwen3:8b"
+
+
+async def test_without_a_model_and_a_terminal_the_error_names_the_choices() -> None:
+    with pytest.raises(ConfigError) as refused:
+        await with_default_model(Options(), parse("{}"), NO_SERVER)
+    for choice in ("-m local", "OPENAI_API_KEY", "Ollama"):
+        assert choice in str(refused.value)
+
+
+def test_the_embedded_model_is_not_used_unasked(tmp_path: Path) -> None:
+    answered = dial_chat(tmp_path, "Hi", **NO_SERVER)
+    assert answered.returncode == 2
+    assert "-m NAME" in answered.stderr
+
+
+def test_in_a_terminal_the_user_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "replies.json").write_text('["Good morning."]')
+    with screen(tmp_path, "Hi", columns=120, **NO_SERVER) as shown:
+        shown.until("Which model answers?")
+        shown.until("the name of any model")
+        shown.type("scripted:replies.json\r")
+        shown.until("Good morning.")
+        assert shown.leave() == 0
