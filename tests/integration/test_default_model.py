@@ -51,7 +51,7 @@ def test_the_embedded_model_is_not_used_unasked(tmp_path: Path) -> None:
 
 def test_in_a_terminal_the_user_is_asked(tmp_path: Path) -> None:
     (tmp_path / "replies.json").write_text('["Good morning."]')
-    with screen(tmp_path, "Hi", columns=120, **NO_SERVER) as shown:
+    with screen(tmp_path, "Hi", columns=120, OLLAMA_HOST=NO_SERVER["OLLAMA_HOST"]) as shown:
         shown.until("Which model answers?")
         shown.until("the name of any model")
         shown.type("scripted:replies.json\r")

@@ -257,7 +257,7 @@ class Server:
 def server() -> Iterator[Server]:
     """Start the model process as the host does; closing its standard input ends it."""
     program = Path(TEMPLATE).with_name("llama_server.py")
-    command = [sys.executable, "-P", str(program), str(WEIGHTS), "--template", str(TEMPLATE), "--threads", "1"]
+    command = [sys.executable, "-P", str(program), str(WEIGHTS), str(TEMPLATE), "8192", "1"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
         assert child.stdin is not None
         assert child.stdout is not None

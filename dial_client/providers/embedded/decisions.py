@@ -130,21 +130,17 @@ def format_signature(tool: ToolSpec) -> str:
     """Return a tool as one line: its name, its description, and the type of each argument."""
     required = tool.input_schema.get("required", ())
     properties = tool.input_schema.get("properties", {})
-    arguments = {
-        name: _describe_required(schema) if name in required else _describe_optional(schema)
-        for name, schema in properties.items()
-    }
+    arguments = {name: _describe(schema, is_required=name in required) for name, schema in properties.items()}
     return _format_json({"name": tool.name, "description": tool.description, "arguments": arguments})
 
 
-def _describe_required(schema: Any) -> str:
-    about = str(schema.get("description", "")).split(". ", maxsplit=1)[0] if isinstance(schema, Mapping) else ""
-    return _describe_kind(schema) + (f": {about}" if about else "")
-
-
-def _describe_optional(schema: Any) -> Any:
-    if isinstance(schema, Mapping) and "default" in schema and "enum" not in schema:
-        return schema["default"]  # without the default, the model invents a value
+def _describe(schema: Any, *, is_required: bool) -> Any:
+    known = schema if isinstance(schema, Mapping) else {}
+    if is_required:
+        about = str(known.get("description", "")).split(". ", maxsplit=1)[0]
+        return _describe_kind(schema) + (f": {about}" if about else "")
+    if "default" in known and "enum" not in known:
+        return known["default"]  # without the default, the model invents a value
     return f"{_describe_kind(schema)}, optional"
 
 

@@ -325,10 +325,8 @@ def choose(listing: Any, repository: str, file: str) -> Weights:
 def _read_memo(memo: Path, folder: Path) -> Weights | None:
     """Return the stored details of a file; None if there are none, or if the file is not in `folder`."""
     with suppress(OSError, ValueError, TypeError):
-        known = json.loads(memo.read_text(encoding="utf-8"))
-        weights = Weights(**{**known, "wheels": ()})
-        if (folder / weights.file).is_file():
-            return weights
+        weights = Weights(**{**json.loads(memo.read_text(encoding="utf-8")), "wheels": ()})
+        return weights if (folder / weights.file).is_file() else None
     return None
 
 
