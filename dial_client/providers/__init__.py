@@ -236,6 +236,7 @@ def _build_endpoint(
         headers["anthropic-version"] = profile.api_version
     if _is_vendor_host(vendor, url):
         headers = _read_environment_headers(vendor, environ) | headers
+    # The headers of the profile are the most specific choice of the user.
     headers |= {name.lower(): value for name, value in profile.headers.items()}
     query = {"api-version": profile.api_version} if profile.api_version and vendor.api is not Api.MESSAGES else {}
     return Endpoint(url, headers, query, key=key, hint=hint), profile
@@ -265,6 +266,7 @@ def _find_key(
     if settings is not None and settings.api_key:
         return normalize_key(settings.api_key, f"{where}.api_key"), f"is {where}.api_key right?"
     variables = vendor.key_variables
+    # A key of the environment is for its vendor. An address from a shared file or a flag must not receive it.
     if variables and (_is_vendor_host(vendor, url) or (default_url and is_same_origin(url, default_url))):
         for variable in variables:
             if key := environ.get(variable, "").strip():
@@ -286,7 +288,9 @@ def _is_vendor_host(vendor: _Vendor, url: str) -> bool:
     own, parts = urlsplit(vendor.url), urlsplit(url)
     if not vendor.key_variables or not own.hostname or not parts.hostname:
         return False
+    # The dot keeps out hosts that only end in the same letters.
     is_same_host = parts.hostname == own.hostname or parts.hostname.endswith(f".{own.hostname}")
+    # Not over plain http, and not to another service on the same host.
     return is_same_host and (parts.scheme, parts.port) == (own.scheme, own.port)
 
 
@@ -300,6 +304,7 @@ def _read_environment_headers(vendor: _Vendor, environ: Mapping[str, str]) -> di
 
 
 def _parse_custom_headers(text: str) -> dict[str, str]:
+    # A line with control characters could smuggle in another header.
     lines = (line.partition(":") for line in text.splitlines() if line.isascii() and line.isprintable())
     return {name.strip().lower(): value.strip() for name, _, value in lines if name.strip() and value.strip()}
 

@@ -80,6 +80,7 @@ def to_accepted_part(part: Part, *, images: bool, documents: bool) -> Part:
     head = _decode_start(data)
     detected = find_media_type(head)
     mime_type = detected if detected in IMAGE_TYPES else normalize_media_type(part.mime_type)
+    # The first bytes decide, not the declared type, which MCP servers often get wrong.
     if images and head and mime_type in IMAGE_TYPES and len(data) <= MAX_IMAGE:
         return ImagePart(data, mime_type)
     if documents and b"%PDF-" in head and mime_type == PDF:
@@ -113,11 +114,11 @@ def count_expired(sizes: Sequence[int]) -> int:
         sizes: The sizes of all images and documents in order, in base64 characters.
     """
     first = total = 0
-    for at, size in enumerate(sizes):
+    for index, size in enumerate(sizes):
         total += size
-        if at - first < MAX_PARTS and total <= MAX_TOTAL:
+        if index - first < MAX_PARTS and total <= MAX_TOTAL:
             continue
-        while first < at and (at - first >= MAX_PARTS // 2 or total > MAX_TOTAL // 2):
+        while first < index and (index - first >= MAX_PARTS // 2 or total > MAX_TOTAL // 2):
             total -= sizes[first]
             first += 1
     return first
@@ -222,6 +223,7 @@ def normalize(
     steps = _expire_media(steps)
     if notes is not None:
         _note_hidden_media(steps, notes)
+    # Endpoints refuse a conversation that ends with their own message.
     if not steps or not (isinstance(steps[-1], UserStep) or steps[-1].calls):
         steps.append(UserStep((TextPart(GO_ON if steps else NO_TEXT),)))
     return steps
@@ -234,14 +236,14 @@ def _pair_results(messages: Iterable[Message]) -> list[_Draft]:
     for message in messages:
         if message.role is Role.TOOL:
             if places := waiting.get(message.tool_call_id):
-                draft, at = places.pop()
-                draft.results[at] = message
+                draft, index = places.pop()
+                draft.results[index] = message
         else:
             calls = message.tool_calls if message.role is Role.ASSISTANT else ()
             draft = _Draft(message, [None] * len(calls))
             drafts.append(draft)
-            for at in reversed(range(len(calls))):
-                waiting.setdefault(calls[at].id, []).append((draft, at))
+            for index in reversed(range(len(calls))):
+                waiting.setdefault(calls[index].id, []).append((draft, index))
     return drafts
 
 
@@ -273,9 +275,9 @@ def _list_parts(step: HistoryStep) -> Iterable[Part]:
 def _note_hidden_media(steps: Sequence[HistoryStep], notes: list[str]) -> None:
     """Add a note for each hidden image or document since the last user message that follows an assistant message."""
     start = 0
-    for at, (step, following) in enumerate(pairwise(steps), 1):
+    for index, (step, following) in enumerate(pairwise(steps), 1):
         if isinstance(step, AssistantStep) and isinstance(following, UserStep):
-            start = at
+            start = index
     new = (part for step in steps[start:] for part in _list_parts(step))
     unseen = dict.fromkeys(part.text[1:-1] for part in new if isinstance(part, MediaDescription))
     notes.extend(note for note in islice(unseen, _MAX_NOTES) if note not in notes)
@@ -303,6 +305,7 @@ def _to_assistant_text(message: Message) -> str:
 
 
 def _normalize_call(call: ToolCallRequest, ids: _CallIds) -> ToolCallRequest:
+    # The name may be one that the model invented; an invalid one would block the whole conversation.
     name = re.sub(r"[^a-zA-Z0-9_-]", "_", call.name)[:64] or "unnamed"
     return ToolCallRequest(ids.assign(call.id), name, to_plain_json(call.arguments))
 
@@ -332,6 +335,7 @@ class _CallIds:
     def assign(self, call_id: str) -> str:
         assigned, attempt = call_id, 0
         while assigned in self._taken or not self._pattern.fullmatch(assigned):
+            # A hash: the same call must get the same id in every request, for prompt caches.
             assigned = hashlib.sha256(f"{call_id}/{attempt}".encode("utf-8", "replace")).hexdigest()[:9]
             attempt += 1
         self._taken.add(assigned)

@@ -92,10 +92,12 @@ class ChatProvider(HttpProvider):
             system: ChatCompletionSystemMessageParam = {"role": "system", "content": text}
             messages.insert(0, system)
         params: CompletionCreateParamsBase = {"model": self._model, "messages": messages}
+        # Without this option, most endpoints report no usage in a stream.
         if request.stream and profile.stream_usage:
             params["stream_options"] = {"include_usage": True}
         if settings.tool_choice is not None:
             params["tool_choice"] = _encode_choice(settings.tool_choice)
+        # Endpoints that do not know the field refuse it, so it is sent only on request.
         if has_tools and profile.parallel != "omit":
             params["parallel_tool_calls"] = profile.parallel == "send_true"
         if request.stop:
@@ -217,12 +219,14 @@ def _to_part(part: Part) -> ChatCompletionContentPartParam:
 
 
 def _to_assistant_message(step: AssistantStep, profile: EndpointProfile) -> dict[str, Any]:
+    # None, not an empty string, which some endpoints refuse beside calls.
     message: ChatCompletionAssistantMessageParam = {"role": "assistant", "content": step.text or None}
     if step.calls:
         message["tool_calls"] = _to_tool_calls(step, profile)
     fields: dict[str, Any] = {**message}
     if profile.echo_reasoning == "always" or (profile.echo_reasoning == "tool_turns" and step.calls):
         fields |= _read_echo(step, "reasoning")
+    # DeepSeek refuses the conversation if the field is missing, even when it is empty.
     if profile.reasoning_field and step.calls:
         fields.setdefault(profile.reasoning_field, "")
     return fields | _read_echo(step, "message")
@@ -249,6 +253,7 @@ def _to_tool_calls(step: AssistantStep, profile: EndpointProfile) -> list[Any]:
         _to_tool_call(call, extras.get(original_id, {}))
         for call, original_id in zip(step.calls, step.original_ids, strict=True)
     ]
+    # Gemini refuses a first call without a signature; it documents this value for calls of other models.
     if profile.unsigned_call and not extras:
         calls[0] = {**profile.unsigned_call, **calls[0]}
     return calls
@@ -272,6 +277,7 @@ def _to_tool_messages(step: AssistantStep, profile: EndpointProfile) -> list[Cha
 
 def _to_tool_content(result: Result, profile: EndpointProfile) -> str | list[ChatCompletionContentPartTextParam]:
     """Return the content of a tool message as text only. Images and documents follow the results in a user message."""
+    # The API accepts text only in a tool message.
     images = sum(isinstance(part, ImagePart) for part in result.media)
     documents = len(result.media) - images
     counted = [f"{number} {kind}(s)" for number, kind in ((images, "image"), (documents, "document")) if number]

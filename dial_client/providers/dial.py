@@ -129,6 +129,7 @@ class DialProvider:
         if message.echo is None or message.echo.provider != self._name:
             return message
         echo = message.echo.data
+        # The state of one API is invalid in the requests of another.
         if not isinstance(echo, dict) or echo.get("wire") != inner.api:
             return message.without_echo()
         return replace(message, echo=ProviderState(inner.info.name, echo.get("echo")))
@@ -145,6 +146,7 @@ class DialProvider:
 
     async def _fetch_description(self) -> dict[str, Any]:
         """Return the description of the deployment; an empty object, and no error, if it cannot be fetched."""
+        # The version in the query is that of chat completions.
         transport = HttpTransport(replace(self._endpoint, query={}))
         try:
             description = await transport.get(

@@ -85,6 +85,7 @@ class FallbackProvider:
                         has_begun = True
                         yield self._with_origin(delta, candidate) if isinstance(delta, Completion) else delta
             except ProviderError as error:
+                # The user has read the beginning of a reply: another model would begin a different one.
                 if has_begun or not can_fall_back(error):
                     raise
                 self._pause(candidate, error)
@@ -105,6 +106,7 @@ class FallbackProvider:
         return sorted(self._candidates, key=lambda candidate: candidate.paused_until > now)
 
     def _pause(self, candidate: _Candidate, error: ProviderError) -> None:
+        # Otherwise each request of the turn would wait for the same failure again.
         candidate.paused_until = self._clock() + max(PAUSE, error.retry_after or 0.0)
         candidate.error = str(error)
         log.warning("model_fallback", provider=candidate.provider.info.name, status=error.status, code=error.code)

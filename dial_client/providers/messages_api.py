@@ -94,14 +94,17 @@ class MessagesProvider(HttpProvider):
             # Bedrock refuses a history with calls but without tools.
             params["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in names]
             params["tool_choice"] = {"type": "none"}
+        # One mark at the end caches all before it, and moves along with the conversation.
         if profile.prompt_cache:
             params["cache_control"] = {"type": "ephemeral"}
+        # The API refuses stop sequences of white space only.
         if request.stop and (stop := [text for text in request.stop if text.strip()]):
             params["stop_sequences"] = stop
         if settings.thinking is not None:
             params["thinking"] = {"type": "disabled"} if settings.thinking == "none" else {"type": "adaptive"}
         if output_config := _build_output_config(request.output_format, settings.thinking):
             params["output_config"] = output_config
+        # A long reply without a stream would be lost with its connection, so it is streamed all the same.
         is_streamed = request.stream or limit > _MAX_UNSTREAMED_TOKENS
         body: MessageCreateParams
         body = {**params, "stream": True} if is_streamed else {**params, "stream": False}
@@ -115,6 +118,7 @@ class MessagesProvider(HttpProvider):
         tools: tuple[ToolSpec, ...],
         notes: list[str],
     ) -> tuple[ModelRequest, str]:
+        # Gateways may know only the older version; the answer is the same for this package.
         if error.status == 400 and _VERSION in str(error) and _VERSION_NOTE not in notes and self._use_older_version():
             return request, _VERSION_NOTE
         return super()._adapt_request(error, request, fields, tools, notes)
@@ -172,6 +176,7 @@ def to_messages(
     """
     steps = normalize(messages, provider_name, _ID, profile, notes)
     sent: list[Any] = []
+    # The first message must be of the user.
     if not isinstance(steps[0], UserStep):
         _append_blocks(sent, "user", [{"type": "text", "text": NO_TEXT}])
     for step in steps:

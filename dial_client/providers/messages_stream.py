@@ -171,9 +171,9 @@ class MessagesStreamParser:
         self._add_usage(message.get("usage"))
         content = message.get("content")
         deltas: list[Delta] = []
-        for at, block in enumerate(content if isinstance(content, list) else []):
-            deltas.extend(self._start_block(at, block))
-            deltas.extend(self._end_block(at))
+        for position, block in enumerate(content if isinstance(content, list) else []):
+            deltas.extend(self._start_block(position, block))
+            deltas.extend(self._end_block(position))
         return deltas
 
     def _start_block(self, index: Any, block: Any) -> list[Delta]:
@@ -192,8 +192,8 @@ class MessagesStreamParser:
         """Return the result of a call that the endpoint ran itself, after the call if its block had no end event."""
         deltas: list[Delta] = []
         if call_id not in self._endpoint_calls:
-            places = [at for at, earlier in self._current.items() if earlier.start.get("id") == call_id]
-            deltas = [delta for at in places for delta in self._end_block(at)]
+            places = [position for position, earlier in self._current.items() if earlier.start.get("id") == call_id]
+            deltas = [delta for position in places for delta in self._end_block(position)]
         call = self._endpoint_calls.get(call_id)
         if call is None:
             return deltas

@@ -133,6 +133,7 @@ class RequestAdaptation:
             return None
         text = str(error)
         return (
+            # The most specific words come first: a message about tool_choice, for example, also names tools.
             self._adapt_role_order(text)
             or self._adapt_tool_choice(text, body)
             or self._adapt_thinking(text, request)
@@ -163,6 +164,7 @@ class RequestAdaptation:
         """Force no call, or offer no tools when no call is allowed. Some models refuse forced calls."""
         if "tool_choice" not in body or not re.search(r"\btool[_ ]choice\b", text, re.IGNORECASE):
             return None
+        # Whatever the reason, the model may still call the tool if it may choose.
         if body["tool_choice"] not in ("none", {"type": "none"}):
             self._change_profile(forced_choice=False)
             return FORCED_CHOICE_NOTE
@@ -189,6 +191,7 @@ class RequestAdaptation:
 
     def _adapt_max_tokens(self, text: str, body: Mapping[str, Any]) -> str | None:
         limit = re.search(r"max_tokens: (\d+) > (\d+)", text)
+        # The API names the limit of the model in its refusal.
         if limit and int(limit[2]) < (self.max_tokens or int(limit[1])):
             self.max_tokens = int(limit[2])
             return f"the endpoint limits a reply to {limit[2]} tokens"
@@ -201,6 +204,7 @@ class RequestAdaptation:
 
     def _adapt_dialect(self, text: str, tools: Sequence[ToolSpec]) -> str | None:
         current = self.profile.schema_dialect
+        # Gemini names its own type in errors; Moonshot names its flavor of JSON Schema.
         dialect = next((dialect for words, dialect in _DIALECTS.items() if words in text), None)
         if not tools or dialect is None or current in (dialect, "gemini"):
             return None
@@ -210,12 +214,13 @@ class RequestAdaptation:
     def _adapt_tools(self, text: str, tools: Sequence[ToolSpec]) -> str | None:
         names = [tool.name for tool in tools]
         if limit := re.search(r"\btools\b.{0,40}too long.{0,60}maximum length (\d+)", text):
+            # The last tools are those that were offered last, so the first choice of the user stays.
             extra = names[int(limit[1]) :]
             self.dropped_tools.update(extra)
             return f"the endpoint accepts at most {limit[1]} tools: the last {len(extra)} left out" if extra else None
-        at = re.search(r"\bfunction_declarations\[(\d+)", text) or re.search(r"\btools?[\[.](\d+)", text)
-        if at and int(at[1]) < len(names):
-            bad = names[int(at[1])]
+        index = re.search(r"\bfunction_declarations\[(\d+)", text) or re.search(r"\btools?[\[.](\d+)", text)
+        if index and int(index[1]) < len(names):
+            bad = names[int(index[1])]
         elif "function" in text:
             quoted = set(re.findall(r"['\"`]([a-zA-Z0-9_-]{1,64})['\"`]", text))
             bad = next((name for name in names if name in quoted), "")

@@ -78,8 +78,8 @@ class ResponsesStreamParser:
             case "response.reasoning_summary_part.added" if self._streamed_reasoning:
                 return (ReasoningChunk("\n\n"),)
             case "response.function_call_arguments.delta" if self.streams_arguments:
-                at = _to_index(event.get("output_index"))
-                return (ArgumentsChunk(at, self._begun_calls.get(at, ""), to_text(event.get("delta"))),)
+                item_index = _to_index(event.get("output_index"))
+                return (ArgumentsChunk(item_index, self._begun_calls.get(item_index, ""), to_text(event.get("delta"))),)
             case "response.output_item.added" | "response.output_item.done" as kind:
                 return self._add_item(event, is_whole=kind.endswith("done"))
             case "response.output_text.annotation.added":
@@ -116,38 +116,38 @@ class ResponsesStreamParser:
         """Return the citations of the events and of the items, without duplicates."""
         citations = ResponseCitations()
         for event in self._annotations:
-            at, index = _to_index(event.get("output_index")), _to_index(event.get("content_index"))
-            if at not in self._commentary:
-                citations.add(event.get("annotation"), self._text.begins.get((at, index)))
-        for at, item in self._complete_items().items():
+            item_index, index = _to_index(event.get("output_index")), _to_index(event.get("content_index"))
+            if item_index not in self._commentary:
+                citations.add(event.get("annotation"), self._text.begins.get((item_index, index)))
+        for item_index, item in self._complete_items().items():
             for index, part in enumerate(_list_parts(item)) if item.get("phase") != _COMMENTARY else ():
                 annotations = part.get("annotations")
                 for annotation in annotations if isinstance(annotations, list) else ():
-                    citations.add(annotation, self._text.begins.get((at, index)))
+                    citations.add(annotation, self._text.begins.get((item_index, index)))
         citations.add_list((self._response or {}).get("citations"))
         return citations.finish()
 
     def _add_item(self, event: dict[str, Any], *, is_whole: bool) -> list[Delta]:
-        item, at = event.get("item"), _to_index(event.get("output_index"))
+        item, item_index = event.get("item"), _to_index(event.get("output_index"))
         if not isinstance(item, dict):
             return []
         if item.get("type") == "function_call":
-            self._begun_calls[at] = to_text(item.get("name"))
+            self._begun_calls[item_index] = to_text(item.get("name"))
         if item.get("phase") == _COMMENTARY:
-            self._commentary.add(at)
+            self._commentary.add(item_index)
         deltas: list[Delta] = []
         if is_whole:
-            at = at if at >= 0 else len(self._items)
-            self._items[at] = item
-            deltas.extend(self._end_commentary(at, item))
+            item_index = item_index if item_index >= 0 else len(self._items)
+            self._items[item_index] = item
+            deltas.extend(self._end_commentary(item_index, item))
         return [*deltas, *self._show_item(item, is_whole=is_whole)]
 
-    def _end_commentary(self, at: int, item: dict[str, Any]) -> list[Delta]:
+    def _end_commentary(self, item_index: int, item: dict[str, Any]) -> list[Delta]:
         """Return the end of a commentary message, with its text if the text was not streamed."""
-        if item.get("phase") != _COMMENTARY or at in self._text.items:
+        if item.get("phase") != _COMMENTARY or item_index in self._text.items:
             return []
-        text = "" if at in self._shown_commentary else "".join(map(_read_part_text, _list_parts(item)))
-        self._shown_commentary.add(at)
+        text = "" if item_index in self._shown_commentary else "".join(map(_read_part_text, _list_parts(item)))
+        self._shown_commentary.add(item_index)
         return [CommentaryChunk(text, is_end=True)]
 
     def _show_item(self, item: dict[str, Any], *, is_whole: bool) -> Iterator[Delta]:
@@ -171,13 +171,13 @@ class ResponsesStreamParser:
             yield MediaChunk(ImagePart(data, f"image/{to_text(item.get('output_format')) or 'png'}"))
 
     def _add_text(self, event: dict[str, Any]) -> list[Delta]:
-        text, at = event.get("delta"), _to_index(event.get("output_index"))
+        text, item_index = event.get("delta"), _to_index(event.get("output_index"))
         if not text or not isinstance(text, str):
             return []
-        if at in self._commentary:
-            self._shown_commentary.add(at)
+        if item_index in self._commentary:
+            self._shown_commentary.add(item_index)
             return [CommentaryChunk(text)]
-        return [TextChunk(self._text.add(text, at, _to_index(event.get("content_index"))))]
+        return [TextChunk(self._text.add(text, item_index, _to_index(event.get("content_index"))))]
 
     def _end_response(self, response: Any) -> list[Delta]:
         """Store the complete response, and return the deltas that were not streamed."""
@@ -193,29 +193,29 @@ class ResponsesStreamParser:
         if reasoning and not self._streamed_reasoning:
             deltas.append(ReasoningChunk("\n\n".join(reasoning)))
         has_text = self._text.length > 0
-        for at, item in items.items():
+        for item_index, item in items.items():
             if not has_events:
                 deltas.extend(self._show_item(item, is_whole=True))
             if item.get("type") == "message":
-                deltas.extend(self._show_message(at, item, has_text=has_text))
+                deltas.extend(self._show_message(item_index, item, has_text=has_text))
         return deltas
 
-    def _show_message(self, at: int, item: dict[str, Any], *, has_text: bool) -> Iterator[Delta]:
+    def _show_message(self, item_index: int, item: dict[str, Any], *, has_text: bool) -> Iterator[Delta]:
         """Yield the deltas of a message, without those that were streamed."""
         if item.get("phase") == _COMMENTARY:
-            yield from self._end_commentary(at, item) if at not in self._shown_commentary else ()
+            yield from self._end_commentary(item_index, item) if item_index not in self._shown_commentary else ()
             return
         for index, part in enumerate(_list_parts(item)):
             if not has_text and (text := _read_part_text(part)):
-                yield TextChunk(self._text.add(text, at, index))
+                yield TextChunk(self._text.add(text, item_index, index))
 
     def _complete_items(self) -> dict[int, dict[str, Any]]:
         """Return the complete items by output index, from the events if possible: those contain encrypted reasoning."""
         if self._items:
-            return {at: self._items[at] for at in sorted(self._items)}
+            return {item_index: self._items[item_index] for item_index in sorted(self._items)}
         output = (self._response or {}).get("output")
         items = output if isinstance(output, list) else []
-        return {at: item for at, item in enumerate(items) if isinstance(item, dict)}
+        return {item_index: item for item_index, item in enumerate(items) if isinstance(item, dict)}
 
 
 class _ReplyText:

@@ -136,7 +136,8 @@ def read_replies(replies: Sequence[Any], after: str, path: str) -> Script:
         raise ConfigError("after: invalid value", hint='expected "error" or "repeat"', path=path)
     reader = _ScriptReader(path)
     return Script(
-        tuple(reader.parse_reply(value, f"replies[{at}]") for at, value in enumerate(replies)), after == "repeat"
+        tuple(reader.parse_reply(value, f"replies[{index}]") for index, value in enumerate(replies)),
+        after == "repeat",
     )
 
 

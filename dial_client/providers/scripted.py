@@ -237,7 +237,7 @@ def _split_content(reply: ScriptedReply, request: ModelRequest) -> Iterator[Delt
 
 def _split(text: str, size: int) -> Iterator[str]:
     step = size or len(text) or 1
-    return (text[at : at + step] for at in range(0, len(text), step))
+    return (text[position : position + step] for position in range(0, len(text), step))
 
 
 def _make_parser(api: Api, profile: EndpointProfile) -> StreamParser:

@@ -209,6 +209,7 @@ def _read_version(client: Any) -> Mapping[str, str]:
 _AZURE_VERSION = "2025-04-01-preview"
 """The ``api-version`` of Azure OpenAI if ``OPENAI_API_VERSION`` is not set: the last version that is a date."""
 
+# Customers of AWS have hosts below amazonaws.com too (buckets, load balancers): the form of the name decides.
 _BEDROCK_HOST = re.compile(
     r"(?:[\w-]+\.)?bedrock-runtime(?:-fips)?\.[a-z0-9-]+(?:\.vpce)?\.amazonaws\.com(?:\.cn)?", re.ASCII
 )
@@ -330,6 +331,7 @@ def _find_access(
     configured_url = environ.get(cloud.url_variable, "").strip()
     configured_url = normalize_url(configured_url, cloud.url_variable) if configured_url else ""
     key = normalize_key(settings.api_key, f"{where}.api_key") if settings.api_key else ""
+    # The credentials of a cloud open the whole account, so they never leave the hosts of that cloud.
     if not key and address and not _is_cloud_address(address, configured_url, cloud):
         raise ConfigError(
             f"{where}: {urlsplit(address).hostname} is not a host for the credentials of {cloud_name}",
@@ -354,6 +356,7 @@ def _is_cloud_address(address: str, configured_url: str, cloud: _Cloud) -> bool:
     parts = urlsplit(address)
     host = parts.hostname or ""
     has_form = cloud.host_form is not None and cloud.host_form.fullmatch(host) is not None
+    # Never without TLS, and never by a part of the name only.
     return parts.scheme == "https" and (has_form or any(f".{host}".endswith(f".{name}") for name in cloud.hosts))
 
 
@@ -448,6 +451,7 @@ def _make_token_provider(scope: str) -> Callable[[], Awaitable[str]]:
     logging.getLogger("azure.identity").addHandler(logging.NullHandler())
     get_token = get_bearer_token_provider(DefaultAzureCredential(), scope)
 
+    # The credentials of azure-identity block, so they run in a thread.
     async def provide_token() -> str:
         return await to_thread.run_sync(get_token, abandon_on_cancel=True)
 

@@ -72,26 +72,26 @@ def _split_sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
     """Yield each section's title and lines; the title is empty for text outside of sections."""
     title, section = "", list[str]()
     is_indented = False
-    at = 0
-    while at < len(lines):
-        line = lines[at]
-        new_title, skipped = _find_title(lines, at)
+    index = 0
+    while index < len(lines):
+        line = lines[index]
+        new_title, skipped = _find_title(lines, index)
         if new_title or (is_indented and line.strip() and not line.startswith((" ", "\t"))):
             yield title, section
             title, section = new_title, []
             is_indented = bool(new_title) and skipped == 1
         if not new_title:
             section.append(line)
-        at += skipped or 1
+        index += skipped or 1
     yield title, section
 
 
-def _find_title(lines: list[str], at: int) -> tuple[str, int]:
+def _find_title(lines: list[str], index: int) -> tuple[str, int]:
     """Return the title of the section that begins at a line, and its number of lines; an empty title and 0 for none."""
-    line = lines[at].strip()
-    if lines[at].startswith((" ", "\t")) or not line:
+    line = lines[index].strip()
+    if lines[index].startswith((" ", "\t")) or not line:
         return "", 0
-    following = lines[at + 1] if at + 1 < len(lines) else ""
+    following = lines[index + 1] if index + 1 < len(lines) else ""
     if line.lower() in _TITLES and re.fullmatch(r"-{3,}", following.strip()):
         return line, 2
     found = _GOOGLE_TITLE.match(line)

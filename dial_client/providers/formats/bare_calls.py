@@ -161,6 +161,7 @@ class FencedCallParser:
             calls = to_calls(decoded.value)
         except Unreadable:
             return None
+        # The exact name: a fence is often an example, so nothing is guessed.
         if len(calls) != 1 or self._offer.find_name(calls[0].name) != calls[0].name:
             return None
         return next(iter(self._offer.match_calls(calls)), None)

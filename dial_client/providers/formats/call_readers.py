@@ -26,6 +26,7 @@ _NAMES = ("name", "function", "tool_name")
 _CALL_KEYS = frozenset({*_NAMES, *_ARGUMENTS, "id", "call_id", "tool_call_id", "index", "type"})
 _WRAPPER_KEYS = frozenset({"function", "id", "call_id", "tool_call_id", "index", "type"})
 _FILLING = re.compile(r"(?>(?:[\s;,]|```[\w-]{0,32}+|<[|\uff5c][^\s<>|\uff5c]{1,64}[|\uff5c]>|</?tool_calls?>)*)")
+# Atomic: a string without an end is scanned once, not again from each quotation mark.
 _STRINGS = re.compile(r'[^"]*+(?>(?:"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"[^"]*+)*)', re.DOTALL)
 
 

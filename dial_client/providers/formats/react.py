@@ -214,12 +214,12 @@ class _Labels:
         return re.compile(self._label, re.IGNORECASE).match
 
     @cached_property
-    def _part(self) -> Callable[[str, int], re.Match[str] | None]:
-        return re.compile(rf"\n{self._begun}", re.IGNORECASE).match
+    def _section_start(self) -> Callable[[str, int], re.Match[str] | None]:
+        return compile_section_start(self._begun, is_after_break=True)
 
     @cached_property
-    def _first_part(self) -> Callable[[str, int], re.Match[str] | None]:
-        return re.compile(self._begun, re.IGNORECASE).match
+    def _reply_start(self) -> Callable[[str, int], re.Match[str] | None]:
+        return compile_section_start(self._begun, is_after_break=False)
 
     def search(self, text: str, start: int, *, at_line_start: bool) -> re.Match[str] | None:
         """Return the first complete marker from `start` on."""
@@ -228,11 +228,21 @@ class _Labels:
     def count_partial(self, text: str, start: int, *, at_line_start: bool) -> int:
         """Return the number of characters at the end of the text, from `start` on, that may begin a marker."""
         size = len(text)
-        if at_line_start and size - start <= _LONGEST and self._first_part(text, start):
+        if at_line_start and size - start <= _LONGEST and self._reply_start(text, start):
             return size - start
         line = text.rfind("\n", max(start, size - _LONGEST))
-        partial = size - line if line >= 0 and self._part(text, line) else 0
+        partial = size - line if line >= 0 and self._section_start(text, line) else 0
         return max(partial, self._markers.count_partial(text, start)) if self._markers else partial
+
+
+def compile_section_start(label: str, *, is_after_break: bool) -> Callable[[str, int], re.Match[str] | None]:
+    """Return a matcher of the last characters of a text that may begin a section: a label that may still grow.
+
+    Args:
+        label: The regular expression for the beginning of a label.
+        is_after_break: True if the label follows a line break, False if it begins the text.
+    """
+    return re.compile(rf"\n{label}" if is_after_break else label, re.IGNORECASE).match
 
 
 _BEFORE_LABELS = _Labels(Markers(*TAGS, "Action:", tokens=True))

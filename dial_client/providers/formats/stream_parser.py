@@ -303,6 +303,7 @@ class ReplyParser:
         if (yield from self._buffer.look_ahead(begins_with_role)):
             role = BoundedText()
             yield from self._buffer.read_until(_ROLE_END, role.add)
+            # All text after another role is invented, also its results.
             self._is_over = not is_model(role.text)
         yield from self._parse_bare_calls()
 
@@ -360,6 +361,7 @@ def drop_quoted_calls(
         return []
     texts = list(_find_foreign_texts(messages))
     quotable = {_build_key(call) for text in texts for call in _find_calls(text, tools)}
+    # A server could have planted the call in its result, for a model that repeats what it reads.
     calls = [call for call in calls if _build_key(call) not in quotable]
     if not anywhere:
         return calls

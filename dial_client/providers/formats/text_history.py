@@ -29,6 +29,7 @@ from dial_client.schema.gbnf import Grammar
 NO_RESULT = "(no result: the call was interrupted)"
 
 _SPACE = r"[ \t\xa0\u2000-\u200b\u202f\u3000\ufeff*_#]"
+# Decorated labels, other spaces and other line ends count too: models read them as labels.
 _LABEL = re.compile(
     rf"(?:\A|(?<=[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]))"
     rf"(?={_SPACE}*(?:Thought|Action|Action{_SPACE}{{0,4}}Input|Observation|Final{_SPACE}{{1,4}}Answer){_SPACE}*[:\uff1a])",
@@ -43,6 +44,7 @@ _TAG = (
     rf"|<(?=\s{{0,4}}/?\s{{0,4}}(?:{_NAMES})\b|<SYS>>|</SYS>>)"
     r"|\[(?=/?(?:INST|TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS|THINK)\])"
 )
+# An entity keeps the text readable, and no tokenizer turns it back into a special token.
 _ENTITIES = {"<": "&lt;", "[": "&#91;", "\u25c1": "&#9665;"}
 
 
@@ -52,6 +54,7 @@ def neutralize(text: str) -> str:
     Labels at the start of a line are quoted (``> Observation:``). The opening bracket of a tag or special token becomes
     an entity (``&lt;tool_call>``), so the text stays readable.
     """
+    # Labels first: the tags of a quoted label are escaped as well.
     return _compile_tags().sub(lambda found: _ENTITIES[found.group()], _LABEL.sub("> ", text))
 
 

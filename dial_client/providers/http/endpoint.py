@@ -60,8 +60,10 @@ def normalize_url(url: str, where: str) -> str:
         is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
         is_valid = False
+    # Errors and logs name the address, so they would show the password.
     if "@" in url.partition("://")[2].partition("/")[0]:
         raise ConfigError(f"{where} contains a password", hint="set the key separately")
+    # Other characters could imitate another host in a message, or end the line of a request.
     if not is_valid or any(not " " < char < "\x7f" for char in url):
         raise ConfigError(f"{where} is not an address", hint="an address begins with http:// or https://")
     return url
@@ -78,6 +80,7 @@ def normalize_key(key: str, where: str) -> str:
         ConfigError: The key contains a character that is not allowed in a header.
     """
     key = key.strip()
+    # A line break would begin another header, and other characters come from a bad copy.
     if any(not " " <= char < "\x7f" for char in key):
         raise ConfigError(f"{where} contains a character that no key has", hint="copy the whole key, and nothing else")
     return key
@@ -106,6 +109,7 @@ def _to_reachable_host(name: str) -> str:
         address = ipaddress.ip_address(name)
     except ValueError:
         return name
+    # Ollama listens at 0.0.0.0, but nothing can be sent to it.
     if address.is_unspecified:
         return "127.0.0.1"
     return f"[{name}]" if address.version == 6 else name
@@ -129,4 +133,5 @@ def is_same_origin(url: str, second_url: str) -> bool:
 
 def _get_origin(url: str) -> tuple[str, str | None, int | None]:
     parts = urlsplit(url.strip())
+    # The scheme counts too: a key must not follow its host from https to http.
     return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)

@@ -26,8 +26,11 @@ def make_client(*, is_local: bool, is_secure: bool) -> httpx2.AsyncClient:
     """
     try:
         return httpx2.AsyncClient(
+            # The trust store is needed for TLS only.
             verify=is_secure,
+            # A redirect would carry the key and the conversation to a host that nobody has named.
             follow_redirects=False,
+            # A proxy cannot reach the loopback of this machine, and would read what stays local.
             trust_env=not is_local,
             limits=httpx2.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=_KEEPALIVE),
         )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import anyio
@@ -18,7 +19,6 @@ from dial_client.messages.model import (
     ModelInfo,
     ModelRequest,
     ModelSettings,
-    OnWait,
     StructuredOutput,
     ToolChoice,
     ToolFormat,
@@ -43,6 +43,13 @@ _NO_SETTING = "the endpoint accepts no {}: none is sent"
 
 _UNSTREAMED_TIMEOUT = 600.0
 """Seconds to wait for an unstreamed response, which arrives only after the model has written its whole reply."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """The request of one reply. A refusal may replace it by another one."""
+
+    request: ModelRequest
 
 
 class HttpProvider(ABC):
@@ -167,13 +174,7 @@ class HttpProvider(ABC):
         parser = self._create_parser()
         parser.streams_arguments = request.streams_arguments
         stream = ResponseStream(self.api, parser, self.endpoint, notes, bodies)
-
-        async def send() -> AsyncGenerator[bytes, None]:
-            nonlocal request
-            response, request = await self._send(request, stream.parser, notes)
-            return self._read_body(response)
-
-        deltas = stream.read_deltas(send)
+        deltas = stream.read_deltas(partial(self._send, _Asked(request), parser, notes))
         return self._names.restore_calls(deltas) if self._names.is_needed else deltas
 
     @property
@@ -181,10 +182,12 @@ class HttpProvider(ABC):
         """The flags of the profile that affect the parsing of responses, except those with their default values."""
         return self._adaptation.profile.get_parser_flags()
 
-    async def _send(
-        self, request: ModelRequest, parser: StreamParser, notes: list[str]
-    ) -> tuple[StreamedResponse, ModelRequest]:
-        """Send the request, adapted after each refusal. Return the response, and the request that was accepted."""
+    async def _send(self, asked: _Asked, parser: StreamParser, notes: list[str]) -> AsyncGenerator[bytes, None]:
+        """Send the request, adapted after each refusal, and return the body of the response.
+
+        `asked` keeps the request that was accepted, for the next request of a paused reply.
+        """
+        request = asked.request
         structured = self._adaptation.profile.structured_output
         offers_tools = bool(request.tools) and request.allows_calls
         if request.output_format is not None and (
@@ -195,24 +198,25 @@ class HttpProvider(ABC):
         for attempt in range(MAX_ADAPTATIONS + 1):
             tools, encoded_tools = self._encode_tools(request)
             fields = self._add_paused_reply(self._build_fields(request, notes, has_tools=bool(encoded_tools)), parser)
+            # What was refused once is left out from then on: asking again would cost a request each time.
             fields = {name: value for name, value in fields.items() if name not in self._adaptation.dropped_fields}
+            profile = self._adaptation.profile
+            timeout = profile.idle_timeout if fields.get("stream") else _UNSTREAMED_TIMEOUT
+            body = _join_body(_merge(fields, profile.extra_body), encoded_tools)
             try:
-                return await self._post(fields, encoded_tools, notes, request.on_wait), request
+                response = await self._transport.post(
+                    self._get_path(), body, idle_timeout=timeout, notes=notes, on_wait=request.on_wait
+                )
+                return self._read_body(response)
             except ProviderError as error:
                 request, note = self._adapt_request(error, request, fields, tools, notes)
+                asked.request = request
+                # Each adaptation leaves out something, so only an endpoint with changing refusals comes here.
                 if attempt == MAX_ADAPTATIONS:
                     raise
                 log.debug("request_adapted", provider=self._name, status=error.status)
                 notes.append(self._names.restore_names(note))
         raise AssertionError("unreachable")
-
-    async def _post(
-        self, fields: dict[str, Any], tools: bytes, notes: list[str], on_wait: OnWait | None
-    ) -> StreamedResponse:
-        profile = self._adaptation.profile
-        timeout = profile.idle_timeout if fields.get("stream") else _UNSTREAMED_TIMEOUT
-        body = _join_body(_merge(fields, profile.extra_body), tools)
-        return await self._transport.post(self._get_path(), body, idle_timeout=timeout, notes=notes, on_wait=on_wait)
 
     def _adapt_request(
         self,
@@ -235,8 +239,10 @@ class HttpProvider(ABC):
             raise error
         if note := self._adaptation.adapt(error, request, fields, tools):
             return request, note
+        # Once only: a model that writes a broken call twice would do so again.
         if error.code == CALL_UNREADABLE and RETRY_NOTE not in notes:
             return request, RETRY_NOTE
+        # Last, because the model loses its earlier reasoning.
         if (without := drop_echoes(error, request)) is not None:
             return without, "the endpoint no longer accepts its own earlier reasoning: it is left out"
         raise error
@@ -256,16 +262,19 @@ class HttpProvider(ABC):
         except (httpx2.HTTPError, httpx2.StreamError) as error:
             raise StreamBroken(provider_errors.build_connection_error(self.endpoint, error)) from None
         finally:
+            # A cancelled turn must close its response too: an open one keeps its connection for minutes.
             with anyio.CancelScope(shield=True):
                 await response.aclose()
 
     def _encode_tools(self, request: ModelRequest) -> tuple[tuple[ToolSpec, ...], bytes]:
         """Return the tools to offer, and their JSON. The JSON is cached until the tools change."""
         profile, dropped = self._adaptation.profile, self._adaptation.dropped_tools
+        # An endpoint that ignores tool_choice would call a tool that it is offered.
         if not request.allows_calls and not profile.tool_choice:
             return (), b""
         key = self._encoded_for
         options = (len(dropped), profile.schema_dialect, request.endpoint_tools)
+        # Compared by identity: comparing the schemas of hundreds of tools would cost more than the request.
         if key is None or key[0] is not request.tools or key[1:] != options:
             tools = tuple(tool for tool in request.tools if tool.name not in dropped)
             encoded = [
@@ -360,4 +369,5 @@ def _merge(fields: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
 
 def _join_body(fields: dict[str, Any], tools: bytes) -> bytes:
     body = to_json_bytes(fields)
+    # Tools are most of a body and stay the same in a turn, so their JSON is inserted, not encoded again.
     return b"".join((body[:-1], b',"tools":', tools, b"}")) if tools else body

@@ -168,6 +168,7 @@ class ResponseStream:
             parser.ended = parser.ended or body_parser.done or (body_parser.is_whole_text and has_reply)
         except StreamBroken as broken:
             body.broke = str(broken.error)
+            # Before any output the request can be sent again; after it, the user keeps what arrived.
             if not (self._has_output or parser.ended or parser.has_calls):
                 raise broken.error from None
             self.notes.append(f"the reply broke off: {broken.error}")
@@ -207,6 +208,7 @@ def _raise_provider_errors(endpoint: Endpoint) -> Iterator[None]:
 
 
 async def _read_to_end(pieces: AsyncGenerator[bytes, None]) -> None:
+    # Some endpoints keep a stream open after its last event; then the connection is given up.
     with anyio.move_on_after(_DRAIN_TIMEOUT), suppress(StreamBroken):
         async for _ in pieces:
             pass

@@ -38,8 +38,11 @@ MIN_REPORTED_WAIT = 1.0
 _SHORT_DELAY = 0.1
 _INITIAL_BACKOFF = 0.5
 _MAX_BACKOFF = 8.0
+# 409 is a lock that another request of the account holds (OpenAI), 529 an overload (Anthropic).
 _RETRYABLE_STATUSES = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
+# The request itself is refused: the same bytes would be refused again.
 _FINAL_STATUSES = frozenset({400, 401, 403, 404, 413, 422})
+# Status 429 reports an empty account too, which no wait refills.
 _QUOTA_ERRORS = (
     b"insufficient_quota",
     b"billing_hard_limit_reached",
@@ -95,6 +98,7 @@ def classify_refusal(error: ProviderError, headers: Mapping[str, str], body: byt
         return RetryClass.MISREAD
     if status in _FINAL_STATUSES or error.code in (CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED):
         return RetryClass.NEVER
+    # Retries would only delay the news that the account is empty.
     if any(words in text for words in _QUOTA_ERRORS):
         return RetryClass.NEVER
     should = headers.get("x-should-retry", "").strip().lower()
@@ -110,13 +114,16 @@ def classify_connection_error(error: BaseException, *, is_local: bool) -> RetryC
     """
     import httpx2
 
+    # A host that does not answer at all is rarely back within seconds. One retry covers a lost packet.
     if isinstance(error, httpx2.ConnectTimeout):
         return RetryClass.ABSENT
     if isinstance(error, httpx2.ConnectError):
         causes = _list_causes(error)
+        # A wrong certificate stays wrong, and it may be an attack.
         if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes):
             return RetryClass.NEVER
         names = [cause for cause in causes if isinstance(cause, socket.gaierror)]
+        # Only EAI_AGAIN is a temporary failure of name resolution; any other means that there is no such host.
         if any(cause.errno != socket.EAI_AGAIN for cause in names):
             return RetryClass.NEVER
         return RetryClass.ABSENT if is_local else RetryClass.UNREACHED
@@ -141,6 +148,7 @@ def compute_delay(
     """
     if attempts >= retry.attempts:
         return None
+    # The endpoint knows when it is free, so its own wait is taken as it is, without jitter.
     if retry_after:
         wait = retry_after
     elif retry is RetryClass.MISREAD or (retry is RetryClass.DROPPED and attempts == 1):
@@ -149,6 +157,7 @@ def compute_delay(
         wait = _SHORT_DELAY
     else:
         wait = min(_MAX_BACKOFF, _INITIAL_BACKOFF * 2.0 ** min(attempts - 1, 10)) * (1.0 - jitter / 4.0)
+    # A longer wait would end in the timeout of the turn, whose message does not name the cause.
     return wait if wait <= min(MAX_RETRY_AFTER, time_left - DEADLINE_MARGIN) else None
 
 

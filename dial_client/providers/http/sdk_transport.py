@@ -12,6 +12,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -128,6 +129,7 @@ class SdkTransport:
         Raises:
             DialError: The client cannot be created with the current settings.
         """
+        # Two requests at once must not create two clients.
         with self._lock:
             if self._loaded is not None:
                 return self._loaded
@@ -150,15 +152,13 @@ class SdkTransport:
         if loaded is None:
             loaded = await to_thread.run_sync(self.preload, abandon_on_cancel=True)
         client, sdk = loaded
-
-        async def send() -> SdkResponse | retry_policy.FailedRequest:
-            return await self._send(client, sdk, path, body, idle_timeout)
-
+        send = partial(self._send, client, sdk, path, body, idle_timeout)
         return await retry_policy.send_until_accepted(send, self.endpoint.host, notes, on_wait)
 
     async def aclose(self) -> None:
         """Close the client if this transport owns it. The next request creates a new client."""
         loaded = self._loaded
+        # A client of the caller stays open: other code may use it.
         if loaded is not None and self._is_owner:
             self._loaded = None
             await loaded[0].close()
@@ -170,8 +170,10 @@ class SdkTransport:
 
         options = {
             "headers": dict(self.endpoint.headers),
+            # Two retry policies would multiply each other.
             "max_retries": 0,
             "timeout": httpx2.Timeout(idle_timeout, connect=CONNECT_TIMEOUT),
+            # As for every endpoint: a redirect would carry the key to another host.
             "follow_redirects": False,
         }
         # The body is passed as an object, not as bytes, because clients for clouds move some of its fields to the path.

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
@@ -73,9 +74,9 @@ class RequestTransport(Protocol):
         """Import the modules that the first request needs, which is slow. May be called twice, and in any thread."""
         ...
 
-    async def post(
+    def post(
         self, path: str, body: bytes, *, idle_timeout: float, notes: list[str], on_wait: OnWait | None = None
-    ) -> StreamedResponse:
+    ) -> Coroutine[Any, Any, StreamedResponse]:
         """Send a request in the same way as `HttpTransport.post`."""
         ...
 
@@ -110,9 +111,9 @@ class HttpTransport:
                 log.debug("http_loaded", seconds=round(time.monotonic() - began, 3))
             return client
 
-    async def post(
+    def post(
         self, path: str, body: bytes, *, idle_timeout: float, notes: list[str], on_wait: OnWait | None = None
-    ) -> httpx2.Response:
+    ) -> Coroutine[Any, Any, httpx2.Response]:
         """Send a request, and return the response with its body unread. The caller closes the response.
 
         A failed request is retried according to `retry_policy`.
@@ -127,11 +128,8 @@ class HttpTransport:
         Raises:
             ProviderError: There is no response, or its status is not 2xx.
         """
-
-        async def send() -> httpx2.Response | retry_policy.FailedRequest:
-            return await self._send("POST", path, body, idle_timeout)
-
-        return await retry_policy.send_until_accepted(send, self.endpoint.host, notes, on_wait)
+        send = partial(self._send, "POST", path, body, idle_timeout)
+        return retry_policy.send_until_accepted(send, self.endpoint.host, notes, on_wait)
 
     async def get(self, path: str, *, timeout: float) -> Any:
         """Send one GET request for JSON of at most 4 MiB, and return the parsed value.
@@ -202,6 +200,7 @@ class HttpTransport:
             request = httpx2.Request(
                 method, self._build_url(path), headers=self._build_headers(body), content=body, extensions=extensions
             )
+            # auth=None: otherwise httpx2 would send a password of .netrc for this host.
             response = await client.send(request, stream=True, auth=None)
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL) as error:
             retry = retry_policy.classify_connection_error(error, is_local=self.endpoint.is_local)
@@ -218,17 +217,21 @@ class HttpTransport:
 
     def _build_url(self, path: str) -> str:
         base = urlsplit(self.endpoint.base_url)
+        # Gateways put a tenant or a version into the query of the address, so it is kept.
         query = "&".join(part for part in (base.query, urlencode(self.endpoint.query)) if part)
         return urlunsplit((base.scheme, base.netloc, base.path.rstrip("/") + path, query, ""))
 
     def _build_headers(self, body: bytes | None) -> dict[str, str]:
         headers = {
             "accept": "text/event-stream, application/json",
+            # Not brotli or zstd: httpx2 decodes them only with further packages.
             "accept-encoding": "gzip, deflate",
             "user-agent": f"dial-client/{__version__}",
         }
+        # A GET request without a body must not announce one: some gateways refuse it.
         if body is not None:
             headers["content-type"] = "application/json"
+        # Last, so that a profile may replace any header.
         return headers | dict(self.endpoint.headers)
 
 
