@@ -202,7 +202,10 @@ class ApprovalChecker:
             if (known := self.decide(spec, call.arguments, taint, change)) is not None:
                 return known
             proposed = self._propose(spec, call.arguments, taint)
-            context = self._build_context(proposed, change, origin or Origin())
+            difference = self._describe_change(spec) or change or self._describe_change_since_grant(proposed)
+            why = find_reason_to_ask(proposed, self.rules.find_verdict(proposed))
+            origin = origin or Origin()
+            context = ApprovalContext(proposed.server, difference, why, origin.turn, origin.conversation)
             answer = await self._ask_approver(call, spec, context)
             if answer.allowed and self._pins is not None:
                 self._pins.pin(spec)
@@ -285,11 +288,6 @@ class ApprovalChecker:
     def _propose(self, spec: ToolSpec, arguments: Mapping[str, Any], taint: tuple[str, ...]) -> ProposedCall:
         entry = self._entries.get(ProposedCall(spec, arguments).server)
         return ProposedCall(spec, arguments, entry if isinstance(entry, ServerSettings) else None, taint)
-
-    def _build_context(self, call: ProposedCall, change: str, origin: Origin) -> ApprovalContext:
-        change = self._describe_change(call.spec) or change or self._describe_change_since_grant(call)
-        why = find_reason_to_ask(call, self.rules.find_verdict(call))
-        return ApprovalContext(call.server, change, why, origin.turn, origin.conversation)
 
     async def _ask_approver(self, call: ToolCallRequest, spec: ToolSpec, context: ApprovalContext) -> Approval:
         """Return the approver's answer; a denial with the reason if it fails, or returns a value of another type."""

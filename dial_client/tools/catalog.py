@@ -216,6 +216,11 @@ def _describe_changes(
     return notes
 
 
+def build_host_tool(name: str, description: str, schema: Mapping[str, Any]) -> ToolSpec:
+    """Return one of the host's own tools, all of which only read."""
+    return ToolSpec(name, description, schema, tool=name, original_schema=schema, read_only=True, idempotent=True)
+
+
 def assign_names(keys: Iterable[Key]) -> dict[Key, str]:
     """Return for each tool a unique name that matches ``^[a-zA-Z0-9_-]{1,64}$`` and is the same in each run.
 

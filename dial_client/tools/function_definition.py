@@ -101,17 +101,6 @@ class FunctionOptions(TypedDict, total=False):
     open_world: bool | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Annotations:
-    """The hints of a tool, with the names of MCP's annotations."""
-
-    title: str | None
-    read_only_hint: bool
-    idempotent_hint: bool
-    destructive_hint: bool | None
-    open_world_hint: bool | None
-
-
 @dataclass(frozen=True)
 class FunctionDefinition:
     """The definition of one function, with the same attributes as the definition of a server's tool."""
@@ -131,10 +120,16 @@ class FunctionDefinition:
         return dict(self.signature.schema)
 
     @property
-    def annotations(self) -> _Annotations:
-        """The hints about the tool."""
+    def annotations(self) -> Any:
+        """The hints about the tool, with the names of MCP's annotations."""
         tool = self.options
-        return _Annotations(tool.title, tool.read_only, tool.idempotent, tool.destructive, tool.open_world)
+        return types.SimpleNamespace(
+            title=tool.title,
+            read_only_hint=tool.read_only,
+            idempotent_hint=tool.idempotent,
+            destructive_hint=tool.destructive,
+            open_world_hint=tool.open_world,
+        )
 
     @cached_property
     def is_async(self) -> bool:

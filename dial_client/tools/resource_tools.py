@@ -16,7 +16,7 @@ from dial_client.servers.connection import Connection
 from dial_client.servers.resources import Resource, Resources, ResourceTemplate
 from dial_client.servers.session import OnCallProgress
 from dial_client.servers.status import ServerState
-from dial_client.tools.catalog import LIST_RESOURCES, READ_RESOURCE, Route
+from dial_client.tools.catalog import LIST_RESOURCES, READ_RESOURCE, Route, build_host_tool
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock
@@ -118,11 +118,8 @@ def _build_specs(servers: list[str]) -> tuple[ToolSpec, ToolSpec]:
     of_server = {"type": "object", "properties": {"server": server}}
     uri = {"type": "string", "description": "As list_resources gives it, or a template of it filled in."}
     of_resource = {"type": "object", "properties": {"server": server, "uri": uri}, "required": ["server", "uri"]}
+    about_list = "Lists what there is to read at the servers: files, records, documents."
     return (
-        _spec(LIST_RESOURCES, "Lists what there is to read at the servers: files, records, documents.", of_server),
-        _spec(READ_RESOURCE, "Reads a resource of a server.", of_resource),
+        build_host_tool(LIST_RESOURCES, about_list, of_server),
+        build_host_tool(READ_RESOURCE, "Reads a resource of a server.", of_resource),
     )
-
-
-def _spec(name: str, about: str, schema: Mapping[str, Any]) -> ToolSpec:
-    return ToolSpec(name, about, schema, tool=name, original_schema=schema, read_only=True, idempotent=True)

@@ -14,7 +14,7 @@ from dial_client.messages.limits import Limits
 from dial_client.messages.message import Message, Role, ToolSpec
 from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.session import OnCallProgress
-from dial_client.tools.catalog import SEARCH_TOOLS, Catalog, Key, Route, build_catalog
+from dial_client.tools.catalog import SEARCH_TOOLS, Catalog, Key, Route, build_catalog, build_host_tool
 from dial_client.tools.function_tools import FunctionTools
 from dial_client.tools.resource_tools import ResourceTools
 from dial_client.tools.result_content import READ_RESULT, ResultStore
@@ -52,13 +52,7 @@ _QUERY = {
     },
     "required": ["query"],
 }
-
-
-def _build_own_tool(name: str, description: str, schema: Mapping[str, Any]) -> ToolSpec:
-    return ToolSpec(name, description, schema, tool=name, original_schema=schema, read_only=True)
-
-
-_READ = _build_own_tool(
+_READ = build_host_tool(
     READ_RESULT,
     "Reads on in a tool result that was too long to be shown whole: a page, or the places of some words.",
     _PAGE,
@@ -110,7 +104,7 @@ class ToolSnapshot:
         counts = Counter(tool.server for tool in self.catalog.tools)
         servers = ", ".join(f"{name} ({count})" for name, count in sorted(counts.items()))
         description = f"Finds tools by what they do; what it finds can be called from then on. There are: {servers}."
-        return _build_own_tool(SEARCH_TOOLS, description, _QUERY)
+        return build_host_tool(SEARCH_TOOLS, description, _QUERY)
 
     @cached_property
     def sizes(self) -> Mapping[str, int]:

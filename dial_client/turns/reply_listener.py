@@ -117,7 +117,7 @@ class ReplyListener:
                 self.received.append(text)
                 visible = self.reader.feed(text)
                 await self._add_reasoning(self.reader.reasoning())
-                await self._add_text(visible)
+                await self._emit_text(self._safe_text.feed(visible))
             case ReasoningChunk(text):
                 await self._add_reasoning(text or self.reader.reasoning())
             case CommentaryChunk(text, is_end):
@@ -141,7 +141,7 @@ class ReplyListener:
         remaining_text, printed_calls = self.reader.finish()
         await self._add_reasoning(self.reader.reasoning())
         await self._emit_reasoning(self._safe_reasoning.finish())
-        await self._add_text(remaining_text)
+        await self._emit_text(self._safe_text.feed(remaining_text))
         await self._emit_text(self._safe_text.finish())
         await self._endpoint_calls.end()
         if not self.calls:
@@ -162,9 +162,6 @@ class ReplyListener:
     async def _emit_reasoning(self, text: str) -> None:
         if text:
             await self.emit(ReasoningDelta(text))
-
-    async def _add_text(self, text: str) -> None:
-        await self._emit_text(self._safe_text.feed(text))
 
     async def _emit_text(self, text: str) -> None:
         if not text:
