@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dial_client.cli.commands.command_help import EXIT_CODES
-from dial_client.cli.configuration_report import read_schema
+from dial_client.cli.configuration.configuration_report import read_schema
 from dial_client.cli.doctor.findings import CODES
 from dial_client.messages.limits import StopReason
 

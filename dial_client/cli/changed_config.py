@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dial_client.cli.config_summary import build_rows, escape_line, render_rows
 from dial_client.cli.options import ConfigChoice, ExitCode
 from dial_client.cli.trust_prompt import find_changes_since, find_terminal_width, trust_now
+from dial_client.cli.trust_summary import build_rows, render_rows
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.messages.errors import ConfigError
-from dial_client.settings import configuration, server_edits
+from dial_client.runtime.safe_text import escape_line
+from dial_client.settings import config_editor, configuration
+from dial_client.settings.config_editor import ConfigText, read_text, set_value, write_text
 from dial_client.settings.config_locations import FILE_NAME, build_user_config_path, is_user_config, resolve_location
 from dial_client.settings.config_trust import EnvFiles, TrustStore, read_found
-from dial_client.settings.config_writer import ConfigText, read_text, write_text
-from dial_client.settings.jsonc_editor import set_value
 
 
 def find_file(choice: ConfigChoice) -> Path:
@@ -52,7 +52,7 @@ def find_holder(name: str, choice: ConfigChoice) -> ConfigText:
         existing = [path for path in (Path(FILE_NAME), build_user_config_path()) if path.exists()]
         in_use = [path for path in existing if is_file_trusted(path)]
         for path in in_use:
-            if name in server_edits.list_server_names((found := read_text(path)).text):
+            if name in config_editor.list_server_names((found := read_text(path)).text):
                 return found
         if in_use != existing:
             raise ConfigError(
@@ -64,7 +64,7 @@ def find_holder(name: str, choice: ConfigChoice) -> ConfigText:
         raise ConfigError(f"there is no server {name!r}: there is no configuration", path=str(named or ""))
     found = read_text(named)
     try:
-        server_edits.check_server(found.text, name)
+        config_editor.check_server(found.text, name)
     except ConfigError as error:
         raise ConfigError(error.problem, error.hint, error.path or str(named), error.line, error.column) from None
     return found
@@ -77,7 +77,7 @@ async def remove_server(name: str, choice: ConfigChoice) -> int:
         ConfigError: There is no such server, or the file cannot be written.
     """
     change_config(
-        find_holder(name, choice), lambda text: server_edits.remove_server(text, name), f"removed {escape_line(name)}"
+        find_holder(name, choice), lambda text: config_editor.remove_server(text, name), f"removed {escape_line(name)}"
     )
     return ExitCode.ANSWERED
 
@@ -90,7 +90,7 @@ async def switch_server(name: str, choice: ConfigChoice, *, is_enabled: bool) ->
     """
     change_config(
         find_holder(name, choice),
-        lambda text: server_edits.set_enabled(text, name, is_enabled=is_enabled),
+        lambda text: config_editor.set_enabled(text, name, is_enabled=is_enabled),
         f"{'enabled' if is_enabled else 'disabled'} {escape_line(name)}",
     )
     return ExitCode.ANSWERED

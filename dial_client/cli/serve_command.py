@@ -37,9 +37,9 @@ from dial_client.serve.served_model import ServedModel
 from dial_client.serve.server_logins import ServerLogins
 from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.servers.status import ServerStatus
-from dial_client.settings import server_edits
+from dial_client.settings import config_editor
+from dial_client.settings.config_editor import ConfigText, read_text
 from dial_client.settings.config_types import ServerSettings, Settings
-from dial_client.settings.config_writer import ConfigText, read_text
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore
 
@@ -292,7 +292,7 @@ class ConfigAdministration:
         """
 
         def edit(text: str) -> str:
-            return server_edits.add_server(text, name, entry)
+            return config_editor.add_server(text, name, entry)
 
         await self._change(lambda: read_text(find_file(self._choice)), edit, f"added {name!a}")
 
@@ -300,7 +300,7 @@ class ConfigAdministration:
         """Remove a server."""
 
         def edit(text: str) -> str:
-            return server_edits.remove_server(text, name)
+            return config_editor.remove_server(text, name)
 
         await self._change(lambda: find_holder(name, self._choice), edit, f"removed {name!a}")
 
@@ -308,7 +308,7 @@ class ConfigAdministration:
         """Enable or disable a server."""
 
         def edit(text: str) -> str:
-            return server_edits.set_enabled(text, name, is_enabled=is_enabled)
+            return config_editor.set_enabled(text, name, is_enabled=is_enabled)
 
         summary = f"{'enabled' if is_enabled else 'disabled'} {name!a}"
         await self._change(lambda: find_holder(name, self._choice), edit, summary)

@@ -11,21 +11,15 @@ from typing import TextIO
 
 from anyio import lowlevel
 
-from dial_client.cli.config_summary import (
-    SummaryRow,
-    build_rows,
-    escape_line,
-    number_lines,
-    render_rows,
-    summarize_counts,
-)
 from dial_client.cli.options import ExitCode
+from dial_client.cli.trust_summary import SummaryRow, build_rows, number_lines, render_rows, summarize_counts
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.messages.errors import ConfigError
+from dial_client.runtime.safe_text import escape_line
 from dial_client.settings import configuration
 from dial_client.settings.config_locations import FILE_NAME, resolve_location
 from dial_client.settings.config_trust import UNREADABLE, EnvFiles, FoundFile, TrustedFile, TrustStore, read_found
-from dial_client.settings.variables import build_variables
+from dial_client.settings.config_values import build_variables
 
 _QUESTION = "[t]rust, [n]ot now, [v]iew the whole file: "
 _MAX_LINES = 4000

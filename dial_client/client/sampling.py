@@ -29,7 +29,7 @@ from dial_client.messages.model import (
 from dial_client.messages.token_usage import Usage
 from dial_client.runtime.deadline import Deadline
 from dial_client.runtime.logs import get_logger
-from dial_client.settings.tool_patterns import matches
+from dial_client.settings.policy_config import matches
 from dial_client.tools.approval import Approval, ApprovalContext, Approver
 from dial_client.turns.model_call import generate_text
 from dial_client.turns.prices import compute_cost

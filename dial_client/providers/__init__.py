@@ -20,7 +20,6 @@ from urllib.parse import urlsplit
 
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.model import ModelSettings, OnDownload, Provider
-from dial_client.providers.endpoint_profile import EndpointProfile, apply_quirks
 from dial_client.providers.http.endpoint import (
     NO_KEY,
     Endpoint,
@@ -31,6 +30,7 @@ from dial_client.providers.http.endpoint import (
 )
 from dial_client.providers.presets import CLOUDS, PRESETS, Preset, find_preset, find_preset_by_url
 from dial_client.settings.config_types import Api, ModelProfile
+from dial_client.settings.endpoint_profile import EndpointProfile, apply_quirks
 
 _NO_MODELS: Mapping[str, ModelProfile] = MappingProxyType({})
 

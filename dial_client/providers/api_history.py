@@ -36,10 +36,10 @@ from dial_client.messages.message import (
     describe,
     extract_text,
 )
-from dial_client.providers.endpoint_profile import EndpointProfile
 from dial_client.providers.tool_call_codec import to_plain_json
 from dial_client.runtime.media_types import IMAGE_TYPES, PDF, find_media_type, normalize_media_type
 from dial_client.runtime.text import replace_surrogates
+from dial_client.settings.endpoint_profile import EndpointProfile
 
 MAX_IMAGE = 5 * 1024 * 1024
 """The most base64 characters of an image (the limit of the Messages API; other APIs accept more)."""

@@ -23,13 +23,13 @@ from dial_client.messages.message import (
 from dial_client.messages.model import Delta, ModelRequest, TextChunk
 from dial_client.providers.api_history import AssistantStep, Result, UserStep, normalize
 from dial_client.providers.chat_stream import ChatStreamParser
-from dial_client.providers.endpoint_profile import CHAT, EndpointProfile
 from dial_client.providers.http.http_provider import HttpProvider, build_sampling_fields, get_output_dialect
 from dial_client.providers.http.response_stream import RawBody
 from dial_client.providers.json_to_lines import JsonToLines
 from dial_client.providers.tool_call_codec import to_json_text
 from dial_client.runtime.text import replace_surrogates
 from dial_client.schema.provider_schema import to_output_schema
+from dial_client.settings.endpoint_profile import CHAT, EndpointProfile
 
 if TYPE_CHECKING:
     from openai.types.chat import (

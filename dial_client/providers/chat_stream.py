@@ -30,11 +30,11 @@ from dial_client.messages.model import (
 )
 from dial_client.messages.token_usage import Usage, parse_usage
 from dial_client.providers.api_citations import CITATION_FIELDS, ChatCitations
-from dial_client.providers.endpoint_profile import EndpointProfile
 from dial_client.providers.http.provider_errors import RETRY_NOTE, StreamedError, require_object
 from dial_client.providers.tool_call_codec import make_ids_unique, parse_call, to_json_text
 from dial_client.runtime.json_fields import to_text
 from dial_client.runtime.safe_text import to_one_line
+from dial_client.settings.endpoint_profile import EndpointProfile
 
 _DATA_URL = re.compile(r"data:([^;,]{1,100})(?:;[^;,]{1,100})*?;base64,", re.ASCII)
 _MAX_NOTES = 20

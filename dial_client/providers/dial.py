@@ -19,7 +19,6 @@ from dial_client.messages.errors import TOOLS_UNSUPPORTED, ProviderError
 from dial_client.messages.message import Message, ProviderState, Role, TextPart
 from dial_client.messages.model import Completion, Delta, ModelInfo, ModelRequest, ModelSettings, ToolFormat
 from dial_client.providers.chat_api import ChatProvider
-from dial_client.providers.endpoint_profile import MESSAGES, EndpointProfile
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.providers.http.response_stream import RawBody
@@ -28,6 +27,7 @@ from dial_client.providers.messages_api import MessagesProvider
 from dial_client.providers.responses_api import ResponsesProvider
 from dial_client.runtime.logs import get_logger
 from dial_client.settings.config_types import Api
+from dial_client.settings.endpoint_profile import MESSAGES, EndpointProfile
 
 log = get_logger(__name__)
 

@@ -14,17 +14,17 @@ from dial_client.messages.errors import OUTPUT_FORMAT_UNSUPPORTED, ProviderError
 from dial_client.messages.message import FilePart, ImagePart, Message, Part, TextPart, ToolSpec
 from dial_client.messages.model import ModelRequest, OutputFormat, Thinking
 from dial_client.providers.api_history import NO_TEXT, AssistantStep, Result, UserStep, normalize
-from dial_client.providers.endpoint_profile import (
-    ANTHROPIC,
-    NEWEST_MESSAGES_VERSION,
-    OLDER_MESSAGES_VERSION,
-    EndpointProfile,
-)
 from dial_client.providers.http.http_provider import HttpProvider, build_sampling_fields
 from dial_client.providers.messages_stream import MessagesStreamParser
 from dial_client.providers.tool_call_codec import to_plain_json
 from dial_client.runtime.text import replace_surrogates
 from dial_client.schema.provider_schema import can_be_strict, to_output_schema
+from dial_client.settings.endpoint_profile import (
+    ANTHROPIC,
+    NEWEST_MESSAGES_VERSION,
+    OLDER_MESSAGES_VERSION,
+    EndpointProfile,
+)
 
 if TYPE_CHECKING:
     from anthropic.types import (

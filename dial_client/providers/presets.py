@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from dial_client.messages.errors import ConfigError
-from dial_client.providers.endpoint_profile import ANTHROPIC, CHAT, DIAL, MESSAGES, OLLAMA, OPENAI, EndpointProfile
 from dial_client.settings.config_types import Api
+from dial_client.settings.endpoint_profile import ANTHROPIC, CHAT, DIAL, MESSAGES, OLLAMA, OPENAI, EndpointProfile
 
 _LOCAL = EndpointProfile(idle_timeout=600.0, fenced_calls=True, structured_output="without_tools")
 """The flags of local servers, which may process a long prompt for minutes, and often run small models."""

@@ -15,7 +15,7 @@ from typing import Any
 from dial_client.messages.errors import ProviderError
 from dial_client.messages.message import FilePart, ImagePart, ToolSpec
 from dial_client.messages.model import ModelRequest, Thinking
-from dial_client.providers.endpoint_profile import EndpointProfile
+from dial_client.settings.endpoint_profile import EndpointProfile
 
 MAX_ADAPTATIONS = 32
 """The most times that one request is adapted and sent again."""

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 from dial_client.messages.message import FilePart, ImagePart, Message, Part, TextPart, ToolSpec, extract_text
 from dial_client.messages.model import ModelRequest, OutputFormat
 from dial_client.providers.api_history import AssistantStep, Result, UserStep, normalize
-from dial_client.providers.endpoint_profile import OPENAI, EndpointProfile
 from dial_client.providers.http.http_provider import HttpProvider, build_sampling_fields, get_output_dialect
 from dial_client.providers.responses_stream import ResponsesStreamParser
 from dial_client.providers.tool_call_codec import parse_call, to_json_text
 from dial_client.runtime.json_fields import to_text
 from dial_client.runtime.text import replace_surrogates
 from dial_client.schema.provider_schema import to_output_schema
+from dial_client.settings.endpoint_profile import OPENAI, EndpointProfile
 
 if TYPE_CHECKING:
     from openai.types.responses import (

@@ -18,9 +18,9 @@ from dial_client.messages.errors import ConfigError, ProviderError
 from dial_client.messages.message import ToolCallRequest
 from dial_client.messages.model import FinishReason
 from dial_client.messages.token_usage import Usage
-from dial_client.providers.endpoint_profile import is_valid_flag
 from dial_client.runtime.text import did_you_mean
 from dial_client.settings.config_types import Api
+from dial_client.settings.endpoint_profile import is_valid_flag
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,6 @@ from dial_client.messages.model import (
     ReasoningChunk,
     TextChunk,
 )
-from dial_client.providers.endpoint_profile import CHAT, EndpointProfile
 from dial_client.providers.http import provider_errors
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.response_stream import RawBody, ResponseStream, StreamBroken, StreamParser
@@ -86,6 +85,7 @@ from dial_client.providers.script_format import (
 from dial_client.providers.tool_call_codec import to_json_text
 from dial_client.providers.tool_name_mapping import ToolNameMapping
 from dial_client.settings.config_types import Api
+from dial_client.settings.endpoint_profile import CHAT, EndpointProfile
 
 __all__ = ["RecordedServer", "ScriptedProvider", "ScriptedReply"]
 

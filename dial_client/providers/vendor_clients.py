@@ -25,7 +25,6 @@ from anyio import to_thread
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.model import Delta, ModelInfo, ModelRequest, ModelSettings, Provider
 from dial_client.providers.chat_api import ChatProvider
-from dial_client.providers.endpoint_profile import NEWEST_MESSAGES_VERSION, EndpointProfile, apply_quirks
 from dial_client.providers.http.endpoint import Endpoint, is_same_origin, normalize_key, normalize_url
 from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.providers.http.response_stream import RawBody
@@ -41,6 +40,7 @@ from dial_client.providers.messages_api import MessagesProvider
 from dial_client.providers.presets import PRESETS, UNKNOWN, find_preset_by_url
 from dial_client.providers.responses_api import ResponsesProvider
 from dial_client.settings.config_types import Api, ModelProfile
+from dial_client.settings.endpoint_profile import NEWEST_MESSAGES_VERSION, EndpointProfile, apply_quirks
 
 if TYPE_CHECKING:
     from anthropic import (

@@ -246,3 +246,15 @@ class SafeStream:
         shown = _without_joiners(known, len(self._before))
         self._before, self._undecided = known[-_BEFORE:], text[end:]
         return shown
+
+
+def escape_line(text: str) -> str:
+    """Return a line with tabs as spaces, and with unprintable and unsafe characters escaped."""
+    return "".join(map(_escape_character, text.replace("\t", "    ")))
+
+
+def _escape_character(character: str) -> str:
+    if character.isprintable() and sanitize(character) == character:
+        return character
+    point = ord(character)
+    return f"\\u{point:04x}" if point <= 0xFFFF else f"\\U{point:08x}"

@@ -23,8 +23,8 @@ from typing import Any
 from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.runtime.private_files import write_private
 from dial_client.settings.config_locations import resolve_location
-from dial_client.settings.config_outline import Outline, is_enabled
-from dial_client.settings.variables import Variables, find_references
+from dial_client.settings.config_types import Outline, is_enabled
+from dial_client.settings.config_values import Variables, find_references
 
 MAX_BYTES = 1024 * 1024
 """Maximum bytes of a found configuration file, and of each file of variables that it names."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dial_client.messages.model import ToolFormat
+from dial_client.settings.config_values import Node
 from dial_client.settings.policy_config import Policy
 
 
@@ -208,3 +209,24 @@ class Settings:
     def sources(self) -> tuple[Path, ...]:
         """The paths of all files in use, in descending precedence."""
         return (*(() if self.path is None else (self.path,)), *self.base_paths)
+
+
+OutlineEntry = Mapping[str, Node]
+"""The members of an object: known keys under their canonical names, unknown keys unchanged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """The entries of a configuration, in the order of the file."""
+
+    servers: Mapping[str, OutlineEntry]
+    models: Mapping[str, OutlineEntry]
+    default_model: Node | None = None
+    unknown: OutlineEntry = field(default_factory=dict)
+    """The top-level members that are not in the other fields."""
+
+
+def is_enabled(entry: OutlineEntry) -> bool:
+    """Return True if the server of an entry is enabled."""
+    on, off = (entry[key].value if key in entry else None for key in ("enabled", "disabled"))
+    return on is not False and off is not True

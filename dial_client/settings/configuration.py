@@ -22,33 +22,35 @@ from typing import Any
 
 from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.runtime.text import did_you_mean
+from dial_client.settings.config_entries import (
+    MODEL_ALIASES,
+    MODEL_KEYS,
+    QUIRKS,
+    SERVER_ALIASES,
+    SERVER_KEYS,
+    apply_profile,
+    build_profile_error,
+    check_servers,
+    merge_profiles,
+    read_model,
+    read_profile,
+    read_server,
+    selects_server,
+)
 from dial_client.settings.config_locations import find_config
-from dial_client.settings.config_merge import merge_settings
-from dial_client.settings.config_outline import Outline
 from dial_client.settings.config_types import (
     Api,
     ModelProfile,
+    Outline,
     Profile,
     Protocol,
     ServerSettings,
     Settings,
     Transport,
 )
-from dial_client.settings.config_values import COMMENTS, TOP_KEYS
-from dial_client.settings.jsonc import Node
+from dial_client.settings.config_values import COMMENTS, TOP_KEYS, Node, ReadFile, Variables, build_variables, read_file
 from dial_client.settings.jsonc import read as document
-from dial_client.settings.model_config import MODEL_ALIASES, MODEL_KEYS, QUIRKS, read_model
 from dial_client.settings.policy_config import read_policy
-from dial_client.settings.profile_config import (
-    apply_profile,
-    build_profile_error,
-    check_servers,
-    merge_profiles,
-    read_profile,
-    selects_server,
-)
-from dial_client.settings.server_config import SERVER_ALIASES, SERVER_KEYS, read_server
-from dial_client.settings.variables import ReadFile, Variables, build_variables, read_file
 
 __all__ = [
     "QUIRKS",
@@ -295,3 +297,28 @@ def _find_entries(top: Mapping[str, Node], unknown: Mapping[str, Node]) -> Mappi
                 "a server's entry", did_you_mean(name, TOP_KEYS) or 'servers belong under "mcpServers"'
             )
     return entries
+
+
+def merge_settings(base: Settings, over: Settings) -> Settings:
+    """Return both configurations as one.
+
+    A server or model of `over` completely replaces the entry of the same name. The rules of `base` are tried first,
+    and a rule that denies applies at any position: `over` cannot allow a call that `base` asks about or denies.
+    """
+    fallback_models = over.fallback_models
+    # Fallback models belong to the default model of the same file, not to a default model of another file.
+    if fallback_models is None and over.default_model is None:
+        fallback_models = base.fallback_models
+    return Settings(
+        servers={**base.servers, **over.servers},
+        models={**base.models, **over.models},
+        default_model=base.default_model if over.default_model is None else over.default_model,
+        path=base.path if over.path is None else over.path,
+        warnings=tuple(dict.fromkeys((*base.warnings, *over.warnings))),
+        policy=(*base.policy, *over.policy),
+        system=base.system if over.system is None else over.system,
+        profiles=tuple(dict.fromkeys((*base.profiles, *over.profiles))),
+        base_paths=(*over.sources, *base.sources)[1:],  # the first source is `path`
+        startup_patience=base.startup_patience if over.startup_patience is None else over.startup_patience,
+        fallback_models=fallback_models,
+    )

@@ -12,19 +12,55 @@ This module reads the rules; `tools.policy` applies them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.runtime.text import did_you_mean
 from dial_client.settings.config_locations import FILE_NAME, is_user_config
-from dial_client.settings.config_values import COMMENTS
-from dial_client.settings.jsonc import Node, quote_key, read
-from dial_client.settings.tool_patterns import EVERYTHING
-from dial_client.settings.variables import Variables, build_variables
+from dial_client.settings.config_values import COMMENTS, Node, Variables, build_variables, quote_key
+from dial_client.settings.jsonc import read
+
+EVERYTHING = "*"
+"""The pattern of all tools of all servers."""
+
+
+def matches(pattern: str, server: str, tool: str) -> bool:
+    """Return True if a pattern ``server/tool`` matches a tool; ``*`` alone matches every tool.
+
+    Any other pattern without ``/`` matches nothing.
+    """
+    if pattern == EVERYTHING:
+        return True
+    server_pattern, slash, tool_pattern = pattern.partition("/")
+    return bool(slash) and _is_named(server_pattern, server) and _is_named(tool_pattern, tool)
+
+
+def restricts(pattern: str, server: str, tool: str) -> bool:
+    """Return True if the pattern of a restriction matches a tool.
+
+    In contrast to `matches`, a pattern without ``/`` matches tools of this name of any server.
+    """
+    return matches(pattern, server, tool) or ("/" not in pattern and _is_named(pattern, tool))
+
+
+def names_server(pattern: str, server: str) -> bool:
+    """Return True if a pattern can match tools of this server."""
+    server_pattern, slash, _ = pattern.partition("/")
+    return not slash or _is_named(server_pattern, server)
+
+
+def matches_name(patterns: Iterable[str], name: str) -> bool:
+    """Return True if at least one of the globs matches a name."""
+    return any(_is_named(pattern, name) for pattern in patterns)
+
+
+def _is_named(pattern: str, name: str) -> bool:
+    return pattern == name or fnmatchcase(name, pattern)
 
 
 class Effect(StrEnum):
@@ -45,7 +81,7 @@ class PolicyRule:
 
     effect: Effect
     tools: tuple[str, ...]
-    """Patterns of `settings.tool_patterns`; at least one must match."""
+    """Patterns ``server/tool`` (see `matches`); at least one must match."""
     arguments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Maps argument names, or globs of names, to globs; the argument's value must match at least one of them."""
     paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

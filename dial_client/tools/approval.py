@@ -20,8 +20,7 @@ from dial_client.servers.connection import Connection
 from dial_client.servers.server_cache import ToolPins, build_definition, compare_definitions
 from dial_client.servers.status import ServerState
 from dial_client.settings.config_types import ServerSettings
-from dial_client.settings.policy_config import Effect, Policy
-from dial_client.settings.tool_patterns import matches
+from dial_client.settings.policy_config import Effect, Policy, matches
 from dial_client.tools.function_tools import FunctionTools
 from dial_client.tools.grants import Grant, GrantStore
 from dial_client.tools.policy import PolicyRules, ProposedCall, Verdict, can_act_or_send, check_patterns

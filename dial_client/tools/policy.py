@@ -19,8 +19,16 @@ from typing import Any
 from dial_client.messages.message import ToolSpec
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.settings.config_types import ServerSettings
-from dial_client.settings.policy_config import Effect, Policy, PolicyRule
-from dial_client.settings.tool_patterns import EVERYTHING, matches, matches_name, names_server, restricts
+from dial_client.settings.policy_config import (
+    EVERYTHING,
+    Effect,
+    Policy,
+    PolicyRule,
+    matches,
+    matches_name,
+    names_server,
+    restricts,
+)
 from dial_client.tools.argument_paths import find_current_folder, lies_within, may_reach, walk_values
 from dial_client.tools.catalog import READ_RESOURCE, RESERVED
 
@@ -62,7 +70,7 @@ class Verdict:
 class PolicyRules:
     """All rules that decide without the approver, apart from grants.
 
-    Patterns match ``server/tool``, as in `settings.tool_patterns`. A deny pattern without ``/`` matches the own name of
+    Patterns match ``server/tool``, as in `settings.policy_config`. A deny pattern without ``/`` matches the own name of
     a tool at any server.
     """
 

@@ -15,7 +15,7 @@ from typing import Any
 from dial_client.hooks.approval_request import quote_name
 from dial_client.messages.message import Failure, Message, Role, ToolCallRequest, ToolCallResult, is_host_result
 from dial_client.servers.connection import Connection
-from dial_client.settings.tool_patterns import matches_name
+from dial_client.settings.policy_config import matches_name
 from dial_client.tools.catalog import Catalog, Route
 from dial_client.tools.resource_tools import ResourceTools
 

@@ -10,7 +10,7 @@ from dial_client.messages.limits import Limits
 from dial_client.messages.message import Message, ToolSpec
 from dial_client.messages.model import ModelSettings, Provider
 from dial_client.settings.argument_types import check_items, check_types
-from dial_client.settings.tool_patterns import matches, restricts
+from dial_client.settings.policy_config import matches, restricts
 from dial_client.tools.tool_selection import ToolSnapshot
 from dial_client.turns.client_model import check_model
 

@@ -12,8 +12,7 @@ import pytest
 
 from dial_client.providers import open_provider
 from dial_client.settings import configuration, jsonc
-from dial_client.settings.model_config import MODEL_KEYS
-from dial_client.settings.server_config import SERVER_ALIASES, SERVER_KEYS
+from dial_client.settings.config_entries import MODEL_KEYS, SERVER_ALIASES, SERVER_KEYS
 from tests.support.program import dial_chat, run_example, write_config
 
 ROOT = Path(__file__).parents[2]

@@ -11,8 +11,8 @@ from dial_client.messages.message import Message, ToolCallResult, ToolSpec
 from dial_client.messages.model import ModelSettings, ToolChoice
 from dial_client.messages.token_usage import Usage
 from dial_client.providers.chat_api import ChatProvider
-from dial_client.providers.endpoint_profile import CHAT, OLLAMA, EndpointProfile
 from dial_client.providers.http.endpoint import Endpoint
+from dial_client.settings.endpoint_profile import CHAT, OLLAMA, EndpointProfile
 from tests.integration.test_chat_stream import A1, A2, CALL, ask, calls, delta, piece, whole
 from tests.support.model_endpoint import Call, Raw, Say, events, hear, model_endpoint, one_json
 

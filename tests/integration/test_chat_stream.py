@@ -11,8 +11,8 @@ from dial_client.messages.errors import ProviderError
 from dial_client.messages.message import Message
 from dial_client.messages.model import FinishReason
 from dial_client.providers.chat_api import ChatProvider
-from dial_client.providers.endpoint_profile import CHAT, EndpointProfile
 from dial_client.providers.http.endpoint import Endpoint
+from dial_client.settings.endpoint_profile import CHAT, EndpointProfile
 from tests.support.model_endpoint import ParsedReply, Raw, events, hear, model_endpoint, one_json
 
 pytestmark = pytest.mark.anyio

@@ -17,8 +17,8 @@ from dial_client.messages.message import Content, FilePart, ImagePart, Message, 
 from dial_client.messages.model import Completion
 from dial_client.providers import chat_api, messages_api, responses_api
 from dial_client.providers.api_history import MAX_IMAGE, MAX_PARTS, MAX_TOTAL, count_expired
-from dial_client.providers.endpoint_profile import ANTHROPIC, CHAT, OPENAI, EndpointProfile
 from dial_client.settings.config_types import Api
+from dial_client.settings.endpoint_profile import ANTHROPIC, CHAT, OPENAI, EndpointProfile
 from tests.support.model_endpoint import Say, hear, model_endpoint, provider_of
 from tests.unit.test_wire_history_rules import check_chat, check_messages, check_responses
 

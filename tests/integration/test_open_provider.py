@@ -15,13 +15,13 @@ from dial_client.messages.model import ToolFormat
 from dial_client.providers import open_provider
 from dial_client.providers.chat_api import ChatProvider
 from dial_client.providers.dial import DialProvider
-from dial_client.providers.endpoint_profile import CHAT, EndpointProfile, apply_quirks
 from dial_client.providers.http.endpoint import Endpoint, is_loopback
 from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.providers.messages_api import MessagesProvider
 from dial_client.providers.presets import PRESETS, UNKNOWN, find_preset_by_url
 from dial_client.providers.responses_api import ResponsesProvider
 from dial_client.settings.config_types import Api, ModelProfile
+from dial_client.settings.endpoint_profile import CHAT, EndpointProfile, apply_quirks
 
 OPENAI_KEY = {"OPENAI_API_KEY": "sk-openai"}
 ANTHROPIC_KEY = {"ANTHROPIC_API_KEY": "sk-anthropic"}

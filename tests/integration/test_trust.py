@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.cli import config_summary
+from dial_client.cli import trust_summary
 from dial_client.cli.trust_prompt import find_changes_since, trust_now
 from dial_client.messages.errors import ConfigError
 from dial_client.settings import configuration
@@ -103,7 +103,7 @@ def test_an_environment_file_is_read_once(folder: Path) -> None:
     path = written(folder, envFile=".env")
     (folder / ".env").write_text("A=shown\n")
     found, env_files = read_found(path), EnvFiles()
-    list(config_summary.build_rows(configuration.outline(found.data), env_files, folder))
+    list(trust_summary.build_rows(configuration.outline(found.data), env_files, folder))
     (folder / ".env").write_text("A=changed\n")
     path.write_text("{}")
     settings = configuration.parse(found.data, path=str(path), read=env_files.read)
@@ -254,7 +254,7 @@ def test_a_named_file_needs_no_trust(tmp_path: Path) -> None:
 
 def summary_of(server: dict[str, Any]) -> str:
     outline = configuration.outline(json.dumps({"mcpServers": {"s": server}}))
-    return config_summary.render_rows(config_summary.build_rows(outline, EnvFiles(), Path()), None)
+    return trust_summary.render_rows(trust_summary.build_rows(outline, EnvFiles(), Path()), None)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from dial_client.messages.events import Event, MessageCompleted, TextDelta, Tool
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.messages.model import Delta, ModelInfo, ModelRequest, separate_instructions
 from dial_client.providers import chat_api, messages_api, responses_api
-from dial_client.providers.endpoint_profile import ANTHROPIC, CHAT, OPENAI, EndpointProfile
+from dial_client.settings.endpoint_profile import ANTHROPIC, CHAT, OPENAI, EndpointProfile
 from dial_client.tools.approval import Approval, ApprovalContext
 from dial_client.turns.turn_handle import TurnHandle
 from tests.integration.test_images_and_documents import PDF, PNG

@@ -14,9 +14,9 @@ import pytest
 from dial_client import AnthropicProvider, ConfigError, DialClient, OpenAIProvider, Provider, ProviderError
 from dial_client.messages.message import Message, ToolSpec
 from dial_client.messages.model import FinishReason
-from dial_client.providers.endpoint_profile import NEWEST_MESSAGES_VERSION, OLDER_MESSAGES_VERSION
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.sdk_transport import read_endpoint
+from dial_client.settings.endpoint_profile import NEWEST_MESSAGES_VERSION, OLDER_MESSAGES_VERSION
 from tests.support.aws_frames import exception_frame, frame_stream
 from tests.support.model_endpoint import (
     Answer,

@@ -13,7 +13,7 @@ from typing import Any
 
 from dial_client.settings import configuration
 from dial_client.settings.config_trust import EnvFiles, TrustStore, read_found
-from dial_client.settings.variables import build_variables
+from dial_client.settings.config_values import build_variables
 from tests.support.fork_server import ForkedProcess, can_fork, start_server
 
 HERE = Path(__file__).parent

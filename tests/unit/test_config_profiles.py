@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.cli.configuration_values import list_written_values, to_document
+from dial_client.cli.configuration.configuration_report import list_written_values, to_document
 from dial_client.messages.errors import ConfigError
 from dial_client.settings.config_locations import build_user_config_path
 from dial_client.settings.config_types import Settings

@@ -11,16 +11,21 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from dial_client.cli.configuration_report import read_schema
+from dial_client.cli.configuration.configuration_report import read_schema
+from dial_client.settings.config_entries import (
+    MODEL_ALIASES,
+    MODEL_KEYS,
+    OAUTH_ALIASES,
+    OAUTH_KEYS,
+    PROFILE_KEYS,
+    SERVER_ALIASES,
+    SERVER_KEYS,
+)
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.settings.config_values import TOP_KEYS
 from dial_client.settings.configuration import parse
 from dial_client.settings.jsonc import read
-from dial_client.settings.model_config import MODEL_ALIASES, MODEL_KEYS
-from dial_client.settings.oauth_config import OAUTH_ALIASES, OAUTH_KEYS
 from dial_client.settings.policy_config import ANNOTATIONS, CONDITIONS, Effect
-from dial_client.settings.profile_config import PROFILE_KEYS
-from dial_client.settings.server_config import SERVER_ALIASES, SERVER_KEYS
 
 ROOT = Path(__file__).parents[2]
 

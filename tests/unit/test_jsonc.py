@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dial_client.messages.errors import ConfigError
-from dial_client.settings.jsonc import MAX_DEPTH, Node, build_choice_reader, read
+from dial_client.settings.config_values import MAX_DEPTH, Node, build_choice_reader
+from dial_client.settings.jsonc import read
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 SCALARS = st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.floats(-1e300, 1e300) | TEXT

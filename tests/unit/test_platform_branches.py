@@ -29,9 +29,9 @@ from dial_client.cli.terminal.screen_application import resume_drawing
 from dial_client.messages.errors import ConfigError
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.servers.transports.transport_factory import WindowsStdioTransportFactory, list_transports
+from dial_client.settings import bundles
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.settings.configuration import ConfigFile, parse
-from dial_client.settings.server_sources import bundles
 from dial_client.stores.database import create_private_file
 from dial_client.tools import grants
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from dial_client.messages.errors import ConfigError
-from dial_client.settings.server_sources import bundles
+from dial_client.settings import bundles
 
 MANIFEST: dict[str, Any] = {
     "manifest_version": "0.3",

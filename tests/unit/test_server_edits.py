@@ -10,9 +10,16 @@ from typing import Any
 import pytest
 
 from dial_client.messages.errors import ConfigError
-from dial_client.settings.config_writer import ConfigText, read_text, write_text
+from dial_client.settings.config_editor import (
+    ConfigText,
+    add_server,
+    list_server_names,
+    read_text,
+    remove_server,
+    set_enabled,
+    write_text,
+)
 from dial_client.settings.configuration import parse
-from dial_client.settings.server_edits import add_server, list_server_names, remove_server, set_enabled
 
 FILE = """\
 {

@@ -11,8 +11,8 @@ import pytest
 
 from dial_client.messages.errors import ConfigError
 from dial_client.settings.configuration import read_server_mapping
-from dial_client.settings.server_sources.deep_links import is_deep_link, read_deep_link
-from dial_client.settings.server_sources.registry_documents import read_registry_document
+from dial_client.settings.host_documents import is_deep_link, read_deep_link
+from dial_client.settings.registry_documents import read_registry_document
 
 POSTGRES = {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-postgres", "postgresql://localhost/mydb"]}
 

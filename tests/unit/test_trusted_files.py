@@ -9,17 +9,17 @@ import pytest
 
 from dial_client import DialClient, ScriptedProvider
 from dial_client.cli.changed_config import find_file, find_holder
+from dial_client.cli.configuration.configuration_report import list_written_values
 from dial_client.cli.configuration_files import read_trusted_files
 from dial_client.cli.configuration_reload import apply_configuration
-from dial_client.cli.configuration_values import list_written_values
 from dial_client.cli.doctor.bug_report import mask
 from dial_client.cli.doctor.server_checks import check_programs
 from dial_client.cli.doctor.subject import DoctorTarget, Subject
 from dial_client.cli.options import ConfigChoice, Options
 from dial_client.cli.trust_prompt import trust_now
 from dial_client.messages.errors import ConfigError
+from dial_client.settings.config_editor import find_problem
 from dial_client.settings.config_trust import EnvFiles, read_found
-from dial_client.settings.config_writer import find_problem
 from dial_client.settings.configuration import ConfigFile, parse
 
 WITH_VARIABLES = '{"mcpServers": {"a": {"command": "a", "envFile": ".env"}}}'

@@ -23,7 +23,7 @@ from dial_client.messages.message import (
     ToolCallResult,
 )
 from dial_client.providers import api_history, chat_api, messages_api, responses_api
-from dial_client.providers.endpoint_profile import ANTHROPIC, CHAT, OPENAI, EndpointProfile
+from dial_client.settings.endpoint_profile import ANTHROPIC, CHAT, OPENAI, EndpointProfile
 from tests.unit.test_wire_history_rules import check_chat, check_messages, check_responses
 
 ME = "me"

@@ -12,8 +12,7 @@ from dial_client.messages.message import Message
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.runtime.text import count_noun
 from dial_client.servers.status import ServerState, ServerStatus
-from dial_client.settings.policy_config import Effect
-from dial_client.settings.tool_patterns import matches, restricts
+from dial_client.settings.policy_config import Effect, matches, restricts
 from dial_client.tools.approval import ApprovalChecker
 
 

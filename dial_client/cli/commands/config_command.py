@@ -48,7 +48,7 @@ def config(
 
 
 def _choose(request: ConfigRequest, options: o.Options) -> Callable[[], Awaitable[int]]:
-    from dial_client.cli import configuration_report as listing
+    from dial_client.cli.configuration import configuration_report as listing
 
     shape = {"as_json": request.as_json}
     match request.action:
@@ -67,7 +67,7 @@ def _choose(request: ConfigRequest, options: o.Options) -> Callable[[], Awaitabl
 
 
 def _choose_edit(request: ConfigRequest, options: o.Options) -> Callable[[], Awaitable[int]]:
-    from dial_client.cli import configuration_edits as edits
+    from dial_client.cli.configuration import configuration_edits as edits
     from dial_client.messages.errors import ConfigError
     from dial_client.runtime.text import did_you_mean
 

@@ -36,7 +36,7 @@ def init(
     """
 
     def choose() -> Callable[[], Awaitable[int]]:
-        from dial_client.cli.first_configuration import InitChoice, write_first_configuration
+        from dial_client.cli.configuration.first_configuration import InitChoice, write_first_configuration
         from dial_client.messages.errors import ConfigError
 
         if user and folder:

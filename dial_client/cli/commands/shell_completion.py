@@ -31,7 +31,7 @@ from dial_client.cli.options import ExitCode
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.settings import configuration
-from dial_client.settings.config_outline import Outline, is_enabled
+from dial_client.settings.config_types import Outline, is_enabled
 from dial_client.settings.configuration import ConfigFile
 
 MAX_CONVERSATIONS = 50

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from dial_client.cli.doctor.config_entries import EntryReading, FileReading, to_finding
+from dial_client.cli.doctor.file_readings import EntryReading, FileReading, to_finding
 from dial_client.cli.doctor.findings import Finding, Fix
 from dial_client.cli.doctor.subject import Subject
 from dial_client.messages.errors import ConfigError

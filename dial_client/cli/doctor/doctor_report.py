@@ -20,7 +20,7 @@ from dial_client.cli.options import ExitCode, Options
 from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.runtime.text import did_you_mean
-from dial_client.settings.config_writer import read_text
+from dial_client.settings.config_editor import read_text
 from dial_client.settings.configuration import ConfigFile, read_config_file
 
 MAX_LINE = 500

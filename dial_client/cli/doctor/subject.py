@@ -11,16 +11,16 @@ from typing import Any
 
 import anyio
 
-from dial_client.cli.doctor.config_entries import FileReading, read_file_leniently
+from dial_client.cli.doctor.file_readings import FileReading, read_file_leniently
 from dial_client.client.dial_client import DialClient
 from dial_client.messages.message import ToolSpec
 from dial_client.providers.presets import MODELS_OF_KEYS
 from dial_client.servers.status import ServerState, ServerStatus
+from dial_client.settings.config_editor import set_value
+from dial_client.settings.config_entries import merge_profiles, selects_server
 from dial_client.settings.config_types import ModelProfile, Profile, ServerSettings
 from dial_client.settings.configuration import ConfigFile
 from dial_client.settings.jsonc import read
-from dial_client.settings.jsonc_editor import set_value
-from dial_client.settings.profile_config import merge_profiles, selects_server
 
 MAX_SECONDS = 10.0
 """Timeout in seconds for servers to become ready."""

@@ -8,18 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from dial_client.cli.changed_config import ask_to_add, change_config, find_file, show_entries
-from dial_client.cli.config_summary import escape_line
 from dial_client.cli.configuration_files import ask_for_files
 from dial_client.cli.load_settings import warn
 from dial_client.cli.options import ConfigChoice, ExitCode, Options
 from dial_client.cli.servers.server_addition import find_entry_warnings
 from dial_client.messages.errors import ConfigError
+from dial_client.runtime.safe_text import escape_line
 from dial_client.runtime.text import did_you_mean
-from dial_client.settings import configuration, server_edits
-from dial_client.settings.config_writer import read_text
-from dial_client.settings.hosts.host_documents import HostServer, read_host_file
-from dial_client.settings.hosts.host_export import write_host_text
-from dial_client.settings.hosts.host_files import HOSTS, HostName, find_host_files
+from dial_client.settings import config_editor, configuration
+from dial_client.settings.config_editor import read_text
+from dial_client.settings.host_documents import HostServer, read_host_file
+from dial_client.settings.mcp_hosts import HOSTS, HostName, find_host_files, write_host_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ async def import_servers(
     """
     found = find_servers(source, with_folder=source is not None or not is_agreed)
     before = read_text(find_file(choice))
-    chosen, sentences = _choose(found, names, server_edits.list_server_names(before.text), replace=replace)
+    chosen, sentences = _choose(found, names, config_editor.list_server_names(before.text), replace=replace)
     for sentence in sentences:
         print(sentence)
     if not chosen:
@@ -57,7 +56,7 @@ async def import_servers(
     text = before.text
     entries = {server.name: server.entry or {} for server in chosen}
     for name, entry in entries.items():
-        text = server_edits.add_server(text, name, entry, replace=replace)
+        text = config_editor.add_server(text, name, entry, replace=replace)
     show_entries(entries, before.path)
     if not is_agreed and not await ask_to_add(entries, before.path):
         return ExitCode.USAGE

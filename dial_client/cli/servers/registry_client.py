@@ -20,7 +20,7 @@ from dial_client.cli.line_wrap import print_lines
 from dial_client.cli.options import ExitCode
 from dial_client.messages.errors import ConfigError, DialError
 from dial_client.runtime.safe_text import to_one_line
-from dial_client.settings.server_sources.registry_documents import RegistryServer, read_registry_document
+from dial_client.settings.registry_documents import RegistryServer, read_registry_document
 
 if TYPE_CHECKING:
     import httpx2

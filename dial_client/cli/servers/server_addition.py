@@ -15,21 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from dial_client.cli.changed_config import ask_to_add, change_config, find_file, show_entries
-from dial_client.cli.config_summary import escape_line
 from dial_client.cli.load_settings import warn
 from dial_client.cli.options import ConfigChoice, ExitCode
 from dial_client.cli.servers.registry_client import fetch_server, is_registry_name
 from dial_client.cli.servers.server_proposals import is_installed
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.messages.errors import ConfigError, ServerStartError
-from dial_client.runtime.safe_text import to_one_line
+from dial_client.runtime.safe_text import escape_line, to_one_line
 from dial_client.runtime.text import did_you_mean
-from dial_client.settings import jsonc, server_edits
-from dial_client.settings.config_writer import check_text, read_text
-from dial_client.settings.server_sources import bundles
-from dial_client.settings.server_sources.deep_links import is_deep_link, read_deep_link
-from dial_client.settings.server_sources.registry_documents import RegistryServer, read_registry_document
-from dial_client.settings.variables import find_references
+from dial_client.settings import bundles, config_editor, jsonc
+from dial_client.settings.config_editor import check_text, read_text
+from dial_client.settings.config_values import find_references
+from dial_client.settings.host_documents import is_deep_link, read_deep_link
+from dial_client.settings.registry_documents import RegistryServer, read_registry_document
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +80,7 @@ def write_entry(name: str, entry: Mapping[str, Any], choice: ConfigChoice, *, re
     before = read_text(find_file(choice))
     change_config(
         before,
-        lambda text: server_edits.add_server(text, name, entry, replace=replace),
+        lambda text: config_editor.add_server(text, name, entry, replace=replace),
         f"added {escape_line(name)}",
     )
     for warning in find_entry_warnings(entry):
@@ -205,7 +203,7 @@ async def add_source(
     server = await _read_source(source, values, is_agreed=is_agreed)
     entry_name = (name or server.name).replace("/", "-")
     before = read_text(path)
-    check_text(server_edits.add_server(before.text, entry_name, server.entry, replace=replace), before)
+    check_text(config_editor.add_server(before.text, entry_name, server.entry, replace=replace), before)
     for note in server.notes:
         print(escape_line(note))
     show_entries({entry_name: server.entry}, path)

@@ -108,8 +108,8 @@ def find_proposals(folder: Path, *, in_user_folder: bool) -> list[ServerProposal
 
 def find_host_proposals() -> list[ServerProposal]:
     """Return the servers of the user's other MCP hosts, each name once; files of the working folder are ignored."""
-    from dial_client.settings.hosts.host_documents import read_host_file
-    from dial_client.settings.hosts.host_files import find_host_files
+    from dial_client.settings.host_documents import read_host_file
+    from dial_client.settings.mcp_hosts import find_host_files
 
     found: dict[str, ServerProposal] = {}
     for file in find_host_files(Path.cwd()):

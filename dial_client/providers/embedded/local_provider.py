@@ -53,9 +53,9 @@ from dial_client.providers.embedded.decisions import (
 )
 from dial_client.providers.embedded.process import CONTEXT_TOKENS, ModelProcess
 from dial_client.providers.embedded.weights import QWEN, ensure, ensure_from_hub, find_cache_folder, parse_name
-from dial_client.providers.endpoint_profile import EndpointProfile
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.runtime.logs import get_logger
+from dial_client.settings.endpoint_profile import EndpointProfile
 
 log = get_logger(__name__)
 

@@ -23,7 +23,6 @@ from dial_client.messages.model import (
     ToolChoice,
     ToolFormat,
 )
-from dial_client.providers.endpoint_profile import EndpointProfile
 from dial_client.providers.http import provider_errors
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.provider_errors import RETRY_NOTE
@@ -35,6 +34,7 @@ from dial_client.providers.tool_call_codec import to_json_bytes
 from dial_client.providers.tool_name_mapping import ToolNameMapping
 from dial_client.runtime.logs import get_logger
 from dial_client.schema import provider_schema
+from dial_client.settings.endpoint_profile import EndpointProfile
 
 log = get_logger(__name__)
 

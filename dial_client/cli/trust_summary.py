@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 
 from dial_client.cli.cell_width import count_cells
 from dial_client.messages.errors import ConfigError
-from dial_client.runtime.safe_text import sanitize
-from dial_client.settings.config_outline import Outline, OutlineEntry, is_enabled
+from dial_client.runtime.safe_text import escape_line
 from dial_client.settings.config_trust import EnvFiles
-from dial_client.settings.jsonc import Node
-from dial_client.settings.variables import find_references, parse_env_file
+from dial_client.settings.config_types import Outline, OutlineEntry, is_enabled
+from dial_client.settings.config_values import Node, find_references, parse_env_file
 
 _LABEL = 24
 _MARK = "> "
@@ -83,18 +82,6 @@ def number_lines(text: str, width: int | None) -> str:
     """Return a whole file with line numbers."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
     return render_rows((SummaryRow(f"{number:>5} |", escape_line(line)) for number, line in enumerate(lines, 1)), width)
-
-
-def escape_line(text: str) -> str:
-    """Return a line with tabs as spaces, and with unprintable and unsafe characters escaped."""
-    return "".join(map(_escape_character, text.replace("\t", "    ")))
-
-
-def _escape_character(character: str) -> str:
-    if character.isprintable() and sanitize(character) == character:
-        return character
-    point = ord(character)
-    return f"\\u{point:04x}" if point <= 0xFFFF else f"\\U{point:08x}"
 
 
 def _quote(text: str) -> str:

@@ -13,15 +13,21 @@ from anyio import to_thread
 
 from dial_client.cli import process_runner
 from dial_client.cli.changed_config import change_config, find_file, is_file_trusted, renew_trust
-from dial_client.cli.config_summary import escape_line
 from dial_client.cli.input.editor import find_editor
 from dial_client.cli.options import ConfigChoice, ExitCode, Options
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.messages.errors import ConfigError, describe_system_error
-from dial_client.settings.config_writer import ConfigText, find_problem, read_text, write_text
+from dial_client.runtime.safe_text import escape_line
+from dial_client.settings.config_editor import (
+    ConfigText,
+    find_problem,
+    find_servers_path,
+    read_text,
+    remove_value,
+    set_value,
+    write_text,
+)
 from dial_client.settings.jsonc import read
-from dial_client.settings.jsonc_editor import remove_value, set_value
-from dial_client.settings.server_edits import find_servers_path
 
 
 def set_key(options: Options, key: str | None, value: str | None, *, in_user_file: bool) -> int:

@@ -11,23 +11,23 @@ from typing import Any
 from dial_client.cli.doctor.findings import Finding, Fix
 from dial_client.messages.errors import ConfigError
 from dial_client.settings import jsonc
-from dial_client.settings.config_types import ModelProfile, Profile, ServerSettings
-from dial_client.settings.config_values import COMMENTS, TOP_KEYS
-from dial_client.settings.configuration import ConfigFile
-from dial_client.settings.entry_warnings import (
+from dial_client.settings.config_editor import remove_value, set_value
+from dial_client.settings.config_entries import (
     OTHER_HOSTS_KEYS,
+    SERVER_ALIASES,
+    SERVER_KEYS,
     EntryFault,
     EntryWarning,
     find_odd_values,
     find_unknown_keys,
+    read_model,
+    read_profile,
+    read_server,
 )
-from dial_client.settings.jsonc import Node
-from dial_client.settings.jsonc_editor import remove_value, set_value
-from dial_client.settings.model_config import read_model
+from dial_client.settings.config_types import ModelProfile, Profile, ServerSettings
+from dial_client.settings.config_values import COMMENTS, TOP_KEYS, Node, Variables, build_variables
+from dial_client.settings.configuration import ConfigFile
 from dial_client.settings.policy_config import read_policy
-from dial_client.settings.profile_config import read_profile
-from dial_client.settings.server_config import SERVER_ALIASES, SERVER_KEYS, read_server
-from dial_client.settings.variables import Variables, build_variables
 
 
 @dataclass(frozen=True, slots=True)

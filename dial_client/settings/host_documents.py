@@ -2,17 +2,101 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.settings import configuration, jsonc
-from dial_client.settings.hosts.host_entries import HostEntry, Losses, translate
-from dial_client.settings.hosts.host_files import HostName
-from dial_client.settings.hosts.yaml_reader import read_yaml
+from dial_client.settings.mcp_hosts import HostEntry, HostName, Losses, translate
+
+MAX_YAML_BYTES = 1024 * 1024
+"""Maximum bytes of a file: the parser takes seconds for one mebibyte."""
+MAX_VALUES = 100_000
+"""Maximum number of values after the expansion of aliases: nested aliases could otherwise fill the memory."""
+MAX_DEPTH = 100
+
+
+def read_yaml(data: bytes, path: str) -> dict[str, Any]:
+    """Return the mapping in a YAML file, with string keys, expanded aliases, and dates as strings.
+
+    Args:
+        data: The content of the file.
+        path: The path of the file, for messages.
+
+    Raises:
+        ConfigError: The content is not YAML, is no mapping, is too large, or is nested too deeply.
+    """
+    from yaml import YAMLError
+
+    if len(data) > MAX_YAML_BYTES:
+        raise ConfigError(f"a YAML file has at most {MAX_YAML_BYTES:,} bytes", path=path)
+    try:
+        value = _Copy().copy(_load(data))
+    except RecursionError:
+        raise ConfigError("the YAML is nested too deeply", path=path) from None
+    except (YAMLError, ValueError) as error:
+        raise ConfigError(f"this is not YAML: {error}", path=path) from None
+    if not isinstance(value, dict):
+        raise ConfigError("expected a mapping", path=path)
+    return value
+
+
+def _load(data: bytes) -> Any:
+    """Return the parsed value. The expansion of merge keys (``<<``) is limited: nested ones could fill the memory."""
+    from yaml import SafeLoader  # creates plain values only
+
+    class Loader(SafeLoader):  # type: ignore[misc]  # PyYAML has no types
+        count = 0
+
+        def flatten_mapping(self, node: Any) -> None:
+            super().flatten_mapping(node)
+            self.count += len(node.value)
+            if self.count > MAX_VALUES:
+                raise ValueError("the YAML is too large with its aliases")
+
+    loader = Loader(data)
+    try:
+        return loader.get_single_data()
+    finally:
+        loader.dispose()
+
+
+class _Copy:
+    """Converts a value to JSON values, and counts them."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def copy(self, value: Any, depth: int = 0) -> Any:
+        """Return the converted copy.
+
+        Raises:
+            ValueError: The value has too many or binary values, or is nested too deeply.
+        """
+        self._count += 1
+        if self._count > MAX_VALUES or depth > MAX_DEPTH:
+            raise ValueError("the YAML is too large with its aliases, or is nested too deeply")
+        match value:
+            case dict():
+                return {str(key): self.copy(child, depth + 1) for key, child in value.items()}
+            case list() | tuple() | set():
+                return [self.copy(child, depth + 1) for child in value]
+            case bytes():
+                raise ValueError("binary values are not supported")
+            case date():
+                return value.isoformat()
+            case _:
+                return value
+
 
 MAX_BYTES = 32 * 1024 * 1024
 """Maximum bytes of a host's file. Claude Code keeps the history of its projects in the same file."""
@@ -183,3 +267,81 @@ def _check(name: str, entry: HostEntry, losses: Losses) -> None:
     server = configuration.read_server_mapping(name, {**switched_off, "disabled": True})
     for warning in server.warnings:
         losses.add(warning)
+
+
+_LINK = re.compile(
+    r"(?P<cursor>cursor://[\w.-]+/mcp/install\?|https://cursor\.com/(?:[a-z-]+/)?install-mcp\?)"
+    r"|(?:vscode|vscode-insiders):/*mcp/install\?|https://(?:insiders\.)?vscode\.dev/redirect(?:/mcp/install)?\?",
+    re.IGNORECASE,
+)
+
+_APPROVALS = frozenset(("autoApprove", "alwaysAllow", "trusted", "trust"))
+"""Keys that let calls run without approval; they are ignored, because a link is not trusted."""
+
+
+def is_deep_link(text: str) -> bool:
+    """Return True if a text is a deep link that installs a server."""
+    return _LINK.match(text) is not None
+
+
+def read_deep_link(text: str) -> HostServer:
+    """Return the server of a deep link, with an entry for ``servers.json``.
+
+    Raises:
+        ConfigError: The link does not contain a server.
+    """
+    found = _LINK.match(text)
+    if found is None:
+        raise ConfigError("this is not a link that installs a server")
+    is_cursor = found["cursor"] is not None
+    name, config = _parse_cursor_link(text) if is_cursor else _parse_vscode_link(text)
+    inputs = config.pop("inputs", [])
+    if not name:
+        raise ConfigError("the link does not name its server", "dial-chat servers add NAME LINK")
+    if is_cursor and isinstance(config.get("command"), str) and "args" not in config:
+        config["command"], *config["args"] = config["command"].split() or [""]
+    host = HostName.CURSOR if is_cursor else HostName.VS_CODE
+    for key in _APPROVALS & config.keys():
+        del config[key]
+    (server, *_) = read_servers(host, {"mcpServers": {name: config}, "inputs": inputs}, Path())
+    return server
+
+
+def _parse_cursor_link(text: str) -> tuple[str, dict[str, Any]]:
+    query = parse_qs(urlsplit(text).query)
+    encoded = (query.get("config") or [""])[0].replace(" ", "+")
+    try:
+        data = base64.b64decode(
+            encoded + "=" * (-len(encoded) % 4), altchars=b"-_" if re.search("[-_]", encoded) else None
+        )
+        config = _parse_object(data.decode())
+    except (binascii.Error, ValueError):
+        raise ConfigError("the link's config is not JSON in base64") from None
+    return (query.get("name") or [""])[0], config
+
+
+def _parse_vscode_link(text: str) -> tuple[str, dict[str, Any]]:
+    query = text.partition("?")[2]
+    if query.startswith(("%7B", "%7b", "{")):
+        config = _parse_object(unquote(query))
+        return str(config.pop("name", "")), config
+    fields = parse_qs(query)
+    if "url" in fields and is_deep_link(fields["url"][0]):
+        return _parse_vscode_link(fields["url"][0])
+    config = _parse_object((fields.get("config") or [""])[0])
+    if "inputs" in fields:
+        try:
+            config["inputs"] = json.loads(fields["inputs"][0])
+        except ValueError:
+            raise ConfigError("the link's inputs are not JSON") from None
+    return (fields.get("name") or [""])[0], config
+
+
+def _parse_object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        raise ConfigError("the link does not contain JSON") from None
+    if not isinstance(value, dict):
+        raise ConfigError("the link does not contain an object")
+    return value

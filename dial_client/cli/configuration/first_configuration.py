@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dial_client.cli import init_questions
-from dial_client.cli.config_summary import escape_line
+from dial_client.cli.init_questions import ask_for_model, ask_for_place, ask_for_servers
 from dial_client.cli.load_settings import read_settings, warn
 from dial_client.cli.models.model_search import ModelProposal, find_models
 from dial_client.cli.open_client import open_client
@@ -18,13 +17,13 @@ from dial_client.cli.servers.server_proposals import ServerProposal, choose_by_n
 from dial_client.cli.trust_prompt import trust_now
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.messages.errors import ConfigError, DialError
-from dial_client.runtime.safe_text import to_one_line
+from dial_client.runtime.safe_text import escape_line, to_one_line
 from dial_client.runtime.text import count_noun
 from dial_client.servers.status import ServerState
 from dial_client.settings import configuration
+from dial_client.settings.config_editor import ConfigText, write_text
 from dial_client.settings.config_locations import FILE_NAME, build_user_config_path
 from dial_client.settings.config_trust import EnvFiles, read_found
-from dial_client.settings.config_writer import ConfigText, write_text
 
 QUESTION = "What time is it in Tokyo?"
 _HEADER = "  // Written by dial-chat init. docs/configuration.md of dial-client lists every key."
@@ -76,12 +75,12 @@ async def _choose(choice: InitChoice, *, asks: bool) -> tuple[Path, ModelProposa
     model = ModelProposal(choice.model, "as you named it") if choice.model else None
     if model is None:
         models = await find_models()
-        model = await init_questions.ask_for_model(models) if asks else next(iter(models), None)
+        model = await ask_for_model(models) if asks else next(iter(models), None)
     usual = find_proposals(_find_folder(), in_user_folder=bool(in_user_folder))
     if choice.servers:
         servers = choose_by_name(choice.servers, [*usual, *find_host_proposals()])
     elif asks:
-        servers = await init_questions.ask_for_servers([*usual, *find_host_proposals()])
+        servers = await ask_for_servers([*usual, *find_host_proposals()])
     else:
         servers = [proposal for proposal in usual if proposal.is_default]
     if not servers and not asks:
@@ -90,9 +89,7 @@ async def _choose(choice: InitChoice, *, asks: bool) -> tuple[Path, ModelProposa
             hint="pip install 'dial-client[demo]', then dial-chat init",
         )
     if in_user_folder is None:
-        in_user_folder = await init_questions.ask_for_place(
-            str(_find_folder() / FILE_NAME), str(build_user_config_path())
-        )
+        in_user_folder = await ask_for_place(str(_find_folder() / FILE_NAME), str(build_user_config_path()))
     if not in_user_folder:
         return Path(FILE_NAME), model, servers
     for server in servers:

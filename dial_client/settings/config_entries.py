@@ -1,0 +1,484 @@
+"""Reads an entry of ``mcpServers`` as `ServerSettings`: the keys, their readers, and checks across keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import Any
+from urllib.parse import urlsplit
+
+from dial_client.messages.errors import ConfigError
+from dial_client.messages.model import ToolFormat
+from dial_client.runtime.text import did_you_mean, find_nearest
+from dial_client.settings.config_types import (
+    Api,
+    ModelProfile,
+    OAuthGrant,
+    OAuthSettings,
+    Profile,
+    Protocol,
+    ServerSettings,
+    Settings,
+    Transport,
+)
+from dial_client.settings.config_values import (
+    COMMENTS,
+    TOP_KEYS,
+    Node,
+    Variables,
+    build_choice_reader,
+    check_name,
+    parse_env_file,
+    quote_key,
+    read_env,
+    read_headers,
+    read_line,
+    read_object,
+    read_url,
+)
+from dial_client.settings.policy_config import read_policy, read_untrusted
+
+
+def read_oauth(node: Node) -> OAuthSettings:
+    """Read the OAuth settings: an object, "oauth" or true for the defaults, or in Python an ``httpx2.Auth``.
+
+    Raises:
+        ConfigError: A value is invalid, or values contradict each other.
+    """
+    if node.value == "oauth" or node.value is True:
+        return OAuthSettings()
+    if hasattr(node.value, "async_auth_flow"):
+        return OAuthSettings(auth=node.value)
+    found, unknown = node.split_members(OAUTH_KEYS, OAUTH_ALIASES)
+    for key, child in unknown.items():
+        if key not in _OF_OTHER_HOSTS and (hint := did_you_mean(key, OAUTH_KEYS)):
+            raise child.build_error("unknown setting of a login", hint, at_name=True)
+    settings = OAuthSettings(**{_OAUTH_FIELDS[key]: OAUTH_KEYS[key](child) for key, child in found.items()})
+    if settings.private_key is not None and settings.grant is not OAuthGrant.CLIENT_CREDENTIALS:
+        raise found["privateKey"].build_error('needs "grantType": "client_credentials"', at_name=True)
+    has_secret = settings.client_secret is not None or settings.private_key is not None
+    if (has_secret or settings.grant is OAuthGrant.CLIENT_CREDENTIALS) and settings.client_id is None:
+        raise node.build_error("clientId is not given")
+    if settings.grant is OAuthGrant.CLIENT_CREDENTIALS and not has_secret:
+        raise node.build_error("neither clientSecret nor privateKey is given", "client_credentials needs one of them")
+    return settings
+
+
+def _read_scopes(node: Node) -> tuple[str, ...]:
+    return tuple(node.value.split()) if isinstance(node.value, str) else node.read_strings()
+
+
+def _read_port(node: Node) -> int:
+    if node.read_count() > 65_535:
+        raise node.build_error("expected a port between 1 and 65535")
+    return node.read_count()
+
+
+def _read_address(node: Node) -> str:
+    parts = urlsplit(node.read_string())
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise node.build_error("expected an http:// or https:// address")
+    return node.read_string()
+
+
+def _read_document_url(node: Node) -> str:
+    parts = urlsplit(_read_address(node))
+    if parts.scheme != "https" or parts.path in ("", "/"):
+        raise node.build_error("expected an https:// address with a path")
+    return node.read_string()
+
+
+def _read_addresses(node: Node) -> tuple[str, ...]:
+    return tuple(_read_address(element) for element in node.read_elements())
+
+
+OAUTH_KEYS: Mapping[str, Callable[[Node], Any]] = {
+    "grantType": build_choice_reader({grant: grant for grant in OAuthGrant}),
+    "clientId": Node.read_string,
+    "clientSecret": Node.read_string,
+    "privateKey": Node.read_string,
+    "signingAlgorithm": Node.read_string,
+    "clientMetadataUrl": _read_document_url,
+    "callbackPort": _read_port,
+    "scopes": _read_scopes,
+    "issuer": _read_address,
+    "trustedOrigins": _read_addresses,
+}
+_OAUTH_FIELDS = {
+    "grantType": "grant",
+    "clientId": "client_id",
+    "clientSecret": "client_secret",
+    "privateKey": "private_key",
+    "signingAlgorithm": "signing_algorithm",
+    "clientMetadataUrl": "client_metadata_url",
+    "callbackPort": "callback_port",
+    "scopes": "scopes",
+    "issuer": "issuer",
+    "trustedOrigins": "trusted_origins",
+}
+OAUTH_ALIASES = {"scope": "scopes", "grant": "grantType"}
+_OF_OTHER_HOSTS = frozenset(("authorizationUrl", "authServerMetadataUrl", "registrationUrl", "tokenUrl"))
+
+
+def read_server(name: str, node: Node, variables: Variables, *, is_selected: bool = True) -> ServerSettings:
+    """Read one entry; its variables are expanded unless the server is disabled.
+
+    Args:
+        name: The name of the server.
+        node: The entry.
+        variables: The values of ``${…}``.
+        is_selected: False to disable the server.
+
+    Raises:
+        ConfigError: The entry is invalid; the error names the place, and what was expected.
+    """
+    check_name(name, node)
+    if "/" in name:
+        raise node.build_error("a server's name cannot contain /", "patterns of tools are SERVER/TOOL", at_name=True)
+    found, unknown = node.split_members(SERVER_KEYS, SERVER_ALIASES)
+    enabled = _read_enabled(found) and is_selected
+    values: dict[str, Any] = {}
+    for key, child in found.items():
+        if enabled and key in _EXPANDED:
+            values[key] = SERVER_KEYS[key](variables.expand(child, home=key in _PATHS))
+        else:
+            read_value = Node.read_string if key == "url" else SERVER_KEYS[key]
+            values[key] = read_value(child)
+    if "command" not in found and "url" not in found:
+        raise _build_target_error(node, unknown)
+    transport = _choose_transport(found, values)
+    if enabled and "cwd" in values:
+        values["cwd"] = str(variables.folder / values["cwd"])
+    if enabled and "roots" in values:
+        folders = values["roots"]
+        values["roots"] = tuple(
+            folder if folder.startswith("file:") else str(variables.folder / folder) for folder in folders
+        )
+    if enabled and "envFile" in values:
+        values["env"] = _merge_env(found, values, variables)
+    if "timeout" in values:
+        values.setdefault("toolTimeout", values["timeout"] / 1000)
+    settings = {_FIELDS[key]: value for key, value in values.items() if key in _FIELDS}
+    return ServerSettings(name, transport, enabled=enabled, warnings=tuple(_list_warnings(found, unknown)), **settings)
+
+
+def _read_enabled(found: Mapping[str, Node]) -> bool:
+    on, off = (found[key].read_boolean() if key in found else None for key in ("enabled", "disabled"))
+    if on is not None and on == off:
+        raise found["disabled"].build_error("contradicts enabled", "keep one of the two", at_name=True)
+    return not off if on is None else on
+
+
+def _build_target_error(node: Node, unknown: Mapping[str, Node]) -> ConfigError:
+    hints = [did_you_mean(key, ("command", "url")) for key in list(unknown)[:10]]
+    if node.source.lines and len(node.keys) == 1:
+        hints.append(did_you_mean(str(node.keys[0]), TOP_KEYS))
+    usual = 'a server needs a program ("command") or a URL ("url")'
+    return node.build_error("neither command nor url is present", next(filter(None, hints), usual), at_name=True)
+
+
+def _choose_transport(found: Mapping[str, Node], values: Mapping[str, Any]) -> Transport:
+    """Return the transport that the entry names, or the one that its command or URL implies."""
+    program, address = "command" in values, "url" in values
+    if program and address:
+        raise found["url"].build_error(
+            "must not be combined with command", "a server has a program or a URL, not both", at_name=True
+        )
+    if "type" in values:
+        if (values["type"] is Transport.STDIO) != program:
+            raise found["type"].build_error(
+                f"this type needs {'url' if program else 'command'}", "or leave the type out"
+            )
+        return Transport(values["type"])
+    if program:
+        return Transport.STDIO
+    if found["url"].keys[-1] != "httpUrl" and re.match(r"[^/]*//[^/?#]*/(?:[^?#]*/)?sse/?(?:[?#]|$)", values["url"]):
+        return Transport.SSE
+    return Transport.HTTP
+
+
+def _merge_env(found: Mapping[str, Node], values: Mapping[str, Any], variables: Variables) -> dict[str, str]:
+    """Return the variables of ``envFile``, overridden by those of ``env``; null in ``env`` removes a variable."""
+    environment = found["env"].value if "env" in found else {}
+    from_file = parse_env_file(found["envFile"], variables.read(variables.folder / values["envFile"]))
+    return {name: value for name, value in from_file.items() if name not in environment} | dict(values.get("env", {}))
+
+
+def _list_warnings(found: Mapping[str, Node], unknown: Mapping[str, Node]) -> Iterator[str]:
+    odd = list(find_unknown_keys(unknown, (*SERVER_KEYS, *SERVER_ALIASES), OTHER_HOSTS_KEYS))
+    if odd:
+        named = ((str(warning.node.keys[-1]), warning.hint) for warning in odd[:5])
+        names = ", ".join(quote_key(key) + (f" ({hint})" if hint else "") for key, hint in named)
+        ending = f" and {len(odd) - 5} more" if len(odd) > 5 else ""
+        yield str(odd[0].node.build_error(f"unknown keys have no effect: {names}{ending}", at_name=True))
+    yield from (str(warning.to_error()) for warning in find_odd_values(found))
+
+
+def _read_command(node: Node) -> str:
+    if re.search("[\0-\x1f]", node.read_string()) or not node.read_string().strip():
+        raise node.build_error("expected the name or the path of a program", r"a backslash is written \\")
+    return node.read_string()
+
+
+def _read_roots(node: Node) -> tuple[str, ...]:
+    """Return the folders of ``roots``; objects with a file URI, the form of other hosts, are accepted, too."""
+    folders = (
+        item.read_members().get("uri", item) if isinstance(item.value, dict) else item for item in node.read_elements()
+    )
+    return tuple(folder.read_string() for folder in folders)
+
+
+SERVER_KEYS: Mapping[str, Callable[[Node], Any]] = {
+    "type": build_choice_reader(
+        {**{kind: kind for kind in Transport}, "streamable-http": Transport.HTTP, "local": Transport.STDIO}
+    ),
+    "command": _read_command,
+    "args": Node.read_strings,
+    "env": read_env,
+    "envFile": Node.read_string,
+    "cwd": Node.read_string,
+    "url": read_url,
+    "headers": read_headers,
+    "oauth": read_oauth,
+    "roots": _read_roots,
+    **dict.fromkeys(
+        ("enabled", "disabled", "lazy", "required", "pinned", "trusted", "instructions"), Node.read_boolean
+    ),
+    **dict.fromkeys(("autoApprove", "enabledTools", "disabledTools"), Node.read_strings),
+    "untrusted": read_untrusted,
+    **dict.fromkeys(("startupTimeout", "toolTimeout", "timeout"), Node.read_positive),
+    "protocol": build_choice_reader({era: era for era in Protocol}),
+    "resources": build_choice_reader({who: who for who in ("user", "tools")}),
+}
+SERVER_ALIASES = {
+    "transport": "type",
+    "httpUrl": "url",
+    "auth": "oauth",
+    "alwaysAllow": "autoApprove",
+    "includeTools": "enabledTools",
+    "excludeTools": "disabledTools",
+    "startup_timeout_sec": "startupTimeout",
+    "tool_timeout_sec": "toolTimeout",
+}
+_FIELDS = {
+    key: re.sub("([A-Z])", r"_\1", key).lower()
+    for key in SERVER_KEYS.keys() - {"type", "enabled", "disabled", "envFile", "timeout"}
+}
+_EXPANDED = frozenset({"command", "args", "env", "envFile", "cwd", "url", "headers", "oauth", "roots"})
+_PATHS = frozenset({"command", "envFile", "cwd", "roots"})
+
+
+def read_model(name: str, node: Node, variables: Variables) -> ModelProfile:
+    """Read one profile; its variables are expanded.
+
+    Raises:
+        ConfigError: The profile is invalid; the error names the place, and what was expected.
+    """
+    check_name(name, node)
+    found, unknown = node.split_members(MODEL_KEYS, MODEL_ALIASES)
+    for key, child in unknown.items():
+        if not key.startswith(COMMENTS):
+            raise child.build_error("unknown setting of a model", did_you_mean(key, MODEL_KEYS), at_name=True)
+    values = {key: MODEL_KEYS[key](variables.expand(child)) for key, child in found.items()}
+    quirks = {key: values.pop(key) for key in QUIRKS if key in values}
+    return ModelProfile(name, quirks=quirks, **({"model": name} | values))
+
+
+def _read_tool_list(node: Node) -> tuple[str | dict[str, Any], ...]:
+    return tuple(
+        read_object(tool) if isinstance(tool.value, dict) else tool.read_string() for tool in node.read_elements()
+    )
+
+
+def _read_pattern(node: Node) -> str:
+    try:
+        re.compile(node.read_string())
+    except (re.error, OverflowError, RecursionError):
+        raise node.build_error("expected a regular expression") from None
+    return node.read_string()
+
+
+def _build_word_reader(*words: str) -> Callable[[Node], str]:
+    return build_choice_reader({word: word for word in words})
+
+
+QUIRKS: Mapping[str, Callable[[Node], Any]] = {
+    "tools": _build_word_reader("native", "text"),
+    "tool_content": _build_word_reader("str", "parts"),
+    "tool_name_re": _read_pattern,
+    "tool_name_len": Node.read_count,
+    "schema_dialect": _build_word_reader("full", "openai", "gemini"),
+    "parallel": _build_word_reader("omit", "send_true", "false"),
+    "constrain": _build_word_reader("none", "grammar", "structured_outputs", "response_format"),
+    "structured_output": _build_word_reader("none", "without_tools", "with_tools"),
+    "max_tokens_field": _build_word_reader("max_tokens", "max_completion_tokens"),
+    "reasoning_in": Node.read_strings,
+    "reasoning_field": Node.read_string,
+    "echo_reasoning": _build_word_reader("none", "tool_turns", "always"),
+    "idle_timeout": Node.read_positive,
+    "key_header": Node.read_string,
+    "api_version": Node.read_string,
+    "headers": read_headers,
+    "extra_body": read_object,
+    "server_tools": _read_tool_list,
+    **dict.fromkeys(
+        ("documents", "echo_call_extra", "fenced_calls", "forced_choice", "images", "prompt_cache"), Node.read_boolean
+    ),
+    **dict.fromkeys(("sampling", "short_ids", "stream_usage", "strict", "tool_search"), Node.read_boolean),
+    **dict.fromkeys(("tool_choice", "user_after_tool"), Node.read_boolean),
+}
+"""The flags for differences from OpenAI's Chat Completions, each with the reader of its value."""
+
+MODEL_KEYS: Mapping[str, Callable[[Node], Any]] = {
+    "preset": Node.read_string,
+    "api": build_choice_reader({api: api for api in Api}),
+    "base_url": read_url,
+    "model": Node.read_string,
+    "api_key": read_line,
+    "tool_format": build_choice_reader({**{kind: kind for kind in ToolFormat}, "auto": None}),
+    "temperature": Node.read_number,
+    "fallback_models": Node.read_strings,
+    **dict.fromkeys(("max_tokens", "context_window"), Node.read_count),
+    **QUIRKS,
+}
+MODEL_ALIASES = {"wire": "api"}
+"""Former names of keys, which existing files use."""
+
+
+OTHER_HOSTS_KEYS = frozenset(
+    (
+        *("authProviderType", "description", "dev", "displayName", "gallery", "icon", "iconUrl", "icons", "id"),
+        *("keep_alive", "logoUrl", "metadata", "modernLogLevel", "name", "note", "notes", "protocolEra"),
+        *("sandbox", "sandboxEnabled", "sse_read_timeout", "tags", "title", "tools", "trust", "version"),
+    )
+)
+"""Keys of other hosts in a server's entry, which have no effect here, and cause no warning."""
+
+
+class EntryFault(StrEnum):
+    """What is odd; the value is the problem in words."""
+
+    UNKNOWN_KEY = "this key is unknown, and has no effect"
+    SHORT_TIMEOUT = "less than a second"
+    BARE_VARIABLE = "this is not a variable, and is used literally"
+
+
+@dataclass(frozen=True, slots=True)
+class EntryWarning:
+    """An odd key or value."""
+
+    fault: EntryFault
+    node: Node
+    hint: str = ""
+    replacement: str = ""
+    """The key, or the value, that was probably meant; empty if it is unknown. A value may be a secret."""
+
+    def to_error(self) -> ConfigError:
+        """Return the warning as an error with its place in the file."""
+        return self.node.build_error(self.fault, self.hint, at_name=self.fault is not EntryFault.BARE_VARIABLE)
+
+
+def find_unknown_keys(
+    unknown: Mapping[str, Node], known: Collection[str], without_effect: Collection[str] = ()
+) -> Iterator[EntryWarning]:
+    """Yield a warning for each unknown key that is not a comment.
+
+    Args:
+        unknown: The unknown members of an object.
+        known: The known keys.
+        without_effect: Keys that cause no warning.
+    """
+    for key, node in unknown.items():
+        if key not in without_effect and not key.startswith(COMMENTS):
+            nearest = find_nearest(key, known)
+            yield EntryWarning(EntryFault.UNKNOWN_KEY, node, f'did you mean "{nearest}"?' if nearest else "", nearest)
+
+
+def find_odd_values(found: Mapping[str, Node]) -> Iterator[EntryWarning]:
+    """Yield a warning for each odd value of a server's entry.
+
+    Args:
+        found: The members of the entry by their proper keys; values of a wrong type are skipped.
+    """
+    timeout = found.get("timeout")
+    if timeout is not None and isinstance(timeout.value, int | float) and timeout.value < 1000:
+        yield EntryWarning(EntryFault.SHORT_TIMEOUT, timeout, "timeout is in milliseconds, toolTimeout in seconds")
+    for key in ("env", "headers"):
+        node = found.get(key)
+        for child in node.read_members().values() if node is not None and isinstance(node.value, Mapping) else ():
+            if re.fullmatch(r"\$[A-Za-z_][A-Za-z0-9_]*", str(child.value)):
+                hint = "a variable is written ${NAME}"
+                yield EntryWarning(EntryFault.BARE_VARIABLE, child, hint, f"${{{str(child.value)[1:]}}}")
+
+
+def read_profile(name: str, node: Node, variables: Variables) -> Profile:
+    """Read one profile; its variables are expanded.
+
+    Raises:
+        ConfigError: The profile is invalid; the error names the place, and what was expected.
+    """
+    check_name(name, node)
+    found, unknown = node.split_members(PROFILE_KEYS, {})
+    for key, child in unknown.items():
+        if not key.startswith(COMMENTS):
+            raise child.build_error("unknown key of a profile", did_you_mean(key, PROFILE_KEYS), at_name=True)
+    return Profile(name, **{key: PROFILE_KEYS[key](child, variables) for key, child in found.items()})
+
+
+def merge_profiles(base: Profile, over: Profile) -> Profile:
+    """Merge two profiles of the same name: values of `over` have precedence, and rules of `base` are tried first."""
+    return Profile(
+        over.name,
+        base.model if over.model is None else over.model,
+        base.servers if over.servers is None else over.servers,
+        base.system if over.system is None else over.system,
+        (*base.policy, *over.policy),
+    )
+
+
+def apply_profile(settings: Settings, profile: Profile | None) -> Settings:
+    """Return the configuration with the model and the instructions of a profile."""
+    if profile is None:
+        return settings
+    if profile.model:
+        settings = replace(settings, default_model=profile.model, fallback_models=None)
+    return replace(settings, system=profile.system)
+
+
+def build_profile_error(name: str, names: Iterable[str]) -> ConfigError:
+    """Return the error for a profile that no file has, with the nearest name."""
+    known = tuple(dict.fromkeys(names))
+    listed = f"there are {', '.join(map(quote_key, known[:20]))}" if known else 'profiles belong under "profiles"'
+    return ConfigError(f"there is no profile {quote_key(name)}", hint=did_you_mean(name, known) or listed)
+
+
+def selects_server(profile: Profile | None, server: str) -> bool:
+    """Return True if a server is used with this profile."""
+    return profile is None or profile.servers is None or any(fnmatchcase(server, glob) for glob in profile.servers)
+
+
+def check_servers(profile: Profile | None, servers: Iterable[str]) -> None:
+    """Check that each pattern of a profile matches a server.
+
+    Raises:
+        ConfigError: A pattern matches no server of any file; the hint names the nearest server.
+    """
+    if profile is None or not profile.servers:
+        return
+    names = tuple(servers)
+    for glob in profile.servers:
+        if not any(fnmatchcase(name, glob) for name in names):
+            problem = f"the profile {quote_key(profile.name)} names the server {quote_key(glob)}, which does not exist"
+            raise ConfigError(problem, hint=did_you_mean(glob, names))
+
+
+PROFILE_KEYS: Mapping[str, Callable[[Node, Variables], Any]] = {
+    "model": lambda node, variables: variables.expand_text(node),
+    "servers": lambda node, _: node.read_strings(),
+    "system": lambda node, variables: variables.expand_text(node),
+    "policy": read_policy,
+}
+"""The keys of a profile, each with the reader of its value."""
