@@ -15,8 +15,7 @@ from starlette.routing import Route
 from dial_client.client.dial_client import DialClient
 from dial_client.hooks.audit.record_format import list_log_files
 from dial_client.serve.cluster.pending_requests import PendingRequests
-from dial_client.serve.http_responses import HttpError, build_json_response
-from dial_client.serve.request_bodies import read_limit
+from dial_client.serve.http_messages import HttpError, build_json_response, read_limit
 
 MAX_ENTRIES = 200
 MAX_BYTES = 512 * 1024

@@ -14,11 +14,10 @@ from dial_client.client.dial_client import DialClient
 from dial_client.hooks.audit.entries import Origin
 from dial_client.messages.errors import ServerError, ServerGone
 from dial_client.messages.mcp_apps import MAX_SOURCES, parse_policy
-from dial_client.serve.direct_calls import DirectCall, DirectCalls
-from dial_client.serve.http_responses import HttpError, build_json_response
+from dial_client.serve.http_messages import HttpError, build_json_response, read_json, read_object, read_string
 from dial_client.serve.human_input import HumanInputBroker
-from dial_client.serve.request_bodies import read_json, read_object, read_string
 from dial_client.serve.security import APP_FRAME
+from dial_client.serve.tool_routes import DirectCall, DirectCalls
 
 _FRAME = b"""<!doctype html>
 <meta charset="utf-8">

@@ -18,20 +18,17 @@ from dial_client.serve.app_routes import AppRoutes
 from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.cluster.remote_turns import RemoteTurns
 from dial_client.serve.conversation_routes import ConversationRoutes
-from dial_client.serve.http_responses import HttpError, build_json_response
-from dial_client.serve.human_input import HumanInputBroker
-from dial_client.serve.human_input_routes import HumanInputRoutes
-from dial_client.serve.login_routes import LoginRoutes
+from dial_client.serve.http_messages import HttpError, build_json_response
+from dial_client.serve.human_input import HumanInputBroker, HumanInputRoutes
 from dial_client.serve.model_routes import ModelRoutes
 from dial_client.serve.openai_endpoint import ChatCompletionsEndpoint
 from dial_client.serve.prompt_routes import PromptRoutes
 from dial_client.serve.security import HEALTH, AccessPolicy, SecurityMiddleware
-from dial_client.serve.served_model import ServedModel
-from dial_client.serve.server_logins import ServerLogins
+from dial_client.serve.server_logins import LoginRoutes, ServerLogins
 from dial_client.serve.server_routes import ServerAdministration, ServerRoutes
 from dial_client.serve.static_files import StaticFiles
 from dial_client.serve.tool_routes import ToolRoutes
-from dial_client.serve.turn_registry import TurnRegistry
+from dial_client.serve.turn_registry import ServedModel, TurnRegistry
 from dial_client.stores.conversation_store import ConversationStore
 from dial_client.stores.sql_store import SQLStore
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import (
+    MAX_TEXT,
     Content,
     FilePart,
     ImagePart,
@@ -21,10 +22,41 @@ from dial_client.messages.message import (
     TextPart,
     ToolCallRequest,
     ToolSpec,
+    build_text_part,
+    decode_text_file,
 )
+from dial_client.runtime.media_types import PDF
+from dial_client.runtime.safe_text import to_one_line
 from dial_client.schema import provider_schema
-from dial_client.serve.http_responses import HttpError
+from dial_client.serve.http_messages import HttpError
 from dial_client.turns.output_type import build_output_type
+
+_MAX_NAME = 200
+
+
+def to_text_parts(content: Content) -> Content:
+    """Return a message's content with its text files as text parts. PDF documents and other files are not changed.
+
+    Raises:
+        HttpError: A text file is too large.
+    """
+    return content if isinstance(content, str) else tuple(_to_text_part(part) for part in content)
+
+
+def _to_text_part(part: Part) -> Part:
+    if not isinstance(part, FilePart) or part.mime_type == PDF:
+        return part
+    data = base64.b64decode(part.data)
+    text = decode_text_file(data)
+    if text is None:
+        return part
+    name = to_one_line(part.name, _MAX_NAME) or "without a name"
+    if len(data) > MAX_TEXT:
+        raise HttpError(
+            413, f"{name} is too large: a text file may have at most {MAX_TEXT // 1000} kB", "file_too_large"
+        )
+    return build_text_part(name, text)
+
 
 MAX_TOOLS = 128
 """Tools per request, as in OpenAI's API."""

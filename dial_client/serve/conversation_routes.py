@@ -1,9 +1,13 @@
-"""The HTTP API for conversations."""
+"""The HTTP API for conversations: messages and turns, versions of messages, and edits of the history.
+
+MCP Apps add text to the user's next message (``ui/update-model-context``): the contexts of a message.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Literal, cast
 
 from starlette.requests import Request
@@ -12,23 +16,108 @@ from starlette.routing import Route
 
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
-from dial_client.conversations.turn_input import ConversationInput, EditedMessage
+from dial_client.conversations.conversation_view import ConversationView
+from dial_client.conversations.turn_input import Continuation, ConversationInput, EditedMessage, Regeneration
 from dial_client.durable import DurableTurns
 from dial_client.messages.events import StatusChanged
-from dial_client.messages.message import Content, TextPart, extract_text
-from dial_client.serve.app_contexts import add_app_contexts, read_app_contexts
-from dial_client.serve.chat_completion_request import parse_content
+from dial_client.messages.message import Content, Message, TextPart, extract_text
+from dial_client.runtime.safe_text import sanitize
+from dial_client.serve.chat_completion_request import parse_content, to_text_parts
 from dial_client.serve.cluster.remote_turns import RemoteTurns
-from dial_client.serve.conversation_json import summary_to_dict, view_to_dict
-from dial_client.serve.http_responses import HttpError, build_json_response
-from dial_client.serve.request_bodies import read_conversation_id, read_json, read_limit, read_string
-from dial_client.serve.served_model import ServedModel
+from dial_client.serve.http_messages import (
+    HttpError,
+    build_json_response,
+    read_conversation_id,
+    read_json,
+    read_limit,
+    read_string,
+)
 from dial_client.serve.sse_response import SSEResponse, parse_last_event_id, stream_turn
-from dial_client.serve.text_attachments import to_text_parts
-from dial_client.serve.turn_registry import TurnRegistry
-from dial_client.serve.version_routes import VersionRoutes, read_position
+from dial_client.serve.turn_registry import ServedModel, TurnRegistry
+from dial_client.stores.conversation_store import Conversation, ConversationSummary
+
+MAX_CONTEXTS = 8
+"""Contexts per message. The page keeps the same number of apps open."""
+MAX_CONTEXT = 20_000
+"""Characters of one context."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelContext:
+    """The text that an app of a server adds to a message."""
+
+    server: str
+    text: str
+
+
+def read_app_contexts(body: dict[str, Any], servers: Container[str]) -> tuple[ModelContext, ...]:
+    """Return the contexts in the body of a chat request.
+
+    Raises:
+        HttpError: A context is malformed, or names a server that does not exist.
+    """
+    contexts = body.get("app_contexts") or []
+    if not isinstance(contexts, list) or len(contexts) > MAX_CONTEXTS:
+        raise _build_error(f"app_contexts must be a list of at most {MAX_CONTEXTS}")
+    return tuple(_read_context(context, servers) for context in contexts)
+
+
+def add_app_contexts(message: Message, contexts: tuple[ModelContext, ...]) -> Message:
+    """Return a user's message with the contexts as further parts, marked as text from their servers."""
+    if not contexts:
+        return message
+    content = message.content
+    message_parts = (TextPart(content),) if isinstance(content, str) else content
+    parts = tuple(TextPart(_format_context(context), foreign=True) for context in contexts)
+    sources = dict.fromkeys(source for source in (message.taint, *(context.server for context in contexts)) if source)
+    return replace(message, content=(*message_parts, *parts), taint=", ".join(sources))
+
+
+def _format_context(context: ModelContext) -> str:
+    return sanitize(
+        f"[context from an app of the server {context.server}; the app wrote it]\n{context.text}\n[end of context]"
+    )
+
+
+def _read_context(context: Any, servers: Container[str]) -> ModelContext:
+    server, text = (context.get("server"), context.get("text")) if isinstance(context, dict) else (None, None)
+    if not isinstance(server, str) or server not in servers:
+        raise _build_error("a context must name a server")
+    if not isinstance(text, str) or not text.strip() or len(text) > MAX_CONTEXT:
+        raise _build_error(f"a context must have a text of at most {MAX_CONTEXT:,} characters")
+    return ModelContext(server, text)
+
+
+def _build_error(message: str) -> HttpError:
+    return HttpError(400, message, "bad_app_contexts", param="app_contexts")
+
+
+def summary_to_dict(summary: Conversation | ConversationSummary) -> dict[str, Any]:
+    """Return ``{"id", "title", "created", "updated"}``."""
+    return {
+        "id": summary.id,
+        "title": summary.title,
+        "created": summary.created_at.isoformat(),
+        "updated": summary.updated_at.isoformat(),
+    }
+
+
+def view_to_dict(view: ConversationView) -> dict[str, Any]:
+    """Return a conversation with its messages, their positions and versions, and the details of its turns."""
+    conversation = view.conversation
+    return summary_to_dict(conversation) | {
+        "messages": [message.to_dict() for message in conversation.messages],
+        "running": conversation.turn if conversation.running else None,
+        "notes": list(conversation.notes),
+        "settings": dict(view.settings or {}),
+        **view.to_dict(),
+    }
+
 
 MAX_LIMIT = 200
+"""The most conversations of one list."""
+_MAX_DIGITS = 10
+"""A position has fewer digits."""
 _EXPORTS = {"json": ("application/json", "json"), "markdown": ("text/markdown; charset=utf-8", "md")}
 """For each format the media type and the file name extension."""
 
@@ -78,7 +167,15 @@ class ConversationRoutes:
             Route(f"{path}/chat", self._chat, methods=["POST"]),
             Route(f"{path}/stop", self._stop, methods=["POST"]),
             Route(f"{path}/turns/{{turn}}/events", self._stream_events, methods=["GET"]),
-            *VersionRoutes(self._manager, self._read, self._start_turn).build_routes(),
+            Route(f"{path}/state", self._read_state, methods=["GET"]),
+            Route(f"{path}/messages", self._list_messages, methods=["GET"]),
+            Route(f"{path}/messages/{{position}}", self._remove, methods=["DELETE"]),
+            Route(f"{path}/switch", self._switch, methods=["POST"]),
+            Route(f"{path}/regenerate", self._regenerate, methods=["POST"]),
+            Route(f"{path}/continue", self._continue, methods=["POST"]),
+            Route(f"{path}/undo", self._undo, methods=["POST"]),
+            Route(f"{path}/restore", self._restore, methods=["POST"]),
+            Route(f"{path}/compact", self._compact, methods=["POST"]),
         ]
 
     async def _list(self, request: Request) -> Response:
@@ -165,25 +262,24 @@ class ConversationRoutes:
             raise HttpError(400, "taint must be the name of a server", "bad_taint", param="taint")
         return taint
 
-    async def _respond(self, conversation_id: str, status: int = 200) -> Response:
-        return build_json_response(view_to_dict(await self._read(conversation_id)), status)
+    async def _respond(
+        self, conversation_id: str, status: int = 200, fields: Mapping[str, Any] = MappingProxyType({})
+    ) -> Response:
+        return build_json_response(view_to_dict(await self._read(conversation_id)) | dict(fields), status)
 
     async def _stop(self, request: Request) -> Response:
-        turn = self._manager.find_turn(read_conversation_id(request))
+        conversation_id = read_conversation_id(request)
+        turn = self._manager.find_turn(conversation_id)
         if turn is not None and not turn.has_ended:
             turn.cancel()
-        else:
-            await self._stop_remotely(read_conversation_id(request))
-        return Response(status_code=204)
-
-    async def _stop_remotely(self, conversation_id: str) -> None:
-        if (await self._manager.get(conversation_id)).running:
+        elif (await self._manager.get(conversation_id)).running:
             if self._remote_turns is None or not await self._remote_turns.stop(conversation_id):
                 message = "the turn runs in a program that cannot be reached from here: stop it there"
                 raise HttpError(409, message, "runs_elsewhere")
         elif (await self._read(conversation_id)).conversation.running:
             message = "the turn waits for a process to resume it: try again when it runs"
             raise HttpError(409, message, "not_running_yet", headers={"retry-after": "2"})
+        return Response(status_code=204)
 
     async def _stream_events(self, request: Request) -> SSEResponse:
         turn_id = request.path_params["turn"]
@@ -202,6 +298,53 @@ class ConversationRoutes:
             await self._manager.get(conversation_id)  # raises ConversationNotFound if it was deleted
         return stream_turn(turn, after, self._model.name)
 
+    async def _read_state(self, request: Request) -> Response:
+        return build_json_response({"state": await self._manager.read_state(read_conversation_id(request))})
+
+    async def _list_messages(self, request: Request) -> Response:
+        return build_json_response({"messages": await self._manager.list_messages(read_conversation_id(request))})
+
+    async def _remove(self, request: Request) -> Response:
+        position = request.path_params["position"]
+        if not (position.isascii() and position.isdigit() and len(position) < _MAX_DIGITS):
+            raise HttpError(400, "the path must end with the position of a message", "bad_number", param="position")
+        await self._manager.remove_message(read_conversation_id(request), int(position))
+        return await self._respond(read_conversation_id(request))
+
+    async def _switch(self, request: Request) -> Response:
+        position = read_position(await read_json(request), "message")
+        if position is None:
+            raise HttpError(400, "message must be the position of a message", "bad_number", param="message")
+        await self._manager.switch(read_conversation_id(request), position)
+        return await self._respond(read_conversation_id(request))
+
+    async def _regenerate(self, request: Request) -> Any:
+        body = await read_json(request)
+        turn_input = Regeneration(read_position(body, "message"))
+        return await self._start_turn(read_conversation_id(request), turn_input, stream=bool(body.get("stream", True)))
+
+    async def _continue(self, request: Request) -> Any:
+        body = await read_json(request)
+        return await self._start_turn(
+            read_conversation_id(request), Continuation(), stream=bool(body.get("stream", True))
+        )
+
+    async def _undo(self, request: Request) -> Response:
+        await self._manager.undo(read_conversation_id(request))
+        return await self._respond(read_conversation_id(request))
+
+    async def _restore(self, request: Request) -> Response:
+        edit = (await read_json(request)).get("edit", "undo")
+        if edit not in ("undo", "compact"):
+            raise HttpError(400, "edit must be undo or compact", "bad_text", param="edit")
+        await self._manager.restore(read_conversation_id(request), edit)
+        return await self._respond(read_conversation_id(request))
+
+    async def _compact(self, request: Request) -> Response:
+        compaction = await self._manager.compact(read_conversation_id(request))
+        note = {"note": compaction.note} if compaction is not None else {}
+        return await self._respond(read_conversation_id(request), fields=note)
+
 
 def _read_content(body: dict[str, Any]) -> Content:
     """Return the message's content: the field ``text``, or ``content`` in the format of OpenAI's API."""
@@ -215,3 +358,15 @@ def _read_content(body: dict[str, Any]) -> Content:
     if is_text and not extract_text(content).strip():
         raise HttpError(400, "text or content must not be empty", "empty_message", param="text")
     return content
+
+
+def read_position(body: dict[str, Any], name: str) -> int | None:
+    """Return the position of a message that a request names; None if the field is missing.
+
+    Raises:
+        HttpError: The value is not a position.
+    """
+    value = body.get(name)
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+        raise HttpError(400, f"{name} must be the position of a message", "bad_number", param=name)
+    return value

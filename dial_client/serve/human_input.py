@@ -13,12 +13,17 @@ import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 import anyio
+import anyio.to_thread
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
-from dial_client.hooks.approval_request import quote_name
+from dial_client.client.sampling import SAMPLING
+from dial_client.hooks.approval_request import count_unseen_arguments, quote_name, to_claims
 from dial_client.hooks.elicitation_form import Form
 from dial_client.hooks.server_callbacks import Elicitation, ElicitationAction, ElicitationAnswer
 from dial_client.messages.errors import DialError
@@ -26,14 +31,83 @@ from dial_client.messages.events import Event, InputReceived, InputRequested
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import sanitize
-from dial_client.serve.approval_details import describe_call, describe_changed_call, find_problems
+from dial_client.schema.argument_check import ArgumentCheck
 from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.cluster.pending_requests import GrantedTool, PendingRequest, PendingRequests
-from dial_client.serve.http_responses import HttpError
+from dial_client.serve.http_messages import HttpError, build_json_response, read_json
 from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.servers.server_cache import build_definition, compute_identity
 from dial_client.settings.config_types import ServerSettings
 from dial_client.tools.approval import NO_APPROVER, Approval, ApprovalContext, Decision, deny_unattended
+from dial_client.tools.file_changes import find_changes, names_same_file
+
+
+async def describe_call(
+    call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext, settings: ServerSettings | None
+) -> dict[str, Any]:
+    """Return the details of a call, of JSON types only.
+
+    Args:
+        call: The call.
+        tool: The tool as it was offered.
+        context: The circumstances of the call.
+        settings: The server's settings; files in its folders are compared with the content that the call would write.
+    """
+    return {
+        "call": call.to_dict(),
+        "server": context.server,
+        "tool": tool.tool,
+        "names": {"server": quote_name(context.server), "tool": quote_name(tool.tool)},
+        "title": tool.title,
+        "description": tool.description,
+        "read_only": tool.read_only,
+        "claims": to_claims(tool),
+        "change": context.change,
+        "why_asked": context.why_asked,
+        "removed_invisible": tool.removed_invisible,
+        "invisible_in_arguments": count_unseen_arguments(call),
+        "schema": None if tool.tool == SAMPLING else dict(tool.original_schema or tool.input_schema),
+        "file_changes": await _compare(call.arguments, settings),
+    }
+
+
+async def describe_changed_call(
+    about: Mapping[str, Any], arguments: Any, settings: ServerSettings | None
+) -> dict[str, Any]:
+    """Return the details that change with the arguments, and the problems of the changed arguments.
+
+    Args:
+        about: The details of the call, as `describe_call` returned them.
+        arguments: The changed arguments.
+        settings: The server's settings. A file is read only if the original call names the same file.
+
+    Raises:
+        HttpError: The arguments are not an object, or the arguments of this call cannot be changed.
+    """
+    problems = find_problems(about, arguments)
+    call = ToolCallRequest("", "", arguments)
+    is_same_file = names_same_file(about["call"]["arguments"], arguments)
+    return {
+        "problems": problems,
+        "invisible_in_arguments": count_unseen_arguments(call),
+        "file_changes": await _compare(arguments, settings) if is_same_file else [],
+    }
+
+
+def find_problems(about: Mapping[str, Any], arguments: Any) -> list[str]:
+    """Return how changed arguments violate the tool's schema. For arguments and errors see `describe_changed_call`."""
+    schema = about.get("schema")
+    if not isinstance(arguments, dict):
+        raise HttpError(400, "arguments must be an object", "bad_arguments", param="arguments")
+    if not isinstance(schema, Mapping):
+        raise HttpError(400, "the arguments of this call cannot be changed", "bad_arguments", param="arguments")
+    return list(ArgumentCheck(schema).find_problems(arguments))
+
+
+async def _compare(arguments: Mapping[str, Any], settings: ServerSettings | None) -> list[dict[str, Any]]:
+    changes = await anyio.to_thread.run_sync(find_changes, arguments, settings)
+    return [asdict(change) for change in changes]
+
 
 log = get_logger(__name__)
 
@@ -397,3 +471,45 @@ def _check_type(value: Any, kind: type[T]) -> T:
 
 def _build_not_found_error(kind: str) -> HttpError:
     return HttpError(404, f"there is no such {kind}, or it has been answered", "not_found")
+
+
+class HumanInputRoutes:
+    """The routes under ``/approvals`` and ``/questions``.
+
+    Args:
+        human_input: Holds the requests.
+    """
+
+    def __init__(self, human_input: HumanInputBroker) -> None:
+        self._human_input = human_input
+
+    def build_routes(self) -> list[Route]:
+        """Return the routes."""
+        return [
+            Route("/approvals", self._list_approvals),
+            Route("/approvals/{id}", self._decide, methods=["POST"]),
+            Route("/approvals/{id}/check", self._check, methods=["POST"]),
+            Route("/questions", self._list_questions),
+            Route("/questions/{id}", self._answer, methods=["POST"]),
+        ]
+
+    async def _list_approvals(self, request: Request) -> Response:  # noqa: ARG002
+        return build_json_response({"approvals": await self._human_input.list_pending(APPROVAL)})
+
+    async def _list_questions(self, request: Request) -> Response:  # noqa: ARG002
+        return build_json_response({"questions": await self._human_input.list_pending(QUESTION)})
+
+    async def _decide(self, request: Request) -> Response:
+        body = await read_json(request)
+        decision, reason, arguments = body.get("decision"), body.get("reason", ""), body.get("arguments")
+        await self._human_input.decide(request.path_params["id"], decision, reason, arguments)
+        return Response(status_code=204)
+
+    async def _check(self, request: Request) -> Response:
+        arguments = (await read_json(request)).get("arguments")
+        return build_json_response(await self._human_input.check_arguments(request.path_params["id"], arguments))
+
+    async def _answer(self, request: Request) -> Response:
+        body = await read_json(request)
+        await self._human_input.answer(request.path_params["id"], body.get("action"), body.get("content") or {})
+        return Response(status_code=204)

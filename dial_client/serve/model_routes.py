@@ -13,8 +13,8 @@ from starlette.routing import Route
 from dial_client.client.dial_client import DialClient
 from dial_client.messages.model import ModelInfo
 from dial_client.messages.token_usage import Usage
-from dial_client.serve.http_responses import build_json_response
-from dial_client.serve.served_model import ServedModel
+from dial_client.serve.http_messages import build_json_response
+from dial_client.serve.turn_registry import ServedModel
 from dial_client.settings.config_types import ModelProfile
 from dial_client.turns.prices import compute_cost, find_context_window
 

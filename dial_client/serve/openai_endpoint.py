@@ -32,11 +32,9 @@ from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import Turn
 from dial_client.serve.chat_completion_request import parse_request
 from dial_client.serve.cluster.handoffs import HandoffStore
-from dial_client.serve.http_responses import HttpError, build_json_response, to_http_error
-from dial_client.serve.request_bodies import read_json
-from dial_client.serve.served_model import ServedModel
+from dial_client.serve.http_messages import HttpError, build_json_response, read_json, to_http_error
 from dial_client.serve.sse_response import SSEResponse, wait_for_disconnect
-from dial_client.serve.turn_registry import TurnRegistry
+from dial_client.serve.turn_registry import ServedModel, TurnRegistry
 from dial_client.sinks.completion_chunks import build_chunk, finish_reason
 from dial_client.sinks.sse_encoder import DONE, to_json
 from dial_client.stores.mailbox import Mailbox

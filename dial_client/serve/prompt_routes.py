@@ -11,8 +11,7 @@ from starlette.routing import Route
 
 from dial_client.client.dial_client import DialClient
 from dial_client.messages.errors import ServerError
-from dial_client.serve.http_responses import HttpError, build_json_response
-from dial_client.serve.request_bodies import read_json, read_string
+from dial_client.serve.http_messages import HttpError, build_json_response, read_json, read_string
 from dial_client.servers.resources import ResourceContent
 
 MAX_VALUE = 10_000

@@ -23,8 +23,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dial_client.runtime.logs import get_logger
-from dial_client.serve.http_responses import HttpError, to_http_error
-from dial_client.serve.request_bodies import MAX_TOTAL, BodyBudget, BodyShare
+from dial_client.serve.http_messages import MAX_TOTAL, BodyBudget, BodyShare, HttpError, to_http_error
 
 log = get_logger(__name__)
 

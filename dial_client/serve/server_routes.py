@@ -10,8 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from dial_client.client.dial_client import DialClient
-from dial_client.serve.http_responses import HttpError, build_json_response
-from dial_client.serve.request_bodies import read_json
+from dial_client.serve.http_messages import HttpError, build_json_response, read_json
 from dial_client.serve.server_logins import ServerLogins
 
 

@@ -1,15 +1,40 @@
-"""The running turns of this process: limits their number and ends them on shutdown."""
+"""The running turns of this process: limits their number and ends them on shutdown; the name of the served model."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 import anyio
 
-from dial_client.serve.http_responses import HttpError
-from dial_client.serve.wake_signal import WakeSignal
+from dial_client.serve.http_messages import HttpError
 from dial_client.turns.turn_handle import TurnHandle
+
+
+@dataclass(slots=True)
+class ServedModel:
+    """The name of the model for clients of the API. The name changes when the configuration changes."""
+
+    name: str
+
+
+class WakeSignal:
+    """Wakes the task that waits for the signal. A signal without a waiting task ends the next wait at once."""
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    def send(self) -> None:
+        """Wake the task."""
+        self._event.set()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for a signal, at most `seconds`."""
+        with anyio.move_on_after(seconds):
+            await self._event.wait()
+        self._event = anyio.Event()
+
 
 MAX_TURNS = 64
 

@@ -15,7 +15,7 @@ from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.conversations.history import INTERRUPTED
 from dial_client.messages.message import Message, ToolCallRequest
 from dial_client.serve.cluster import remote_turns
-from dial_client.serve.cluster.topics import build_turn_events_topic as events_of
+from dial_client.serve.cluster.peers import build_turn_events_topic as events_of
 from dial_client.serve.sse_response import encode_end
 from dial_client.sinks import sse_encoder
 from dial_client.stores.sql_store import SQLStore

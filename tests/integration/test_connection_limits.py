@@ -10,8 +10,8 @@ import anyio
 import pytest
 from anyio.abc import SocketStream
 
-from dial_client.serve.connection_limits import MAX_CONNECTIONS, ConnectionLimits, compute_max_connections
-from dial_client.serve.request_bodies import UNCOUNTED
+from dial_client.serve.http_messages import UNCOUNTED
+from dial_client.serve.http_server import MAX_CONNECTIONS, ConnectionLimits, compute_max_connections
 from dial_client.serve.security import AccessPolicy
 from tests.integration.test_conversation_routes import Maths
 from tests.integration.test_serve_security import WAITS, raw, rest

@@ -16,8 +16,8 @@ from mcp.server import MCPServer
 from dial_client.messages.message import Message
 from dial_client.messages.model import Provider
 from dial_client.providers.scripted import ScriptedProvider
-from dial_client.serve.cluster import peers, remote_turns, turn_publisher
-from dial_client.serve.cluster.topics import build_turn_events_topic as events_of
+from dial_client.serve.cluster import peers, remote_turns
+from dial_client.serve.cluster.peers import build_turn_events_topic as events_of
 from dial_client.stores.sql_store import SQLStore
 from tests.integration.test_conversation_routes import Maths
 from tests.integration.test_human_input import ASKS, CALL, Pen, results, stream_chat, until
@@ -130,7 +130,7 @@ async def test_events_without_a_remote_reader_are_not_written_to_the_database(tm
 
 
 async def test_many_events_of_a_turn_are_written_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn_publisher, "MAX_BATCH", 3)
+    monkeypatch.setattr(peers, "MAX_BATCH", 3)
     maths = Maths()
     many = {**WAITS, "text": "word " * 50}
     async with two(tmp_path, [many, "Done."], servers={"maths": maths.server}, allow=["*"]) as (here, there):

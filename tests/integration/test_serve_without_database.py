@@ -22,9 +22,8 @@ from dial_client.serve import human_input
 from dial_client.serve.cluster import peers, remote_turns
 from dial_client.serve.cluster.handoffs import HandoffStore
 from dial_client.serve.cluster.peers import POLL_INTERVAL, PeerBus
-from dial_client.serve.cluster.topics import build_turn_events_topic as events_of
-from dial_client.serve.served_model import ServedModel
-from dial_client.serve.turn_registry import TurnRegistry
+from dial_client.serve.cluster.peers import build_turn_events_topic as events_of
+from dial_client.serve.turn_registry import ServedModel, TurnRegistry
 from dial_client.sinks.sse_encoder import DONE
 from dial_client.stores.mailbox import Mailbox
 from dial_client.stores.sql_store import SQLStore

@@ -19,13 +19,11 @@ from dial_client.messages.model import Provider
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.serve.application import AppContext, build_application
 from dial_client.serve.cluster.peers import PeerBus
-from dial_client.serve.connection_limits import ConnectionLimits
-from dial_client.serve.http_server import HEAD_TIMEOUT, SHUTDOWN_GRACE, HttpServer, open_socket
+from dial_client.serve.http_server import HEAD_TIMEOUT, SHUTDOWN_GRACE, ConnectionLimits, HttpServer, open_socket
 from dial_client.serve.human_input import ANSWER_TIMEOUT, HumanInputBroker
 from dial_client.serve.security import MAX_BODY, AccessPolicy
-from dial_client.serve.served_model import ServedModel
 from dial_client.serve.server_logins import ServerLogins
-from dial_client.serve.turn_registry import MAX_TURNS, TurnRegistry
+from dial_client.serve.turn_registry import MAX_TURNS, ServedModel, TurnRegistry
 from dial_client.settings import configuration
 from dial_client.settings.config_types import ServerSettings
 from dial_client.stores.conversation_store import ConversationStore

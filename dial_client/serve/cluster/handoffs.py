@@ -18,7 +18,7 @@ from dial_client.messages.errors import DialError
 from dial_client.messages.message import Message, Role, ToolCallRequest
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.logs import get_logger
-from dial_client.serve.cluster.topics import build_handoff_topic
+from dial_client.serve.cluster.peers import build_handoff_topic
 from dial_client.sinks.sse_encoder import to_json
 from dial_client.stores.mailbox import Envelope, Mailbox
 

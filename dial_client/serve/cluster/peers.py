@@ -3,6 +3,7 @@
 Processes send messages through the database's `Mailbox`. A process that wants to read or stop a turn sends a request to
 the turn's topic. The process that runs the turn polls that topic: it cancels the turn, or publishes the turn's events
 until the turn ends. An answer to a request for input is sent to the topic of the process that waits for it.
+Processes of other versions read the same topics and forms of messages: keep them stable.
 A process polls all its topics with one query. It polls nothing while it runs no turn, reads none and waits for no
 answer.
 """
@@ -13,20 +14,127 @@ import math
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
 
 from dial_client.runtime.logs import get_logger
-from dial_client.serve.cluster.topics import build_turn_requests_topic
-from dial_client.serve.cluster.turn_publisher import TurnPublisher
-from dial_client.serve.served_model import ServedModel
-from dial_client.serve.turn_registry import TurnRegistry
-from dial_client.serve.wake_signal import WakeSignal
+from dial_client.serve.sse_response import encode_end, encode_event
+from dial_client.serve.turn_registry import ServedModel, TurnRegistry, WakeSignal
+from dial_client.sinks import sse_encoder
 from dial_client.stores.conversation_store import ConversationStore
 from dial_client.stores.mailbox import Envelope, Mailbox
 from dial_client.stores.sql_store import SQLStore
 from dial_client.turns.turn_handle import TurnHandle
+
+MAX_BATCH = 1_000
+"""Events in one message."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventBatch:
+    """Events of a turn, ready to be sent as one message."""
+
+    events: list[tuple[int | None, str]]
+    """Positions and encoded events; the end of the stream has no position."""
+    position: int
+    """The position up to which events have been read."""
+    is_last: bool
+
+    @property
+    def body(self) -> str:
+        """The body of the message."""
+        return sse_encoder.to_json(self.events)
+
+
+class TurnPublisher:
+    """Reads a turn's events in batches.
+
+    Args:
+        turn: The turn.
+        model: The model's name in the API.
+    """
+
+    def __init__(self, turn: TurnHandle, model: str) -> None:
+        self.turn = turn
+        self.topic = build_turn_events_topic(turn.conversation_id, turn.id)
+        self.message_ids: list[int] = []
+        """The messages that were sent."""
+        self.renewed = anyio.current_time()
+        """When the messages were last renewed."""
+        self._chunk: dict[str, Any] = sse_encoder.build_head(model, turn.id)
+        self._position = 0
+
+    @property
+    def is_behind(self) -> bool:
+        """True if there are more events than fit into a batch."""
+        return self.turn.log.last - self._position >= MAX_BATCH
+
+    async def read_batch(self) -> EventBatch | None:
+        """Return the events since the last batch; None if there are none.
+
+        The first batch may be empty: it tells readers that the turn is published. An event that cannot be encoded ends
+        the stream, as it does for readers at this process.
+        """
+        is_over, position = self.turn.has_ended, self._position
+        events: list[tuple[int | None, str]] = []
+        try:
+            for position, event in self.turn.log.since(self._position, MAX_BATCH):
+                if text := encode_event(event, f"{self.turn.id}:{position}", self._chunk):
+                    events.append((position, text))
+            is_last = is_over and position >= self.turn.log.last
+            end = await self._encode_end() if is_last else ""
+        except Exception as error:  # noqa: BLE001 - any failure must end the stream for the readers
+            is_last, end = True, encode_end(error, self._chunk)
+        if is_last:
+            events.append((None, end))
+        if events or not self.message_ids:
+            return EventBatch(events, position, is_last)
+        self._position = position
+        return None
+
+    def confirm(self, batch: EventBatch, message_id: int) -> None:
+        """Record that a batch was sent. A batch that is not confirmed is read again."""
+        self._position = batch.position
+        self.message_ids.append(message_id)
+
+    async def _encode_end(self) -> str:
+        try:
+            await self.turn.result()
+        except Exception as error:  # noqa: BLE001 - the error is the end of the stream
+            return encode_end(error, self._chunk)
+        return encode_end(None, self._chunk)
+
+
+def build_turn_requests_topic(turn: str) -> str:
+    """Return the topic of requests to the process that runs a turn."""
+    return f"wishes:{turn}"
+
+
+def build_turn_events_topic(conversation_id: str, turn: str) -> str:
+    """Return the topic of a turn's events. Each message is a JSON list of pairs: a position and the encoded event."""
+    return f"events:{conversation_id}/{turn}"
+
+
+def build_pending_requests_topic(kind: str) -> str:
+    """Return the topic of the requests of a kind that wait for the user."""
+    return f"asked:{kind}"
+
+
+def build_grant_topic(key: str) -> str:
+    """Return the topic of a tool's grant. A message means that the tool is granted."""
+    return f"granted:{key}"
+
+
+LISTED_GRANTS_TOPIC = "grants"
+"""The topic of the grants shown to the user: JSON objects with ``key``, ``server``, ``tool`` and ``conversation``."""
+
+
+def build_handoff_topic(call_id: str) -> str:
+    """Return the topic of a turn that returned tool calls, by the id of its first call."""
+    return f"thread:{call_id}"
+
 
 log = get_logger(__name__)
 

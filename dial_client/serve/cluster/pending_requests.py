@@ -12,8 +12,14 @@ from typing import Any
 
 from dial_client.messages.errors import DialError
 from dial_client.runtime.logs import get_logger
-from dial_client.serve.cluster.peers import LEASE_TTL, REQUEST_TTL, PeerBus
-from dial_client.serve.cluster.topics import LISTED_GRANTS_TOPIC, build_grant_topic, build_pending_requests_topic
+from dial_client.serve.cluster.peers import (
+    LEASE_TTL,
+    LISTED_GRANTS_TOPIC,
+    REQUEST_TTL,
+    PeerBus,
+    build_grant_topic,
+    build_pending_requests_topic,
+)
 from dial_client.sinks import sse_encoder
 from dial_client.stores.mailbox import Envelope
 

@@ -8,8 +8,14 @@ from collections.abc import AsyncGenerator, Sequence
 import anyio
 
 from dial_client.messages.errors import ConversationNotFound, DialError
-from dial_client.serve.cluster.peers import READ, REQUEST_TTL, STOP, PeerBus
-from dial_client.serve.cluster.topics import build_turn_events_topic, build_turn_requests_topic
+from dial_client.serve.cluster.peers import (
+    READ,
+    REQUEST_TTL,
+    STOP,
+    PeerBus,
+    build_turn_events_topic,
+    build_turn_requests_topic,
+)
 from dial_client.serve.sse_response import OPENING_COMMENT, encode_end
 from dial_client.stores.mailbox import Envelope
 from dial_client.stores.sql_store import SQLStore
