@@ -128,7 +128,7 @@ class HttpTransport:
         Raises:
             ProviderError: There is no response, or its status is not 2xx.
         """
-        send = partial(self._send, "POST", path, body, idle_timeout)
+        send = partial(self._send, "POST", path, body, idle_timeout, returns_refusals=False)
         return retry_policy.send_until_accepted(send, self.endpoint.host, notes, on_wait)
 
     async def get(self, path: str, *, timeout: float) -> Any:
@@ -161,7 +161,7 @@ class HttpTransport:
             ProviderError: There is no response in time.
         """
         with anyio.move_on_after(timeout):
-            response = await self._exchange(method, path, body, timeout)
+            response = await self._send(method, path, body, timeout, returns_refusals=True)
             if isinstance(response, retry_policy.FailedRequest):
                 raise response.error
             content = await _read_start(response, _MAX_JSON_BODY + 1, timeout)
@@ -175,18 +175,12 @@ class HttpTransport:
             await client.aclose()
 
     async def _send(
-        self, method: str, path: str, body: bytes | None, idle_timeout: float
+        self, method: str, path: str, body: bytes | None, idle_timeout: float, *, returns_refusals: bool
     ) -> httpx2.Response | retry_policy.FailedRequest:
-        """Send one request, and return the response with its body unread, or a failure if its status is not 2xx."""
-        response = await self._exchange(method, path, body, idle_timeout)
-        if isinstance(response, retry_policy.FailedRequest) or response.is_success:
-            return response
-        return await self._to_failure(response)
+        """Send one request, and return the response with its body unread, or a failure.
 
-    async def _exchange(
-        self, method: str, path: str, body: bytes | None, idle_timeout: float
-    ) -> httpx2.Response | retry_policy.FailedRequest:
-        """Send one request, and return the response of any status, with its body unread, or a connection failure."""
+        A response whose status is not 2xx is a failure too, unless `returns_refusals` is set.
+        """
         client = self._client
         if client is None:
             client = await to_thread.run_sync(self.preload, abandon_on_cancel=True)
@@ -207,7 +201,7 @@ class HttpTransport:
             return retry_policy.FailedRequest(provider_errors.build_connection_error(self.endpoint, error), retry)
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         response.stream = CleanlyClosedStream(response.stream)
-        return response
+        return response if response.is_success or returns_refusals else await self._to_failure(response)
 
     async def _to_failure(self, response: httpx2.Response) -> retry_policy.FailedRequest:
         """Read the body of an error response, close it, and return the failure."""
