@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import anyio
 
 from dial_client.cli.load_settings import find_model_name, open_model
-from dial_client.cli.open_client import build_profiles, combine_rules, set_profiles
+from dial_client.cli.open_client import build_profiles, choose_tool_format, combine_rules, set_profiles
 from dial_client.cli.options import Options
 from dial_client.client.dial_client import DialClient
 from dial_client.messages.errors import DialError
@@ -98,11 +98,9 @@ async def _switch_model(dial: DialClient, options: Options, settings: Settings) 
     Raises:
         ConfigError: The model cannot be opened.
     """
-    profile = settings.models.get(options.model or settings.default_model or "")
     provider = open_model(options, settings)
     try:
-        tool_format = options.tool_format or (profile.tool_format if profile is not None else None)
-        dial.model.switch(provider, tool_format=tool_format)
+        dial.model.switch(provider, tool_format=choose_tool_format(options, settings))
     except BaseException:
         with anyio.CancelScope(shield=True):
             await provider.aclose()
@@ -110,8 +108,8 @@ async def _switch_model(dial: DialClient, options: Options, settings: Settings) 
     set_profiles(dial, options, settings)
 
 
-def _list_models(options: Options, settings: Settings) -> list[tuple[str | None, ModelProfile | None]]:
+def _list_models(options: Options, settings: Settings) -> list[tuple[str, ModelProfile | None]]:
     """Return the names of the model and of its fallback models, each with its entry in ``models``."""
-    name = options.model or settings.default_model
+    name = find_model_name(options, settings)
     fallbacks = options.fallback_model or settings.find_fallback_models(name)
-    return [(name, settings.models.get(name or "")) for name in (name, *fallbacks)]
+    return [(name, settings.models.get(name)) for name in (name, *fallbacks)]
