@@ -16,8 +16,9 @@ from pathlib import Path
 import anyio
 from mcp.server import MCPServer
 
-from dial_client import ConversationManager, DialClient, ScriptedProvider, SQLStore
+from dial_client import ConversationManager, DialClient, SQLStore
 from dial_client.durable import DurableTurns
+from dial_client.testing import ScriptedProvider
 
 TURNS = 30
 REPLIES = [{"tool_calls": [{"name": "noop", "arguments": {}}]}, "Done."]

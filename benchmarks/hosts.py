@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Protocol, Unpack
 
 from benchmarks import floor
-from dial_client import ClientOptions, DialClient, Finished, Limits, Message, OpenAIProvider, TextDelta, Turn
+from dial_client import ClientOptions, DialClient, Finished, Limits, Message, TextDelta, Turn
+from dial_client.extend import OpenAIProvider
 
 _ALL_TOOLS = Limits(max_tools=1000, max_tool_bytes=10_000_000)
 QUESTION = "What do the records say?"

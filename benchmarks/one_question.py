@@ -18,7 +18,7 @@ async def answer(way: str, base_url: str, config: str, prompt: str) -> str:
             return (await dial.response(prompt)).text
     from openai import AsyncOpenAI
 
-    from dial_client import OpenAIProvider
+    from dial_client.extend import OpenAIProvider
 
     async with (
         AsyncOpenAI(base_url=base_url, api_key="none") as client,

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import AsyncGenerator
 
-from dial_client import CallChunk, Completion, Delta, DialClient, FinishReason, ModelInfo, ModelRequest, TextChunk
-from dial_client import ToolCallRequest as Call
+from dial_client import DialClient, ToolCallRequest
+from dial_client.extend import CallChunk, Completion, Delta, FinishReason, ModelInfo, ModelRequest, TextChunk
 
 
 class Parrot:
@@ -15,7 +15,7 @@ class Parrot:
     async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         last = request.messages[-1]
         if last.role == "user":
-            yield CallChunk(Call("call_1", "count_words", {"text": last.text}))
+            yield CallChunk(ToolCallRequest("call_1", "count_words", {"text": last.text}))
             yield Completion(FinishReason.TOOL_CALLS)
             return
         for word in f"{last.text} words: {request.messages[0].text}".split(" "):

@@ -4,7 +4,8 @@ import os
 import re
 from dataclasses import replace
 
-from dial_client import CallNext, DialClient, Middleware, ToolCall, ToolCallResult, Turn, TurnRequest, refuse
+from dial_client import DialClient, ToolCallResult, Turn
+from dial_client.extend import CallNext, Middleware, ToolCall, TurnRequest, refuse
 
 MODEL = os.environ.get("DIAL_MODEL", "local")
 

@@ -19,15 +19,8 @@ from typing import Any
 
 import anyio
 
-from dial_client import (
-    ConfigError,
-    ConversationManager,
-    DialClient,
-    DialError,
-    DurableTurns,
-    ScriptedProvider,
-    SQLStore,
-)
+from dial_client import ConfigError, ConversationManager, DialClient, DialError, DurableTurns, SQLStore
+from dial_client.testing import ScriptedProvider
 
 CLOSED = "http://127.0.0.1:9"
 """The port of the discard service, where nothing listens."""

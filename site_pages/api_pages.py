@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dial_client
+from dial_client import extend
 from site_pages.example_links import find_examples
 
 SUBJECTS = {
@@ -39,9 +40,12 @@ def list_missing_names() -> list[str]:
 def write_api_page(subject: str) -> str:
     """Return a page with a directive of mkdocstrings for each name."""
     title, _ = SUBJECTS[subject]
-    lines = [f"# {title}", "", "All names are imported from `dial_client`.", ""]
-    for name in list_names(subject):
-        lines += [f"::: dial_client.{_homes()[name]}.{name}", *_options(name), "", *_examples(name)]
+    lines = [f"# {title}", ""]
+    for module in (dial_client, extend):
+        if names := [name for name in list_names(subject) if name in module.__all__]:
+            lines += [f"## From `{module.__name__}`", ""]
+        for name in names:
+            lines += [f"::: dial_client.{_homes()[name]}.{name}", *_options(name), "", *_examples(name)]
     return "\n".join(lines)
 
 
@@ -66,12 +70,13 @@ def _examples(name: str) -> list[str]:
 def list_classes_without_example() -> list[str]:
     """Return the public classes that no program of the guides uses, and whose docstring has no example."""
     shown = find_examples()
-    classes = {name: value for name in _homes() if isinstance(value := getattr(dial_client, name), type)}
+    values = {name: getattr(module, name) for module in (dial_client, extend) for name in module.__all__}
+    classes = {name: value for name, value in values.items() if isinstance(value, type)}
     return sorted(
         name for name, value in classes.items() if name not in shown and "Example" not in (value.__doc__ or "")
     )
 
 
 def _homes() -> dict[str, str]:
-    homes: dict[str, str] = dial_client._MODULE_OF  # type: ignore[attr-defined]  # noqa: SLF001 - the only such table
-    return homes
+    tables: list[dict[str, str]] = [dial_client._MODULE_OF, extend._MODULE_OF]  # type: ignore[attr-defined]  # noqa: SLF001 - the only such tables
+    return tables[0] | tables[1]

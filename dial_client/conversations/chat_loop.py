@@ -72,7 +72,7 @@ class Chat:
     async def send(
         self, message: str | Message, *, output_type: Any = None, **keywords: Unpack[TurnKeywords]
     ) -> Turn[Any]:
-        """Send a message, and wait for the answer.
+        """Send a message, wait for the answer, and return the turn.
 
         Args:
             message: The user's text or `Message`.

@@ -20,7 +20,8 @@ from urllib.parse import quote
 import anyio
 import httpx2
 
-from dial_client import DialClient, ElicitationAnswer, ServerState
+from dial_client import DialClient, ServerState
+from dial_client.extend import ElicitationAnswer
 from dial_client.hooks.server_callbacks import Callbacks, Elicitation, LoginRequest
 from dial_client.messages.errors import LoginFailed
 from dial_client.settings import configuration

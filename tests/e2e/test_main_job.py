@@ -11,7 +11,8 @@ from typing import Any
 import anyio
 import pytest
 
-from dial_client import DialClient, Message, ScriptedProvider, ServerState
+from dial_client import DialClient, Message, ServerState
+from dial_client.testing import ScriptedProvider
 from tests.support.model_endpoint import Call, Say, model_endpoint
 from tests.support.program import dial_chat, write_config
 

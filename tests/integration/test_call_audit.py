@@ -8,9 +8,10 @@ from typing import Any
 import anyio
 import pytest
 
-from dial_client import Approval, DialClient, Elicitation, ElicitationAnswer, SamplingRequest, ToolCallRequest, ToolSpec
+from dial_client import Approval, DialClient, ToolCallRequest, ToolSpec
 from dial_client.client.client_options import ApprovalPolicy
 from dial_client.conversations.conversation_manager import ConversationManager
+from dial_client.extend import Elicitation, ElicitationAnswer, SamplingRequest
 from dial_client.hooks.audit.entries import AuditEntry, Origin, TurnAudit
 from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.messages.limits import Limits

@@ -25,7 +25,6 @@ from dial_client import (
     MessageCompleted,
     Role,
     RoundStarted,
-    ScriptedProvider,
     ServerStartError,
     ServerState,
     StopReason,
@@ -38,6 +37,7 @@ from dial_client import (
 )
 from dial_client.client.client_options import ApprovalPolicy
 from dial_client.messages.model import Delta, ModelRequest
+from dial_client.testing import ScriptedProvider
 from dial_client.tools.approval import ApprovalContext
 from tests.support.clients import ADD, ASK, calculator, call, client
 

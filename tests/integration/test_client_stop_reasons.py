@@ -17,7 +17,6 @@ from dial_client import (
     Limits,
     ProviderError,
     Role,
-    ScriptedProvider,
     StopReason,
     TextDelta,
     ToolCallRequest,
@@ -25,6 +24,7 @@ from dial_client import (
     ToolSpec,
 )
 from dial_client.messages.model import Delta, ModelRequest
+from dial_client.testing import ScriptedProvider
 from dial_client.tools.approval import ApprovalContext
 from tests.support.clients import ADD, ASK, calculator, call, client
 from tests.support.fakes import virtual_time

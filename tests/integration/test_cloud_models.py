@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from dial_client import ConfigError, Provider, ProviderError
+from dial_client import ConfigError, ProviderError
+from dial_client.extend import Provider
 from dial_client.messages.message import Message
 from dial_client.providers import open_provider
 from dial_client.settings.config_types import Api, ModelProfile

@@ -17,8 +17,9 @@ from anyio import to_thread
 from mcp.server import MCPServer
 from rich.console import Console
 
-from dial_client import DialClient, LimitReached, Limits, Message, OutputError, ProviderError, ScriptedProvider, Turn
+from dial_client import DialClient, LimitReached, Limits, Message, OutputError, ProviderError, Turn
 from dial_client.messages.model import ModelRequest
+from dial_client.testing import ScriptedProvider
 from tests.support.clients import ADD, calculator, call, client
 from tests.support.model_endpoint import Say, model_endpoint
 

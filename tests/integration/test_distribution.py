@@ -90,6 +90,7 @@ def test_the_wheel_has_every_file_of_the_package_and_nothing_else(built: Built) 
     [
         "dial_client/py.typed",
         "dial_client/__init__.pyi",
+        "dial_client/extend.pyi",
         "dial_client/settings/servers.schema.json",
         "dial_client/providers/embedded/template.jinja",
         "dial_client/serve/page/index.html",

@@ -18,7 +18,7 @@ import pytest
 from anyio import to_thread
 
 import dial_client
-from dial_client import ConversationManager, DialClient, Limits, Message, ScriptedProvider, SQLStore
+from dial_client import ConversationManager, DialClient, Limits, Message, SQLStore
 from dial_client.conversations.conversation_manager import WhenBusy
 from dial_client.conversations.history import INTERRUPTED, repair_history
 from dial_client.conversations.history_edits import apply_edits
@@ -26,6 +26,7 @@ from dial_client.durable import SQLITE_IS_TOO_OLD, DurableResult, DurableTimings
 from dial_client.messages.errors import ConfigError, ConversationBusy, ConversationNotFound, DialError
 from dial_client.messages.events import Finished, RoundStarted
 from dial_client.messages.message import ImagePart, Role, TextPart
+from dial_client.testing import ScriptedProvider
 from dial_client.turns.turn_handle import TurnHandle
 from tests.support.durable_worker import ROUNDS
 from tests.support.program import LONG, start_python

@@ -13,12 +13,13 @@ from typing import Any
 import anyio
 import pytest
 
-from dial_client import ConversationManager, DialClient, ScriptedProvider, SQLStore
+from dial_client import ConversationManager, DialClient, SQLStore
 from dial_client.durable import SQLITE_IS_TOO_OLD, DurableTimings, DurableTurns, default_database
 from dial_client.durable.dbos_database import to_dbos_url
 from dial_client.durable.results import build_turn_id, read_output_type
 from dial_client.durable.serialization import NAME, RowRefused, from_json, to_json
 from dial_client.messages.errors import ConfigError, ConversationNotFound, DialError
+from dial_client.testing import ScriptedProvider
 from tests.support.program import LONG
 from tests.support.temporary_stores import needs_dbos, needs_postgres, place
 

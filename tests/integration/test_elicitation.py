@@ -9,7 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
-from dial_client import DialClient, Elicitation, ElicitationAnswer, Limits, ServerState, ToolCallResult
+from dial_client import DialClient, Limits, ServerState, ToolCallResult
+from dial_client.extend import Elicitation, ElicitationAnswer
 from dial_client.hooks.elicitation_form import Form
 from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.servers import server_requests

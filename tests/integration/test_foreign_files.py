@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import dial_client
-from dial_client import ConversationManager, DialClient, ScriptedProvider
+from dial_client import ConversationManager, DialClient
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import Message, ToolSpec
 from dial_client.providers.embedded import weights
@@ -23,6 +23,7 @@ from dial_client.servers.oauth.token_storage import MAX_BYTES, TokenRecord, Toke
 from dial_client.servers.server_cache import JsonCache, ServerCache, ToolPins
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.stores.memory_store import MemoryStore
+from dial_client.testing import ScriptedProvider
 from tests.integration.test_foreign_rows import MESSAGES, nested
 
 HEAD = {"recording": 1, "by": "dial-client", "provider": "chat"}

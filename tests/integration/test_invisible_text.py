@@ -10,7 +10,8 @@ from mcp.server.mcpserver import Context
 from mcp_types import CreateMessageRequestParams, SamplingMessage, TextContent
 from pydantic import BaseModel, Field
 
-from dial_client import DialClient, Elicitation, ElicitationAnswer, Message, ScriptedProvider
+from dial_client import DialClient, Message
+from dial_client.extend import Elicitation, ElicitationAnswer
 from dial_client.hooks.approval_request import describe_invisible
 from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.messages.events import ReasoningDelta, TextDelta, ToolCallProgress
@@ -19,6 +20,7 @@ from dial_client.messages.model import CallChunk, Completion, FinishReason, Mode
 from dial_client.runtime.safe_text import count_unseen, to_one_line
 from dial_client.schema.provider_schema import adapt
 from dial_client.servers.server_requests import map_sampling_request
+from dial_client.testing import ScriptedProvider
 from dial_client.tools import result_content
 from dial_client.tools.catalog import build_catalog
 from dial_client.turns import status_text

@@ -10,10 +10,11 @@ from typing import Any
 import anyio
 import pytest
 
-from dial_client import Approval, DialClient, Message, ScriptedProvider
+from dial_client import Approval, DialClient, Message
 from dial_client.client.client_options import ApprovalPolicy
 from dial_client.messages.message import Failure, ToolCallRequest, ToolSpec, extract_text
 from dial_client.servers.status import ServerState
+from dial_client.testing import ScriptedProvider
 from dial_client.tools.approval import ApprovalContext
 from tests.support.program import LONG, dial_chat, write_config
 from tests.support.servers.launch import script

@@ -9,7 +9,8 @@ import anyio
 import pytest
 from mcp.server.lowlevel import Server
 
-from dial_client import DialClient, ImagePart, Message, Prompt, PromptArgument, Role, ServerError, ServerGone
+from dial_client import DialClient, ImagePart, Message, Role, ServerError, ServerGone
+from dial_client.extend import Prompt, PromptArgument
 from dial_client.messages.message import Icon
 from tests.integration.test_resources import asked, books, every_way
 from tests.support.fakes import virtual_time

@@ -11,7 +11,8 @@ import anyio
 import pytest
 from mcp.server.lowlevel import Server
 
-from dial_client import DialClient, Resource, ResourceContent, ServerError, ServerGone, ServerState
+from dial_client import DialClient, ServerError, ServerGone, ServerState
+from dial_client.extend import Resource, ResourceContent
 from dial_client.servers import notifications as following
 from dial_client.servers.resources import CACHE_SECONDS
 from dial_client.settings.configuration import Protocol

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dial_client import ScriptedProvider
+from dial_client.testing import ScriptedProvider
 from tests.integration.test_human_input import chat_events, results, stream_chat, until
 from tests.support.http_service import MODEL, serve
 from tests.support.servers.launch import raw

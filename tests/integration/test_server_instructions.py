@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from mcp.server import MCPServer
 
-from dial_client import DialClient, Message, ToolFormat
+from dial_client import DialClient, Message
+from dial_client.extend import ToolFormat
 from dial_client.messages.model import (
     Completion,
     FinishReason,

@@ -17,18 +17,15 @@ from dial_client import (
     Approval,
     ConfigError,
     DialClient,
-    ElicitationAnswer,
     Limits,
     Message,
-    SamplingReply,
-    SamplingRequest,
-    ServerLog,
     StopReason,
     ToolCallRequest,
     ToolSpec,
     Usage,
 )
 from dial_client.client.client_options import ApprovalPolicy
+from dial_client.extend import ElicitationAnswer, SamplingReply, SamplingRequest, ServerLog
 from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.messages.model import CallChunk, Completion, FinishReason, TextChunk
 from dial_client.settings import configuration

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult
 
-from dial_client import DialClient, Message, ScriptedProvider
+from dial_client import DialClient, Message
 from dial_client.messages.limits import Limits
 from dial_client.messages.message import ToolCallRequest, ToolCallResult
 from dial_client.runtime.deadline import Deadline
 from dial_client.servers.session import OnCallProgress
+from dial_client.testing import ScriptedProvider
 from dial_client.tools.approval import ApprovalChecker
 from dial_client.tools.catalog import build_catalog
 from dial_client.tools.executor import ToolExecutor

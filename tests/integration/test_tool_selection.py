@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from mcp.server import MCPServer
 
-from dial_client import DialClient, Limits, Message, ScriptedProvider, StopReason, Turn
+from dial_client import DialClient, Limits, Message, StopReason, Turn
 from dial_client.messages.message import ToolCallRequest, ToolSpec
+from dial_client.testing import ScriptedProvider
 from dial_client.tools.approval import Approval, ApprovalContext
 from dial_client.tools.catalog import build_catalog
 from dial_client.tools.result_content import ResultStore

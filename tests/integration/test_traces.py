@@ -33,7 +33,8 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from dial_client import DialClient, ScriptedProvider
+from dial_client import DialClient
+from dial_client.testing import ScriptedProvider
 
 exporter = InMemorySpanExporter()
 provider = TracerProvider()

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from dial_client import AnthropicProvider, ConfigError, DialClient, OpenAIProvider, Provider, ProviderError
+from dial_client import ConfigError, DialClient, ProviderError
+from dial_client.extend import AnthropicProvider, OpenAIProvider, Provider
 from dial_client.messages.message import Message, ToolSpec
 from dial_client.messages.model import FinishReason
 from dial_client.providers.http.endpoint import Endpoint

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from dial_client import to_anthropic, to_openai
+from dial_client.extend import to_anthropic, to_openai
 from tests.unit.test_vendor_messages import CONVERSATION
 
 pytestmark = pytest.mark.once

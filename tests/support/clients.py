@@ -6,7 +6,8 @@ from typing import Any
 
 from mcp.server import MCPServer
 
-from dial_client import DialClient, Message, ScriptedProvider
+from dial_client import DialClient, Message
+from dial_client.testing import ScriptedProvider
 
 ASK = [Message.user("go on")]
 

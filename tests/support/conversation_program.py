@@ -14,8 +14,9 @@ from typing import Any
 
 import anyio
 
-from dial_client import ConversationManager, DialClient, ScriptedProvider, SQLStore
+from dial_client import ConversationManager, DialClient, SQLStore
 from dial_client.messages.events import to_dict
+from dial_client.testing import ScriptedProvider
 
 LIFETIME = 100.0
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dial_client import DialClient, ScriptedProvider, ToolCallResult, Turn
+from dial_client import DialClient, ToolCallResult, Turn
+from dial_client.testing import ScriptedProvider
 
 
 async def call(function: Any, /, **arguments: Any) -> ToolCallResult:

@@ -5,20 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dial_client import (
-    AuditEntry,
-    CallNext,
-    DialClient,
-    Event,
-    Middleware,
-    ModelReply,
-    ModelRequest,
-    ScriptedProvider,
-    ToolCall,
-    ToolCallResult,
-    Turn,
-    TurnRequest,
-)
+from dial_client import DialClient, Event, ToolCallResult, Turn
+from dial_client.extend import AuditEntry, CallNext, Middleware, ModelReply, ModelRequest, ToolCall, TurnRequest
+from dial_client.testing import ScriptedProvider
 
 NextTurn = CallNext[TurnRequest, Turn]
 NextModelCall = CallNext[ModelRequest, ModelReply]

@@ -21,12 +21,10 @@ from dial_client import (
     Limits,
     MemoryStore,
     Message,
-    ModelInfo,
-    ModelRequest,
-    ReActFormatHandler,
-    ScriptedProvider,
     StopReason,
 )
+from dial_client.extend import ModelInfo, ModelRequest, ReActFormatHandler
+from dial_client.testing import ScriptedProvider
 
 
 def test_from_config_takes_the_keywords_of_the_class() -> None:

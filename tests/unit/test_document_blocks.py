@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 import dial_client
-from dial_client import testing
+from dial_client import extend, testing
 from dial_client.cli.commands import entry_point as registered  # noqa: F401 - the import registers the commands
 from dial_client.cli.commands.typer_apps import chat_app, command_app, list_command_names, load_groups
 from dial_client.cli.configuration.configuration_report import read_schema
@@ -38,7 +38,7 @@ OBJECTS = {
     "turn": dial_client.Turn | dial_client.TurnHandle,
 }
 """The variables of the examples, and the types of their objects."""
-LIBRARIES = {"dial_client": dial_client, "dial_client.testing": testing}
+LIBRARIES = {"dial_client": dial_client, "dial_client.extend": extend, "dial_client.testing": testing}
 
 
 def list_blocks(*languages: str) -> list[Any]:

@@ -8,30 +8,26 @@ from typing import Any
 
 import pytest
 
-from dial_client import (
+from dial_client import ConfigError, DialClient, ProviderError, StopReason, Usage
+from dial_client.cli.configuration_reload import apply_configuration, compare
+from dial_client.cli.load_settings import open_model
+from dial_client.cli.options import Options
+from dial_client.extend import (
     CallNext,
     Completion,
-    ConfigError,
-    DialClient,
     FinishReason,
     Middleware,
     ModelInfo,
     ModelReply,
     ModelRequest,
-    ProviderError,
     ProviderState,
-    ScriptedProvider,
-    StopReason,
     TextChunk,
-    Usage,
 )
-from dial_client.cli.configuration_reload import apply_configuration, compare
-from dial_client.cli.load_settings import open_model
-from dial_client.cli.options import Options
 from dial_client.messages.errors import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED
 from dial_client.providers.fallback_provider import PAUSE, FallbackProvider
 from dial_client.settings import configuration
 from dial_client.settings.config_types import Settings
+from dial_client.testing import ScriptedProvider
 from tests.support.fakes import Model, Step
 
 pytestmark = pytest.mark.anyio

@@ -10,19 +10,9 @@ import anyio
 import pytest
 from pydantic import BaseModel
 
-from dial_client import (
-    Callbacks,
-    CallCancelled,
-    Context,
-    DialClient,
-    Elicitation,
-    ElicitationAnswer,
-    Failure,
-    FunctionTool,
-    Limits,
-    ScriptedProvider,
-    ToolCallProgress,
-)
+from dial_client import Callbacks, Context, DialClient, FunctionTool, Limits, ToolCallProgress
+from dial_client.extend import CallCancelled, Elicitation, ElicitationAnswer, Failure
+from dial_client.testing import ScriptedProvider
 from tests.support.fakes import virtual_time
 from tests.support.function_calls import call, calls, run
 

@@ -23,14 +23,14 @@ from dial_client import (
     ConfigError,
     Decision,
     DialClient,
-    Failure,
     ImagePart,
-    ScriptedProvider,
     TextPart,
     ToolCallRequest,
     ToolCallResult,
     ToolSpec,
 )
+from dial_client.extend import Failure
+from dial_client.testing import ScriptedProvider
 from dial_client.tools.function_tools import FunctionTools, to_content
 from tests.support.function_calls import call, calls, run
 

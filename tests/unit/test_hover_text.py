@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import dial_client
-from dial_client import testing
+from dial_client import extend, testing
 
 pytestmark = pytest.mark.once
 
@@ -54,7 +54,7 @@ METHODS = [(name, function) for name, function, is_property in public_functions(
 
 def test_every_public_name_has_a_docstring() -> None:
     assert [name for name, function, _ in public_functions() if not doc_of(function)] == []
-    types = [(name, getattr(dial_client, name)) for name in dial_client.__all__]
+    types = [(name, getattr(module, name)) for module in (dial_client, extend) for name in module.__all__]
     assert [name for name, value in types if inspect.isclass(value) and not value.__doc__] == []
 
 

@@ -14,10 +14,7 @@ from dial_client import (
     Finished,
     Message,
     MessageCompleted,
-    Middleware,
     MiddlewareError,
-    ModelReply,
-    ModelRequest,
     OutputError,
     ProviderError,
     Role,
@@ -26,10 +23,9 @@ from dial_client import (
     TextDelta,
     ToolCallRequest,
     Turn,
-    TurnRequest,
     Usage,
-    refuse,
 )
+from dial_client.extend import Middleware, ModelReply, ModelRequest, TurnRequest, refuse
 from tests.support.middleware_clients import (
     DOUBLE,
     NextModelCall,

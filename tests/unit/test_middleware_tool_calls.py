@@ -12,20 +12,17 @@ from dial_client import (
     Approval,
     ApprovalContext,
     Decision,
-    Failure,
     Finished,
     Limits,
-    Middleware,
     StopReason,
-    ToolCall,
     ToolCallFinished,
     ToolCallRequest,
     ToolCallResult,
     ToolCallStarted,
     ToolSpec,
     Turn,
-    refuse,
 )
+from dial_client.extend import Failure, Middleware, ToolCall, refuse
 from tests.support.middleware_clients import (
     DOUBLE,
     Auditor,

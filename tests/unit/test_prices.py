@@ -9,9 +9,10 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from dial_client import DialClient, Event, Limits, Message, SamplingRequest, StatusChanged, ToolCallRequest
+from dial_client import DialClient, Event, Limits, Message, StatusChanged, ToolCallRequest
 from dial_client.client.sampling import ModelSampler
 from dial_client.conversations.compaction import summarize
+from dial_client.extend import SamplingRequest
 from dial_client.hooks.call_context import CallContext
 from dial_client.messages.events import Emit, ToolCallStarted
 from dial_client.messages.model import Completion, Delta, ModelInfo, ModelRequest

@@ -1,35 +1,44 @@
-"""The public names of ``dial_client``."""
+"""The public names of ``dial_client``, ``dial_client.extend`` and ``dial_client.testing``."""
 
 from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import dial_client
+from dial_client import extend, testing
 
 
-def test_the_stub_and_the_package_have_the_same_names() -> None:
-    stub = ast.parse(Path(dial_client.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+@pytest.mark.parametrize("module", [dial_client, extend])
+def test_a_stub_and_its_module_have_the_same_names(module: Any) -> None:
+    stub = ast.parse(Path(module.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
     described = {
         (alias.name, node.module.removeprefix("dial_client."))
         for node in stub.body
         if isinstance(node, ast.ImportFrom) and node.module
         for alias in node.names
     }
-    assert described == {(name, dial_client._MODULE_OF[name]) for name in dial_client.__all__}  # type: ignore[attr-defined]  # private
+    assert described == {(name, module._MODULE_OF[name]) for name in module.__all__}
 
 
 def test_every_public_name_exists() -> None:
-    assert [name for name in dial_client.__all__ if getattr(dial_client, name, None) is None] == []
+    modules = (dial_client, extend, testing)
+    assert [name for module in modules for name in module.__all__ if getattr(module, name, None) is None] == []
+
+
+def test_a_name_is_public_in_one_module() -> None:
+    assert set(dial_client.__all__) & set(extend.__all__) == set()
 
 
 def test_the_members_of_public_unions_are_public() -> None:
-    unions = [dial_client.Delta, dial_client.Event, dial_client.Part, dial_client.TurnInput]
+    unions = [extend.Delta, dial_client.Event, extend.Part, dial_client.TurnInput]
     members = {member for union in unions for member in union.__args__ if isinstance(member, type)}
     ours = {member for member in members if member.__module__.startswith("dial_client.")}
-    assert [member.__name__ for member in ours if getattr(dial_client, member.__name__, None) is not member] == []
+    public = {getattr(module, name) for module in (dial_client, extend) for name in module.__all__}
+    assert [member.__name__ for member in ours if member not in public] == []
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dial_client import ScriptedProvider
-from dial_client.testing import DialRecording
+from dial_client.testing import DialRecording, ScriptedProvider
 
 pytestmark = pytest.mark.anyio
 

@@ -18,23 +18,11 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from dial_client import (
-    CallNext,
-    Completion,
-    DialClient,
-    FinishReason,
-    Middleware,
-    ModelInfo,
-    ProviderError,
-    ScriptedProvider,
-    TextChunk,
-    ToolCall,
-    ToolCallResult,
-    Usage,
-    refuse,
-)
+from dial_client import DialClient, ProviderError, ToolCallResult, Usage
+from dial_client.extend import CallNext, Completion, FinishReason, Middleware, ModelInfo, TextChunk, ToolCall, refuse
 from dial_client.hooks.telemetry.instrument_lookup import find_instruments, record_restart
 from dial_client.hooks.telemetry.instruments import CAPTURE_CONTENT, find_provider_name
+from dial_client.testing import ScriptedProvider
 from tests.support.fakes import Model
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from dial_client import DialClient, ScriptedProvider
+from dial_client import DialClient
 from dial_client.cli.changed_config import find_file, find_holder
 from dial_client.cli.configuration.configuration_report import list_written_values
 from dial_client.cli.configuration_files import read_trusted_files
@@ -21,6 +21,7 @@ from dial_client.messages.errors import ConfigError
 from dial_client.settings.config_editor import find_problem
 from dial_client.settings.config_trust import EnvFiles, read_found
 from dial_client.settings.configuration import ConfigFile, parse
+from dial_client.testing import ScriptedProvider
 
 WITH_VARIABLES = '{"mcpServers": {"a": {"command": "a", "envFile": ".env"}}}'
 

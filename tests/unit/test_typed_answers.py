@@ -9,7 +9,6 @@ import pytest
 from pydantic import BaseModel
 
 from dial_client import (
-    CallNext,
     ConversationManager,
     DialClient,
     Finished,
@@ -18,18 +17,16 @@ from dial_client import (
     MemoryStore,
     Message,
     MessageCompleted,
-    Middleware,
-    ModelReply,
-    ModelRequest,
     OutputDelta,
     OutputError,
     Role,
-    ScriptedProvider,
     StopReason,
     TextDelta,
     ToolCallStarted,
     Turn,
 )
+from dial_client.extend import CallNext, Middleware, ModelReply, ModelRequest
+from dial_client.testing import ScriptedProvider
 
 pytestmark = pytest.mark.anyio
 

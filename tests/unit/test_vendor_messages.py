@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dial_client import to_anthropic, to_openai
+from dial_client.extend import to_anthropic, to_openai
 from dial_client.messages.citations import Citation
 from dial_client.messages.message import FilePart, ImagePart, Message, ProviderState, Role, TextPart, ToolCallRequest
 from tests.support.fakes import unhurried
