@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from dial_client.messages.message import Message, Role, ToolSpec
-from dial_client.messages.model import Instruction, InstructionSource, ModelRequest, OutputFormat
+from dial_client.messages.model import Instruction, InstructionSource, ModelRequest
 
 SYSTEM = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
 """The system message of a conversation without instructions: the message that these weights were trained with.
@@ -59,7 +59,8 @@ def build_answer_request(request: ModelRequest, results: Sequence[str]) -> Model
     """
     instructions = request.instructions or (Instruction(InstructionSource.HOST, SYSTEM),)
     if request.output_format is not None:
-        instructions = (*instructions, _describe_form(request.output_format))
+        text = _AS_JSON.format(schema=json.dumps(request.output_format.schema, ensure_ascii=False))
+        instructions = (*instructions, Instruction(InstructionSource.HOST, text))
     messages: list[Message] = []
     for message in request.messages:
         if message.role is Role.USER:
@@ -70,17 +71,8 @@ def build_answer_request(request: ModelRequest, results: Sequence[str]) -> Model
             messages.append(message)
     if results and messages:
         messages[-1] = Message.user("Results:\n" + "\n".join(results) + f"\n\n{messages[-1].text}")
-    return replace(
-        request,
-        instructions=instructions,
-        messages=tuple(messages),
-        tools=(),
-        settings=replace(request.settings, tool_choice=None),
-    )
-
-
-def _describe_form(form: OutputFormat) -> Instruction:
-    return Instruction(InstructionSource.HOST, _AS_JSON.format(schema=json.dumps(form.schema, ensure_ascii=False)))
+    settings = replace(request.settings, tool_choice=None)
+    return replace(request, instructions=instructions, messages=tuple(messages), tools=(), settings=settings)
 
 
 def show_results(results: Sequence[str]) -> str:
@@ -120,8 +112,7 @@ def compose_missing_argument(tool: ToolSpec, names: Sequence[str]) -> str:
 
 
 def _is_composed(text: str) -> bool:
-    is_failure = text.startswith((_FAILED, _NOT_ALLOWED)) or _ARGUMENT.match(text) is not None
-    return is_failure or text in (NOT_CONNECTED, NO_TOOL_FITS)
+    return bool(_ARGUMENT.match(text)) or text.startswith((_FAILED, _NOT_ALLOWED, NOT_CONNECTED, NO_TOOL_FITS))
 
 
 def _shorten(text: str, limit: int) -> str:

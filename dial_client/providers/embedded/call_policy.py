@@ -29,7 +29,12 @@ from typing import Any
 from dial_client.messages.message import NOT_ALLOWED, Message, Role, ToolCallRequest, ToolSpec
 from dial_client.messages.model import ModelRequest
 from dial_client.providers.embedded import answers
-from dial_client.providers.embedded.decisions import ToolDecision, build_decision_request, read_result_text
+from dial_client.providers.embedded.decisions import (
+    ToolDecision,
+    build_decision_request,
+    load_prompts,
+    read_result_text,
+)
 from dial_client.runtime.normalization import find_significant_stem, fold, split_name
 
 READ_THRESHOLD = -5.5
@@ -43,36 +48,14 @@ MAX_CALLS = 2
 CURRENT_FOLDER = "."
 """The folder that a server runs in: the user's current folder, unless its entry in servers.json has a ``cwd``."""
 
-_WRITES = frozenset(
-    re.findall(
-        r"\w+",
-        "accept add append approve archive assign block book buy cancel change checkout clear close commit compose "
-        "copy create delete deploy disable drop edit enable execute exec fill insert install invite invoke kill launch "
-        "lock make merge modify move open patch pay play post publish push put reboot remove rename reply reserve "
-        "reset restart restore revert run save send set share shutdown start stop submit switch transfer turn type "
-        "uninstall unlock unset update upload vacuum write",
-    )
-)
+_WRITES = frozenset(load_prompts()["writing_verbs"].split())
 """The verbs of tools that may change something."""
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _AFTERNOON = re.compile(r"\b(\d{1,2})(?::\d\d)?\s*p\.?m\b", re.IGNORECASE)
 _PERCENTAGE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:%|per ?cent)", re.IGNORECASE)
-_NUMBER_WORDS = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-]
+_NUMBER_WORDS = load_prompts()["number_words"].split()
+"""The words for 0, 1, 2 and so on."""
 _WHOLE = re.compile(r"[/~]|[a-z]:\\|[a-z]+://|.*@", re.IGNORECASE)
 """Values that must occur as they are: paths, URLs and addresses."""
 _PATH = re.compile(r"(?:^|[\s'\"])(?:[~.]?/|[A-Z]:\\)[\w.-]", re.MULTILINE)

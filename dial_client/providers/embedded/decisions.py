@@ -89,7 +89,7 @@ def build_decision_request(
         hidden: Ids of calls that the prompt leaves out.
     """
     tools = request.tools if allowed else ()
-    prompt = _load_prompts()["with_tools" if tools else "without_tools"]
+    prompt = load_prompts()["with_tools" if tools else "without_tools"]
     text = prompt["instructions"].replace("{tools}", "\n".join(map(format_signature, tools)))
     return replace(
         request,
@@ -104,7 +104,8 @@ def build_decision_request(
 
 
 @cache
-def _load_prompts() -> Mapping[str, Any]:
+def load_prompts() -> Mapping[str, Any]:
+    """Return the content of ``prompts.toml``."""
     return tomllib.loads(Path(__file__).with_name("prompts.toml").read_text(encoding="utf-8"))
 
 

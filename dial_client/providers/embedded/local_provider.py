@@ -17,7 +17,6 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import anyio
@@ -54,10 +53,7 @@ from dial_client.providers.embedded.decisions import (
 from dial_client.providers.embedded.process import CONTEXT_TOKENS, ModelProcess
 from dial_client.providers.embedded.weights import QWEN, ensure, ensure_from_hub, find_cache_folder, parse_name
 from dial_client.providers.http.endpoint import Endpoint
-from dial_client.runtime.logs import get_logger
 from dial_client.settings.endpoint_profile import EndpointProfile
-
-log = get_logger(__name__)
 
 VARIABLE = "DIAL_LOCAL_MODEL"
 """The environment variable that names another model: a GGUF file, or ``hf:REPO[/FILE]``."""
@@ -128,7 +124,7 @@ class LocalProvider:
         elif model_name:
             self._file = _find_file(model_name, "local:PATH" if path else VARIABLE)
             self.info = _with_tool_format(self.info, self._file)
-        self._on_progress = on_progress or _ignore_progress
+        self._on_progress = on_progress or (lambda *_: None)
         self.endpoint: Endpoint | None = None
         """The address of the model's server, for other clients too; None before the model was started."""
         self._process: ModelProcess | None = None
@@ -209,14 +205,14 @@ class LocalProvider:
         self._process = await ModelProcess.start(file, TEMPLATE if is_default_model else None)
         key = self._process.key
         self.endpoint = Endpoint(f"{self._process.address}/v1", {"authorization": f"Bearer {key}"}, key=key)
-        chat = self._build_chat(ChatProvider)
+        chat = self._build_chat(ChatProvider, {})
         await chat.prepare()
         if not is_default_model:
             return chat
         decider = self._build_chat(DecisionProvider, _DECISION_FIELDS)
         return GrammarToolCallingProvider(decider, self._build_chat(ChatProvider, _DRY), chat)
 
-    def _build_chat(self, kind: type[ChatProvider], fields: Mapping[str, Any] = MappingProxyType({})) -> ChatProvider:
+    def _build_chat(self, kind: type[ChatProvider], fields: Mapping[str, Any]) -> ChatProvider:
         assert self.endpoint is not None
         profile = replace(_PROFILE, extra_body=fields)
         # The name has no port, which is different after each start.
@@ -236,10 +232,6 @@ class LocalProvider:
         if error.code != "connection" or process is None or not await process.wait_ended(_EXIT_TIMEOUT):
             return error
         return ProviderError(f"the embedded model ended: {process.read_last_words()}", code="connection")
-
-
-def _ignore_progress(_done: int, _total: int, _step: str) -> None:
-    pass
 
 
 def _find_file(name: str, where: str) -> Path:
@@ -300,11 +292,17 @@ class GrammarToolCallingProvider:
             return
         usage = Usage()
 
-        async def decide(request: ModelRequest) -> ToolDecision:
+        async def decide(asked: ModelRequest) -> ToolDecision:
             nonlocal usage
-            decision, used = await self._decide(request)
-            usage += used
-            return decision
+            text, completion = "", Completion(FinishReason.CUT)
+            async with aclosing(self._decider.generate(asked)) as deltas:
+                async for delta in deltas:
+                    if isinstance(delta, Completion):
+                        completion = delta
+                    elif isinstance(delta, TextChunk):
+                        text += delta.text
+            usage += completion.usage
+            return read_decision(text, completion)
 
         policy, form = CallPolicy(request, decide), request.output_format
         # Without a tool that can be called, a decision would often misjudge a text for extraction as live data.
@@ -331,18 +329,6 @@ class GrammarToolCallingProvider:
                 if isinstance(delta, TextChunk) and request.output_format is None and repetition.feed(delta.text):
                     yield Completion(FinishReason.LENGTH, usage, notes=(REPEATED,))
                     return
-
-    async def _decide(self, request: ModelRequest) -> tuple[ToolDecision, Usage]:
-        text, completion = "", Completion(FinishReason.CUT)
-        async with aclosing(self._decider.generate(request)) as deltas:
-            async for delta in deltas:
-                if isinstance(delta, Completion):
-                    completion = delta
-                elif isinstance(delta, TextChunk):
-                    text += delta.text
-        decision = read_decision(text, completion)
-        log.debug("decision", tool=decision.tool, score=round(decision.score, 2), is_unknown=decision.is_unknown)
-        return decision, completion.usage
 
     async def aclose(self) -> None:
         """Close the inner providers."""

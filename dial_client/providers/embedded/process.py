@@ -16,9 +16,6 @@ import anyio
 from anyio.abc import Process
 
 from dial_client.messages.errors import ProviderError
-from dial_client.runtime.logs import get_logger
-
-log = get_logger(__name__)
 
 START_TIMEOUT = 120.0
 """Seconds for a model to be ready: the weights are read from disk, and models may be large."""
@@ -29,7 +26,6 @@ CONTEXT_TOKENS = 8192
 MAX_THREADS = 8
 """Maximum number of threads. More are not faster: memory bandwidth limits the speed."""
 _LINES = 8
-_NEW_PROCESS_GROUP = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)  # only Windows has it
 _SERVER = Path(__file__).with_name("llama_server.py")
 
 
@@ -58,7 +54,6 @@ class ModelProcess:
             ProviderError: The model was not ready in time, or its process ended; the message has its error and its last
                 log lines.
         """
-        began = anyio.current_time()
         arguments = (_SERVER, model, template or "", CONTEXT_TOKENS, _count_threads())
         command = [sys.executable, "-P", *map(str, arguments)]
         # OpenMP's threads sleep while they wait for each other. Next to busy programs this is several times faster (8
@@ -72,7 +67,7 @@ class ModelProcess:
                 stderr=errors,
                 env=environment,
                 start_new_session=True,  # Ctrl-C in the terminal must not reach the model's process
-                creationflags=_NEW_PROCESS_GROUP,  # for Ctrl-C on Windows
+                creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # the same on Windows
             )
         except BaseException:
             errors.close()
@@ -83,7 +78,6 @@ class ModelProcess:
         except BaseException:
             await model_process.stop()
             raise
-        log.debug("local_model_ready", seconds=round(anyio.current_time() - began, 3))
         return model_process
 
     @property

