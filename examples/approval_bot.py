@@ -29,9 +29,8 @@ def deploy(version: str) -> str:
 
 async def main() -> None:
     async with dc.DialClient(MODEL, tools=[deploy], approve=approve) as dial:
-        manager = dc.ConversationManager(dial, dc.MemoryStore())
-        thread = (await manager.create("Thread 1")).id
-        post(thread, (await manager.chat(thread, "Deploy version 1.2 of the shop.")).text)
+        chat = dial.conversation()  # one for each thread
+        post(chat.id, (await chat.send("Deploy version 1.2 of the shop.")).text)
 
 
 asyncio.run(main())

@@ -14,8 +14,8 @@ FOLDER = os.environ.get("DIAL_FOLDER", ".")
 
 
 async def main() -> None:
-    store = SQLStore(f"sqlite:///{FOLDER}/conversations.db")
     async with (
+        SQLStore(f"sqlite:///{FOLDER}/conversations.db") as store,
         DialClient(MODEL, servers=SERVERS) as dial,
         DurableTurns(dial, store, f"sqlite:///{FOLDER}/workflows.db") as turns,
     ):
@@ -23,7 +23,6 @@ async def main() -> None:
         turn_id = await turns.submit(conversation.id, "What time is it in Tokyo?")  # stored before this returns
         message = await turns.result(turn_id)  # any program with these databases may wait for it
         print(message.text)
-    await store.aclose()
 
 
 asyncio.run(main())

@@ -19,7 +19,7 @@ async def order(article: str, count: Annotated[int, Field(ge=1, le=10)] = 1, *, 
         article: The name of the article.
         count: The number of packets.
     """
-    await context.report_progress(1, 2, "looking into the store")
+    await context.report_progress(1, 2, "checking stock")
     if STOCK.get(article, 0) < count:
         raise ValueError(f"there are {STOCK.get(article, 0)} packets of {article}")
     STOCK[article] -= count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -52,6 +53,13 @@ CASES: list[tuple[str, list[Any], str]] = [
     ),
     ("custom_provider", [], r"4 words: Polly wants a cracker \n?"),
     ("custom_store", ["Hello, Ada.", "Ada."], r"created 'Greetings'\nHello, Ada\.\nAda\.\ndeleted\n"),
+    ("chat_loop", ["Hello, Ada.", "Ada."], r"> Hello, Ada\.\n> Ada\.\n> "),
+    ("sessions", ["Hello, Ada."], r"Hello, Ada\. 2\n"),
+    (
+        "servers",
+        [TOKYO, "Noon."],
+        r"time ready .*get_current_time.*\ngone failed \(\)\nNoon\.\n",
+    ),
     (
         "batch",
         ["Japan.", {"error": {"message": "busy"}}, "Peru.", "Egypt."],
@@ -73,6 +81,7 @@ def test_an_example_runs_unchanged(
     script.write_text(json.dumps(replies))
     monkeypatch.setenv("DIAL_MODEL", f"scripted:{script}")
     monkeypatch.setenv("DIAL_FOLDER", tmp_path.as_posix())
+    monkeypatch.setattr("sys.stdin", io.StringIO("I am Ada.\nWho am I?\n\n"))
     runpy.run_path(str(FOLDER / f"{name}.py"), run_name="__main__")
     printed = capsys.readouterr().out
     assert re.fullmatch(expected, printed), printed
@@ -123,7 +132,11 @@ def test_the_example_of_fastapi_streams_server_sent_events(tmp_path: Path, monke
 def test_every_example_is_short_and_has_a_test() -> None:
     lines = {path.stem: len(path.read_text(encoding="utf-8").splitlines()) for path in FOLDER.glob("*.py")}
     assert {name: count for name, count in lines.items() if count > MAX_LINES} == {}
-    assert set(lines) == {name for name, _, _ in CASES} | {*PROCESS_WIDE, "fastapi_sse"}
+    assert set(lines) == {name for name, _, _ in CASES} | {*PROCESS_WIDE, "fastapi_sse", "program_test"}
+
+
+def test_the_example_of_a_test_passes() -> None:
+    runpy.run_path(str(FOLDER / "program_test.py"))["test_the_model_adds_with_the_function"]()
 
 
 @pytest.mark.skipif(not PYRIGHT.exists(), reason="pyright is not here: `make test` installs it with Node")
