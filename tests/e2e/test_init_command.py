@@ -19,6 +19,7 @@ def test_a_first_configuration_is_written_trusted_and_works(tmp_path: Path) -> N
     written = dial_chat(tmp_path, "init")
     assert written.returncode == 0, written.stderr
     assert 'Try: dial-chat "What time is it in Tokyo?"' in written.stdout
+    assert '"local"' not in (tmp_path / "servers.json").read_text(), "490 MB are not downloaded unasked"
     used = dial_chat(tmp_path, "call", "get_current_time", '{"timezone": "Asia/Tokyo"}')
     assert used.returncode == 0 and '"timezone": "Asia/Tokyo"' in used.stdout, used.stderr
     again = dial_chat(tmp_path, "init")

@@ -75,7 +75,9 @@ async def _choose(choice: InitChoice, *, asks: bool) -> tuple[Path, ModelProposa
     model = ModelProposal(choice.model, "as you named it") if choice.model else None
     if model is None:
         models = await find_models()
-        model = await ask_for_model(models) if asks else next(iter(models), None)
+        # Unasked, the embedded model is not chosen: its weights are a download of 490 MB.
+        unasked = next((found for found in models if found.name != "local"), None)
+        model = await ask_for_model(models) if asks else unasked
     usual = find_proposals(_find_folder(), in_user_folder=bool(in_user_folder))
     if choice.servers:
         servers = choose_by_name(choice.servers, [*usual, *find_host_proposals()])
@@ -153,7 +155,7 @@ def _print_summary(path: Path, model: ModelProposal | None, servers: Sequence[Se
     if model is not None:
         print(f"Model: {escape_line(model.name)} ({escape_line(model.about)})")
     else:
-        warn("no model was found: set OPENAI_API_KEY or ANTHROPIC_API_KEY, or pip install 'dial-client[local]'")
+        warn("no model was found: set a key such as OPENAI_API_KEY, start Ollama, or name one with --model")
 
 
 async def _try(path: Path, model: ModelProposal | None, servers: Sequence[ServerProposal]) -> int:
