@@ -37,7 +37,9 @@ def test_the_example_of_the_readme_runs_unchanged(tmp_path: Path) -> None:
 
 
 def test_the_example_of_conversations_runs_unchanged(tmp_path: Path) -> None:
-    example, *_ = blocks(ROOT / "docs" / "conversations.md", "python")
+    chat_loop, example, *_ = blocks(ROOT / "docs" / "conversations.md", "python")
+    assert run_example(tmp_path, chat_loop).stdout == "Hello, Ada.\nYou are Ada. 4\n"
+    (tmp_path / "talk.db").unlink()
     write_config(tmp_path, {}, ["It is noon.", "It is early."])
     ran = run_example(tmp_path, example)
     assert ran.stderr == ""
