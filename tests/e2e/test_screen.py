@@ -69,7 +69,7 @@ def test_a_turn_can_start_without_a_starting_server_in_line_mode(tmp_path: Path,
     with screen(tmp_path, "--no-save", columns=60, **mode) as person:
         person.until_true(lambda: person.lines[-1:] == [">"], "no prompt")
         person.type("Say hi\r")
-        person.until("starting: slow · Enter goes on without")
+        person.until("starting: slow · press Enter to continue without them")
         person.type("Say it again\r\r")
         person.until("Hello again.")
         person.until_true(lambda: person.lines[-1:] == [">"], "no prompt")
@@ -93,7 +93,7 @@ def test_a_turn_can_start_without_a_starting_server(tmp_path: Path) -> None:
         person.until_last("> Say")
         assert any("starting: slow" in line for line in person.lines), "one types while servers start"
         person.type(" hi\r")
-        person.until("Enter goes on without")
+        person.until("press Enter to continue without them")
         person.type("\r")
         person.until("Hello.")
         person.until("server 'slow' is still starting")
@@ -107,7 +107,7 @@ def test_a_one_shot_question_can_be_answered_without_a_starting_server(tmp_path:
     write_config(tmp_path, {"slow": slow}, ["Hello."])
     for no_color in ("", "1"):
         with screen(tmp_path, "--no-save", "Say hi", NO_COLOR=no_color) as person:
-            person.until("Enter goes on without")
+            person.until("press Enter to continue without them")
             person.type("\r")
             assert person.leave() == 0
         assert "Hello." in person.text

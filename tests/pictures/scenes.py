@@ -135,7 +135,7 @@ def start_up(folder: Path) -> Iterator[ScreenReader]:
         person.until("qwen3")
         person.type("Compare the cities\r")
         person.until("2 ready, 1 failed, starting: archive")
-        person.until("Enter goes on without")
+        person.until("press Enter to continue without them")
         yield person
 
 

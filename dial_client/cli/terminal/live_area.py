@@ -103,7 +103,7 @@ def format_starting_servers(state: LiveState, columns: int, now: float) -> str:
     """Return the line with the servers that are still starting, the slowest first."""
     servers = sorted(state.starting.items(), key=lambda server: server[1])
     names = ", ".join(f"{to_one_line(name, 40)} {max(0.0, now - since):.0f} s" for name, since in servers)
-    tail = " · Enter goes on without" if state.is_waiting else ""
+    tail = " · press Enter to continue without them" if state.is_waiting else ""
     sign = _choose_frame(now - servers[0][1])
     tail = tail if columns > 3 * len(tail) else ""
     room = columns - len(tail) - 3
