@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 
-from dial_client.cli.cell_width import count_cells
+from dial_client.cli.word_wrap import count_cells
 from dial_client.client.sampling import SAMPLING
 from dial_client.hooks.approval_request import describe_claims, describe_invisible, format_argument, quote_name
 from dial_client.messages.message import ToolCallRequest, ToolSpec
@@ -116,9 +116,9 @@ def build_question_for_all(tools: Mapping[int, ToolSpec], columns: int) -> tuple
         columns: The width of the terminal.
     """
     names = [f"{at} {_fit_name(tool.tool, 30)} of {_fit_name(tool.server, 20)}" for at, tool in tools.items()]
-    for most in range(len(names), 0, -1):
-        more = f", and {len(names) - most} more" if len(names) > most else ""
-        last = f"Run all {len(names)}: {', '.join(names[:most])}{more}?"
+    for limit in range(len(names), 0, -1):
+        more = f", and {len(names) - limit} more" if len(names) > limit else ""
+        last = f"Run all {len(names)}: {', '.join(names[:limit])}{more}?"
         if count_cells(last) < columns:
             break
     return _with_keys(last, KEYS_FOR_ALL, columns)
@@ -166,7 +166,7 @@ def describe_request(
         changes: Diffs to show in place of the arguments they replace; with `whole`, before these arguments.
     """
     named, asker = _fit_names(tool, context.server, columns)
-    most = None if whole else MAX_LINES
+    limit = None if whole else MAX_LINES
     if context.change:
         yield f"{asker} has changed {named} since it was approved:"
         yield from add_bars(escape_unseen(context.change).splitlines(), columns, None)
@@ -178,7 +178,7 @@ def describe_request(
             if short != (whole_name := quote_name(name, MAX_WHOLE_NAME)):
                 yield from add_bars([f"full name: {whole_name}"], columns, None)
         for claim in describe_claims(tool):
-            yield from add_bars(claim.splitlines(), columns, most)
+            yield from add_bars(claim.splitlines(), columns, limit)
     if context.why_asked:
         yield from _wrap_lines(
             "  ", [f"reason for asking: {' '.join(escape_unseen(context.why_asked).split())}"], columns
@@ -207,10 +207,10 @@ def _format_arguments(
         yield f"… and {len(items) - MAX_ARGUMENTS:,} more arguments: [v]iew all"
 
 
-def _diff(change: FileChange, columns: int, most: int | None) -> Iterator[str]:
+def _diff(change: FileChange, columns: int, limit: int | None) -> Iterator[str]:
     yield from add_bars([f"{escape_unseen(change.argument)}: ({change.title})"], columns, None)
-    yield from add_bars([line[1:] for line in change.lines], columns, most, [line[0] for line in change.lines])
-    if change.unchanged and most is not None:
+    yield from add_bars([line[1:] for line in change.lines], columns, limit, [line[0] for line in change.lines])
+    if change.unchanged and limit is not None:
         yield f"  … {change.unchanged:,} unchanged {'line' if change.unchanged == 1 else 'lines'}: [v]iew all"
 
 
@@ -221,13 +221,13 @@ def _fit_names(tool: ToolSpec, server: str, columns: int) -> tuple[str, str]:
     return _fit_name(tool.tool, max(10, room - len(asker))), asker
 
 
-def _fit_name(name: str, most: int) -> str:
-    """Return a quoted name of at most `most` columns, without its notes if they do not fit."""
+def _fit_name(name: str, limit: int) -> str:
+    """Return a quoted name of at most `limit` columns, without its notes if they do not fit."""
     whole = quote_name(name)
-    if count_cells(whole) <= most:
+    if count_cells(whole) <= limit:
         return whole
-    kept = (quote_name(name, length, notes=False) for length in range(min(most, len(name)), 0, -1))
-    return next((written for written in kept if count_cells(written) <= most), '"…"')
+    kept = (quote_name(name, length, notes=False) for length in range(min(limit, len(name)), 0, -1))
+    return next((written for written in kept if count_cells(written) <= limit), '"…"')
 
 
 def measure_terminal_width() -> int:
@@ -235,13 +235,15 @@ def measure_terminal_width() -> int:
     return max(20, shutil.get_terminal_size().columns)
 
 
-def add_bars(lines: Iterable[str], columns: int, most: int | None, marks: Sequence[str] | None = None) -> Iterator[str]:
+def add_bars(
+    lines: Iterable[str], columns: int, limit: int | None, marks: Sequence[str] | None = None
+) -> Iterator[str]:
     """Yield lines of a server, a model or a file, each after a bar. If lines are left out, a last line counts them.
 
     Args:
         lines: The lines, without bars.
         columns: The width of the terminal.
-        most: The maximum number of rows to yield before the last line; None for all.
+        limit: The maximum number of rows to yield before the last line; None for all.
         marks: For a diff, the mark of each line, printed after the bar.
     """
     lines = list(lines)
@@ -249,9 +251,9 @@ def add_bars(lines: Iterable[str], columns: int, most: int | None, marks: Sequen
     for at, line in enumerate(lines):
         room = columns - len(BAR) - 1
         # Measure only as much of a very long line as can be shown: one letter with its marks per column.
-        end = len(line) if most is None else (most - shown + 1) * max(room, 2) * (MAX_MARKS + 1)
+        end = len(line) if limit is None else (limit - shown + 1) * max(room, 2) * (MAX_MARKS + 1)
         for piece, left in _split_line(line[:end], room):
-            if shown == most:
+            if shown == limit:
                 rest = len(lines) - at - 1
                 chars = len(piece) + left + len(line[end:]) + sum(map(len, lines[at + 1 :]))
                 counted = f"{rest:,} more lines, {chars:,} characters" if rest else f"{chars:,} more characters"

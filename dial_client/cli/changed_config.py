@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from dial_client.cli.options import ConfigChoice, ExitCode
-from dial_client.cli.trust_prompt import find_changes_since, find_terminal_width, trust_now
+from dial_client.cli.trust_prompt import find_changes_since, trust_now
 from dial_client.cli.trust_summary import build_rows, render_rows
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
+from dial_client.cli.word_wrap import find_terminal_width
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.safe_text import escape_line
 from dial_client.settings import config_editor, configuration

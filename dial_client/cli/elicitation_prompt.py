@@ -10,11 +10,11 @@ from dial_client.cli.approval_prompt import BAR, add_bars, measure_terminal_widt
 from dial_client.cli.load_settings import warn_once
 from dial_client.cli.options import Options
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
-from dial_client.cli.turn_sink import TurnSink
 from dial_client.hooks.approval_request import quote_name
 from dial_client.hooks.elicitation_form import Form, FormField
 from dial_client.hooks.server_callbacks import Callbacks, Elicit, Elicitation, ElicitationAction, ElicitationAnswer
 from dial_client.runtime.safe_text import sanitize, to_one_line
+from dial_client.sinks.turn_display import TurnSink
 
 MAX_MESSAGE = 4_000
 """The maximum characters of a server's message that are shown."""
@@ -64,8 +64,8 @@ async def _decline(question: Elicitation) -> ElicitationAnswer:
 
 async def _open(question: Elicitation) -> ElicitationAnswer:
     _introduce(question, "wants you to open an address")
-    _say_foreign([question.url or ""])
-    _say("open it yourself if you trust it")
+    _print_foreign([question.url or ""])
+    _print_line("open it yourself if you trust it")
     is_agreed = await _ask_for_answer(f"Agree to {_format_asker(question)}? [y]es  [n]o: ", {**_ANSWERS, "": False})
     return ElicitationAnswer(ElicitationAction.ACCEPT if is_agreed else ElicitationAction.DECLINE)
 
@@ -73,7 +73,7 @@ async def _open(question: Elicitation) -> ElicitationAnswer:
 async def _ask_for_answer(question: str, answers: Mapping[str, Any]) -> Any:
     """Ask until the answer is a key of `answers`, and return its value."""
     while (answer := (await ask_for_line(question)).lower()) not in answers:
-        _say(f"one of: {', '.join(filter(None, answers))}; Enter alone is no")
+        _print_line(f"one of: {', '.join(filter(None, answers))}; Enter alone is no")
     return answers[answer]
 
 
@@ -82,16 +82,16 @@ async def _fill_in(question: Elicitation) -> ElicitationAnswer:
     _introduce(question, "asks")
     form = Form(question.schema or {})
     if form.fields:
-        _say("Enter alone: the value in [brackets], or none; Ctrl-D: cancel")
+        _print_line("Enter alone: the value in [brackets], or none; Ctrl-D: cancel")
     content: dict[str, Any] = dict(form.defaults)
     while True:
         for field in form.fields:
             await _ask_for(field, form, content)
         if form.fields:
-            _say(f"{quote_name(question.server)} would get:")
-            _say_foreign(_format_content(form, content))
+            _print_line(f"{quote_name(question.server)} would get:")
+            _print_foreign(_format_content(form, content))
         else:
-            _say("there is nothing to fill in")
+            _print_line("there is nothing to fill in")
         again = {"a": "again", "again": "again"} if form.fields else {}
         keys = "[y]es  [n]o  [a]gain" if form.fields else "[y]es  [n]o"
         is_sent = await _ask_for_answer(
@@ -108,10 +108,12 @@ async def _fill_in(question: Elicitation) -> ElicitationAnswer:
 async def _ask_for(field: FormField, form: Form, content: dict[str, Any]) -> None:
     """Ask until the answer is valid; an empty answer keeps the current value."""
     if field.description:
-        _say_foreign([to_one_line(field.description, MAX_LABEL)])
+        _print_foreign([to_one_line(field.description, MAX_LABEL)])
     if len(field.title) > MAX_TITLE:
-        _say_foreign([to_one_line(field.title, MAX_LABEL)])
-    _say_foreign(f"  {at}. {to_one_line(choice.title, MAX_LABEL)}" for at, choice in enumerate(field.choices, 1))
+        _print_foreign([to_one_line(field.title, MAX_LABEL)])
+    _print_foreign(
+        f"  {number}. {to_one_line(choice.title, MAX_LABEL)}" for number, choice in enumerate(field.choices, 1)
+    )
     hidden = field.name in form.secrets
     while True:
         text = await ask_for_line(f"{BAR}{_format_label(field, content, hidden=hidden)}: ", hidden=hidden)
@@ -122,17 +124,21 @@ async def _ask_for(field: FormField, form: Form, content: dict[str, Any]) -> Non
         if not problems:
             content[field.name] = value
             return
-        _say(f"  invalid: {to_one_line('; '.join(problems), MAX_LABEL)}")
+        _print_line(f"  invalid: {to_one_line('; '.join(problems), MAX_LABEL)}")
 
 
 def _format_label(field: FormField, content: Mapping[str, Any], *, hidden: bool) -> str:
     kinds = {"boolean": "yes or no", "integer": "a whole number", "number": "a number", "array": "separated by commas"}
-    kind = "one of them" if field.choices and field.kind == "string" else kinds.get(field.kind, "")
-    need = "" if not field.is_required else "required"
-    about = ", ".join(word for word in (kind, to_one_line(str(field.schema.get("format") or ""), 20), need) if word)
-    value = to_one_line(_format_value(content[field.name], hidden=hidden), MAX_TITLE) if field.name in content else ""
-    known = f" [{value}]" if field.name in content else ""
-    return f"{to_one_line(field.title, MAX_TITLE)}{f' ({about})' if about else ''}{known}"
+    about = ["one of them" if field.choices and field.kind == "string" else kinds.get(field.kind, "")]
+    about.append(to_one_line(str(field.schema.get("format") or ""), 20))
+    if field.is_required:
+        about.append("required")
+    label = to_one_line(field.title, MAX_TITLE)
+    if any(about):
+        label += f" ({', '.join(filter(None, about))})"
+    if field.name in content:
+        label += f" [{to_one_line(_format_value(content[field.name], hidden=hidden), MAX_TITLE)}]"
+    return label
 
 
 def _parse_value(field: FormField, text: str) -> Any:
@@ -141,7 +147,7 @@ def _parse_value(field: FormField, text: str) -> Any:
         return _BOOLEANS.get(text.lower(), text)
     if not field.choices:
         return text if field.kind != "array" else [part.strip() for part in text.split(",")]
-    known = {str(at): choice.value for at, choice in enumerate(field.choices, 1)}
+    known = {str(number): choice.value for number, choice in enumerate(field.choices, 1)}
     known |= {name.lower(): choice.value for choice in field.choices for name in (choice.title, choice.value)}
     if field.kind == "array":
         return [known.get(part.strip().lower(), part.strip()) for part in text.split(",")]
@@ -165,12 +171,12 @@ def _format_value(value: Any, *, hidden: bool) -> str:
 def _introduce(question: Elicitation, what: str) -> None:
     """Print which server asks, and its message. No line of the message can look like a line of the program."""
     tools = ", ".join(quote_name(tool, MAX_TITLE) for tool in question.tools[:3])
-    _say(f"{quote_name(question.server)} {what}, while it runs {tools}:")
-    _say_foreign(sanitize(question.message)[:MAX_MESSAGE].splitlines())
+    _print_line(f"{quote_name(question.server)} {what}, while it runs {tools}:")
+    _print_foreign(sanitize(question.message)[:MAX_MESSAGE].splitlines())
     if len(question.message) > MAX_MESSAGE:
-        _say(f"  … {len(question.message) - MAX_MESSAGE:,} more characters are not shown")
+        _print_line(f"  … {len(question.message) - MAX_MESSAGE:,} more characters are not shown")
     for warning in question.warnings:
-        _say(f"  warning: {to_one_line(warning, MAX_LABEL)}")
+        _print_line(f"  warning: {to_one_line(warning, MAX_LABEL)}")
 
 
 def _format_asker(question: Elicitation) -> str:
@@ -178,10 +184,10 @@ def _format_asker(question: Elicitation) -> str:
     return f"{quote_name(question.server, MAX_TITLE)} ({quote_name(question.tools[0], MAX_TITLE)})"
 
 
-def _say_foreign(lines: Iterable[str]) -> None:
+def _print_foreign(lines: Iterable[str]) -> None:
     for line in add_bars(lines, measure_terminal_width(), None):
-        _say(line)
+        _print_line(line)
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     print(line, file=sys.stderr, flush=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dial_client.cli.line_wrap import print_lines
 from dial_client.cli.models.model_search import ModelProposal
 from dial_client.cli.servers.server_proposals import ServerProposal
 from dial_client.cli.tty import ask_for_line
+from dial_client.cli.word_wrap import print_lines
 from dial_client.providers import open_provider
 from dial_client.runtime.safe_text import escape_line
 

@@ -24,19 +24,18 @@ def read(prompt: str | None, file: Path | None = None) -> str | None:
     Raises:
         ConfigError: A question is required but empty, or the file cannot be read.
     """
-    if prompt == "-" or file == Path("-"):
-        prompt, file = (None if prompt == "-" else prompt), (None if file == Path("-") else file)
-        piped = "" if sys.stdin is None else sys.stdin.buffer.read().decode(errors="replace").strip()
-        is_required = True
+    reads_to_end = prompt == "-" or file == Path("-")
+    in_terminal = sys.stdin is not None and sys.stdin.isatty()
+    if reads_to_end:
+        piped = "" if sys.stdin is None else sys.stdin.buffer.read().decode(errors="replace")
     else:
-        in_terminal = sys.stdin is not None and sys.stdin.isatty()
-        piped = "" if in_terminal else _read_pipe(wait=prompt is None and file is None).strip()
-        is_required = not in_terminal or prompt is not None or file is not None
-    written = _read_file(file) if file is not None else ""
-    question = "\n\n".join(part for part in (prompt or "", written, piped) if part.strip())
-    if question or not is_required:
-        return question or None
-    raise ConfigError("there is no question", hint='dial-chat "PROMPT", or pipe one in')
+        piped = "" if in_terminal else _read_pipe(wait=prompt is None and file is None)
+    words = prompt if prompt and prompt != "-" else ""
+    written = _read_file(file) if file is not None and file != Path("-") else ""
+    question = "\n\n".join(part for part in (words, written, piped.strip()) if part.strip())
+    if not question and (reads_to_end or not in_terminal or prompt is not None or file is not None):
+        raise ConfigError("no prompt given", hint='dial-chat "PROMPT", or pipe one in')
+    return question or None
 
 
 def _read_file(file: Path) -> str:

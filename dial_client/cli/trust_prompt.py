@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TextIO
 
 from anyio import lowlevel
 
 from dial_client.cli.options import ExitCode
 from dial_client.cli.trust_summary import SummaryRow, build_rows, number_lines, render_rows, summarize_counts
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
+from dial_client.cli.word_wrap import find_terminal_width
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.safe_text import escape_line
 from dial_client.settings import configuration
@@ -147,14 +146,6 @@ def _diff(before: str, after: str) -> Iterator[SummaryRow]:
     yield from (SummaryRow(f"  | {escape_line(line)}") for line in lines)
     if not lines:
         yield SummaryRow("  (only the encoding, the line ends, or bytes that are not text)")
-
-
-def find_terminal_width(stream: TextIO) -> int | None:
-    """Return the columns of a stream's terminal; None if the stream is not a terminal."""
-    try:
-        return os.get_terminal_size(stream.fileno()).columns or None
-    except (OSError, ValueError):
-        return None
 
 
 def _print_to_user(*texts: str) -> None:

@@ -1,17 +1,46 @@
-"""Word wrap for text in a terminal, which by itself breaks a long line within a word."""
+"""Word wrap for text in a terminal, which by itself breaks a long line within a word, and the width of text in columns.
+
+Each character counts with its own width, independent of the characters next to it. So a line that is shortened or
+wrapped by these widths fits in every terminal. Rendered Markdown measures a letter with its marks, or a joined emoji,
+as one unit, as newer terminals draw them; this aligns the columns of a table.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
+from collections.abc import Iterable
+from typing import TextIO
 
-from dial_client.cli.cell_width import count_cells
 from dial_client.cli.printed_streams import PrintedStream
 
 HANGING = 2
 _FIRST_COLUMN = re.compile(r" *\S+(?: \S+)* {2,}(?=\S)")
 """The first column of a table row, with the spaces after it."""
+INDENT = 4
+"""Columns by which continuation rows are indented, counted from the first word of the line."""
+
+
+def count_cells(text: str) -> int:
+    """Return the maximum number of columns that a line takes."""
+    from prompt_toolkit.utils import get_cwidth
+
+    return len(text) if text.isascii() else sum(map(get_cwidth, text))
+
+
+def fit(text: str, columns: int) -> str:
+    """Return the line, shortened to at most `columns` columns; an ellipsis marks the cut."""
+    if count_cells(text) <= columns:
+        return text
+    used, kept = 1, []
+    for char in text:
+        used += count_cells(char)
+        if used > columns:
+            break
+        kept.append(char)
+    return "".join(kept) + "…" if columns > 0 else ""
 
 
 def print_to_stderr(line: str) -> None:
@@ -69,3 +98,31 @@ def _find_indent(line: str, columns: int) -> int:
     first = _FIRST_COLUMN.match(line)
     indent = count_cells(first.group()) if first is not None else columns
     return indent if indent <= columns // 2 else len(line) - len(line.lstrip(" ")) + HANGING
+
+
+def find_terminal_width(stream: TextIO) -> int | None:
+    """Return the columns of a stream's terminal; None if the stream is not a terminal."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or None
+    except (OSError, ValueError):
+        return None
+
+
+def wrap_line(line: str, columns: int | None, indent: int | None = None) -> str:
+    """Return a line, broken into rows of fewer than `columns` columns; a longer word is not broken.
+
+    Args:
+        line: The line, without line breaks.
+        columns: The width of the terminal; None to leave the line unbroken.
+        indent: The indentation of continuation rows in columns, at most half of the width; None for `INDENT`.
+    """
+    if columns is None:
+        return line
+    return break_line(line, columns, len(line) - len(line.lstrip()) + INDENT if indent is None else indent)
+
+
+def print_lines(lines: Iterable[str], indent: int | None = None) -> None:
+    """Print lines, each broken for the terminal as `wrap_line` does."""
+    columns = find_terminal_width(sys.stdout)
+    for line in lines:
+        print(wrap_line(line, columns, indent))

@@ -35,8 +35,7 @@ from dial_client.serve.cluster.handoffs import HandoffStore
 from dial_client.serve.http_messages import HttpError, build_json_response, read_json, to_http_error
 from dial_client.serve.sse_response import SSEResponse, wait_for_disconnect
 from dial_client.serve.turn_registry import ServedModel, TurnRegistry
-from dial_client.sinks.completion_chunks import build_chunk, finish_reason
-from dial_client.sinks.sse_encoder import DONE, to_json
+from dial_client.sinks.sse_encoder import DONE, build_chunk, finish_reason, to_json
 from dial_client.stores.mailbox import Mailbox
 from dial_client.turns.turn_handle import TurnHandle
 

@@ -38,7 +38,6 @@ from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Role, TextPart, content_to_json
 from dial_client.messages.turn_result import Turn, output_to_json
 from dial_client.runtime.logs import get_logger
-from dial_client.sinks.completion_chunks import build_chunk
 
 log = get_logger(__name__)
 
@@ -46,6 +45,11 @@ DONE = "data: [DONE]\n\n"
 
 _TEXT_EVENTS: Mapping[type, str] = {StatusChanged: "status", ReasoningDelta: "reasoning"}
 _ANSWER = {"approval": "decision", "question": "action"}
+_FINISH_REASONS: Mapping[StopReason, str] = {
+    StopReason.ANSWERED: "stop",
+    StopReason.CLIENT_TOOL_CALLS: "tool_calls",
+    StopReason.REFUSED: "content_filter",
+}
 
 
 async def encode(events: AsyncGenerator[Event, None], *, model: str) -> AsyncGenerator[str, None]:
@@ -167,3 +171,23 @@ def _describe_error(error: Exception) -> dict[str, Any]:
     if isinstance(error, ProviderError):
         fields |= {"status": error.status, "code": error.code}
     return fields
+
+
+def finish_reason(stop_reason: StopReason) -> str:
+    """Return the ``finish_reason`` of a turn; ``length`` for all turns without a complete answer."""
+    return _FINISH_REASONS.get(stop_reason, "length")
+
+
+def build_chunk(
+    head: Mapping[str, Any], delta: Mapping[str, Any], stop_reason: StopReason | None = None
+) -> dict[str, Any]:
+    """Return one chunk.
+
+    Args:
+        head: The fields that all chunks of a completion share.
+        delta: The fields that the chunk adds to the message.
+        stop_reason: The reason why the turn ended; None for all chunks but the last.
+    """
+    reason = None if stop_reason is None else finish_reason(stop_reason)
+    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+    return {**head, "choices": [choice]}

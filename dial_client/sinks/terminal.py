@@ -35,10 +35,16 @@ from dial_client.messages.message import Message, Role, TextPart, describe
 from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.safe_text import SafeStream, to_one_line
-from dial_client.sinks.call_description import describe_arguments, describe_name
-from dial_client.sinks.question_pause import MAX_LINE, QuestionPause, format_log
-from dial_client.sinks.turn_clock import TurnClock
-from dial_client.sinks.usage_line import UsageSum, format_usage_line
+from dial_client.sinks.turn_display import (
+    MAX_LINE,
+    QuestionPause,
+    TurnClock,
+    UsageSum,
+    describe_arguments,
+    describe_name,
+    format_log,
+    format_usage_line,
+)
 
 MAX_STATUS = 100
 """Maximum characters of a status."""

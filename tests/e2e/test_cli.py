@@ -222,7 +222,7 @@ BAD_USAGE: list[tuple[list[str], str]] = [
     (["conversations", "show", "no-such-id"], "no-such-id"),
     (["conversations", "burn"], "burn"),
     (["diagnose"], "dial-chat -- diagnose"),
-    ([], "there is no question"),
+    ([], "no prompt given"),
 ]
 
 

@@ -30,8 +30,8 @@ from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Failure, Message, ToolCallRequest, ToolCallResult
 from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import Turn
-from dial_client.sinks.question_pause import PATIENCE
 from dial_client.sinks.terminal import TerminalSink
+from dial_client.sinks.turn_display import PATIENCE
 from tests.support.fakes import virtual_time
 
 CALL = ToolCallRequest("1", "add", {"a": 1, "b": "x y"})

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from dial_client.cli import process_runner
-from dial_client.cli.cooked_line import read_line
+from dial_client.cli.tty import read_line
 
 pytestmark = [
     pytest.mark.anyio,

@@ -10,7 +10,7 @@ import pytest
 from dial_client.cli.command_screen import Choice
 from dial_client.cli.markdown.themes import MONO
 from dial_client.cli.terminal.pager import find_pager, is_longer
-from dial_client.cli.terminal.picker import Picker
+from dial_client.cli.terminal.question_line import Picker
 from dial_client.messages.errors import ConfigError
 
 ITEMS = [Choice(f"id{number}", f"Talk {number}") for number in range(30)]

@@ -16,12 +16,12 @@ from prompt_toolkit.input import DummyInput, create_pipe_input
 from prompt_toolkit.input.posix_pipe import PosixPipeInput
 from prompt_toolkit.output import DummyOutput
 
-from dial_client.cli import cooked_line, process_runner, tty
+from dial_client.cli import process_runner, tty
 from dial_client.cli.chat import output_commands
 from dial_client.cli.commands import shell_completion
 from dial_client.cli.doctor.config_checks import check_permissions
 from dial_client.cli.doctor.subject import DoctorTarget, Subject
-from dial_client.cli.input import dropped_paths, editor, file_attachments, file_completion, shell_command
+from dial_client.cli.input import editor, file_attachments, file_completion, file_mentions, shell_command
 from dial_client.cli.input.keyboard import with_decoded_keys
 from dial_client.cli.servers import oauth_login
 from dial_client.cli.terminal import pager
@@ -93,8 +93,8 @@ def test_a_backslash_in_a_path_is_no_escape(tmp_path: Path, monkeypatch: pytest.
 def test_a_dropped_file_is_mentioned_by_its_path(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.touch()
-    assert dropped_paths.build_mentions(f'"{path}"') == f"@{path} "
-    assert dropped_paths.build_mentions(path.as_uri()) == f"@{path} "
+    assert file_mentions.build_mentions(f'"{path}"') == f"@{path} "
+    assert file_mentions.build_mentions(path.as_uri()) == f"@{path} "
 
 
 @pytest.mark.usefixtures("windows")
@@ -106,7 +106,7 @@ def test_an_attached_file_is_read_on_windows(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("windows")
 def test_the_console_moves_the_cursor_without_the_variable_term(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TERM", raising=False)
-    assert cooked_line.can_move_cursor()
+    assert tty.can_move_cursor()
 
 
 @pytest.mark.usefixtures("windows")

@@ -14,14 +14,14 @@ from typing import TextIO
 import anyio
 from anyio import to_thread
 
-from dial_client.cli.cell_width import count_cells, fit
 from dial_client.cli.chat.chat_session import ChatSession
+from dial_client.cli.word_wrap import count_cells, fit
 from dial_client.hooks.approval_request import format_argument
 from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.messages.message import Role, describe_content
 from dial_client.messages.turn_result import ToolCallRecord
 from dial_client.runtime.safe_text import sanitize, to_one_line
-from dial_client.sinks.call_description import describe_arguments
+from dial_client.sinks.turn_display import describe_arguments
 
 _FENCE = re.compile(
     r"^(?P<indent> {0,3})(?P<fence>`{3,}|~{3,})[^\n]*\n(?P<code>.*?)(?:^ {0,3}(?P=fence)[`~]* *$|\Z)",

@@ -10,13 +10,13 @@ from pathlib import Path
 from anyio import to_thread
 
 from dial_client.cli.configuration_files import find_folder_config, find_profile_name, read_trusted_files
-from dial_client.cli.cooked_line import can_move_cursor
 from dial_client.cli.doctor.check_registry import inspect
 from dial_client.cli.doctor.findings import Finding, Fix, Group, Level
 from dial_client.cli.doctor.subject import DoctorTarget, Subject
 from dial_client.cli.doctor.tool_checks import find_window, format_size_lines
-from dial_client.cli.line_wrap import print_lines
 from dial_client.cli.options import ExitCode, Options
+from dial_client.cli.tty import can_move_cursor
+from dial_client.cli.word_wrap import print_lines
 from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.runtime.text import did_you_mean

@@ -6,16 +6,34 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from dial_client.cli.input.dropped_paths import build_mention
-from dial_client.cli.input.proposal import Proposal
+from dial_client.cli.input.file_mentions import build_mention
+from dial_client.runtime.safe_text import to_one_line
 
 MAX_SCANNED = 5000
 """The maximum entries that a search below the working folder checks."""
 MAX_FOUND = 50
 """The maximum number of proposed paths."""
 _SKIPPED = {"node_modules", "__pycache__", "venv", "site-packages", "target", "dist"}
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """One completion."""
+
+    text: str
+    """The completed text, which replaces the last `replaced` characters."""
+    replaced: int
+    """The number of characters before the cursor to replace."""
+    about: str = ""
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether the displayed form is the text itself, because a completed line is sent without a further look."""
+        text = self.text.rstrip(" ")
+        return text == to_one_line(text, len(text) + 1)
 
 
 def propose_files(typed: str) -> list[Proposal]:

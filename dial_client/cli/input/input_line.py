@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,34 +16,199 @@ from prompt_toolkit.application.current import get_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.cursor_shapes import ModalCursorShapeConfig
 from prompt_toolkit.document import Document
-from prompt_toolkit.enums import DEFAULT_BUFFER
-from prompt_toolkit.filters import Condition
+from prompt_toolkit.enums import DEFAULT_BUFFER, EditingMode
+from prompt_toolkit.filters import Condition, has_focus, is_searching, vi_insert_mode, vi_mode
+from prompt_toolkit.history import History
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout.containers import HSplit, Window
 from prompt_toolkit.layout.controls import BufferControl
 from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.widgets import SearchToolbar
 
-from dial_client.cli.cooked_line import can_move_cursor, read_line
 from dial_client.cli.input import editor
-from dial_client.cli.input.editing_mode import find_editing_mode
-from dial_client.cli.input.input_history import InputHistory
-from dial_client.cli.input.key_bindings import build_key_bindings
+from dial_client.cli.input.file_mentions import build_mentions
 from dial_client.cli.input.keyboard import open_input, open_output, read_early_lines
-from dial_client.cli.input.pasted_text import PastedTexts
-from dial_client.cli.input.user_input import UserInput
+from dial_client.cli.input.pasted_text import PastedTexts, UserInput, normalize_newlines
+from dial_client.cli.tty import can_move_cursor, read_line
 from dial_client.runtime.safe_text import sanitize
 from dial_client.turns.mentions import MENTION
+
+MAX_ENTRIES = 2000
+"""The maximum number of entries that are offered, the latest first."""
+MAX_READ = 2 * 1024 * 1024
+"""The maximum bytes that are read from the end of the file."""
+MAX_ENTRY = 20_000
+"""The maximum characters of a stored entry; a longer entry is offered in this run only."""
+VARIABLE = "DIAL_EDITING_MODE"
+"""The environment variable that sets the mode: ``vi`` or ``emacs``."""
+MAX_BYTES = 100_000
+_SETTING = re.compile(r"set\s+editing-mode\s+(vi|emacs)\b", re.IGNORECASE)
+_APPLICATION = "dial-chat"
+PROMPT = "> "
+MENU_ROWS = 8
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+class InputHistory(History):
+    """A history without lines that begin with a space, and without repeated lines.
+
+    The file has the format of `prompt_toolkit.history.FileHistory`.
+
+    Args:
+        path: The file; None to keep the entries of this run only.
+        stored: Converts an entry to the text to store; an empty text is not stored.
+    """
+
+    def __init__(self, path: Path | None, stored: Callable[[str], str] = str) -> None:
+        super().__init__()
+        self._path = path
+        self._stored = stored
+
+    def append_string(self, string: str) -> None:
+        """Add an entry, unless it begins with a space or repeats the latest one."""
+        if string.strip() and not string.startswith(" ") and self._loaded_strings[:1] != [string]:
+            super().append_string(string)
+
+    def load_history_strings(self) -> Iterable[str]:
+        """Return the stored entries, the latest first, each once."""
+        return list(dict.fromkeys(reversed(_parse(self._read_tail()))))[:MAX_ENTRIES]
+
+    def store_string(self, string: str) -> None:
+        """Append an entry to the file, which only its owner can read. Errors of the file system are ignored."""
+        text = self._stored(string)
+        if self._path is None or not text or len(text) > MAX_ENTRY:
+            return
+        lines = "".join(f"+{line}\n" for line in text.split("\n"))
+        entry = f"\n# {datetime.now().astimezone().isoformat(' ', 'seconds')}\n{lines}"
+        with suppress(OSError):
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            with open(descriptor, "ab") as file:  # noqa: PTH123 - opens a file descriptor
+                file.write(entry.encode(errors="replace"))
+
+    def _read_tail(self) -> str:
+        """Return the last part of the file, from the beginning of an entry."""
+        if self._path is None:
+            return ""
+        try:
+            with self._path.open("rb") as file:
+                start = max(0, file.seek(0, os.SEEK_END) - MAX_READ)
+                file.seek(start)
+                text = file.read(MAX_READ).decode(errors="replace")
+        except OSError:
+            return ""
+        return text if start == 0 else text[max(text.find("\n#"), 0) :]
+
+
+def _parse(text: str) -> list[str]:
+    """Return the entries, the oldest first: runs of lines that begin with ``+``."""
+    runs = re.findall(r"(?:^\+.*(?:\n|\Z))+", text, re.MULTILINE)
+    return ["\n".join(line[1:] for line in run.removesuffix("\n").split("\n")) for run in runs]
+
+
+def find_editing_mode(environment: Mapping[str, str] = os.environ) -> EditingMode:
+    """Return the mode that `VARIABLE` sets, else the mode of readline's ``inputrc``, else emacs."""
+    chosen = environment.get(VARIABLE, "").strip().lower()
+    if chosen not in ("vi", "emacs"):
+        chosen = _from_inputrc(_read_inputrc(environment))
+    return EditingMode.VI if chosen == "vi" else EditingMode.EMACS
+
+
+def _read_inputrc(environment: Mapping[str, str]) -> str:
+    home = environment.get("HOME") or environment.get("USERPROFILE") or ""
+    for name in (environment.get("INPUTRC"), str(Path(home, ".inputrc")) if home else None, "/etc/inputrc"):
+        if name and Path(name).is_file():
+            try:
+                with Path(name).open("rb") as file:
+                    return file.read(MAX_BYTES).decode(errors="replace")
+            except OSError:
+                return ""
+    return ""
+
+
+def _from_inputrc(text: str) -> str:
+    """Return the last mode that is set for all programs or for dial-chat; blocks of other programs are ignored."""
+    mode, blocks = "emacs", list[bool]()
+    for line in map(str.strip, text.splitlines()):
+        word, _, rest = line.partition(" ")
+        match word.lower():
+            case "$if":
+                blocks.append(rest.strip().lower() == _APPLICATION)
+            case "$else" if blocks:
+                blocks[-1] = not blocks[-1]
+            case "$endif" if blocks:
+                blocks.pop()
+            case _ if all(blocks) and (found := _SETTING.match(line)):
+                mode = found[1].lower()
+    return mode
+
+
+if TYPE_CHECKING:
+    from prompt_toolkit.buffer import Buffer
+
+
+def build_key_bindings(pasted: PastedTexts, open_editor: Callable[[Buffer], None]) -> KeyBindings:
+    """Return the key bindings of the input line; they are active only while the default buffer has the focus.
+
+    Args:
+        pasted: Stores the long texts that are pasted.
+        open_editor: Opens the text of a buffer in an editor.
+    """
+    keys = KeyBindings()
+    has_input_focus = has_focus(DEFAULT_BUFFER)
+    inserts = has_input_focus & (~vi_mode | vi_insert_mode)
+
+    @keys.add("enter", filter=has_input_focus & ~is_searching)
+    def _send(event: KeyPressEvent) -> None:
+        send_or_continue(event.current_buffer)
+
+    # Not in vi mode, where Esc ends insert mode, and Enter after it sends the line.
+    @keys.add("escape", "enter", filter=has_input_focus & ~vi_mode)
+    @keys.add("c-j", filter=has_input_focus)
+    def _insert_line_break(event: KeyPressEvent) -> None:
+        event.current_buffer.newline(copy_margin=False)
+
+    @keys.add(Keys.BracketedPaste, filter=has_input_focus)
+    def _paste(event: KeyPressEvent) -> None:
+        text = normalize_newlines(event.data)
+        event.current_buffer.insert_text(build_mentions(text) or pasted.to_insertion(text))
+
+    @Condition
+    def follows_pasted_text() -> bool:
+        return bool(pasted.find_placeholder_before(get_app().current_buffer.document.text_before_cursor))
+
+    @keys.add("backspace", filter=inserts & follows_pasted_text)
+    def _delete_pasted_text(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        buffer.delete_before_cursor(len(pasted.find_placeholder_before(buffer.document.text_before_cursor)))
+
+    @keys.add("c-x", "c-e", filter=has_input_focus)
+    def _edit(event: KeyPressEvent) -> None:
+        open_editor(event.current_buffer)
+
+    return keys
+
+
+def send_or_continue(buffer: Buffer) -> None:
+    r"""Send the text of the buffer; if a single ``\`` is before the cursor, replace it with a line break instead."""
+    if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
+        buffer.complete_state = None  # this Enter accepts the completion; the next Enter sends
+        return
+    text_before = buffer.document.text_before_cursor
+    if text_before.endswith("\\") and not text_before.endswith("\\\\"):
+        buffer.delete_before_cursor()
+        buffer.newline(copy_margin=False)
+    else:
+        buffer.validate_and_handle()
+
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import Completer
     from prompt_toolkit.formatted_text import StyleAndTextTuples
     from prompt_toolkit.output import Output
-
-PROMPT = "> "
-MENU_ROWS = 8
-_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def find_history_path() -> Path:

@@ -8,8 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from dial_client.cli.input.file_completion import propose_files
-from dial_client.cli.input.proposal import Proposal
+from dial_client.cli.input.file_completion import Proposal, propose_files
 from dial_client.client.dial_client import DialClient
 from dial_client.messages.errors import ServerError
 from dial_client.runtime.safe_text import to_one_line

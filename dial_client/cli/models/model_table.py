@@ -11,12 +11,12 @@ from typing import Any
 import anyio
 
 from dial_client.cli.configuration_files import ask_for_files, find_folder_config, find_profile_name, read_trusted_files
-from dial_client.cli.line_wrap import print_lines
 from dial_client.cli.load_settings import warn
 from dial_client.cli.models.endpoint_probe import fetch_models
 from dial_client.cli.models.local_models import LocalModel, list_local_models, measure_memory
 from dial_client.cli.models.model_names import read_fresh_ids, store_lists
 from dial_client.cli.options import ExitCode, Options
+from dial_client.cli.word_wrap import print_lines
 from dial_client.messages.errors import ConfigError, ProviderError
 from dial_client.messages.model import ModelInfo
 from dial_client.messages.token_usage import Usage

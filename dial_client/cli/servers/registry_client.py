@@ -16,8 +16,8 @@ from urllib.parse import quote
 
 import anyio
 
-from dial_client.cli.line_wrap import print_lines
 from dial_client.cli.options import ExitCode
+from dial_client.cli.word_wrap import print_lines
 from dial_client.messages.errors import ConfigError, DialError
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.settings.registry_documents import RegistryServer, read_registry_document

@@ -9,11 +9,11 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from dial_client.cli import elicitation_prompt
-from dial_client.cli.line_wrap import print_lines
 from dial_client.cli.load_settings import read_settings
 from dial_client.cli.open_client import open_client
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.servers.server_features import format_result
+from dial_client.cli.word_wrap import print_lines
 from dial_client.client.dial_client import DialClient
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import ToolCallResult, ToolSpec

@@ -9,10 +9,10 @@ from typing import Any
 
 from dial_client.cli import elicitation_prompt
 from dial_client.cli.configuration_files import describe_sources
-from dial_client.cli.line_wrap import print_lines
 from dial_client.cli.load_settings import print_notes, read_settings, warn
 from dial_client.cli.open_client import open_client
 from dial_client.cli.options import ExitCode, Options
+from dial_client.cli.word_wrap import print_lines
 from dial_client.client.dial_client import DialClient
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import Failure, TextPart, ToolCallResult, ToolSpec, describe

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
-from dial_client.cli.cooked_line import can_move_cursor
 from dial_client.cli.markdown.themes import THEMES
 from dial_client.cli.options import Options
+from dial_client.cli.tty import can_move_cursor
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.text import did_you_mean
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dial_client import __version__
-from dial_client.cli.cell_width import count_cells, fit
+from dial_client.cli.word_wrap import count_cells, fit
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.runtime.text import count_noun
 from dial_client.servers.status import ServerState, ServerStatus
@@ -50,7 +50,7 @@ def format_servers_line(servers: Mapping[str, ServerStatus], tools: int, columns
         parts.append(f"{failed} failed{_SHOWS_WHY}")
     if disabled := states.count(ServerState.DISABLED):
         parts.append(f"{disabled} disabled")
-    line = f"{', '.join(parts)} · {count_noun(tools, 'tool')} on offer"
+    line = f"{', '.join(parts)} · {count_noun(tools, 'tool')} available"
     return fit(line if count_cells(line) < columns else line.replace(_SHOWS_WHY, " (/servers)"), columns - 1)
 
 

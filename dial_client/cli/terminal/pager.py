@@ -11,8 +11,8 @@ import tempfile
 from collections.abc import Callable, Mapping
 
 from dial_client.cli import process_runner
-from dial_client.cli.cell_width import count_cells
 from dial_client.cli.load_settings import warn
+from dial_client.cli.word_wrap import count_cells
 
 _POLL = 0.2
 """Seconds between two calls of `check`."""

@@ -20,7 +20,7 @@ import anyio.to_thread
 
 from dial_client.cli import process_runner, tty
 from dial_client.cli.command_screen import Search
-from dial_client.cli.input.user_input import UserInput
+from dial_client.cli.input.pasted_text import UserInput
 from dial_client.cli.markdown.themes import Theme, choose_theme, style
 from dial_client.cli.printed_streams import redirect_prints
 from dial_client.cli.terminal import live_area
@@ -166,7 +166,7 @@ class Screen:
             search: Finds the items.
             words: The initial words in the line.
         """
-        from dial_client.cli.terminal.picker import Picker
+        from dial_client.cli.terminal.question_line import Picker
 
         picker = Picker(search, self.theme, self.refresh, words=words)
         chosen: str | None = None

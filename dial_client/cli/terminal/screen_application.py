@@ -50,7 +50,7 @@ def build_application(
     from prompt_toolkit.styles import Style
 
     from dial_client.cli.input.keyboard import open_input
-    from dial_client.cli.terminal.screen_output import open_output
+    from dial_client.cli.terminal.live_application import open_output
 
     shown = Condition(lambda: question.is_shown)
     live = ConditionalContainer(
@@ -85,7 +85,7 @@ def paint_above(application: LiveApplication, printed: str) -> None:
 
     Without text, the live area is erased only if it became lower, because prompt_toolkit would keep its old height.
     """
-    from dial_client.cli.terminal.screen_output import ScreenOutput
+    from dial_client.cli.terminal.live_application import ScreenOutput
 
     renderer, output = application.renderer, application.output
     if isinstance(output, ScreenOutput) and not application.is_done:
@@ -125,7 +125,7 @@ def resume_drawing(application: Application[None]) -> Iterator[None]:
 
 def _finish_painting(application: Application[None]) -> None:
     """Write the output that `paint_above` has held back."""
-    from dial_client.cli.terminal.screen_output import ScreenOutput
+    from dial_client.cli.terminal.live_application import ScreenOutput
 
     if isinstance(application.output, ScreenOutput):
         application.output.release()

@@ -13,9 +13,8 @@ from typing import Protocol
 
 from dial_client.cli.markdown.themes import choose_theme
 from dial_client.cli.options import Options
-from dial_client.cli.terminal.call_lines import BAR, RunningCall, format_finished_call
 from dial_client.cli.terminal.inline_images import draw, find_image_folder, find_images, find_protocol, save
-from dial_client.cli.terminal.live_area import Activity
+from dial_client.cli.terminal.live_area import BAR, Activity, RunningCall, format_finished_call
 from dial_client.cli.terminal.screen import Screen
 from dial_client.hooks.server_callbacks import ServerLog
 from dial_client.messages.citations import format_source_list
@@ -37,10 +36,15 @@ from dial_client.messages.message import describe as describe_part
 from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.safe_text import SafeStream, to_one_line
-from dial_client.sinks.call_description import describe, describe_arguments
-from dial_client.sinks.question_pause import QuestionPause, format_log
-from dial_client.sinks.turn_clock import TurnClock
-from dial_client.sinks.usage_line import UsageSum, format_usage_line
+from dial_client.sinks.turn_display import (
+    QuestionPause,
+    TurnClock,
+    UsageSum,
+    describe,
+    describe_arguments,
+    format_log,
+    format_usage_line,
+)
 
 ANSWER_THRESHOLD = (5_000, 10, 10)
 """The arguments of `gc.set_threshold` while answers are drawn; collecting 100,000 objects would take up to 50 ms."""
