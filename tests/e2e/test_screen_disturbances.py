@@ -108,7 +108,7 @@ def test_text_of_a_hostile_server_stays_in_its_rows_in_every_mode(tmp_path: Path
     write_config(tmp_path, {"evil": {**forging, "cwd": str(ROOT)}}, replies)
     with screen(tmp_path, "--no-save", "-v", columns=60, rows=50, **mode) as person:
         person.until_true(lambda: person.lines[-1:] == [">"], "no prompt")
-        while " on offer" not in person.text.replace("There are no tools", ""):
+        while " available" not in person.text.replace("There are no tools", ""):
             send_command(person, "/login evil", "evil")
         for command, shown in (("/tools", "echo"), ("/servers", "evil"), ("/resources", "x://"), ("/prompts", "greet")):
             send_command(person, command, shown)

@@ -74,9 +74,9 @@ class Recorder:
     def wait_for_servers(self, *, is_announced: bool) -> None:
         """Wait until all servers have started or failed; send lines if that is announced only after a line."""
         self.wait_for_prompt()
-        while "no key for the maps" not in self.person.text or "2 tools on offer" not in self.person.text:
+        while "no key for the maps" not in self.person.text or "2 tools available" not in self.person.text:
             if is_announced:
-                self.person.until("2 tools on offer")
+                self.person.until("2 tools available")
                 self.person.until("no key for the maps")
             else:
                 answered = self.person.text.count("There is no command")

@@ -118,10 +118,10 @@ def test_the_banner_counts_servers_by_their_states() -> None:
     states = (ServerState.READY, ServerState.READY, ServerState.SLEEPING, ServerState.FAILED, ServerState.STARTING)
     servers = {str(at): ServerStatus(str(at), state) for at, state in enumerate(states)}
     assert banner.format_servers_line(servers, 12, 100) == (
-        "3 servers ready, 1 starting, 1 failed (/servers shows why) · 12 tools on offer"
+        "3 servers ready, 1 starting, 1 failed (/servers shows why) · 12 tools available"
     )
     assert banner.format_servers_line(servers, 12, 78) == (
-        "3 servers ready, 1 starting, 1 failed (/servers) · 12 tools on offer"
+        "3 servers ready, 1 starting, 1 failed (/servers) · 12 tools available"
     ), "the number of tools is not cut off"
     assert banner.format_servers_line({}, 0, 100) == "no servers, no tools"
     assert count_cells(banner.format_folder_line("/a/very/long/" + "path/" * 50, 60)) < 60
