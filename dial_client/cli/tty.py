@@ -7,11 +7,13 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Protocol, TextIO
 
 import anyio
 
 from dial_client.cli import process_runner
+from dial_client.messages.message import Part
 
 MAX_BYTES = 4096
 """The maximum size of a line in bytes, which POSIX terminals enforce."""
@@ -82,6 +84,20 @@ def _without_echo(keyboard: int, output: TextIO) -> Iterator[None]:
         termios.tcsetattr(keyboard, termios.TCSADRAIN, terminal_modes)
         output.write("\n")
         output.flush()
+
+
+@dataclass(frozen=True, slots=True)
+class UserInput:
+    """One input, as it was sent."""
+
+    text: str
+    """The whole text, including pasted text."""
+    shown: str
+    """The text as the input line showed it, with long pasted text folded: ``[pasted 200 lines]``."""
+    typed: str
+    """The text without pasted text: only typed text can refer to files, resources and commands."""
+    attachments: tuple[Part, ...] = ()
+    """Parts to attach in addition to those that `typed` refers to, such as the output of a shell command."""
 
 
 class Unanswered(Exception):

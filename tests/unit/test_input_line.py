@@ -20,7 +20,8 @@ from dial_client.cli.input.file_completion import Proposal
 from dial_client.cli.input.file_mentions import build_mentions
 from dial_client.cli.input.input_line import InputLine, find_editing_mode
 from dial_client.cli.input.keyboard import KeyboardParser, can_report_modified_keys, decode_reports, with_decoded_keys
-from dial_client.cli.input.pasted_text import PastedTexts, UserInput
+from dial_client.cli.input.pasted_text import PastedTexts
+from dial_client.cli.tty import UserInput
 
 END = "\x1b[201~"
 

@@ -13,7 +13,6 @@ from dial_client.cli.chat.conversation_commands import show_last_exchange
 from dial_client.cli.chat.slash_commands import describe_commands, list_command_arguments, run_command
 from dial_client.cli.chat.startup_report import WaitForServers
 from dial_client.cli.input.input_references import with_attachments
-from dial_client.cli.input.pasted_text import UserInput
 from dial_client.cli.input.shell_command import ShellCommands
 from dial_client.cli.input.tab_completion import build_completer
 from dial_client.cli.load_settings import warn, warn_once
@@ -21,6 +20,7 @@ from dial_client.cli.open_client import open_client
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.terminal.console import Console
 from dial_client.cli.terminal_approver import build_approver
+from dial_client.cli.tty import UserInput
 from dial_client.messages.errors import ConfigError, DialError
 from dial_client.messages.events import Finished
 from dial_client.messages.limits import StopReason

@@ -17,7 +17,6 @@ from dial_client.cli.chat.startup_report import WaitForServers, wait_for_servers
 from dial_client.cli.command_screen import CommandScreen
 from dial_client.cli.default_model import with_default_model
 from dial_client.cli.input.input_references import with_attachments
-from dial_client.cli.input.pasted_text import UserInput
 from dial_client.cli.load_settings import open_model, print_notes, read_settings
 from dial_client.cli.open_client import open_client
 from dial_client.cli.options import ExitCode, Options, Output
@@ -25,6 +24,7 @@ from dial_client.cli.plain_screen import PlainScreen
 from dial_client.cli.terminal.ability import can_draw
 from dial_client.cli.terminal.turn_view import open_screen
 from dial_client.cli.terminal_approver import build_approver
+from dial_client.cli.tty import UserInput
 from dial_client.messages.errors import ConfigError, DialError, describe_system_error
 from dial_client.messages.events import Event, Finished, TextDelta, to_dict
 from dial_client.messages.limits import StopReason

@@ -30,8 +30,8 @@ from prompt_toolkit.widgets import SearchToolbar
 from dial_client.cli.input import editor
 from dial_client.cli.input.file_mentions import build_mentions
 from dial_client.cli.input.keyboard import open_input, open_output, read_early_lines
-from dial_client.cli.input.pasted_text import PastedTexts, UserInput, normalize_newlines
-from dial_client.cli.tty import can_move_cursor, read_line
+from dial_client.cli.input.pasted_text import PastedTexts, normalize_newlines
+from dial_client.cli.tty import UserInput, can_move_cursor, read_line
 from dial_client.runtime.safe_text import sanitize
 from dial_client.turns.mentions import MENTION
 

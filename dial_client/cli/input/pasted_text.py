@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
-from dial_client.messages.message import Part
 from dial_client.turns.mentions import MENTION
 
 FOLDED_LINES = 6
@@ -13,20 +11,6 @@ FOLDED_LINES = 6
 FOLDED_CHARS = 800
 """The number of characters from which a pasted text is folded."""
 _PLACEHOLDER = re.compile(r"\[pasted [^\[\]\n]{1,60}\]")
-
-
-@dataclass(frozen=True, slots=True)
-class UserInput:
-    """One input, as it was sent."""
-
-    text: str
-    """The whole text, including pasted text."""
-    shown: str
-    """The text as the input line showed it, with long pasted text folded: ``[pasted 200 lines]``."""
-    typed: str
-    """The text without pasted text: only typed text can refer to files, resources and commands."""
-    attachments: tuple[Part, ...] = ()
-    """Parts to attach in addition to those that `typed` refers to, such as the output of a shell command."""
 
 
 def normalize_newlines(text: str) -> str:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import anyio
 
 from dial_client.cli.command_screen import CommandScreen
-from dial_client.cli.input.pasted_text import UserInput
 from dial_client.cli.plain_screen import PlainScreen
-from dial_client.cli.tty import can_move_cursor, read_sent_line
+from dial_client.cli.tty import UserInput, can_move_cursor, read_sent_line
 from dial_client.runtime.safe_text import sanitize
 
 if TYPE_CHECKING:

@@ -201,7 +201,7 @@ def format_starting_servers(state: LiveState, columns: int, now: float) -> str:
     names = ", ".join(f"{to_one_line(name, 40)} {max(0.0, now - since):.0f} s" for name, since in servers)
     tail = " · press Enter to continue without them" if state.is_waiting else ""
     sign = _choose_frame(now - servers[0][1])
-    tail = tail if columns > 3 * len(tail) else ""
+    tail = tail if columns > 2 * len(tail) else ""
     room = columns - len(tail) - 3
     return f"{sign} {fit(f'{state.settled}starting: {names}', room)}{_DIM}{tail}{_PLAIN}"
 

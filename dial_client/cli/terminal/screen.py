@@ -20,13 +20,13 @@ import anyio.to_thread
 
 from dial_client.cli import process_runner, tty
 from dial_client.cli.command_screen import Search
-from dial_client.cli.input.pasted_text import UserInput
 from dial_client.cli.markdown.themes import Theme, choose_theme, style
 from dial_client.cli.printed_streams import redirect_prints
 from dial_client.cli.terminal import live_area
 from dial_client.cli.terminal.live_area import LiveState
 from dial_client.cli.terminal.question_line import Question, QuestionLine
 from dial_client.cli.terminal.screen_application import KeyActions, build_application, paint_above, resume_drawing
+from dial_client.cli.tty import UserInput
 from dial_client.cli.word_wrap import break_line, break_words
 from dial_client.runtime.safe_text import sanitize
 
