@@ -6,7 +6,7 @@ Importing this package is cheap: each public name is imported from its module wh
 
 from importlib import import_module
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _MODULES = {
     "client.client_options": (
