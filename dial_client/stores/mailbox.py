@@ -1,7 +1,7 @@
 """A mailbox in the database: messages between the processes that use it.
 
 A message stays under its topic until it expires, by the database's clock, or until a process takes it. Processes poll
-for messages; there are no notifications: `docs/adr/0035-tell-other-processes-through-the-database.md`.
+for messages; there are no notifications: `docs/adr/0028-processes-share-only-the-database.md`.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def test_every_page_has_a_place_in_the_navigation() -> None:
         ("docs/audit.md", "[a](policy.md#rules)", "[a](policy.md#rules)"),
         ("docs/audit.md", "[a](../CHANGELOG.md)", "[a](changelog.md)"),
         ("docs/audit.md", "see [a](../pyproject.toml)", "see a"),
-        ("docs/adr/0001-record-decisions.md", "[a](../../SECURITY.md)", "[a](../security.md)"),
+        ("docs/adr/0029-access-to-the-http-server-is-our-own.md", "[a](../../SECURITY.md)", "[a](../security.md)"),
         ("README.md", "![a](docs/serve-page.png) [b](docs/audit.md)", "![a](serve-page.png) [b](audit.md)"),
         ("README.md", "[a](examples) [b](https://example.com/x.md)", "a [b](https://example.com/x.md)"),
     ],
