@@ -7,10 +7,11 @@ tool formats do not depend on each other.
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 from dial_client.messages.citations import Citation
 from dial_client.messages.message import FilePart, ImagePart, Message, Role, ToolCallRequest, ToolCallResult, ToolSpec
@@ -91,14 +92,15 @@ Thinking = Literal["none", "minimal", "low", "medium", "high", "max"]
 class ModelSettings:
     """How a model writes its replies. A setting that is None is that of the model's profile, else the endpoint's own.
 
-    A setting that the endpoint does not have is left out, with a note in `Completion.notes`.
+    A setting that the endpoint does not have is left out, with a note in `Completion.notes`. The ranges in the
+    annotations hold for the settings of a profile in a file.
     """
 
-    temperature: float | None = None
+    temperature: Annotated[float, (0, math.inf)] | None = None
     """The sampling temperature."""
-    top_p: float | None = None
+    top_p: Annotated[float, (0, 1)] | None = None
     """The probability mass of the tokens to sample from (0 to 1)."""
-    seed: int | None = None
+    seed: Annotated[int, (0, 2**63 - 1)] | None = None
     """The seed of the sampling."""
     max_tokens: int | None = None
     """The most tokens of each reply."""

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from dial_client.messages.errors import ConfigError
-from dial_client.messages.model import ModelSettings, OnDownload, Provider
+from dial_client.messages.model import OnDownload, Provider
 from dial_client.providers.http.endpoint import (
     NO_KEY,
     Endpoint,
@@ -160,8 +160,7 @@ def _from_settings(settings: ModelProfile, address: str | None, environ: Mapping
     vendor = _find_vendor(settings, where)
     endpoint, profile = _build_endpoint(vendor, where, address, environ, settings)
     make_provider = _choose_provider_class(vendor, settings)
-    own = ModelSettings(temperature=settings.temperature, max_tokens=settings.max_tokens)
-    return make_provider(settings.model or settings.name, endpoint, profile, settings=own)
+    return make_provider(settings.model or settings.name, endpoint, profile, settings=settings.settings)
 
 
 def _find_vendor(settings: ModelProfile, where: str) -> _Vendor:

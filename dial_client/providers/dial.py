@@ -188,7 +188,7 @@ class DialProvider:
             if description.get("max_completion_tokens_supported") is True:
                 flags["max_tokens_field"] = "max_completion_tokens"
             elif description.get("max_tokens_supported") is False:
-                flags["max_tokens_field"] = ""
+                flags["max_tokens_field"] = None
         return replace(self._profile, **{name: flag for name, flag in flags.items() if name not in self._fixed})
 
 

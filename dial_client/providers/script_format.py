@@ -20,7 +20,8 @@ from dial_client.messages.model import FinishReason
 from dial_client.messages.token_usage import Usage
 from dial_client.runtime.text import did_you_mean
 from dial_client.settings.config_types import Api
-from dial_client.settings.endpoint_profile import is_valid_flag
+from dial_client.settings.config_values import Node
+from dial_client.settings.endpoint_profile import FLAGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +197,13 @@ class _ScriptReader:
     def _parse_flags(self, head: Mapping[str, Any]) -> dict[str, Any]:
         flags = self.check(head.get("flags", {}), "line 1.flags", _FLAGS)
         for name, flag in flags.items():
-            if not is_valid_flag(name, flag) or (name == "tool_name_re" and not _SIMPLE_PATTERN.fullmatch(flag)):
+            try:
+                flags[name] = FLAGS[name](Node(flag))
+            except ConfigError:
+                raise self.build_error(f"line 1.flags.{name}", "a flag as a model's profile has it") from None
+            if name == "tool_name_re" and not _SIMPLE_PATTERN.fullmatch(flag):
                 raise self.build_error(f"line 1.flags.{name}", "a flag as a model's profile has it")
-        return {name: tuple(flag) if isinstance(flag, list) else flag for name, flag in flags.items()}
+        return flags
 
     def _add_line(
         self, value: Any, where: str, replies: list[ScriptedReply | ApiReply], servers: dict[str, RecordedServer]

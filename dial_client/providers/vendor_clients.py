@@ -317,7 +317,7 @@ def open_cloud_model(
         settings.model,
         endpoint,
         profile,
-        settings=ModelSettings(temperature=settings.temperature, max_tokens=settings.max_tokens),
+        settings=settings.settings,
         name=f"{cloud_name}:{settings.model}",
         transport=SdkTransport(load_sdk, make_client, endpoint, is_owner=True),
     )

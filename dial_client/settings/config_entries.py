@@ -8,18 +8,15 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any
-from urllib.parse import urlsplit
 
 from dial_client.messages.errors import ConfigError
-from dial_client.messages.model import ToolFormat
+from dial_client.messages.model import ModelSettings
 from dial_client.runtime.text import did_you_mean, find_nearest
 from dial_client.settings.config_types import (
-    Api,
     ModelProfile,
     OAuthGrant,
     OAuthSettings,
     Profile,
-    Protocol,
     ServerSettings,
     Settings,
     Transport,
@@ -28,18 +25,25 @@ from dial_client.settings.config_values import (
     COMMENTS,
     TOP_KEYS,
     Node,
+    Reader,
     Variables,
     build_choice_reader,
+    build_readers,
     check_name,
     parse_env_file,
     quote_key,
-    read_env,
-    read_headers,
-    read_line,
-    read_object,
-    read_url,
 )
-from dial_client.settings.policy_config import read_policy, read_untrusted
+from dial_client.settings.endpoint_profile import FLAGS
+from dial_client.settings.policy_config import read_policy
+
+
+def _to_keys(readers: Mapping[str, Reader]) -> dict[str, Reader]:
+    """Return readers of fields under the names of the keys: ``autoApprove`` for ``auto_approve``."""
+    return {re.sub(r"_(\w)", lambda found: found[1].upper(), name): reader for name, reader in readers.items()}
+
+
+def _to_field(key: str) -> str:
+    return re.sub("([A-Z])", r"_\1", key).lower()
 
 
 def read_oauth(node: Node) -> OAuthSettings:
@@ -54,9 +58,9 @@ def read_oauth(node: Node) -> OAuthSettings:
         return OAuthSettings(auth=node.value)
     found, unknown = node.split_members(OAUTH_KEYS, OAUTH_ALIASES)
     for key, child in unknown.items():
-        if key not in _OF_OTHER_HOSTS and (hint := did_you_mean(key, OAUTH_KEYS)):
+        if key not in _OF_OTHER_HOSTS and (hint := did_you_mean(key, (*OAUTH_KEYS, *OAUTH_ALIASES))):
             raise child.build_error("unknown setting of a login", hint, at_name=True)
-    settings = OAuthSettings(**{_OAUTH_FIELDS[key]: OAUTH_KEYS[key](child) for key, child in found.items()})
+    settings = OAuthSettings(**{_to_field(key): OAUTH_KEYS[key](child) for key, child in found.items()})
     if settings.private_key is not None and settings.grant is not OAuthGrant.CLIENT_CREDENTIALS:
         raise found["privateKey"].build_error('needs "grantType": "client_credentials"', at_name=True)
     has_secret = settings.client_secret is not None or settings.private_key is not None
@@ -67,59 +71,8 @@ def read_oauth(node: Node) -> OAuthSettings:
     return settings
 
 
-def _read_scopes(node: Node) -> tuple[str, ...]:
-    return tuple(node.value.split()) if isinstance(node.value, str) else node.read_strings()
-
-
-def _read_port(node: Node) -> int:
-    if node.read_count() > 65_535:
-        raise node.build_error("expected a port between 1 and 65535")
-    return node.read_count()
-
-
-def _read_address(node: Node) -> str:
-    parts = urlsplit(node.read_string())
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise node.build_error("expected an http:// or https:// address")
-    return node.read_string()
-
-
-def _read_document_url(node: Node) -> str:
-    parts = urlsplit(_read_address(node))
-    if parts.scheme != "https" or parts.path in ("", "/"):
-        raise node.build_error("expected an https:// address with a path")
-    return node.read_string()
-
-
-def _read_addresses(node: Node) -> tuple[str, ...]:
-    return tuple(_read_address(element) for element in node.read_elements())
-
-
-OAUTH_KEYS: Mapping[str, Callable[[Node], Any]] = {
-    "grantType": build_choice_reader({grant: grant for grant in OAuthGrant}),
-    "clientId": Node.read_string,
-    "clientSecret": Node.read_string,
-    "privateKey": Node.read_string,
-    "signingAlgorithm": Node.read_string,
-    "clientMetadataUrl": _read_document_url,
-    "callbackPort": _read_port,
-    "scopes": _read_scopes,
-    "issuer": _read_address,
-    "trustedOrigins": _read_addresses,
-}
-_OAUTH_FIELDS = {
-    "grantType": "grant",
-    "clientId": "client_id",
-    "clientSecret": "client_secret",
-    "privateKey": "private_key",
-    "signingAlgorithm": "signing_algorithm",
-    "clientMetadataUrl": "client_metadata_url",
-    "callbackPort": "callback_port",
-    "scopes": "scopes",
-    "issuer": "issuer",
-    "trustedOrigins": "trusted_origins",
-}
-OAUTH_ALIASES = {"scope": "scopes", "grant": "grantType"}
+OAUTH_KEYS = _to_keys(build_readers(OAuthSettings, without=("auth",)))
+OAUTH_ALIASES = {"scope": "scopes", "grantType": "grant"}
 _OF_OTHER_HOSTS = frozenset(("authorizationUrl", "authServerMetadataUrl", "registrationUrl", "tokenUrl"))
 
 
@@ -144,24 +97,16 @@ def read_server(name: str, node: Node, variables: Variables, *, is_selected: boo
     for key, child in found.items():
         if enabled and key in _EXPANDED:
             values[key] = SERVER_KEYS[key](variables.expand(child, home=key in _PATHS))
-        else:
-            read_value = Node.read_string if key == "url" else SERVER_KEYS[key]
-            values[key] = read_value(child)
+        else:  # the URL of a disabled server may begin with a variable
+            values[key] = child.read_string() if key == "url" else SERVER_KEYS[key](child)
     if "command" not in found and "url" not in found:
         raise _build_target_error(node, unknown)
     transport = _choose_transport(found, values)
-    if enabled and "cwd" in values:
-        values["cwd"] = str(variables.folder / values["cwd"])
-    if enabled and "roots" in values:
-        folders = values["roots"]
-        values["roots"] = tuple(
-            folder if folder.startswith("file:") else str(variables.folder / folder) for folder in folders
-        )
-    if enabled and "envFile" in values:
-        values["env"] = _merge_env(found, values, variables)
+    if enabled:
+        _resolve_files(found, values, variables)
     if "timeout" in values:
         values.setdefault("toolTimeout", values["timeout"] / 1000)
-    settings = {_FIELDS[key]: value for key, value in values.items() if key in _FIELDS}
+    settings = {_to_field(key): value for key, value in values.items() if key not in _NO_FIELDS}
     return ServerSettings(name, transport, enabled=enabled, warnings=tuple(_list_warnings(found, unknown)), **settings)
 
 
@@ -200,11 +145,18 @@ def _choose_transport(found: Mapping[str, Node], values: Mapping[str, Any]) -> T
     return Transport.HTTP
 
 
-def _merge_env(found: Mapping[str, Node], values: Mapping[str, Any], variables: Variables) -> dict[str, str]:
-    """Return the variables of ``envFile``, overridden by those of ``env``; null in ``env`` removes a variable."""
-    environment = found["env"].value if "env" in found else {}
-    from_file = parse_env_file(found["envFile"], variables.read(variables.folder / values["envFile"]))
-    return {name: value for name, value in from_file.items() if name not in environment} | dict(values.get("env", {}))
+def _resolve_files(found: Mapping[str, Node], values: dict[str, Any], variables: Variables) -> None:
+    """Make the folders absolute, and read ``envFile``; ``env`` has precedence, and null there removes a variable."""
+    folder = variables.folder
+    if "cwd" in values:
+        values["cwd"] = str(folder / values["cwd"])
+    if "roots" in values:
+        values["roots"] = tuple(root if root.startswith("file:") else str(folder / root) for root in values["roots"])
+    if "envFile" in values:
+        own = found["env"].value if "env" in found else {}
+        from_file = parse_env_file(found["envFile"], variables.read(folder / values["envFile"]))
+        kept = {name: value for name, value in from_file.items() if name not in own}
+        values["env"] = kept | values.get("env", {})
 
 
 def _list_warnings(found: Mapping[str, Node], unknown: Mapping[str, Node]) -> Iterator[str]:
@@ -217,41 +169,15 @@ def _list_warnings(found: Mapping[str, Node], unknown: Mapping[str, Node]) -> It
     yield from (str(warning.to_error()) for warning in find_odd_values(found))
 
 
-def _read_command(node: Node) -> str:
-    if re.search("[\0-\x1f]", node.read_string()) or not node.read_string().strip():
-        raise node.build_error("expected the name or the path of a program", r"a backslash is written \\")
-    return node.read_string()
-
-
-def _read_roots(node: Node) -> tuple[str, ...]:
-    """Return the folders of ``roots``; objects with a file URI, the form of other hosts, are accepted, too."""
-    folders = (
-        item.read_members().get("uri", item) if isinstance(item.value, dict) else item for item in node.read_elements()
-    )
-    return tuple(folder.read_string() for folder in folders)
-
-
-SERVER_KEYS: Mapping[str, Callable[[Node], Any]] = {
+SERVER_KEYS: Mapping[str, Reader] = {
     "type": build_choice_reader(
         {**{kind: kind for kind in Transport}, "streamable-http": Transport.HTTP, "local": Transport.STDIO}
     ),
-    "command": _read_command,
-    "args": Node.read_strings,
-    "env": read_env,
-    "envFile": Node.read_string,
-    "cwd": Node.read_string,
-    "url": read_url,
-    "headers": read_headers,
+    **_to_keys(build_readers(ServerSettings, without=("name", "transport", "oauth", "warnings"))),
     "oauth": read_oauth,
-    "roots": _read_roots,
-    **dict.fromkeys(
-        ("enabled", "disabled", "lazy", "required", "pinned", "trusted", "instructions"), Node.read_boolean
-    ),
-    **dict.fromkeys(("autoApprove", "enabledTools", "disabledTools"), Node.read_strings),
-    "untrusted": read_untrusted,
-    **dict.fromkeys(("startupTimeout", "toolTimeout", "timeout"), Node.read_positive),
-    "protocol": build_choice_reader({era: era for era in Protocol}),
-    "resources": build_choice_reader({who: who for who in ("user", "tools")}),
+    "envFile": Node.read_string,
+    "disabled": Node.read_boolean,
+    "timeout": Node.read_positive,
 }
 SERVER_ALIASES = {
     "transport": "type",
@@ -263,10 +189,7 @@ SERVER_ALIASES = {
     "startup_timeout_sec": "startupTimeout",
     "tool_timeout_sec": "toolTimeout",
 }
-_FIELDS = {
-    key: re.sub("([A-Z])", r"_\1", key).lower()
-    for key in SERVER_KEYS.keys() - {"type", "enabled", "disabled", "envFile", "timeout"}
-}
+_NO_FIELDS = frozenset({"type", "enabled", "disabled", "envFile", "timeout"})
 _EXPANDED = frozenset({"command", "args", "env", "envFile", "cwd", "url", "headers", "oauth", "roots"})
 _PATHS = frozenset({"command", "envFile", "cwd", "roots"})
 
@@ -278,71 +201,17 @@ def read_model(name: str, node: Node, variables: Variables) -> ModelProfile:
         ConfigError: The profile is invalid; the error names the place, and what was expected.
     """
     check_name(name, node)
-    found, unknown = node.split_members(MODEL_KEYS, MODEL_ALIASES)
-    for key, child in unknown.items():
-        if not key.startswith(COMMENTS):
-            raise child.build_error("unknown setting of a model", did_you_mean(key, MODEL_KEYS), at_name=True)
+    found = node.read_known_members("unknown setting of a model", MODEL_KEYS, MODEL_ALIASES)
     values = {key: MODEL_KEYS[key](variables.expand(child)) for key, child in found.items()}
-    quirks = {key: values.pop(key) for key in QUIRKS if key in values}
-    return ModelProfile(name, quirks=quirks, **({"model": name} | values))
+    settings, quirks = ({key: values.pop(key) for key in keys if key in values} for keys in (_SETTINGS, FLAGS))
+    return ModelProfile(name, settings=ModelSettings(**settings), quirks=quirks, **({"model": name} | values))
 
 
-def _read_tool_list(node: Node) -> tuple[str | dict[str, Any], ...]:
-    return tuple(
-        read_object(tool) if isinstance(tool.value, dict) else tool.read_string() for tool in node.read_elements()
-    )
-
-
-def _read_pattern(node: Node) -> str:
-    try:
-        re.compile(node.read_string())
-    except (re.error, OverflowError, RecursionError):
-        raise node.build_error("expected a regular expression") from None
-    return node.read_string()
-
-
-def _build_word_reader(*words: str) -> Callable[[Node], str]:
-    return build_choice_reader({word: word for word in words})
-
-
-QUIRKS: Mapping[str, Callable[[Node], Any]] = {
-    "tools": _build_word_reader("native", "text"),
-    "tool_content": _build_word_reader("str", "parts"),
-    "tool_name_re": _read_pattern,
-    "tool_name_len": Node.read_count,
-    "schema_dialect": _build_word_reader("full", "openai", "gemini"),
-    "parallel": _build_word_reader("omit", "send_true", "false"),
-    "constrain": _build_word_reader("none", "grammar", "structured_outputs", "response_format"),
-    "structured_output": _build_word_reader("none", "without_tools", "with_tools"),
-    "max_tokens_field": _build_word_reader("max_tokens", "max_completion_tokens"),
-    "reasoning_in": Node.read_strings,
-    "reasoning_field": Node.read_string,
-    "echo_reasoning": _build_word_reader("none", "tool_turns", "always"),
-    "idle_timeout": Node.read_positive,
-    "key_header": Node.read_string,
-    "api_version": Node.read_string,
-    "headers": read_headers,
-    "extra_body": read_object,
-    "server_tools": _read_tool_list,
-    **dict.fromkeys(
-        ("documents", "echo_call_extra", "fenced_calls", "forced_choice", "images", "prompt_cache"), Node.read_boolean
-    ),
-    **dict.fromkeys(("sampling", "short_ids", "stream_usage", "strict", "tool_search"), Node.read_boolean),
-    **dict.fromkeys(("tool_choice", "user_after_tool"), Node.read_boolean),
-}
-"""The flags for differences from OpenAI's Chat Completions, each with the reader of its value."""
-
-MODEL_KEYS: Mapping[str, Callable[[Node], Any]] = {
-    "preset": Node.read_string,
-    "api": build_choice_reader({api: api for api in Api}),
-    "base_url": read_url,
-    "model": Node.read_string,
-    "api_key": read_line,
-    "tool_format": build_choice_reader({**{kind: kind for kind in ToolFormat}, "auto": None}),
-    "temperature": Node.read_number,
-    "fallback_models": Node.read_strings,
-    **dict.fromkeys(("max_tokens", "context_window"), Node.read_count),
-    **QUIRKS,
+_SETTINGS = build_readers(ModelSettings, without=("tool_choice",))
+MODEL_KEYS: Mapping[str, Reader] = {
+    **build_readers(ModelProfile, without=("name", "settings", "quirks")),
+    **_SETTINGS,
+    **FLAGS,
 }
 MODEL_ALIASES = {"wire": "api"}
 """Former names of keys, which existing files use."""
@@ -421,10 +290,7 @@ def read_profile(name: str, node: Node, variables: Variables) -> Profile:
         ConfigError: The profile is invalid; the error names the place, and what was expected.
     """
     check_name(name, node)
-    found, unknown = node.split_members(PROFILE_KEYS, {})
-    for key, child in unknown.items():
-        if not key.startswith(COMMENTS):
-            raise child.build_error("unknown key of a profile", did_you_mean(key, PROFILE_KEYS), at_name=True)
+    found = node.read_known_members("unknown key of a profile", PROFILE_KEYS)
     return Profile(name, **{key: PROFILE_KEYS[key](child, variables) for key, child in found.items()})
 
 

@@ -9,11 +9,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from dial_client.messages.model import ToolFormat
-from dial_client.settings.config_values import Node
-from dial_client.settings.policy_config import Policy
+from dial_client.messages.model import ModelSettings, ToolFormat
+from dial_client.settings.config_values import (
+    Node,
+    build_choice_reader,
+    read_command,
+    read_document_url,
+    read_env,
+    read_headers,
+    read_line,
+    read_port,
+    read_roots,
+    read_url,
+    read_urls,
+    read_words,
+)
+from dial_client.settings.policy_config import Policy, read_untrusted
 
 
 class Transport(StrEnum):
@@ -59,15 +72,15 @@ class OAuthSettings:
     """A private key in PEM instead of the secret (RFC 7523), for `OAuthGrant.CLIENT_CREDENTIALS`."""
     signing_algorithm: str = "RS256"
     """The algorithm of the signature with `private_key`."""
-    client_metadata_url: str | None = None
+    client_metadata_url: Annotated[str, read_document_url] | None = None
     """An https URL of the client's metadata, used as client id by servers that support this (CIMD)."""
-    callback_port: int | None = None
+    callback_port: Annotated[int, read_port] | None = None
     """The port of the redirect URI on this machine; None for any free port."""
-    scopes: tuple[str, ...] | None = None
+    scopes: Annotated[tuple[str, ...], read_words] | None = None
     """The only scopes to request; None for the scopes that the server names."""
-    issuer: str | None = None
+    issuer: Annotated[str, read_url] | None = None
     """The authorization server of the client id and the secret; None for the first one that the server names."""
-    trusted_origins: tuple[str, ...] = ()
+    trusted_origins: Annotated[tuple[str, ...], read_urls] = ()
     """Origins (``https://auth.example``) that the login may use although they are not public, or not the issuer's."""
     auth: Any = field(default=None, repr=False)
     """An ``httpx2.Auth`` that authorizes all requests instead, for configurations made in Python."""
@@ -79,16 +92,16 @@ class ServerSettings:
 
     name: str
     transport: Transport
-    command: str | None = None
+    command: Annotated[str, read_command] | None = None
     """The program to run, for stdio."""
     args: tuple[str, ...] = field(default=(), repr=False)
-    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    env: Annotated[Mapping[str, str], read_env] = field(default_factory=dict, repr=False)
     """Environment variables of the program, in addition to the few inherited ones."""
     cwd: str | None = None
     """The absolute working folder of the program; None for the current folder of this process."""
-    url: str | None = field(default=None, repr=False)
+    url: Annotated[str, read_url] | None = field(default=None, repr=False)
     """An http or https URL, for the transports other than stdio."""
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    headers: Annotated[Mapping[str, str], read_headers] = field(default_factory=dict, repr=False)
     """Valid HTTP headers: names are tokens, values printable ASCII without line breaks."""
     oauth: OAuthSettings | None = None
     """The OAuth settings; None for the default settings, but no login if `headers` contain ``Authorization``."""
@@ -109,7 +122,7 @@ class ServerSettings:
     """True if the client must not open when this server does not start."""
     lazy: bool = False
     """True to start the server with the first call of one of its tools, if its tools are cached from an earlier run."""
-    roots: tuple[str, ...] | None = None
+    roots: Annotated[tuple[str, ...], read_roots] | None = None
     """The roots of the server: absolute folders or file URIs; None for the roots of the client."""
     instructions: bool = True
     """True to give the instructions of the server to the model."""
@@ -119,10 +132,13 @@ class ServerSettings:
     """Who may read the server's resources: only the user, by a reference, or also the model, with two tools."""
     trusted: bool = False
     """True to trust the annotations of the server's tools (read-only, idempotent)."""
-    untrusted: tuple[str, ...] = ()
+    untrusted: Annotated[tuple[str, ...], read_untrusted] = ()
     """Globs of tools whose results may contain text of third parties: web pages, mail, issues."""
     warnings: tuple[str, ...] = ()
     """Warnings about the entry, one line each."""
+
+
+_read_tool_format = build_choice_reader({**{kind: kind for kind in ToolFormat}, "auto": None})
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,20 +148,19 @@ class ModelProfile:
     name: str
     api: Api | None = None
     """The model API; None for the API of the preset, or `Api.CHAT` without a preset."""
-    base_url: str | None = field(default=None, repr=False)
+    base_url: Annotated[str, read_url] | None = field(default=None, repr=False)
     """The URL of the endpoint; None for the usual endpoint of the API."""
     model: str = ""
     """The model's id at the endpoint; by default the name of the profile."""
-    api_key: str | None = field(default=None, repr=False)
-    tool_format: ToolFormat | None = None
+    api_key: Annotated[str, read_line] | None = field(default=None, repr=False)
+    tool_format: Annotated[ToolFormat | None, _read_tool_format] = None
     """The tool format; None (``auto`` in the file) for native calls, or text if the endpoint has no tool calls."""
-    temperature: float | None = None
-    max_tokens: int | None = None
-    """Maximum tokens of one reply."""
+    settings: ModelSettings = field(default_factory=ModelSettings)
+    """The settings for requests that have none of their own; in the file, keys of the profile itself."""
     context_window: int | None = None
     """Maximum tokens of request and reply together."""
     quirks: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """Flags of `model_config.QUIRKS` that the profile sets: how the endpoint differs from OpenAI's API."""
+    """Flags of `endpoint_profile.FLAGS` that the profile sets: how the endpoint differs from OpenAI's API."""
     preset: str | None = None
     """The name of a preset in `providers.presets`; None for the preset that belongs to the URL's host."""
     fallback_models: tuple[str, ...] | None = None

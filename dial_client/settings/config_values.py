@@ -10,10 +10,12 @@ import os
 import re
 import sys
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path, PurePath
-from typing import Any, TypeVar
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
 from dial_client.messages.errors import ConfigError
@@ -23,6 +25,10 @@ Keys = tuple[str | int, ...]
 """The path from the top level to a value: ``("mcpServers", "time", "args", 0)``."""
 
 T = TypeVar("T")
+
+COMMENTS = ("_", "$", "//")
+"""Prefixes of keys that are comments."""
+NO_ALIASES: Mapping[str, str] = {}
 
 MAX_DEPTH = 100
 """Maximum nesting depth of objects and lists; deeper nesting raises `ConfigError`."""
@@ -158,6 +164,22 @@ class Node:
                 found[key] = child
         return found, unknown
 
+    def read_known_members(
+        self, problem: str, keys: Collection[str], aliases: Mapping[str, str] = NO_ALIASES
+    ) -> dict[str, Node]:
+        """Return the members of an object like `split_members`; an unknown key that is no comment is an error.
+
+        Args:
+            problem: The text of the error; ``{}`` in it stands for the key.
+            keys: The names of the members.
+            aliases: Further names.
+        """
+        found, unknown = self.split_members(keys, aliases)
+        for key, child in unknown.items():
+            if not key.startswith(COMMENTS):
+                raise child.build_error(problem.format(quote_key(key)), did_you_mean(key, keys), at_name=True)
+        return found
+
     def with_strings(self, change: Callable[[Node], str]) -> Node:
         """Return the same node with each string in it replaced by `change(node of the string)`."""
         value = self.value
@@ -220,8 +242,6 @@ TOP_KEYS = (
     *("inputs", "policy", "startupPatience", "profiles"),
 )
 """The keys at the top level of a configuration."""
-COMMENTS = ("_", "$", "//")
-"""Prefixes of keys that are comments."""
 
 
 def check_name(name: str, node: Node) -> None:
@@ -271,6 +291,117 @@ def read_headers(node: Node) -> dict[str, str]:
 def read_object(node: Node) -> dict[str, Any]:
     """Return an object with any members."""
     return {key: child.value for key, child in node.read_members().items()}
+
+
+def read_command(node: Node) -> str:
+    """Return the name or the path of a program."""
+    if re.search("[\0-\x1f]", node.read_string()) or not node.read_string().strip():
+        raise node.build_error("expected the name or the path of a program", r"a backslash is written \\")
+    return node.read_string()
+
+
+def read_roots(node: Node) -> tuple[str, ...]:
+    """Return the folders of ``roots``; objects with a file URI, the form of other hosts, are accepted, too."""
+    folders = (
+        item.read_members().get("uri", item) if isinstance(item.value, dict) else item for item in node.read_elements()
+    )
+    return tuple(folder.read_string() for folder in folders)
+
+
+def read_urls(node: Node) -> tuple[str, ...]:
+    """Return a list of http or https URLs."""
+    return tuple(map(read_url, node.read_elements()))
+
+
+def read_document_url(node: Node) -> str:
+    """Return an https URL with a path."""
+    parts = urlsplit(read_url(node))
+    if parts.scheme != "https" or parts.path in ("", "/"):
+        raise node.build_error("expected an https:// address with a path")
+    return node.read_string()
+
+
+def read_port(node: Node) -> int:
+    """Return the number of a port."""
+    if node.read_count() > 65_535:
+        raise node.build_error("expected a port between 1 and 65535")
+    return node.read_count()
+
+
+def read_words(node: Node) -> tuple[str, ...]:
+    """Return the words of a string, or a list of strings."""
+    return tuple(node.value.split()) if isinstance(node.value, str) else node.read_strings()
+
+
+def read_pattern(node: Node) -> str:
+    """Return a regular expression."""
+    try:
+        re.compile(node.read_string())
+    except (re.error, OverflowError, RecursionError):
+        raise node.build_error("expected a regular expression") from None
+    return node.read_string()
+
+
+def read_tools(node: Node) -> tuple[str | dict[str, Any], ...]:
+    """Return a list of names of tools, and of definitions of tools."""
+    return tuple(
+        read_object(tool) if isinstance(tool.value, Mapping) else tool.read_string() for tool in node.read_elements()
+    )
+
+
+Reader = Callable[[Node], Any]
+"""Returns the value of a key; raises `ConfigError` if the value is invalid."""
+_READERS: Mapping[Any, Reader] = {
+    bool: Node.read_boolean,
+    str: Node.read_string,
+    float: Node.read_positive,
+    int: Node.read_count,
+    tuple[str, ...]: Node.read_strings,
+    Mapping[str, Any]: read_object,
+}
+
+
+def build_readers(kind: type, *, without: Collection[str] = ()) -> dict[str, Reader]:
+    """Return a reader for each field of a dataclass.
+
+    The annotation of the field says which values are valid::
+
+        bool, str, float, int            a value of this type; a number is above 0
+        tuple[str, ...]                  a list of strings
+        Mapping[str, Any]                an object with any members
+        Literal["a", "b"], an Enum       one of the words
+        Annotated[float, (low, high)]    a number in this range, both included
+        Annotated[str, read_url]         what the reader returns
+
+    ``| None`` may follow: null in a file counts as absent.
+
+    Args:
+        kind: The dataclass.
+        without: Fields that need no reader.
+    """
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: _build_reader(hints[name]) for name in (own.name for own in fields(kind)) if name not in without}
+
+
+def _build_reader(annotation: Any) -> Reader:
+    if get_origin(annotation) in (Union, UnionType):
+        (annotation,) = (choice for choice in get_args(annotation) if choice is not NoneType)
+    if get_origin(annotation) is Annotated:
+        detail: Reader | tuple[float, float] = annotation.__metadata__[0]
+        return detail if callable(detail) else partial(_read_in_range, annotation.__origin__, *detail)
+    if annotation in _READERS:
+        return _READERS[annotation]
+    words = get_args(annotation) if get_origin(annotation) is Literal else annotation
+    return build_choice_reader({word: word for word in words})
+
+
+def _read_in_range(kind: type[float], low: float, high: float, node: Node) -> float:
+    number = node.read_number()
+    if issubclass(kind, int) and not number.is_integer():
+        raise node.build_error("expected a whole number")
+    if not low <= number <= high:
+        raise node.build_error(f"expected a number from {low} to {high}")
+    return kind(node.value)
 
 
 ReadFile = Callable[[Path], bytes | None]

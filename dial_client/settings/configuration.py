@@ -25,7 +25,6 @@ from dial_client.runtime.text import did_you_mean
 from dial_client.settings.config_entries import (
     MODEL_ALIASES,
     MODEL_KEYS,
-    QUIRKS,
     SERVER_ALIASES,
     SERVER_KEYS,
     apply_profile,
@@ -49,11 +48,12 @@ from dial_client.settings.config_types import (
     Transport,
 )
 from dial_client.settings.config_values import COMMENTS, TOP_KEYS, Node, ReadFile, Variables, build_variables, read_file
+from dial_client.settings.endpoint_profile import FLAGS
 from dial_client.settings.jsonc import read as document
 from dial_client.settings.policy_config import read_policy
 
 __all__ = [
-    "QUIRKS",
+    "FLAGS",
     "Api",
     "ConfigFile",
     "ModelProfile",

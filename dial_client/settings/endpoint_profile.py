@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from dial_client.messages.errors import ConfigError
+from dial_client.runtime.text import did_you_mean
+from dial_client.settings.config_values import Node, build_readers, read_headers, read_pattern, read_tools
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointProfile:
     """The flags of an endpoint. The defaults suit most endpoints with OpenAI's Chat Completions API."""
 
-    tools: str = ""
+    tools: Literal["native", "text"] | None = None
     """``native``: use the API's own tool calls, even if the endpoint says that it has none; ``text``: use tool calls as
-    text; empty for the default."""
+    text; None for the default."""
     fenced_calls: bool = False
     """A code fence with a call, at the end of a reply, is a tool call: models on local servers write calls so."""
-    tool_name_re: str = ""
+    tool_name_re: Annotated[str, read_pattern] = ""
     """A regular expression that must match a tool's whole name; names that do not match are mapped to new names."""
-    tool_name_len: int = 64
-    """The most characters of a tool's name; longer names are mapped to new names."""
-    schema_dialect: str = "full"
-    """How much of JSON Schema a tool's parameters may use: ``full``, ``openai`` or ``gemini`` (`provider_schema`)."""
+    tool_name_len: Annotated[int, (16, 128)] = 64
+    """The most characters of a tool's name; longer names are mapped to new names. Less than 16 would leave no room for
+    a hash that makes the new names unique."""
+    schema_dialect: Literal["full", "openai", "gemini"] = "full"
+    """How much of JSON Schema a tool's parameters may use (`provider_schema`)."""
     key_header: str = "authorization"
     """The header that carries the key: ``authorization`` (as ``Bearer KEY``), or another header (the key alone)."""
     api_version: str = ""
     """The version of the API: sent in a header in the Messages API, in the query string in the others."""
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    headers: Annotated[Mapping[str, str], read_headers] = field(default_factory=dict, repr=False)
     """Additional headers of every request."""
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     """Additional fields of every request's body."""
@@ -37,14 +39,14 @@ class EndpointProfile:
     """The longest time between two reads of a stream, in seconds."""
     max_tokens: int | None = None
     """The most tokens of a reply if no other limit is set. The Messages API requires a limit."""
-    max_tokens_field: str = "max_tokens"
-    """The field for the limit of a reply's tokens in chat completions; empty if the endpoint accepts no limit."""
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] | None = "max_tokens"
+    """The field for the limit of a reply's tokens in chat completions; None if the endpoint accepts no limit."""
     sampling: bool = True
     """The endpoint accepts a temperature."""
     stream_usage: bool = True
     """The endpoint reports usage in a stream on request (``stream_options``)."""
-    parallel: str = "omit"
-    """The field ``parallel_tool_calls``: ``omit``, ``send_true`` (llama.cpp needs it), or ``false``."""
+    parallel: Literal["omit", "send_true", "false"] = "omit"
+    """The field ``parallel_tool_calls``; llama.cpp needs ``send_true``."""
     tool_choice: bool = True
     """The endpoint obeys ``tool_choice``; if not, a request for a reply without calls offers no tools."""
     forced_choice: bool = True
@@ -63,17 +65,17 @@ class EndpointProfile:
     """The endpoint itself searches the tools with ``defer_loading`` (Responses and Messages only)."""
     strict: bool = False
     """The endpoint makes calls conform to their schemas (strict mode); the schemas are written for strict mode."""
-    tool_content: str = "str"
-    """The form of a tool message's content: ``str`` or ``parts``."""
-    constrain: str = "none"
+    tool_content: Literal["str", "parts"] = "str"
+    """The form of a tool message's content."""
+    constrain: Literal["none", "grammar", "structured_outputs", "response_format"] = "none"
     """The field that constrains replies: ``grammar`` (llama.cpp) or ``structured_outputs`` (vLLM) for a GBNF grammar,
     ``response_format`` (Ollama and most others) for a JSON Schema, or ``none``."""
-    structured_output: str = "none"
+    structured_output: Literal["none", "without_tools", "with_tools"] = "none"
     """Whether the endpoint makes answers conform to a JSON Schema: ``none``, ``without_tools`` (in requests without
     tools) or ``with_tools`` (in all requests)."""
     reasoning_in: tuple[str, ...] = ("reasoning_content", "reasoning")
     """The fields that may contain the model's reasoning."""
-    echo_reasoning: str = "tool_turns"
+    echo_reasoning: Literal["none", "tool_turns", "always"] = "tool_turns"
     """The assistant messages whose reasoning is sent back: ``none``, those with tool calls (``tool_turns``), or all
     (``always``)."""
     reasoning_field: str = ""
@@ -82,7 +84,7 @@ class EndpointProfile:
     """The signed fields of a call are sent back (Gemini's thought signatures)."""
     unsigned_call: Mapping[str, Any] = field(default_factory=dict)
     """Fields to add to the first call of a message that the endpoint did not sign, such as another model's (Gemini)."""
-    server_tools: tuple[str | Mapping[str, Any], ...] = ()
+    server_tools: Annotated[tuple[str | Mapping[str, Any], ...], read_tools] = ()
     """Tools that the endpoint runs itself: names of `server_tools`, or definitions that are sent unchanged."""
 
     def get_parser_flags(self) -> dict[str, Any]:
@@ -135,70 +137,16 @@ def apply_quirks(profile: EndpointProfile, quirks: Mapping[str, Any], where: str
     Raises:
         ConfigError: There is no such flag, or it cannot have this value.
     """
-    flag_names = [flag.name for flag in fields(EndpointProfile)]
+    keys = tuple(where.split("."))
+    flags = {}
     for name, value in quirks.items():
-        if name not in flag_names:
-            from difflib import get_close_matches
-
-            similar = get_close_matches(name, flag_names, n=1)
-            hint = f"did you mean {similar[0]!r}?" if similar else f"the flags are {', '.join(flag_names)}"
+        if name not in _READERS:
+            hint = did_you_mean(name, _READERS) or f"the flags are {', '.join(_READERS)}"
             raise ConfigError(f"{where}: there is no flag {name!r}", hint=hint)
-        if not is_valid_flag(name, value):
-            expected = _CHOICES.get(name) or (type(_DEFAULTS[name]).__name__,)
-            raise ConfigError(f"{where}.{name}: invalid value", hint=f"expected {' or '.join(expected)}")
-    lists = {name: tuple(value) for name, value in quirks.items() if isinstance(value, list)}
-    return replace(profile, **(dict(quirks) | lists))
+        flags[name] = _READERS[name](Node(value, (*keys, name)))
+    return replace(profile, **flags)
 
 
-_MIN_NAME_LENGTH = 16
-"""The lowest `tool_name_len`. Shorter names would leave no room for a hash that makes them unique."""
-
-_CHOICES: Mapping[str, tuple[str, ...]] = {
-    "tools": ("native", "text"),
-    "schema_dialect": ("full", "openai", "gemini"),
-    "tool_name_len": (f"a number from {_MIN_NAME_LENGTH} to 128",),
-    "tool_name_re": ("a regular expression",),
-    "parallel": ("omit", "send_true", "false"),
-    "tool_content": ("str", "parts"),
-    "constrain": ("none", "grammar", "structured_outputs", "response_format"),
-    "structured_output": ("none", "without_tools", "with_tools"),
-    "echo_reasoning": ("none", "tool_turns", "always"),
-    "max_tokens_field": ("max_tokens", "max_completion_tokens"),
-    "max_tokens": ("a number above 0",),
-    "idle_timeout": ("seconds above 0",),
-    "reasoning_in": ("a list of fields' names",),
-    "server_tools": ("a list of names of tools, or of their definitions",),
-}
-
-
-def is_valid_flag(name: str, value: Any) -> bool:
-    """Return True if the value is valid for the flag."""
-    match name:
-        case "max_tokens":
-            return isinstance(value, int) and not isinstance(value, bool) and value > 0
-        case "idle_timeout":
-            return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
-        case "reasoning_in" | "server_tools":
-            kinds = str if name == "reasoning_in" else str | Mapping
-            return isinstance(value, list | tuple) and all(isinstance(item, kinds) for item in value)
-        case "headers":
-            return isinstance(value, Mapping) and all(isinstance(text, str) for text in value.values())
-        case "extra_body" | "unsigned_call":
-            return isinstance(value, Mapping)
-        case "tool_name_len":
-            return isinstance(value, int) and not isinstance(value, bool) and _MIN_NAME_LENGTH <= value <= 128
-        case "tool_name_re":
-            return isinstance(value, str) and _is_pattern(value)
-        case "tools" | "schema_dialect" | "parallel" | "tool_content" | "echo_reasoning" | "max_tokens_field":
-            return value in _CHOICES[name]
-        case "constrain" | "structured_output":
-            return value in _CHOICES[name]
-    return isinstance(value, type(_DEFAULTS[name]))
-
-
-def _is_pattern(value: str) -> bool:
-    try:
-        re.compile(value)
-    except (re.error, OverflowError, RecursionError):
-        return False
-    return True
+_READERS = build_readers(EndpointProfile)
+FLAGS = {name: reader for name, reader in _READERS.items() if name not in ("max_tokens", "unsigned_call")}
+"""The flags that a profile of ``models`` may set, each with the reader of its value."""

@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from dial_client.messages.errors import ConfigError, describe_system_error
-from dial_client.runtime.text import did_you_mean
 from dial_client.settings.config_locations import FILE_NAME, is_user_config
-from dial_client.settings.config_values import COMMENTS, Node, Variables, build_variables, quote_key
+from dial_client.settings.config_values import Node, Variables, build_variables
 from dial_client.settings.jsonc import read
 
 EVERYTHING = "*"
@@ -200,11 +199,7 @@ def read_untrusted(node: Node) -> tuple[str, ...]:
 
 
 def _read_rule(node: Node, names: Variables, name: str) -> PolicyRule:
-    found, unknown = node.split_members((*Effect, *CONDITIONS), {})
-    for key, child in unknown.items():
-        if not key.startswith(COMMENTS):
-            hint = did_you_mean(key, (*Effect, *CONDITIONS))
-            raise child.build_error(f"a rule has no key {quote_key(key)}", hint, at_name=True)
+    found = node.read_known_members("a rule has no key {}", (*Effect, *CONDITIONS))
     effects = [effect for effect in Effect if effect in found]
     if len(effects) != 1:
         raise node.build_error("expected one of allow, ask and deny", 'a rule is like {"deny": "files/delete_*"}')
@@ -268,11 +263,7 @@ def _resolve_folder(folder: str, names: Variables) -> str:
 
 
 def _read_annotations(node: Node, _: Variables) -> dict[str, bool]:
-    found, unknown = node.split_members(ANNOTATIONS, {})
-    for key, child in unknown.items():
-        raise child.build_error(
-            f"there is no annotation {quote_key(key)}", did_you_mean(key, ANNOTATIONS), at_name=True
-        )
+    found = node.read_known_members("there is no annotation {}", ANNOTATIONS)
     if not found:
         raise node.build_error(f"expected one of {', '.join(ANNOTATIONS)}")
     return {key: child.read_boolean() for key, child in found.items()}

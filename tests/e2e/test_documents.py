@@ -194,7 +194,7 @@ def test_the_documented_keys_are_the_keys_that_are_read() -> None:
 def test_every_documented_flag_of_an_endpoint_can_be_set() -> None:
     flags = (ROOT / "docs" / "models.md").read_text(encoding="utf-8").partition("## Flags")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (`[^|]+`) \|", flags, re.MULTILINE)
-    assert sorted(name for row in rows for name in re.findall("`([^`]+)`", row)) == sorted(configuration.QUIRKS)
+    assert sorted(name for row in rows for name in re.findall("`([^`]+)`", row)) == sorted(configuration.FLAGS)
 
 
 def test_the_documented_profiles_can_be_opened(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from dial_client.messages.errors import ConfigError
-from dial_client.messages.model import ToolFormat
+from dial_client.messages.model import ModelSettings, ToolFormat
 from dial_client.settings.configuration import (
-    QUIRKS,
+    FLAGS,
     Api,
     ModelProfile,
     Protocol,
@@ -175,7 +175,8 @@ def test_every_key_of_a_model_is_read_and_has_a_default() -> None:
       "gpt-6": {},
       "full": {
         "api": "messages", "baseUrl": "https://${H}/v1", "model": "m-${H}", "apiKey": "${K}\\t",
-        "tool_format": "react", "temperature": 0, "max_tokens": 10, "contextWindow": 4096, "_comment": "mine",
+        "tool_format": "react", "temperature": 0, "max_tokens": 10, "top_p": 0.5, "seed": 0, "thinking": "low",
+        "contextWindow": 4096, "_comment": "mine",
         "tools": "text", "reasoning_in": ["reasoning", "${H}"], "echo_reasoning": "tool_turns",
         "reasoning_field": "reasoning_content", "idle_timeout": 30, "key_header": "x-key", "api_version": "v1",
         "headers": {"X-A": "${K}"}, "extra_body": {"a": {"b": ["${K}", 1]}}, "images": false, "prompt_cache": true,
@@ -194,8 +195,9 @@ def test_every_key_of_a_model_is_read_and_has_a_default() -> None:
     assert models["known"] == ModelProfile("known", model="known", preset="groq")
     assert models["auto"] == ModelProfile("auto", Api.RESPONSES, model="auto")
     quirks = dict(models["full"].quirks)
+    settings = ModelSettings(temperature=0, max_tokens=10, top_p=0.5, seed=0, thinking="low")
     assert models["full"] == ModelProfile(
-        "full", Api.MESSAGES, "https://host/v1", "m-host", "key", ToolFormat.REACT, 0.0, 10, 4096, quirks
+        "full", Api.MESSAGES, "https://host/v1", "m-host", "key", ToolFormat.REACT, settings, 4096, quirks
     )
     assert quirks == {
         "tools": "text",
@@ -230,7 +232,7 @@ def test_every_key_of_a_model_is_read_and_has_a_default() -> None:
         "strict": False,
         "tool_search": True,
     }
-    assert quirks.keys() == QUIRKS.keys()
+    assert quirks.keys() == FLAGS.keys()
 
 
 def test_unknown_keys_give_one_warning_for_each_entry() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from dial_client.messages.errors import ProviderError
 from dial_client.messages.message import ImagePart, Message, ProviderState, Role, TextPart, ToolCallResult, ToolSpec
-from dial_client.messages.model import ToolFormat
+from dial_client.messages.model import ModelSettings, ToolFormat
 from dial_client.providers import open_provider
 from dial_client.providers.dial import DialProvider
 from dial_client.settings.config_types import Api, ModelProfile
@@ -116,7 +116,7 @@ async def test_fields_that_a_deployment_does_not_support_are_not_sent() -> None:
     )
     look = Message(Role.USER, (TextPart("Look"), ImagePart("aGVsbG8=", "image/png")))
     with model_endpoint([Say("Hi")], description) as endpoint:
-        provider = dial(endpoint, temperature=0.5, max_tokens=9)
+        provider = dial(endpoint, settings=ModelSettings(temperature=0.5, max_tokens=9))
         heard = await hear(provider, Message.system("Be kind"), look, tools=TOOLS)
         await provider.aclose()
 
@@ -133,7 +133,7 @@ async def test_fields_that_a_deployment_does_not_support_are_not_sent() -> None:
 async def test_no_token_limit_is_sent_to_a_deployment_without_support() -> None:
     description = described(max_tokens_supported=False, max_completion_tokens_supported=False)
     with model_endpoint([Say("Hi")], description) as endpoint:
-        provider = dial(endpoint, max_tokens=9)
+        provider = dial(endpoint, settings=ModelSettings(max_tokens=9))
         await hear(provider)
         await provider.aclose()
 
@@ -144,7 +144,7 @@ async def test_flags_of_a_profile_override_the_description() -> None:
     description = described(custom_temperature_supported=False, max_completion_tokens_supported=True)
     with model_endpoint([Say("Hi")], description) as endpoint:
         quirks = {"sampling": True, "max_tokens_field": "max_tokens"}
-        provider = dial(endpoint, temperature=0.5, max_tokens=9, quirks=quirks)
+        provider = dial(endpoint, settings=ModelSettings(temperature=0.5, max_tokens=9), quirks=quirks)
         await hear(provider)
         await provider.aclose()
 

@@ -13,7 +13,7 @@ import pytest
 
 from dial_client.messages.errors import ProviderError
 from dial_client.messages.message import ImagePart, Message, TextPart, ToolCallRequest, ToolCallResult, ToolSpec
-from dial_client.messages.model import ModelRequest, ToolChoice
+from dial_client.messages.model import ModelRequest, ModelSettings, ToolChoice
 from dial_client.messages.token_usage import Usage
 from dial_client.providers import open_provider
 from dial_client.providers.presets import PRESETS
@@ -348,7 +348,9 @@ async def test_a_turn_works_with_the_variations_of_the_endpoint(preset: str, str
     case = CASES[preset]
     answers = case.streamed if stream else case.whole
     with model_endpoint([*answers, Say("Noon.")], case.described) as endpoint:
-        settings = ModelProfile("p", base_url=endpoint.url, model="m", api_key="k", max_tokens=50, preset=preset)
+        settings = ModelProfile(
+            "p", base_url=endpoint.url, model="m", api_key="k", settings=ModelSettings(max_tokens=50), preset=preset
+        )
         provider = open_provider("p", models={"p": settings}, environ={})
         question = [Message.system("Be kind"), *ELSEWHERE, Message.user("What time is it?")]
         first = await hear(provider, *question, tools=TOOLS, stream=stream)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dial_client.messages.errors import ConfigError
-from dial_client.messages.model import ToolFormat
+from dial_client.messages.model import ModelSettings, ToolFormat
 from dial_client.providers import open_provider
 from dial_client.providers.chat_api import ChatProvider
 from dial_client.providers.dial import DialProvider
@@ -155,7 +155,9 @@ def settings(**changes: Any) -> dict[str, ModelProfile]:
 
 
 def test_a_profile_has_its_own_address_key_and_model() -> None:
-    profile = settings(api_key=" k\n", temperature=0.1, max_tokens=5, tool_format=ToolFormat.NATIVE)
+    profile = settings(
+        api_key=" k\n", settings=ModelSettings(temperature=0.1, max_tokens=5), tool_format=ToolFormat.NATIVE
+    )
     provider = opened("mine", OPENAI_KEY, models=profile)
 
     assert provider.info.model == "m"
@@ -227,9 +229,21 @@ def test_an_azure_endpoint_is_a_profile_with_two_flags() -> None:
         ("openai:m", {"OPENAI_API_KEY": "sk-\n\x00x"}, {}, "OPENAI_API_KEY contains a character", "copy the whole key"),
         ("openai:m", {"OPENAI_API_KEY": "sk-…"}, {}, "OPENAI_API_KEY contains a character", "copy the whole key"),
         ("local", {}, {"base_url": "http://127.0.0.1"}, "local models accept no base URL", "leave"),
-        ("mine", {}, {"models": settings(quirks={"user_after_tol": True})}, "'user_after_tol'", "'user_after_tool'"),
-        ("mine", {}, {"models": settings(quirks={"sampling": "yes"})}, "models.mine.sampling", "bool"),
-        ("mine", {}, {"models": settings(quirks={"parallel": "yes"})}, "models.mine.parallel", "send_true"),
+        ("mine", {}, {"models": settings(quirks={"user_after_tol": True})}, "'user_after_tol'", '"user_after_tool"'),
+        (
+            "mine",
+            {},
+            {"models": settings(quirks={"sampling": "yes"})},
+            "models.mine.sampling: expected true or false",
+            "",
+        ),
+        (
+            "mine",
+            {},
+            {"models": settings(quirks={"parallel": "yes"})},
+            'parallel: expected one of "omit", "send_true"',
+            "",
+        ),
         ("mine", {}, {"models": settings(base_url=None)}, "models.mine needs a key", "OPENAI_API_KEY"),
         ("mine", {}, {"models": settings(preset="grok")}, "models.mine: there is no preset 'grok'", "'groq'"),
         ("mine", {}, {"models": settings(preset="x")}, "there is no preset 'x'", "ollama"),
@@ -278,7 +292,8 @@ def test_a_flag_of_every_kind_can_be_set() -> None:
         ("max_tokens", True),
         ("idle_timeout", 0),
         ("reasoning_in", "text"),
-        ("headers", {"a": 1}),
+        ("headers", {"a": []}),
+        ("headers", {"a b": "c"}),
         ("tools", "never"),
         ("schema_dialect", "latin"),
         ("tool_name_re", "("),
@@ -339,7 +354,7 @@ def test_a_profile_may_name_its_preset(name: str) -> None:
     provider = opened("mine", OPENAI_KEY | ANTHROPIC_KEY, models=settings(**changes))
 
     assert endpoint_of(provider).base_url == (PRESETS[name].url or "https://other.test")
-    wire = Api(getattr(provider, "wire", "chat"))
+    wire = Api(getattr(provider, "api", "chat"))
     assert wire == PRESETS[name].api
     assert profile_of(provider) == PRESETS[name].get_profile(wire)
 

@@ -110,9 +110,12 @@ class ParsedReply:
 
 
 def provider_of(endpoint: ModelEndpoint | str, wire: Api = Api.CHAT, **settings: Any) -> HttpProvider:
-    """Open a provider for the endpoint, or its address; `settings` are further fields of `ModelProfile`."""
+    """Open a provider for the endpoint, or its address; `settings` are further fields, or settings, of the profile."""
     url = endpoint if isinstance(endpoint, str) else endpoint.url
-    profile = ModelProfile("p", **({"api": wire, "base_url": url, "model": "m"} | settings))
+    own = ModelSettings(
+        **{each.name: settings.pop(each.name) for each in fields(ModelSettings) if each.name in settings}
+    )
+    profile = ModelProfile("p", settings=own, **({"api": wire, "base_url": url, "model": "m"} | settings))
     provider = open_provider("p", models={"p": profile}, environ={})
     assert isinstance(provider, HttpProvider)
     return provider
