@@ -45,6 +45,20 @@ def test_the_files_that_each_record_names_under_kept_by_exist() -> None:
         assert [name for name in named if not (ROOT / name).exists()] == [], path.name
 
 
+def test_the_files_of_the_package_that_the_records_name_exist() -> None:
+    named = {
+        name
+        for path in (*RECORDS, FOLDER / "README.md")
+        for name in re.findall(
+            r"`([\w-]+(?:/[\w-]+)*(?:/|/[\w-]+\.(?:py|js|md|yaml)))`", path.read_text(encoding="utf-8")
+        )
+    }
+    assert {"settings/config_editor.py", "providers/http/"} <= named
+    assert (
+        sorted(name for name in named if not ((ROOT / name).exists() or (ROOT / "dial_client" / name).exists())) == []
+    )
+
+
 def test_the_index_links_every_record_by_area() -> None:
     areas = (FOLDER / "README.md").read_text(encoding="utf-8").split("## By area")[1].split("\n## ")[0]
     assert re.findall(r"\]\((\d{4}-[\w-]+\.md)\)", areas) == [path.name for path in RECORDS]
