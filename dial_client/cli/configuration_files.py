@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dial_client.cli.options import Options
 from dial_client.settings.config_locations import FILE_NAME, find_config, find_user_config, is_user_config
-from dial_client.settings.config_trust import EnvFiles, TrustStore, read_found
+from dial_client.settings.config_trust import EnvFiles, read_found
 from dial_client.settings.configuration import ConfigFile, read_config_file
 
 PROFILE_VARIABLE = "DIAL_PROFILE"
@@ -42,11 +42,10 @@ def read_trusted_files(config: str | None) -> list[ConfigFile]:
     files = [read_config_file(own)] if own is not None else []
     folder_file = find_folder_config()
     if folder_file is not None:
-        from dial_client.cli.trust_prompt import find_changes_since
+        from dial_client.cli.trust_prompt import find_changes
 
         found, env_files = read_found(folder_file), EnvFiles()
-        trusted = TrustStore().find(found.location)
-        if trusted is not None and not find_changes_since(trusted, found, env_files):
+        if find_changes(found, env_files) == []:
             files.append(ConfigFile(found.data, str(folder_file), read=env_files.read))
     return files
 

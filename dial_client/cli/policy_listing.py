@@ -51,10 +51,8 @@ async def _read_approval_state(options: Options) -> _ApprovalState:
     approved = {name: entry.auto_approve for name, entry in settings.servers.items()}
     rules = PolicyRules(options.allow, options.deny, approved, combine_rules(options, settings))
     cache = open_cache(True, CACHE)  # noqa: FBT003 - the user's own
-    enabled = {name: entry for name, entry in settings.servers.items() if entry.enabled}
-    return _ApprovalState(
-        settings, rules, {name: ServerCache(entry, cache).read_tools() for name, entry in enabled.items()}
-    )
+    tools = {name: ServerCache(entry, cache).read_tools() for name, entry in settings.servers.items() if entry.enabled}
+    return _ApprovalState(settings, rules, tools)
 
 
 async def list_rules(options: Options, *, as_json: bool) -> int:

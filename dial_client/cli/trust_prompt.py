@@ -34,18 +34,17 @@ async def is_trusted(found: FoundFile, env_files: EnvFiles, *, may_ask: bool = T
     Raises:
         ConfigError: The file is wrong; or it is not trusted, and the user cannot be asked.
     """
-    trusted = TrustStore().find(found.location)
-    changes = find_changes_since(trusted, found, env_files) if trusted is not None else []
-    if trusted is not None and not changes:
+    changes = find_changes(found, env_files)
+    if changes == []:
         return True
     if not may_ask or not can_ask_user():
-        problem = "it has changed since you trusted it" if trusted is not None else "you have not trusted it"
+        problem = "it has changed since you trusted it" if changes else "you have not trusted it"
         raise ConfigError(
             f"this configuration was found, not named, and {problem}: nothing in it is used",
             hint=f"read it, then run `dial-chat trust {found.path}`, or give --trust to trust it for one run",
             path=found.location,
         )
-    return await ask_for_trust(found, env_files, render_rows(changes, find_terminal_width(sys.stderr)))
+    return await ask_for_trust(found, env_files, render_rows(changes or (), find_terminal_width(sys.stderr)))
 
 
 async def ask_for_trust(found: FoundFile, env_files: EnvFiles, changes: str = "") -> bool:
@@ -98,6 +97,12 @@ def trust_now(found: FoundFile, env_files: EnvFiles) -> TrustedFile:
         return store.save(found, _compute_digests(found, env_files))
     except OSError as error:
         raise ConfigError(f"your trust in this file cannot be stored: {error.strerror}", path=str(found.path)) from None
+
+
+def find_changes(found: FoundFile, env_files: EnvFiles) -> list[SummaryRow] | None:
+    """Return the changes of a file since the user trusted it; empty if nothing changed, None if it was not trusted."""
+    trusted = TrustStore().find(found.location)
+    return None if trusted is None else find_changes_since(trusted, found, env_files)
 
 
 def find_changes_since(trusted: TrustedFile, found: FoundFile, env_files: EnvFiles) -> list[SummaryRow]:
@@ -165,28 +170,23 @@ async def manage(file: Path | None, *, list_all: bool, revoke: bool, as_json: bo
     if list_all:
         _print_list(TrustStore().list(), as_json=as_json)
         return ExitCode.ANSWERED
-    path = _resolve_file(file)
+    path = file or Path(FILE_NAME)
+    if path.is_dir():
+        path /= FILE_NAME
     if revoke:
         return _revoke(path)
     return await _ask(path) if file is None else _trust(path, as_json=as_json)
 
 
-def _resolve_file(file: Path | None) -> Path:
-    if file is None:
-        return Path(FILE_NAME)
-    return file / FILE_NAME if file.is_dir() else file
-
-
 async def _ask(path: Path) -> int:
     found, env_files = read_found(path), EnvFiles()
-    trusted = TrustStore().find(found.location)
-    changes = find_changes_since(trusted, found, env_files) if trusted is not None else []
-    if trusted is not None and not changes:
+    changes = find_changes(found, env_files)
+    if changes == []:
         print(f"already trusted: {escape_line(found.location)}")
         return ExitCode.ANSWERED
     if not can_ask_user():
         raise ConfigError("there is no terminal to ask at", hint=f"naming the file trusts it: dial-chat trust {path}")
-    agreed = await ask_for_trust(found, env_files, render_rows(changes, None))
+    agreed = await ask_for_trust(found, env_files, render_rows(changes or (), None))
     return ExitCode.ANSWERED if agreed else ExitCode.USAGE
 
 

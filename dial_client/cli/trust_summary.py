@@ -43,19 +43,19 @@ def build_rows(outline: Outline, env_files: EnvFiles, folder: Path) -> Iterator[
     if outline.default_model is not None:
         yield SummaryRow("Model, unless -m is given", _format_value(outline.default_model.value))
     for name, entry in outline.models.items():
-        yield SummaryRow(f"Model {_quote(name)}")
+        yield SummaryRow(f"Model {_format_value(name)}")
         yield from _build_model_rows(entry)
     for name, entry in outline.servers.items():
-        yield SummaryRow(f"Server {_quote(name)}{'' if is_enabled(entry) else ' (disabled: not used)'}")
+        yield SummaryRow(f"Server {_format_value(name)}{'' if is_enabled(entry) else ' (disabled: not used)'}")
         yield from _build_server_rows(entry, env_files, folder)
     for key, node in outline.unknown.items():
         if key == "policy":
             yield from _build_list_rows("Decides calls by rules", _format_parts(node.value))
             continue
-        yield SummaryRow(f"Key {_quote(key)}")
+        yield SummaryRow(f"Key {_format_value(key)}")
         yield SummaryRow("  says", _format_value(node.value))
     if not outline.servers and not outline.models:
-        yield SummaryRow("It names no server and no model.")
+        yield SummaryRow("No servers or models are configured.")
 
 
 def summarize_counts(outline: Outline) -> str:
@@ -82,10 +82,6 @@ def number_lines(text: str, width: int | None) -> str:
     """Return a whole file with line numbers."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
     return render_rows((SummaryRow(f"{number:>5} |", escape_line(line)) for number, line in enumerate(lines, 1)), width)
-
-
-def _quote(text: str) -> str:
-    return escape_line(json.dumps(text, ensure_ascii=False))
 
 
 def _format_value(value: Any) -> str:
@@ -138,7 +134,7 @@ def _build_variable_rows(entry: OutlineEntry, env_files: EnvFiles, folder: Path)
     except ConfigError:
         yield SummaryRow("", "(the names are not known: the file is outside of the folder, missing or invalid)")
         return
-    yield from (SummaryRow("", f"{_quote(name)} = ***{_describe_danger(name)}") for name in names)
+    yield from (SummaryRow("", f"{_format_value(name)} = ***{_describe_danger(name)}") for name in names)
 
 
 def _build_hidden_rows(label: str, node: Node | None, *, warn: bool = False) -> Iterator[SummaryRow]:
@@ -148,7 +144,7 @@ def _build_hidden_rows(label: str, node: Node | None, *, warn: bool = False) -> 
         yield SummaryRow(label, "***")
         return
     values = (
-        f"{_quote(name)} {_hide_value(value)}{_describe_danger(name) if warn else ''}"
+        f"{_format_value(name)} {_hide_value(value)}{_describe_danger(name) if warn else ''}"
         for name, value in node.value.items()
     )
     yield from _build_list_rows(label, values)
@@ -162,7 +158,9 @@ def _build_login_rows(node: Node | None) -> Iterator[SummaryRow]:
         yield SummaryRow("  logs in with", _format_value(node.value))
         return
     values = (
-        f"{_quote(name)} {_hide_value(value)}" if _SECRET.search(name) else f"{_quote(name)} = {_format_value(value)}"
+        f"{_format_value(name)} {_hide_value(value)}"
+        if _SECRET.search(name)
+        else f"{_format_value(name)} = {_format_value(value)}"
         for name, value in node.value.items()
     )
     yield from _build_list_rows("  logs in with", values)
@@ -188,7 +186,9 @@ def _build_model_rows(entry: OutlineEntry) -> Iterator[SummaryRow]:
 
 def _build_further_rows(entry: OutlineEntry, shown: set[str]) -> Iterator[SummaryRow]:
     yield from (
-        SummaryRow(f"  {_quote(key)}", _format_value(node.value)) for key, node in entry.items() if key not in shown
+        SummaryRow(f"  {_format_value(key)}", _format_value(node.value))
+        for key, node in entry.items()
+        if key not in shown
     )
 
 

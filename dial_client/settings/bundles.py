@@ -189,14 +189,13 @@ def build_variable_name(bundle: Bundle, option: BundleOption) -> str:
 def _list_variables(bundle: Bundle, folder: Path, values: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
     """Yield the variables that a manifest may refer to, with their values."""
     yield "__dirname", str(folder)
-    yield from (("pathSeparator", os.sep), ("/", os.sep), ("HOME", "${userHome}"))
-    yield from ((place.upper(), f"${{userHome}}{os.sep}{place}") for place in ("Desktop", "Documents", "Downloads"))
+    folders = {"HOME": "${userHome}"}
+    folders |= {name.upper(): f"${{userHome}}{os.sep}{name}" for name in ("Desktop", "Documents", "Downloads")}
+    yield from (("pathSeparator", os.sep), ("/", os.sep), *folders.items())
     if missing := find_missing_options(bundle, values):
         keys = ", ".join(option.key for option in missing)
         raise ConfigError(f"the bundle needs the settings {keys}", f"--set {missing[0].key}=VALUE", str(bundle.path))
-    places = {"${HOME}": "${userHome}"} | {
-        f"${{{place.upper()}}}": f"${{userHome}}{os.sep}{place}" for place in ("Desktop", "Documents", "Downloads")
-    }
+    places = {f"${{{name}}}": place for name, place in folders.items()}
     for option in bundle.options:
         value = values.get(option.key, option.default)
         if value is None and option.is_secret:

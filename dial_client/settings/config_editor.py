@@ -122,24 +122,24 @@ class _Text:
         end = self._find_value_end(self._root.source.values[last])
         comma = self._find_comma_after(end)
         missing = [] if comma is not None else [(end, end, ",")]
-        name_at = self._root.source.names[last]
-        if not self._begins_its_line(name_at):
-            at = end if comma is None else comma + 1
-            return [*missing, (at, at, f" {_format_member(key, value, None)}{'' if comma is None else ','}")]
-        at = len(self._text[:close].rstrip(" \t\n"))
-        indent = self._indent_at(name_at)
+        name_index = self._root.source.names[last]
+        if not self._begins_its_line(name_index):
+            index = end if comma is None else comma + 1
+            return [*missing, (index, index, f" {_format_member(key, value, None)}{'' if comma is None else ','}")]
+        index = len(self._text[:close].rstrip(" \t\n"))
+        indent = self._indent_at(name_index)
         member = _format_member(key, value, _Layout(indent, self._find_unit()))
-        return [*missing, (at, at, f"\n{indent}{member}{'' if comma is None else ','}")]
+        return [*missing, (index, index, f"\n{indent}{member}{'' if comma is None else ','}")]
 
     def _build_first_member(self, start: int, close: int, key: str, value: Any) -> _Change:
         """Return the change that inserts the first member into an empty object."""
         outer, unit = self._indent_at(start), self._find_unit()
         member = _format_member(key, value, _Layout(outer + unit, unit))
-        at = len(self._text[:close].rstrip(" \t\n"))
-        if at == start + 1:
-            return (at, close, f"\n{outer}{unit}{member}\n{outer}")
-        ending = "" if "\n" in self._text[at:close] else f"\n{outer}"
-        return (at, at, f"\n{outer}{unit}{member}{ending}")
+        index = len(self._text[:close].rstrip(" \t\n"))
+        if index == start + 1:
+            return (index, close, f"\n{outer}{unit}{member}\n{outer}")
+        ending = "" if "\n" in self._text[index:close] else f"\n{outer}"
+        return (index, index, f"\n{outer}{unit}{member}{ending}")
 
     def _build_removal(self, start: int, end: int) -> _Change:
         """Return the change that removes a part of the text.
@@ -153,8 +153,8 @@ class _Text:
         return (start, blanks, "")
 
     def _find_comma_after(self, end: int) -> int | None:
-        at = find_match_end(GAP, self._text, end)
-        return at if self._text[at : at + 1] == "," else None
+        index = find_match_end(GAP, self._text, end)
+        return index if self._text[index : index + 1] == "," else None
 
     def _find_comma_before(self, keys: Keys) -> int | None:
         """Return the offset of the comma before a member; None for the first member of an object."""

@@ -207,9 +207,8 @@ class _Document:
         }
         models: dict[str, ModelProfile] = {}
         warnings = [warning for server in servers.values() for warning in server.warnings]
-        replaced = {name for document in later for name in document.models}
         for name, node in self.models.items():
-            if name in replaced:
+            if any(name in document.models for document in later):
                 continue
             try:
                 models[name] = read_model(name, node, variables)
@@ -218,18 +217,18 @@ class _Document:
                     raise
                 warnings.append(f"{error}: this model is not used")
         own_profile = self.find_profile(profile.name) if profile is not None else None
-        own_rules = read_policy(top["policy"], variables) if "policy" in top else ()
-        path = Path(self.path) if self.path else None
+        default_model, rules = top.get("defaultModel"), top.get("policy")
+        patience, fallback_models = top.get("startupPatience"), top.get("fallbackModels")
         return Settings(
-            servers,
-            models,
-            variables.expand_text(top["defaultModel"]) if "defaultModel" in top else None,
-            path,
-            tuple(warnings),
-            (*(own_profile.policy if own_profile else ()), *own_rules),
+            servers=servers,
+            models=models,
+            default_model=variables.expand_text(default_model) if default_model else None,
+            path=Path(self.path) if self.path else None,
+            warnings=tuple(warnings),
+            policy=(*(own_profile.policy if own_profile else ()), *(read_policy(rules, variables) if rules else ())),
             profiles=tuple(self.profiles),
-            startup_patience=top["startupPatience"].read_positive() if "startupPatience" in top else None,
-            fallback_models=variables.expand(top["fallbackModels"]).read_strings() if "fallbackModels" in top else None,
+            startup_patience=patience.read_positive() if patience else None,
+            fallback_models=variables.expand(fallback_models).read_strings() if fallback_models else None,
         )
 
     def _read_server(self, name: str, profile: Profile | None, *, is_last: bool) -> ServerSettings:

@@ -137,7 +137,9 @@ def read_host_file(path: Path, host: HostName | None, folder: Path) -> list[Host
 
 def read_servers(host: HostName, top: Mapping[str, Any], folder: Path) -> list[HostServer]:
     """Return the servers of a parsed configuration, in its order."""
-    inputs = _index_inputs(top)
+    listed = top.get("inputs") or _to_object(top.get("mcp")).get("inputs")
+    items = listed if isinstance(listed, list) else ()
+    inputs = {str(item["id"]): item for item in items if isinstance(item, dict) and "id" in item}
     found = [_read_server(host, name, entry, inputs) for name, entry in _list_entries(host, top, folder)]
     return [*found, *_list_other_servers(top, folder)]
 
@@ -184,13 +186,6 @@ def _parse(data: bytes, path: Path) -> Mapping[str, Any]:
 def _to_names(value: Any) -> set[str]:
     """Return the strings of a list; empty if the value is no list."""
     return {name for name in value if isinstance(name, str)} if isinstance(value, list) else set()
-
-
-def _index_inputs(top: Mapping[str, Any]) -> Mapping[str, Any]:
-    nested = top.get("mcp")
-    inputs = top.get("inputs") or (nested.get("inputs") if isinstance(nested, dict) else None) or []
-    items = inputs if isinstance(inputs, list) else ()
-    return {str(item["id"]): item for item in items if isinstance(item, dict) and "id" in item}
 
 
 def _list_entries(host: HostName, top: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, Any]]:
@@ -253,20 +248,14 @@ def _read_server(host: HostName, name: str, entry: Any, inputs: Mapping[str, Any
         return HostServer(server_name, None, ("it is not a valid server entry",))
     try:
         translated = translate(host, entry, inputs, losses)
-        if translated is not None:
-            _check(server_name, translated, losses)
+        if translated is not None:  # read as a disabled server: its variables need not be set
+            switched_off = {key: value for key, value in translated.items() if key != "enabled"} | {"disabled": True}
+            for warning in configuration.read_server_mapping(server_name, switched_off).warnings:
+                losses.add(warning)
     except (ConfigError, TypeError, ValueError, AttributeError, KeyError) as error:
         problem = error.problem if isinstance(error, ConfigError) else "its entry is not valid"
         return HostServer(server_name, None, (*losses.sentences, problem))
     return HostServer(server_name, translated, tuple(losses.sentences))
-
-
-def _check(name: str, entry: HostEntry, losses: Losses) -> None:
-    """Raise `ConfigError` if an entry is invalid; its variables need not be set."""
-    switched_off = {key: value for key, value in entry.items() if key not in ("enabled", "disabled")}
-    server = configuration.read_server_mapping(name, {**switched_off, "disabled": True})
-    for warning in server.warnings:
-        losses.add(warning)
 
 
 _LINK = re.compile(

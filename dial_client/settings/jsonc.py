@@ -58,11 +58,11 @@ _HINTS = {
 
 
 class _Scanner:
-    """Scans one text from left to right; `at` is the offset of the next character."""
+    """Scans one text from left to right; `index` is the offset of the next character."""
 
     def __init__(self, text: str, path: str) -> None:
         self.text = text
-        self.at = 0
+        self.index = 0
         self.open: list[int] = []
         self.values: dict[Keys, int] = {}
         self.names: dict[Keys, int] = {}
@@ -71,7 +71,7 @@ class _Scanner:
 
     def scan_document(self) -> Node:
         if half := _SURROGATE.search(self.text):
-            self.fail("half of a surrogate pair is not text", at=half.start())
+            self.fail("half of a surrogate pair is not text", index=half.start())
         if not self.peek():
             self.fail("the file is empty", 'expected {"mcpServers": {…}}')
         value = self.scan_value(())
@@ -81,7 +81,7 @@ class _Scanner:
 
     def scan_value(self, keys: Keys) -> Any:
         char = self.peek()
-        self.values[keys] = self.at
+        self.values[keys] = self.index
         if len(keys) > MAX_DEPTH:
             self.fail(TOO_DEEP)
         match char:
@@ -99,14 +99,14 @@ class _Scanner:
         for char in self.scan_items("}"):
             if char != '"':
                 self.fail_expected("a key in double quotes" if found else "a key in double quotes or '}'")
-            began, key = self.at, self.scan_string()
+            began, key = self.index, self.scan_string()
             if key in found:
                 first, _ = self.source.find_place((*keys, key), at_name=True)
-                self.fail(f"the key {quote_key(key)} occurs twice in one object", f"first in line {first}", at=began)
+                self.fail(f"the key {quote_key(key)} occurs twice in one object", f"first in line {first}", index=began)
             self.names[*keys, key] = began
             if self.peek() != ":":
                 self.fail_expected("':' after the key")
-            self.at += 1
+            self.index += 1
             found[key] = self.scan_value((*keys, key))
         return found
 
@@ -118,74 +118,76 @@ class _Scanner:
 
     def scan_items(self, closer: str) -> Iterator[str]:
         """Yield the first character of each item, which the caller scans; consume the commas and both brackets."""
-        self.open.append(self.at)
-        self.at += 1
+        self.open.append(self.index)
+        self.index += 1
         while (char := self.peek()) != closer:
             yield char
             following = self.peek()
             if following == ",":
-                self.at += 1
+                self.index += 1
             elif following != closer:
                 hint = "is a comma missing before this?" if following in ('"', "{", "[") else ""
                 self.fail_expected(f"',' or '{closer}'", hint)
         self.open.pop()
-        self.at += 1
+        self.index += 1
 
     def scan_string(self) -> str:
-        began = self.at
-        self.at = find_match_end(_BODY, self.text, began + 1)
-        match self.text[self.at : self.at + 1]:
+        began = self.index
+        self.index = find_match_end(_BODY, self.text, began + 1)
+        match self.text[self.index : self.index + 1]:
             case '"':
-                self.at += 1
+                self.index += 1
             case "" | "\n":
-                self.fail("a string is not closed", f"it must end with '\"' on its line; {_BACKSLASH}", at=began)
+                self.fail("a string is not closed", f"it must end with '\"' on its line; {_BACKSLASH}", index=began)
             case "\\":
-                escape = self.text[self.at : self.at + 2]
+                escape = self.text[self.index : self.index + 2]
                 self.fail(f"'{escape if escape.isprintable() else escape[0]}' is not an escape", _BACKSLASH)
             case control:
                 self.fail(f"{_format_char(control)} inside a string", f"it is written \\u{ord(control):04x}")
-        value = str(json.loads(self.text[began : self.at]))
+        value = str(json.loads(self.text[began : self.index]))
         if _SURROGATE.search(value):
-            self.fail("half of a surrogate pair is not text", at=began)
+            self.fail("half of a surrogate pair is not text", index=began)
         return value
 
     def scan_scalar(self) -> bool | int | float | None:
-        began, end = self.at, find_match_end(_WORD, self.text, self.at)
+        began, end = self.index, find_match_end(_WORD, self.text, self.index)
         word = self.text[began:end]
         number = _NUMBER.fullmatch(word)
         if not number and word not in _WORDS:
             usual = "text is written in double quotes" if word[:1].isalpha() else "a number is written like -1 or 0.5"
             self.fail_expected("a value", _HINTS.get(word, usual) if word else "")
-        self.at = end
+        self.index = end
         if not number:
             return _WORDS[word]
         if abs(float(word)) > MAX_NUMBER:
-            self.fail("this number is too large", at=began)
+            self.fail("this number is too large", index=began)
         return float(word) if number.lastindex else int(word)
 
     def peek(self) -> str:
         """Skip blanks and comments; return the next character, or an empty string at the end."""
-        self.at = find_match_end(GAP, self.text, self.at)
-        if self.text.startswith("/*", self.at):
+        self.index = find_match_end(GAP, self.text, self.index)
+        if self.text.startswith("/*", self.index):
             self.fail("a comment is not closed", "expected */")
-        return self.text[self.at : self.at + 1]
+        return self.text[self.index : self.index + 1]
 
     def fail_expected(self, what: str, hint: str = "") -> NoReturn:
-        char = self.text[self.at : self.at + 1]
+        char = self.text[self.index : self.index + 1]
         if not char and self.open:
             line, column = self.source.find_position(self.open[-1])
             hint = f"the {self.text[self.open[-1]]!r} of line {line}, column {column} is not closed"
         found = _format_char(char) if char else "the end of the file"
         self.fail(f"expected {what}, found {found}", hint or _HINTS.get(char, ""))
 
-    def fail(self, problem: str, hint: str = "", *, at: int | None = None) -> NoReturn:
-        raise ConfigError(problem, hint, self.source.path, *self.source.find_position(self.at if at is None else at))
+    def fail(self, problem: str, hint: str = "", *, index: int | None = None) -> NoReturn:
+        raise ConfigError(
+            problem, hint, self.source.path, *self.source.find_position(self.index if index is None else index)
+        )
 
 
-def find_match_end(pattern: re.Pattern[str], text: str, at: int) -> int:
-    """Return the end of a pattern's match at an offset; the offset itself if the pattern does not match."""
-    found = pattern.match(text, at)
-    return found.end() if found else at
+def find_match_end(pattern: re.Pattern[str], text: str, index: int) -> int:
+    """Return the end of a pattern's match at an index; the offset itself if the pattern does not match."""
+    found = pattern.match(text, index)
+    return found.end() if found else index
 
 
 def _format_char(char: str) -> str:

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -158,10 +158,15 @@ def translate(host: HostName, entry: Mapping[str, Any], inputs: Mapping[str, Any
         inputs: The definitions of VS Code's ``${input:…}``, by their ids.
         losses: Gets a sentence for each setting that is not translated.
     """
-    translated = _TRANSLATIONS.get(host, _translate_plain)(dict(entry), losses)
+    translated = _TRANSLATIONS[host](dict(entry), losses) if host in _TRANSLATIONS else dict(entry)
     if translated is None:
         return None
-    known_entry = _select_known_keys(translated, losses)
+    known, unknown = Node(translated).split_members(SERVER_KEYS, SERVER_ALIASES)
+    _drop(dict(unknown), [key for key in unknown if key not in _SILENT], losses)
+    kept = {str(node.keys[-1]) for node in known.values()} | {"description"}
+    known_entry = {
+        _PROPER.get(key, key): value for key, value in translated.items() if key in kept and value is not None
+    }
     if host in _WITH_VARIABLES:
         known_entry = _translate_variables(known_entry, host, inputs, losses)
     elif any("${" in text for text in collect_strings(entry)):
@@ -183,13 +188,11 @@ def collect_strings(value: Any) -> list[str]:
     return [text for child in inner for text in collect_strings(child)]
 
 
-def _translate_plain(entry: HostEntry, losses: Losses) -> HostEntry | None:  # noqa: ARG001 - a translation
-    return entry
-
-
-def _translate_windsurf(entry: HostEntry, losses: Losses) -> HostEntry | None:  # noqa: ARG001 - a translation
-    if "serverUrl" in entry:
-        entry["url"] = entry.pop("serverUrl")
+def _rename(entry: HostEntry, **names: str) -> HostEntry:
+    """Rename the keys of an entry that has them; return the entry."""
+    for key, new_key in names.items():
+        if (value := entry.pop(key, None)) is not None:
+            entry[new_key] = value
     return entry
 
 
@@ -239,14 +242,12 @@ def _translate_goose(entry: HostEntry, losses: Losses) -> HostEntry | None:
         return None
     if kind != "stdio":
         entry["type"] = "sse" if kind == "sse" else "http"
-    for host_key, key in (("cmd", "command"), ("envs", "env"), ("uri", "url"), ("timeout", "toolTimeout")):
-        if (value := entry.pop(host_key, None)) is not None:
-            entry[key] = value
+    _rename(entry, cmd="command", envs="env", uri="url", timeout="toolTimeout", available_tools="enabledTools")
     if keys := entry.pop("env_keys", None):
         entry["env"] = dict(entry.get("env") or {}) | {key: f"${{{key}}}" for key in keys}
         losses.add(f"the values of {', '.join(keys)} are in the keyring of goose: set variables of these names")
-    if tools := entry.pop("available_tools", None):
-        entry["enabledTools"] = tools
+    if not entry.get("enabledTools", True):  # goose offers all tools for an empty list
+        del entry["enabledTools"]
     for key in ("name", "display_name", "bundled"):
         entry.pop(key, None)
     return entry
@@ -269,15 +270,7 @@ def _translate_zed(entry: HostEntry, losses: Losses) -> HostEntry | None:
     return entry
 
 
-def _select_known_keys(entry: HostEntry, losses: Losses) -> HostEntry:
-    """Return the keys of an entry that exist here; all others are reported, except for descriptions and icons."""
-    known, unknown = Node(entry).split_members(SERVER_KEYS, SERVER_ALIASES)
-    _drop(dict(unknown), [key for key in unknown if key not in _SILENT], losses)
-    kept = {str(node.keys[-1]) for node in known.values()} | {"description"}
-    return {_PROPER.get(key, key): value for key, value in entry.items() if key in kept and value is not None}
-
-
-def _drop(entry: HostEntry, keys: Any, losses: Losses, path: str = "") -> None:
+def _drop(entry: HostEntry, keys: Iterable[str], losses: Losses, path: str = "") -> None:
     for key in keys:
         if key in entry:
             del entry[key]
@@ -347,7 +340,7 @@ _PROPER = {name: key for name, key in SERVER_ALIASES.items() if name.endswith("_
     "disabled_tools": "disabledTools",
 }
 _TRANSLATIONS: Mapping[HostName, Callable[[HostEntry, Losses], HostEntry | None]] = {
-    HostName.WINDSURF: _translate_windsurf,
+    HostName.WINDSURF: lambda entry, _: _rename(entry, serverUrl="url"),
     HostName.GEMINI_CLI: _translate_gemini,
     HostName.CODEX: _translate_codex,
     HostName.GOOSE: _translate_goose,
@@ -428,8 +421,8 @@ def _export_default(name: str, entry: HostEntry, losses: Losses) -> HostEntry:  
 
 def _export_windsurf(name: str, entry: HostEntry, losses: Losses) -> HostEntry:  # noqa: ARG001 - a writer
     if "url" in entry:
-        entry["serverUrl"] = entry.pop("url")
         entry.pop("type", None)
+    _rename(entry, url="serverUrl")
     if entry.pop("enabled", True) is False:
         entry["disabled"] = True
     return entry
@@ -440,10 +433,7 @@ def _export_gemini(name: str, entry: HostEntry, losses: Losses) -> HostEntry:
     kind = entry.pop("type", None)
     if "url" in entry and kind != "sse":
         entry["httpUrl"] = entry.pop("url")
-    for key, host_key in (("enabledTools", "includeTools"), ("disabledTools", "excludeTools")):
-        if key in entry:
-            entry[host_key] = entry.pop(key)
-    return entry
+    return _rename(entry, enabledTools="includeTools", disabledTools="excludeTools")
 
 
 def _export_codex(name: str, entry: HostEntry, losses: Losses) -> HostEntry:  # noqa: ARG001 - a writer
@@ -465,15 +455,13 @@ def _export_codex(name: str, entry: HostEntry, losses: Losses) -> HostEntry:  # 
         entry["env_http_headers"] = from_env
     if plain := {key: str(value) for key, value in headers.items() if key not in from_env}:
         entry["http_headers"] = plain
-    for key, host_key in (
-        ("startupTimeout", "startup_timeout_sec"),
-        ("toolTimeout", "tool_timeout_sec"),
-        ("enabledTools", "enabled_tools"),
-        ("disabledTools", "disabled_tools"),
-    ):
-        if key in entry:
-            entry[host_key] = entry.pop(key)
-    return entry
+    return _rename(
+        entry,
+        startupTimeout="startup_timeout_sec",
+        toolTimeout="tool_timeout_sec",
+        enabledTools="enabled_tools",
+        disabledTools="disabled_tools",
+    )
 
 
 def _export_goose(name: str, entry: HostEntry, losses: Losses) -> HostEntry:  # noqa: ARG001 - a writer
@@ -489,10 +477,7 @@ def _export_goose(name: str, entry: HostEntry, losses: Losses) -> HostEntry:  # 
         entry["env_keys"] = keys
     if plain := {key: value for key, value in env.items() if key not in keys}:
         entry["envs"] = plain
-    for key, host_key in (("command", "cmd"), ("toolTimeout", "timeout"), ("enabledTools", "available_tools")):
-        if key in entry:
-            entry[host_key] = entry.pop(key)
-    return entry
+    return _rename(entry, command="cmd", toolTimeout="timeout", enabledTools="available_tools")
 
 
 def _export_zed(name: str, entry: HostEntry, losses: Losses) -> HostEntry:  # noqa: ARG001 - a writer
@@ -514,10 +499,9 @@ def _find_variable(value: Any) -> str | None:
 
 
 def _with_host_variables(entry: HostEntry, host: HostName, losses: Losses) -> HostEntry:
-    if host in _ENV_REFERENCE:
-        entry = Node(entry).with_strings(lambda leaf: _VARIABLE.sub(r"${env:\1}", str(leaf.value))).value
-    elif host in _PLAIN_REFERENCE:
-        entry = Node(entry).with_strings(lambda leaf: _VARIABLE.sub(r"${\1}", str(leaf.value))).value
+    if host in _ENV_REFERENCE or host in _PLAIN_REFERENCE:
+        form = r"${env:\1}" if host in _ENV_REFERENCE else r"${\1}"
+        entry = Node(entry).with_strings(lambda leaf: _VARIABLE.sub(form, str(leaf.value))).value
     elif any("${" in text for text in collect_strings(entry)):
         losses.add("the host does not expand variables: replace ${…} by values")
     if host in _ENV_REFERENCE and any(":-" in text for text in collect_strings(entry)):

@@ -212,9 +212,9 @@ def _read_tools(node: Node, effect: Effect) -> tuple[str, ...]:
     patterns = _read_strings(node)
     if not patterns:
         raise node.build_error('expected a pattern of tools, like "server/tool"', '"*" matches all tools')
-    for at, pattern in enumerate(patterns):
+    for index, pattern in enumerate(patterns):
         if effect is Effect.ALLOW and "/" not in pattern and pattern != EVERYTHING:
-            child = node.read_elements()[at] if isinstance(node.value, list | tuple) else node
+            child = node.read_elements()[index] if isinstance(node.value, list | tuple) else node
             hint = f'write "SERVER/{pattern}" with the name of a server'
             raise child.build_error("a pattern that allows a tool must name its server", hint)
     return patterns

@@ -68,10 +68,12 @@ def read_registry_document(document: Any) -> RegistryServer:
         raise ConfigError("this is not a server.json of the MCP registry", hint)
     choices: list[RegistryChoice] = []
     left_out: list[str] = []
-    for package in _to_objects(document.get("packages")):
-        _add(choices, left_out, package, _read_package)
-    for remote in _to_objects(document.get("remotes")):
-        _add(choices, left_out, remote, _read_remote)
+    readers = (("packages", _read_package), ("remotes", _read_remote))
+    for item, read in ((item, read) for key, read in readers for item in _to_objects(document.get(key))):
+        try:
+            choices.append(read(item))
+        except ConfigError as error:
+            left_out.append(error.problem)
     description, version = (str(document.get(key) or "") for key in ("description", "version"))
     return RegistryServer(document["name"], description, version, tuple(choices), tuple(left_out), status, warning)
 
@@ -85,18 +87,6 @@ def _read_status(answer: Mapping[str, Any]) -> tuple[str, str]:
         return "active", ""
     message = official.get("statusMessage")
     return status, f"the registry calls it {to_one_line(status, 40)}{f': {message}' if message else ''}"
-
-
-def _add(
-    choices: list[RegistryChoice],
-    left_out: list[str],
-    document: Mapping[str, Any],
-    read: Callable[[Mapping[str, Any]], RegistryChoice],
-) -> None:
-    try:
-        choices.append(read(document))
-    except ConfigError as error:
-        left_out.append(error.problem)
 
 
 def _read_remote(remote: Mapping[str, Any]) -> RegistryChoice:

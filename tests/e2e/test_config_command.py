@@ -79,9 +79,9 @@ def test_a_value_can_be_printed_set_and_removed_and_comments_are_kept(tmp_path: 
     [
         (["get", "mcpServers.tmie"], "there is no value at 'mcpServers.tmie' (did you mean \"mcpServers.time\"?)"),
         (["set", "mcpServers.time.startupTimeout", "soon"], "servers.json:4:123: mcpServers.time.startupTimeout"),
-        (["set", "defaultModel"], "which value?"),
+        (["set", "defaultModel"], "missing value"),
         (["unset", "models"], "there is no value at 'models'"),
-        (["shwo"], 'there is no command config shwo (did you mean "show"?)'),
+        (["shwo"], 'unknown command: config shwo (did you mean "show"?)'),
     ],
 )
 def test_an_invalid_change_is_an_error_and_changes_nothing(tmp_path: Path, words: list[str], message: str) -> None:

@@ -81,7 +81,7 @@ def _choose_edit(request: ConfigRequest, options: o.Options) -> Callable[[], Awa
         case "edit":
             return lambda: edits.edit_file(options, in_user_file=request.in_user_file)
     hint = did_you_mean(request.action, ACTIONS) or f"one of {', '.join(ACTIONS)}"
-    raise ConfigError(f"there is no command config {request.action}", hint=hint)
+    raise ConfigError(f"unknown command: config {request.action}", hint=hint)
 
 
 def _make_async(work: Callable[[], int]) -> Callable[[], Awaitable[int]]:

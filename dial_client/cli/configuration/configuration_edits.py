@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from anyio import to_thread
@@ -37,8 +36,8 @@ def set_key(options: Options, key: str | None, value: str | None, *, in_user_fil
         ConfigError: Key or value is missing, or the file would not be a valid configuration any more.
     """
     if not key or value is None:
-        raise ConfigError("which value?", hint="dial-chat config set KEY VALUE, such as defaultModel local")
-    path = _find_target(options, in_user_file=in_user_file)
+        raise ConfigError("missing value", hint="dial-chat config set KEY VALUE, such as defaultModel local")
+    path = find_file(ConfigChoice(user=in_user_file, file=options.config))
     before = read_text(path)
     keys = _find_keys(before, key)
     change_config(before, lambda text: set_value(text, keys, _parse_value(value)), f"set {escape_line(key)}")
@@ -52,8 +51,8 @@ def unset_key(options: Options, key: str | None, *, in_user_file: bool) -> int:
         ConfigError: There is no such value, or the file would not be a valid configuration any more.
     """
     if not key:
-        raise ConfigError("which value?", hint="dial-chat config unset KEY")
-    path = _find_target(options, in_user_file=in_user_file)
+        raise ConfigError("missing value", hint="dial-chat config unset KEY")
+    path = find_file(ConfigChoice(user=in_user_file, file=options.config))
     before = read_text(path)
     keys = _find_keys(before, key)
 
@@ -73,7 +72,7 @@ async def edit_file(options: Options, *, in_user_file: bool) -> int:
     Raises:
         ConfigError: There is no editor, or no terminal.
     """
-    path = _find_target(options, in_user_file=in_user_file)
+    path = find_file(ConfigChoice(user=in_user_file, file=options.config))
     editor = find_editor()
     if not can_ask_user():
         raise ConfigError("there is no terminal for the editor", hint="`config set KEY VALUE` changes one value")
@@ -114,15 +113,6 @@ async def _is_edited_again() -> bool:
         return (await ask_for_line("[e]dit it again, or [l]eave it as it is: ")).strip().lower().startswith("e")
     except Unanswered:
         return False
-
-
-def _find_target(options: Options, *, in_user_file: bool) -> Path:
-    """Return the file to change: that of ``-c`` or ``--user``, else ./servers.json if it exists, else the user's file.
-
-    Raises:
-        ConfigError: The options contradict each other, or ./servers.json is not trusted.
-    """
-    return find_file(ConfigChoice(user=in_user_file, file=options.config))
 
 
 def _find_keys(before: ConfigText, dotted: str) -> list[str]:

@@ -27,7 +27,7 @@ from dial_client.servers.secret_masking import SecretMask, find_secrets, names_s
 from dial_client.settings.config_locations import FILE_NAME, build_user_config_path, find_user_config
 from dial_client.settings.config_trust import TrustStore, read_found
 from dial_client.settings.config_types import ServerSettings, Transport
-from dial_client.settings.config_values import Keys, Node
+from dial_client.settings.config_values import Node
 from dial_client.settings.configuration import ConfigFile
 from dial_client.settings.jsonc import read
 
@@ -80,10 +80,10 @@ def list_written_values(files: Sequence[ConfigFile]) -> list[WrittenValue]:
         for keys, node in entries:
             if node.value is None and (keys in found or keys == ("policy",)):
                 continue  # null counts as absent
-            values = [
-                WrittenValue(path, _mask(path, part.value), _find_place(part))
-                for path, part in _list_members(keys, node)
-            ]
+            members = [(keys, node)]
+            if len(keys) == 2 and isinstance(node.value, Mapping) and node.value:
+                members = [((*keys, name), child) for name, child in node.read_members().items()]
+            values = [WrittenValue(path, _mask(path, part.value), _find_place(part)) for path, part in members]
             rules += [value for value in values if _are_rules(value.keys)]
             plain = [value for value in values if not _are_rules(value.keys)]
             if keys[0] == "profiles":  # profiles of one name are merged value by value
@@ -155,17 +155,8 @@ def _list_entries(root: Node) -> Iterator[tuple[tuple[str, ...], Node]]:
             yield (name,), node
 
 
-def _list_members(keys: tuple[str, ...], node: Node) -> Iterator[tuple[tuple[str, ...], Node]]:
-    """Yield the path and the node of each member of an entry; yield any other value unchanged."""
-    if len(keys) == 2 and isinstance(node.value, Mapping) and node.value:
-        yield from (((*keys, name), child) for name, child in node.read_members().items())
-    else:
-        yield keys, node
-
-
 def _find_place(node: Node) -> ValuePlace:
-    keys: Keys = node.keys
-    return ValuePlace(node.source.path, *node.source.find_place(keys, at_name=True))
+    return ValuePlace(node.source.path, *node.source.find_place(node.keys, at_name=True))
 
 
 def _mask(keys: tuple[str, ...], value: Any) -> Any:
@@ -213,12 +204,12 @@ def _replace_secrets(value: Any, secrets: Sequence[str]) -> Any:
 def _hide_secret(secret: str) -> str:
     """Return the part of a secret that may be shown: the names of its variables, without their defaults."""
     parts = _REFERENCE.split(secret)
-    return "".join(_without_default(part) if part.startswith("${") else HIDDEN * bool(part.strip()) for part in parts)
-
-
-def _without_default(reference: str) -> str:
-    name, has_default, _ = reference[2:-1].partition(":-")
-    return f"${{{name}:-{HIDDEN}}}" if has_default else reference
+    return "".join(
+        re.sub(r":-.*", f":-{HIDDEN}}}", part, flags=re.DOTALL)
+        if part.startswith("${")
+        else HIDDEN * bool(part.strip())
+        for part in parts
+    )
 
 
 def as_text(value: Any) -> str:
@@ -231,13 +222,19 @@ SCHEMA_FILE = "servers.schema.json"
 
 def print_paths(options: Options, *, as_json: bool) -> int:
     """Print which configuration files are read, and the folders of the program."""
+    import platformdirs
+
     files = _list_config_files(options)
-    folders = _list_folders()
+    folders = {
+        "data": platformdirs.user_data_path("dial-client", appauthor=False),
+        "cache": Path(platformdirs.user_cache_dir("dial-client")),
+        "state": Path(platformdirs.user_state_dir("dial-client")),
+    }
     if as_json:
         rows = [{"file": str(path), "kind": kind, "state": state} for kind, path, state in files]
         print(json.dumps({"files": rows, "folders": {name: str(path) for name, path in folders.items()}}, indent=2))
         return ExitCode.ANSWERED
-    lines = [(kind, path, state) for kind, path, state in files]
+    lines = list(files)
     lines += [(name, path, "" if path.exists() else "does not exist yet") for name, path in folders.items()]
     for name, path, state in lines:
         print(f"{name:<8} {escape_line(str(path))}{f'  ({state})' if state else ''}")
@@ -248,12 +245,11 @@ def _list_config_files(options: Options) -> list[tuple[str, Path, str]]:
     """Return kind, path and state of each file that is looked for."""
     if options.config is not None:
         return [("named", options.config.absolute(), "in use" if options.config.exists() else "does not exist")]
-    own, folder_file = find_user_config(), find_folder_config()
-    folder_path = Path(FILE_NAME).absolute()
+    folder_file = find_folder_config()
     folder_state = "does not exist" if folder_file is None else _trust_state(folder_file)
     return [
-        ("user", build_user_config_path(), "in use" if own else "does not exist"),
-        ("folder", folder_path, folder_state),
+        ("user", build_user_config_path(), "in use" if find_user_config() else "does not exist"),
+        ("folder", Path(FILE_NAME).absolute(), folder_state),
     ]
 
 
@@ -266,16 +262,6 @@ def _trust_state(path: Path) -> str:
     if trusted is None:
         return "not trusted, not in use: dial-chat trust shows it and asks"
     return "in use" if trusted.matches(found) else "changed since you trusted it, not in use: dial-chat trust"
-
-
-def _list_folders() -> dict[str, Path]:
-    import platformdirs
-
-    return {
-        "data": platformdirs.user_data_path("dial-client", appauthor=False),
-        "cache": Path(platformdirs.user_cache_dir("dial-client")),
-        "state": Path(platformdirs.user_state_dir("dial-client")),
-    }
 
 
 def print_values(options: Options, *, as_json: bool) -> int:
@@ -319,7 +305,9 @@ def print_value(options: Options, key: str | None) -> int:
         ConfigError: No key is given, or there is no such value.
     """
     if not key:
-        raise ConfigError("which value?", hint="dial-chat config get KEY, such as defaultModel or mcpServers.time.args")
+        raise ConfigError(
+            "missing value", hint="dial-chat config get KEY, such as defaultModel or mcpServers.time.args"
+        )
     text = as_text(find_value(to_document(list_written_values(_read_files(options))), key))
     print("\n".join(map(escape_line, text.split("\n"))) if sys.stdout.isatty() else text)
     return ExitCode.ANSWERED

@@ -56,7 +56,9 @@ async def write_first_configuration(choice: InitChoice) -> int:
     except Unanswered:
         print("\nNothing was written.")
         return ExitCode.USAGE
-    _write(path, format_configuration(servers, model))
+    if path.exists():  # another program wrote it while the user chose
+        raise ConfigError("there is a configuration already", path=str(path))
+    write_text(ConfigText(path, "{}", None), format_configuration(servers, model))
     for server in servers:
         for warning in find_entry_warnings(server.entry):
             warn(f"{to_one_line(server.name, 60)}: {warning}")
@@ -78,7 +80,7 @@ async def _choose(choice: InitChoice, *, asks: bool) -> tuple[Path, ModelProposa
         # Unasked, the embedded model is not chosen: its weights are a download of 490 MB.
         unasked = next((found for found in models if found.name != "local"), None)
         model = await ask_for_model(models) if asks else unasked
-    usual = find_proposals(_find_folder(), in_user_folder=bool(in_user_folder))
+    usual = find_proposals(Path.cwd(), in_user_folder=bool(in_user_folder))
     if choice.servers:
         servers = choose_by_name(choice.servers, [*usual, *find_host_proposals()])
     elif asks:
@@ -91,7 +93,7 @@ async def _choose(choice: InitChoice, *, asks: bool) -> tuple[Path, ModelProposa
             hint="pip install 'dial-client[demo]', then dial-chat init",
         )
     if in_user_folder is None:
-        in_user_folder = await ask_for_place(str(_find_folder() / FILE_NAME), str(build_user_config_path()))
+        in_user_folder = await ask_for_place(str(Path.cwd() / FILE_NAME), str(build_user_config_path()))
     if not in_user_folder:
         return Path(FILE_NAME), model, servers
     for server in servers:
@@ -106,7 +108,7 @@ def _find_place(choice: InitChoice, *, asks: bool) -> bool | None:
     Raises:
         ConfigError: The file exists already.
     """
-    places = {False: _find_folder() / FILE_NAME, True: build_user_config_path()}
+    places = {False: Path.cwd() / FILE_NAME, True: build_user_config_path()}
     if choice.in_user_folder is not None or not asks:
         places = {bool(choice.in_user_folder): places[bool(choice.in_user_folder)]}
     free = [in_user_folder for in_user_folder, place in places.items() if not place.exists()]
@@ -114,16 +116,6 @@ def _find_place(choice: InitChoice, *, asks: bool) -> bool | None:
         hint = "dial-chat servers add, remove and import change it"
         raise ConfigError("there is a configuration already", hint, str(next(iter(places.values()))))
     return free[0] if len(free) == 1 else None
-
-
-def _find_folder() -> Path:
-    return Path.cwd()
-
-
-def _write(path: Path, text: str) -> None:
-    if path.exists():
-        raise ConfigError("there is a configuration already", path=str(path))
-    write_text(ConfigText(path, "{}", None), text)
 
 
 def format_configuration(servers: Sequence[ServerProposal], model: ModelProposal | None) -> str:

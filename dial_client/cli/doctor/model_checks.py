@@ -65,7 +65,8 @@ async def _ask(provider: HttpProvider) -> list[Finding]:
     try:
         listing = await fetch_models(endpoint)
     except ProviderError as error:
-        code = _find_connection_code(str(error).lower())
+        problem = str(error).lower()
+        code = "DC509" if "proxy" in problem else "DC508" if "certificate" in problem else "DC505"
         return [Finding(code, str(error), _find_connection_hint(code, endpoint))]
     findings = list(_check_clock(listing, endpoint))
     if listing.status in (401, 403):
@@ -106,10 +107,6 @@ async def _check_wire(endpoint: Endpoint, wire: Api, listing: ModelListing) -> l
 
 API_NAMES = {Api.CHAT: "chat completions", Api.RESPONSES: "the Responses API", Api.MESSAGES: "the Messages API"}
 _PREFIXES = {Api.CHAT: "chat", Api.RESPONSES: "openai", Api.MESSAGES: "anthropic"}
-
-
-def _find_connection_code(problem: str) -> str:
-    return "DC509" if "proxy" in problem else "DC508" if "certificate" in problem else "DC505"
 
 
 def _find_connection_hint(code: str, endpoint: Endpoint) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 
-from dial_client.cli.doctor.file_readings import FileReading, read_file_leniently
+from dial_client.cli.doctor.file_readings import EntryReading, FileReading, read_file_leniently
 from dial_client.client.dial_client import DialClient
 from dial_client.messages.message import ToolSpec
 from dial_client.providers.presets import MODELS_OF_KEYS
@@ -160,12 +160,7 @@ class Subject:
 
     def build_edit(self, server: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Callable[[str], str]:
         """Return an edit of a file's text. `change` gets a server's entry, and returns new values for its keys."""
-        keys = next(
-            reading.servers[server].node.keys
-            for reading in reversed(self.readings)
-            if reading.is_trusted and server in reading.servers
-        )
-        path = tuple(str(key) for key in keys)
+        path = tuple(map(str, next(self._find_entries(server)).node.keys))
 
         def edit(text: str) -> str:
             entry = reduce(lambda value, key: value[key], path, read(text).value)
@@ -177,7 +172,13 @@ class Subject:
 
     def find_place(self, server: str, *keys: str | int) -> tuple[str, int, int]:
         """Return file, line and column of a server's entry, or of a value in it."""
-        for reading in reversed(self.readings):
-            if reading.is_trusted and server in reading.servers:
-                return reading.servers[server].find_place(*keys)
-        return "", 0, 0
+        entry = next(self._find_entries(server), None)
+        return entry.find_place(*keys) if entry is not None else ("", 0, 0)
+
+    def _find_entries(self, server: str) -> Iterator[EntryReading]:
+        """Yield a server's entry from each file that has it, in descending order of precedence."""
+        return (
+            reading.servers[server]
+            for reading in reversed(self.readings)
+            if reading.is_trusted and server in reading.servers
+        )
