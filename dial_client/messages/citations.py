@@ -1,4 +1,4 @@
-"""Citations: the sources of an answer, and the parts of the answer that cite them."""
+"""Citations: the sources of an answer, the parts of the answer that cite them, and their forms in the vendors' APIs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from dial_client.runtime.json_fields import to_text
+from dial_client.runtime.json_fields import find_text, to_text
 from dial_client.runtime.safe_text import to_one_line
 
 _MAX_TITLE = 200
@@ -87,7 +87,9 @@ def place_citations(citations: Sequence[Citation], received: str, text: str) -> 
         elif start >= len(received) - after:
             placed.append(citation.shift(len(text) - len(received)))
         else:
-            placed.append(citation.at(*_find_once(received[start:end], text)))
+            part = received[start:end]
+            start = text.index(part) if part.strip() and text.count(part) == 1 else None
+            placed.append(citation.at(start, None if start is None else start + len(part)))
     return tuple(placed)
 
 
@@ -97,19 +99,8 @@ def _find_span(citation: Citation, length: int) -> tuple[int | None, int | None]
 
 
 def _count_common(first: str, second: str) -> int:
-    count = 0
-    for left, right in zip(first, second, strict=False):
-        if left != right:
-            break
-        count += 1
-    return count
-
-
-def _find_once(part: str, text: str) -> tuple[int | None, int | None]:
-    if not part.strip() or text.count(part) != 1:
-        return None, None
-    start = text.index(part)
-    return start, start + len(part)
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((index for index, (left, right) in pairs if left != right), min(len(first), len(second)))
 
 
 def number_sources(citations: Iterable[Citation]) -> dict[str, int]:
@@ -175,40 +166,31 @@ def parse_annotation(value: Any, offset: int = 0) -> Citation | None:
         return None
     inner = value.get(str(value.get("type")))
     fields_ = inner if isinstance(inner, Mapping) else value
-    url, file = to_text(fields_.get("url")), to_text(fields_.get("file_id")) or to_text(fields_.get("filename"))
-    if not (url or file):
-        return None
-    title = to_text(fields_.get("title")) or to_text(fields_.get("filename"))
+    url, title = find_text(fields_, "url"), find_text(fields_, "title", "filename")
+    source = url or find_text(fields_, "file_id", "filename")
     start = fields_.get("start_index", fields_.get("index"))
-    end = fields_.get("end_index", start)
-    citation = Citation(url or file, title, url, to_text(fields_.get("content")))
-    return citation.at(start, end).shift(offset)
+    citation = Citation(source, title, url, find_text(fields_, "content"))
+    return citation.at(start, fields_.get("end_index", start)).shift(offset) if source else None
 
 
 def parse_block_citation(value: Any) -> Citation | None:
     """Return the citation in a content block of the Messages API, without a span; None if it names no source."""
     if not isinstance(value, Mapping):
         return None
-    url = to_text(value.get("url"))
-    source = to_text(value.get("source"))
+    url, source = find_text(value, "url"), find_text(value, "source")
     if not url and source.startswith(("http://", "https://")):
         url = source
     index = value.get("document_index", value.get("search_result_index"))
-    named = url or source or to_text(value.get("file_id"))
+    named = url or source or find_text(value, "file_id")
     if not named and isinstance(index, int):
         named = f"document {index + 1}"
-    title = to_text(value.get("title")) or to_text(value.get("document_title"))
-    if not (named or title):
-        return None
-    return Citation(named or title, title, url, to_text(value.get("cited_text")), _describe_location(value))
-
-
-def _describe_location(value: Mapping[str, Any]) -> str:
+    title = find_text(value, "title", "document_title")
     start, end = value.get("start_page_number"), value.get("end_page_number")
-    if not isinstance(start, int):
-        return ""
-    last = end - 1 if isinstance(end, int) else start  # the end is exclusive
-    return f"page {start}" if last <= start else f"pages {start}-{last}"
+    location = ""
+    if isinstance(start, int):
+        last = end - 1 if isinstance(end, int) else start  # the end is exclusive
+        location = f"page {start}" if last <= start else f"pages {start}-{last}"
+    return Citation(named or title, title, url, find_text(value, "cited_text"), location) if named or title else None
 
 
 def parse_citations(message: Mapping[str, Any]) -> tuple[Citation, ...]:
@@ -220,11 +202,10 @@ def parse_citations(message: Mapping[str, Any]) -> tuple[Citation, ...]:
         ValueError: A citation has a source, but not the form of `Citation.to_dict`.
     """
     citations = message.get("citations")
-    items = [item for item in (citations if isinstance(citations, list) else ()) if isinstance(item, Mapping)]
+    items = [item for item in _to_list(citations) if isinstance(item, Mapping)]
     if found := tuple(Citation.from_dict(item) for item in items if "source" in item):
         return found
-    annotations = message.get("annotations")
-    parsed = map(parse_annotation, annotations if isinstance(annotations, list) else ())
+    parsed = map(parse_annotation, _to_list(message.get("annotations")))
     return tuple(citation for citation in parsed if citation is not None)
 
 
@@ -251,3 +232,136 @@ def to_annotations(citations: Iterable[Citation], length: int, offset: int = 0) 
             details = {"file_id": citation.source, "filename": citation.title, "index": end}
         annotations.append({"type": kind, kind: details | ({"content": citation.quote} if citation.quote else {})})
     return annotations
+
+
+CITATION_FIELDS = frozenset(
+    {
+        "annotations",  # OpenAI, OpenRouter
+        "citations",  # Perplexity; xAI, whose text does not refer to the sources by number
+        "search_results",  # Perplexity
+        "context",  # Azure OpenAI On Your Data
+        "groundingMetadata",  # Gemini
+        "grounding_metadata",
+        "vertex_ai_grounding_metadata",  # LiteLLM in front of Gemini
+    }
+)
+"""The fields with citations in a chunk, a choice or a message of the Chat Completions API."""
+_MAX_CITATIONS = 1_000
+
+
+class ChatCitations:
+    """The citations of one reply of the Chat Completions API, collected from its chunks."""
+
+    def __init__(self) -> None:
+        self._annotations: list[Any] = []
+        self._numbered: list[Any] = []
+        """The sources that the text refers to by number."""
+        self._marker = "[{}]"
+        self._grounding: Mapping[str, Any] = {}
+
+    def add(self, holder: Mapping[str, Any]) -> None:
+        """Add the fields of a chunk, a choice or a message. Chunks may repeat the list of sources with more entries."""
+        for annotation in _to_list(holder.get("annotations")):
+            if annotation not in self._annotations and len(self._annotations) < _MAX_CITATIONS:
+                self._annotations.append(annotation)
+        context = holder.get("context")
+        if isinstance(context, Mapping) and (cited := _to_list(context.get("citations"))):
+            self._numbered, self._marker = cited, "[doc{}]"
+        has_titles = bool(self._numbered) and isinstance(self._numbered[0], Mapping)
+        for sources in (holder.get("search_results"), () if has_titles else holder.get("citations")):
+            if isinstance(sources, list) and len(sources) >= max(1, len(self._numbered)):
+                self._numbered = sources
+                break
+        for name in ("groundingMetadata", "grounding_metadata", "vertex_ai_grounding_metadata"):
+            value = holder.get(name)
+            value = value[0] if isinstance(value, list) and value else value
+            if isinstance(value, Mapping) and value:
+                self._grounding = {**self._grounding, **value}
+
+    def finish(self, text: str) -> tuple[Citation, ...]:
+        """Return the citations, with spans in the whole text."""
+        numbered = tuple(_parse_numbered(self._numbered[:_MAX_CITATIONS], self._marker, text))
+        listed = {citation.url for citation in numbered if citation.url}
+        parsed = (parse_annotation(annotation) for annotation in self._annotations)
+        annotated = (found for found in parsed if found and not (found.start is None and found.url in listed))
+        return (*numbered, *annotated, *_parse_grounding(self._grounding, text))
+
+
+def _parse_numbered(sources: Sequence[Any], marker: str, text: str) -> Iterable[Citation]:
+    """Yield the sources that a text refers to by number. Each citation has the number in the text as its name."""
+    for number, value in enumerate(sources, 1):
+        source = {"url": value} if isinstance(value, str) else value
+        url, title = find_text(source, "url", "uri", "link"), find_text(source, "title", "filepath", "site_name")
+        if url or title:
+            quote, written = find_text(source, "snippet", "content"), marker.format(number)
+            start = text.find(written)
+            yield Citation(str(number), title, url, quote[:2_000]).at(start, start + len(written))
+
+
+def _parse_grounding(metadata: Mapping[str, Any], text: str) -> Iterable[Citation]:
+    """Yield the citations of Gemini's ``groundingMetadata``, whose indices count UTF-8 bytes."""
+    found = metadata.get("groundingChunks", metadata.get("grounding_chunks"))
+    sources = [_parse_grounding_chunk(chunk) for chunk in _to_list(found)]
+    cited: set[int] = set()
+    for support in _to_list(metadata.get("groundingSupports", metadata.get("grounding_supports"))):
+        if not isinstance(support, Mapping):
+            continue
+        span = _find_segment(support.get("segment"), text)
+        for index in _to_list(support.get("groundingChunkIndices", support.get("grounding_chunk_indices"))):
+            source = sources[index] if isinstance(index, int) and 0 <= index < len(sources) else None
+            if source is not None:
+                cited.add(index)
+                yield source.at(*span)
+    yield from (source for index, source in enumerate(sources) if source is not None and index not in cited)
+
+
+def _to_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _parse_grounding_chunk(chunk: Any) -> Citation | None:
+    kinds = ("web", "retrievedContext", "retrieved_context", "maps")
+    source = next((chunk[kind] for kind in kinds if kind in chunk), None) if isinstance(chunk, Mapping) else None
+    url, title = find_text(source, "uri", "url"), find_text(source, "title")
+    return Citation(url or title, title, url, find_text(source, "text")) if url or title else None
+
+
+def _find_segment(segment: Any, text: str) -> tuple[int | None, int | None]:
+    """Return the span of a segment in characters; None twice if its indices and its text contradict each other."""
+    if not isinstance(segment, Mapping):
+        return None, None
+    start = segment.get("startIndex", segment.get("start_index", 0))
+    end = segment.get("endIndex", segment.get("end_index"))
+    quoted = to_text(segment.get("text"))
+    data = text.encode("utf-8", "replace")
+    if isinstance(start, int) and isinstance(end, int) and 0 <= start < end <= len(data):
+        before, part = data[:start].decode("utf-8", "replace"), data[start:end].decode("utf-8", "replace")
+        if not quoted or part == quoted:
+            return len(before), len(before) + len(part)
+    if quoted and text.count(quoted) == 1:
+        return text.index(quoted), text.index(quoted) + len(quoted)
+    return None, None
+
+
+class ResponseCitations:
+    """The citations of one reply of the Responses API, from its events and from its items."""
+
+    def __init__(self) -> None:
+        self._found: dict[Citation, None] = {}
+
+    def add(self, annotation: Any, offset: int | None) -> None:
+        """Add an annotation of a text part. `offset` is the part's position in the reply; None if it is unknown."""
+        citation = parse_annotation(annotation, offset or 0)
+        if citation is not None and len(self._found) < _MAX_CITATIONS:
+            self._found[citation if offset is not None else citation.at(None, None)] = None
+
+    def add_list(self, urls: Any) -> None:
+        """Add the URLs that the response lists for the whole text (xAI), except those that an annotation contains."""
+        cited = {citation.url for citation in self._found}
+        for url in _to_list(urls):
+            if isinstance(url, str) and url and url not in cited and len(self._found) < _MAX_CITATIONS:
+                self._found[Citation(url, url=url)] = None
+
+    def finish(self) -> tuple[Citation, ...]:
+        """Return the citations in the order of the text."""
+        return tuple(sorted(self._found, key=lambda citation: (citation.start is None, citation.start or 0)))

@@ -162,21 +162,9 @@ class Finished:
 
 
 Event = (
-    RoundStarted
-    | StatusChanged
-    | TextDelta
-    | ReasoningDelta
-    | OutputDelta
-    | MessageCompleted
-    | ToolCallStarted
-    | AppOpened
-    | ToolCallProgress
-    | ToolCallFinished
-    | ServerChanged
-    | InputRequested
-    | InputReceived
-    | Finished
-)
+    RoundStarted | StatusChanged | TextDelta | ReasoningDelta | OutputDelta | MessageCompleted | ToolCallStarted
+    | AppOpened | ToolCallProgress | ToolCallFinished | ServerChanged | InputRequested | InputReceived | Finished
+)  # fmt: skip
 
 Emit = Callable[[Event], Awaitable[None]]
 

@@ -219,11 +219,9 @@ def bound_result(result: Mapping[str, Any]) -> Mapping[str, Any]:
         size = len(json.dumps(result))
     except (TypeError, ValueError, RecursionError):
         return build_error_result("The result is not valid JSON.")
-    return (
-        result
-        if size <= MAX_RESULT
-        else build_error_result(f"The result is too large for an app: {size:,} characters.")
-    )
+    if size <= MAX_RESULT:
+        return result
+    return build_error_result(f"The result is too large for an app: {size:,} characters.")
 
 
 def build_error_result(text: str) -> dict[str, Any]:

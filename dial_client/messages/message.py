@@ -272,8 +272,12 @@ class Message(VendorForms):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "role", Role(self.role))
-        if not isinstance(self.content, str):
-            object.__setattr__(self, "content", _to_parts(self.content))
+        content: Any = self.content
+        if not isinstance(content, str):
+            parts = tuple(content) if isinstance(content, list | tuple) else (content,)
+            if wrong := [type(part).__name__ for part in parts if not isinstance(part, Part)]:
+                raise TypeError(f"the content of a message is a text or parts, such as TextPart, not {wrong[0]}")
+            object.__setattr__(self, "content", parts)
 
     @classmethod
     def user(cls, text: str) -> Message:
@@ -349,13 +353,6 @@ class Message(VendorForms):
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a message: {error!r}") from error
-
-
-def _to_parts(content: Any) -> tuple[Part, ...]:
-    parts = tuple(content) if isinstance(content, list | tuple) else (content,)
-    if wrong := [type(part).__name__ for part in parts if not isinstance(part, Part)]:
-        raise TypeError(f"the content of a message is a text or parts, such as TextPart, not {wrong[0]}")
-    return parts
 
 
 @dataclass(frozen=True, slots=True)

@@ -266,15 +266,9 @@ class Completion:
 
 
 Delta = (
-    TextChunk
-    | ReasoningChunk
-    | CommentaryChunk
-    | MediaChunk
-    | ArgumentsChunk
-    | CallChunk
-    | EndpointCallChunk
+    TextChunk | ReasoningChunk | CommentaryChunk | MediaChunk | ArgumentsChunk | CallChunk | EndpointCallChunk
     | Completion
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +303,6 @@ class Provider(Protocol):
     @property
     def info(self) -> ModelInfo:
         """What is known about the model now. It may change between two requests."""
-        ...
 
     def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         """Send a request, and yield the reply as it arrives. The last delta is a `Completion`.
@@ -318,11 +311,9 @@ class Provider(Protocol):
             ProviderError: The endpoint could not be reached, refused the request, or reported an error, or the
                 connection broke.
         """
-        ...
 
     async def aclose(self) -> None:
         """Close connections and end processes; may be called twice."""
-        ...
 
 
 @runtime_checkable
@@ -331,7 +322,6 @@ class Preparable(Protocol):
 
     async def prepare(self) -> None:
         """Make the preparations now, while the servers start. Otherwise the first request makes them."""
-        ...
 
 
 @runtime_checkable
@@ -342,7 +332,6 @@ class AnswerConstraining(Protocol):
         self, request: ModelRequest, tools: Sequence[ToolSpec], schema: Mapping[str, Any]
     ) -> ModelRequest:
         """Return the request with a grammar for replies that either call one of the tools or answer in `schema`."""
-        ...
 
 
 class ReplyReader(Protocol):
@@ -350,15 +339,12 @@ class ReplyReader(Protocol):
 
     def feed(self, text: str) -> str:
         """Add text of the reply, and return the text to show. Text that may begin a marker is held back."""
-        ...
 
     def reasoning(self) -> str:
         """Return the reasoning found in the text since the last call."""
-        ...
 
     def finish(self) -> tuple[str, tuple[ToolCallRequest, ...]]:
         """End the reply, and return the rest of the text and the calls found in it."""
-        ...
 
 
 class ToolFormatHandler(Protocol):
@@ -368,28 +354,21 @@ class ToolFormatHandler(Protocol):
 
     def request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:
         """Return the request for a conversation (without system messages) and the tools on offer."""
-        ...
 
     def system_prompt(self, tools: Sequence[ToolSpec]) -> str:
         """Return the instructions on calling these tools; empty if the API itself describes the tools to the model."""
-        ...
 
     def stop_sequences(self) -> tuple[str, ...]:
         """Return the stop sequences for replies that call tools."""
-        ...
 
     def parse_response(self, text: str) -> tuple[tuple[ToolCallRequest, ...], str]:
         """Return the calls in a whole reply, and its visible text."""
-        ...
 
     def format_result(self, call: ToolCallRequest, result: ToolCallResult) -> str:
         """Return a result in the form in which the model reads it."""
-        ...
 
     def sanitize_response(self, text: str) -> str:
         """Return the reply without the markup of this format."""
-        ...
 
     def reader(self, tools: Sequence[ToolSpec]) -> ReplyReader:
         """Return a reader for the next reply, which may call these tools."""
-        ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 
@@ -25,25 +25,12 @@ class Usage:
     """Number of tool calls that the endpoint ran itself, and may bill separately from tokens."""
 
     def __add__(self, usage: Usage) -> Usage:
-        return Usage(
-            self.input_tokens + usage.input_tokens,
-            self.output_tokens + usage.output_tokens,
-            self.cached_tokens + usage.cached_tokens,
-            self.reasoning_tokens + usage.reasoning_tokens,
-            self.cache_write_tokens + usage.cache_write_tokens,
-            self.server_tool_calls + usage.server_tool_calls,
-        )
+        return Usage(*(getattr(self, field.name) + getattr(usage, field.name) for field in fields(self)))
 
     def to_dict(self) -> dict[str, int]:
         """Return the counts by name; `cache_write_tokens` and `server_tool_calls` only if they are not 0."""
-        counts = {
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-            "cached_tokens": self.cached_tokens,
-            "reasoning_tokens": self.reasoning_tokens,
-        }
-        rare = {"cache_write_tokens": self.cache_write_tokens, "server_tool_calls": self.server_tool_calls}
-        return counts | {name: count for name, count in rare.items() if count}
+        rare = ("cache_write_tokens", "server_tool_calls")
+        return {name: count for name, count in asdict(self).items() if count or name not in rare}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Usage:
@@ -69,10 +56,8 @@ def parse_usage(usage: Any) -> Usage:
     """Return the token usage reported by OpenAI's two APIs. A field that is not a number counts as 0."""
     if not isinstance(usage, Mapping):
         return Usage()
-    input_details, output_details = (
-        _find_mapping(usage, "prompt_tokens_details", "input_tokens_details"),
-        _find_mapping(usage, "completion_tokens_details", "output_tokens_details"),
-    )
+    input_details = _find_mapping(usage, "prompt_tokens_details", "input_tokens_details")
+    output_details = _find_mapping(usage, "completion_tokens_details", "output_tokens_details")
     return Usage(
         input_tokens=find_number(usage, "prompt_tokens", "input_tokens"),
         output_tokens=find_number(usage, "completion_tokens", "output_tokens"),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self, overload
 
 from dial_client.messages.vendor_messages import add_note
+
+_Json = Mapping[str, Any]
+"""A message in the form of a vendor's API."""
+_Items = Sequence[_Json]
 
 
 class VendorForms:
@@ -32,9 +36,7 @@ class VendorForms:
         from dial_client.messages.vendor_messages import write_openai
 
         notes = [] if notes is None else notes
-        data = self.to_dict()
-        _note_own_fields(data, notes)
-        return write_openai(data, notes)
+        return write_openai(self._to_noted_dict(notes), notes)
 
     def to_anthropic(self, notes: list[str] | None = None) -> dict[str, Any]:
         """Return the message in the form of the Messages API; the result of a call becomes a message of the user.
@@ -45,29 +47,27 @@ class VendorForms:
         from dial_client.messages.vendor_messages import write_anthropic
 
         notes = [] if notes is None else notes
+        return write_anthropic(self._to_noted_dict(notes), notes)
+
+    def _to_noted_dict(self, notes: list[str]) -> dict[str, Any]:
         data = self.to_dict()
-        _note_own_fields(data, notes)
-        return write_anthropic(data, notes)
+        if "taint" in data:
+            add_note(notes, "the mark of untrusted content")
+        if "replaces" in data:
+            add_note(notes, "the mark of a summary")
+        return data
 
     @overload
     @classmethod
-    def from_openai(
-        cls, data: Mapping[str, Any], *, provider: str = "openai", notes: list[str] | None = None
-    ) -> Self: ...
+    def from_openai(cls, data: _Json, *, provider: str = "openai", notes: list[str] | None = None) -> Self: ...
 
     @overload
     @classmethod
-    def from_openai(
-        cls, data: Sequence[Mapping[str, Any]], *, provider: str = "openai", notes: list[str] | None = None
-    ) -> list[Self]: ...
+    def from_openai(cls, data: _Items, *, provider: str = "openai", notes: list[str] | None = None) -> list[Self]: ...
 
     @classmethod
     def from_openai(
-        cls,
-        data: Mapping[str, Any] | Sequence[Mapping[str, Any]],
-        *,
-        provider: str = "openai",
-        notes: list[str] | None = None,
+        cls, data: _Json | _Items, *, provider: str = "openai", notes: list[str] | None = None
     ) -> Self | list[Self]:
         """Read a message of chat completions, or a list of messages; results of calls get the names of their tools.
 
@@ -82,37 +82,23 @@ class VendorForms:
         """
         from dial_client.messages.vendor_messages import read_openai
 
-        notes = [] if notes is None else notes
-        is_single = isinstance(data, Mapping)
-        names: dict[str, str] = {}
-        messages = []
-        for item in _to_items(data):
-            try:
-                message = read_openai(item, provider, notes)
-            except (KeyError, TypeError, AttributeError) as error:
-                raise ValueError(f"not a message of chat completions: {error!r}") from error
-            messages.append(cls._read(message, names))
-        return messages[0] if is_single else messages
+        kept = [] if notes is None else notes
+        messages = cls._read_all(data, "chat completions", lambda item, _: [read_openai(item, provider, kept)])
+        return messages[0] if isinstance(data, Mapping) else messages
+
+    @overload
+    @classmethod
+    def from_anthropic(cls, data: _Json, *, provider: str = "anthropic", notes: list[str] | None = None) -> Self: ...
 
     @overload
     @classmethod
     def from_anthropic(
-        cls, data: Mapping[str, Any], *, provider: str = "anthropic", notes: list[str] | None = None
-    ) -> Self: ...
-
-    @overload
-    @classmethod
-    def from_anthropic(
-        cls, data: Sequence[Mapping[str, Any]], *, provider: str = "anthropic", notes: list[str] | None = None
+        cls, data: _Items, *, provider: str = "anthropic", notes: list[str] | None = None
     ) -> list[Self]: ...
 
     @classmethod
     def from_anthropic(
-        cls,
-        data: Mapping[str, Any] | Sequence[Mapping[str, Any]],
-        *,
-        provider: str = "anthropic",
-        notes: list[str] | None = None,
+        cls, data: _Json | _Items, *, provider: str = "anthropic", notes: list[str] | None = None
     ) -> Self | list[Self]:
         """Read a message of the Messages API, or a list of messages; each result of a call becomes its own message.
 
@@ -128,15 +114,10 @@ class VendorForms:
         """
         from dial_client.messages.vendor_messages import read_anthropic
 
-        notes = [] if notes is None else notes
-        names: dict[str, str] = {}
-        messages: list[Self] = []
-        for item in _to_items(data):
-            try:
-                found = read_anthropic(item, names, provider, notes)
-            except (KeyError, TypeError, AttributeError) as error:
-                raise ValueError(f"not a message of the Messages API: {error!r}") from error
-            messages += [cls._read(message, names) for message in found]
+        kept = [] if notes is None else notes
+        messages = cls._read_all(
+            data, "the Messages API", lambda item, names: read_anthropic(item, names, provider, kept)
+        )
         if not isinstance(data, Mapping):
             return messages
         if len(messages) != 1:
@@ -144,12 +125,26 @@ class VendorForms:
         return messages[0]
 
     @classmethod
-    def _read(cls, message: dict[str, Any], names: dict[str, str]) -> Self:
-        """Return the message; the result of a call gets the name of its tool."""
-        names |= {call["id"]: call["name"] for call in message.get("tool_calls", ())}
-        if message["role"] == "tool" and "name" not in message and message.get("tool_call_id") in names:
-            message["name"] = names[message["tool_call_id"]]
-        return cls.from_dict(message)
+    def _read_all(
+        cls, data: Any, api: str, read: Callable[[Any, Mapping[str, str]], Sequence[dict[str, Any]]]
+    ) -> list[Self]:
+        """Return the messages of all items that `read` converts; results of calls get the names of their tools."""
+        items = [data] if isinstance(data, Mapping) else data
+        if not isinstance(items, Sequence) or isinstance(items, str | bytes | bytearray):
+            raise ValueError(f"not a message, nor a list of messages: {type(data).__name__}")  # noqa: TRY004 - as any data
+        names: dict[str, str] = {}
+        messages: list[Self] = []
+        for item in items:
+            try:
+                found = read(item, names)
+            except (KeyError, TypeError, AttributeError) as error:
+                raise ValueError(f"not a message of {api}: {error!r}") from error
+            for message in found:
+                names |= {call["id"]: call["name"] for call in message.get("tool_calls", ())}
+                if message["role"] == "tool" and "name" not in message and message.get("tool_call_id") in names:
+                    message["name"] = names[message["tool_call_id"]]
+                messages.append(cls.from_dict(message))
+        return messages
 
 
 def to_openai(messages: Iterable[VendorForms], notes: list[str] | None = None) -> list[dict[str, Any]]:
@@ -179,25 +174,6 @@ def to_anthropic(messages: Iterable[VendorForms], notes: list[str] | None = None
     return written
 
 
-def _to_items(data: Any) -> Sequence[Any]:
-    if isinstance(data, Mapping):
-        return [data]
-    if not isinstance(data, Sequence) or isinstance(data, str | bytes | bytearray):
-        raise ValueError(f"not a message, nor a list of messages: {type(data).__name__}")  # noqa: TRY004 - as any data
-    return data
-
-
 def _is_result(data: Mapping[str, Any]) -> bool:
-    content = data["content"]
-    return data["role"] == "user" and isinstance(content, list) and any(_is_result_block(block) for block in content)
-
-
-def _is_result_block(block: Mapping[str, Any]) -> bool:
-    return str(block["type"]) == "tool_result"
-
-
-def _note_own_fields(data: Mapping[str, Any], notes: list[str]) -> None:
-    if "taint" in data:
-        add_note(notes, "the mark of untrusted content")
-    if "replaces" in data:
-        add_note(notes, "the mark of a summary")
+    blocks = data["content"] if data["role"] == "user" and isinstance(data["content"], list) else ()
+    return any(str(block["type"]) == "tool_result" for block in blocks)

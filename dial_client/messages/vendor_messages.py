@@ -1,9 +1,9 @@
 """Converts messages of OpenAI's chat completions and Anthropic's Messages API from and to the JSON of a `Message`.
 
 https://platform.openai.com/docs/api-reference/chat/create: reasoning and signatures that compatible endpoints send with
-a message become its echo, in the form that `providers.chat_stream` uses.
+a message become its echo, in the form that `providers.chat_api` uses.
 https://platform.claude.com/docs/en/api/messages: if a model message has other blocks than text and calls (thinking,
-citations, tools of the endpoint), its echo contains all its blocks, in the form that `providers.messages_stream` uses.
+citations, tools of the endpoint), its echo contains all its blocks, in the form that `providers.messages_api` uses.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import binascii
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from dial_client.messages.citations import Citation, parse_block_citation, parse_citations, to_annotations
@@ -74,7 +75,7 @@ def write_openai(data: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
             add_note(notes, "the mark of a failed call: only the text of the result says so")
     elif "name" in data:
         message["name"] = data["name"]
-    echo = _find_echo(data, notes)
+    echo = _find_echo(data, notes, OPENAI, "chat:", Mapping) or {}
     if calls := data.get("tool_calls"):
         message["content"] = message["content"] or None
         message["tool_calls"] = [_write_call(call, echo) for call in calls]
@@ -108,7 +109,9 @@ def read_openai(data: Mapping[str, Any], provider: str, notes: list[str]) -> dic
     if calls:
         message["tool_calls"] = [_read_call(call) for call in calls]
     message |= {name: data[name] for name in ("tool_call_id", "name", "annotations") if data.get(name) is not None}
-    extras = {call["id"]: extra for call in calls if (extra := _get_extra(call))}
+    known = ("id", "type", "function", "custom", "index")
+    rest = ((call["id"], {key: value for key, value in call.items() if key not in known}) for call in calls)
+    extras = {call_id: extra for call_id, values in rest if (extra := _drop_unset(values))}
     reasoning = {name: data[name] for name in _REASONING if data.get(name)}
     if echo := {name: value for name, value in (("reasoning", reasoning), ("calls", extras)) if value}:
         message["echo"] = {"provider": provider, "data": echo}
@@ -149,14 +152,15 @@ def _write_call(call: Mapping[str, Any], echo: Mapping[str, Any]) -> dict[str, A
     return {**extra, "id": call["id"], "type": "function", "function": function}
 
 
-def _find_echo(data: Mapping[str, Any], notes: list[str]) -> Mapping[str, Any]:
+def _find_echo(data: Mapping[str, Any], notes: list[str], name: str, prefix: str, kind: type) -> Any:
+    """Return the data of an echo of one of the API's providers; None if there is none, or it is of another API."""
     echo = data.get("echo")
     if echo is None:
-        return {}
-    if (echo["provider"] == OPENAI or echo["provider"].startswith("chat:")) and isinstance(echo["data"], Mapping):
-        return dict(echo["data"])
+        return None
+    if (echo["provider"] == name or echo["provider"].startswith(prefix)) and isinstance(echo["data"], kind):
+        return echo["data"]
     add_note(notes, describe_echo(echo))
-    return {}
+    return None
 
 
 def _get_mapping(holder: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -191,17 +195,10 @@ def _read_call(call: Mapping[str, Any]) -> dict[str, Any]:
     text = function.get("arguments", function.get("input"))
     arguments: Any = text
     if isinstance(text, str):
-        try:
+        with suppress(ValueError, RecursionError):
             arguments = json.loads(text or "{}")
-        except (ValueError, RecursionError):
-            arguments = None
     request = {"id": call["id"], "name": function["name"], "arguments": arguments}
     return request if isinstance(arguments, Mapping) else request | {"arguments": {}, "unreadable": str(text)}
-
-
-def _get_extra(call: Mapping[str, Any]) -> dict[str, Any]:
-    known = ("id", "type", "function", "custom", "index")
-    return {name: value for name, value in call.items() if name not in known and value is not None}
 
 
 ANTHROPIC = "anthropic"
@@ -218,7 +215,8 @@ def write_anthropic(data: Mapping[str, Any], notes: list[str]) -> dict[str, Any]
     """
     role, content = data["role"], data["content"]
     if role == "assistant":
-        return {"role": role, "content": _find_blocks(data, notes) or _write_reply(data, notes)}
+        blocks = list(_find_echo(data, notes, ANTHROPIC, "messages:", list) or ())
+        return {"role": role, "content": blocks or _write_reply(data, notes)}
     written = content if isinstance(content, str) else [_write_block(part, notes) for part in content]
     if role != "tool":
         return {"role": role, "content": written}
@@ -250,23 +248,11 @@ def read_anthropic(
     return list(_read_user_blocks(role, content, names, notes))
 
 
-def _find_blocks(data: Mapping[str, Any], notes: list[str]) -> list[Any]:
-    echo = data.get("echo")
-    if echo is None:
-        return []
-    if (echo["provider"] == ANTHROPIC or echo["provider"].startswith("messages:")) and isinstance(echo["data"], list):
-        return list(echo["data"])
-    add_note(notes, describe_echo(echo))
-    return []
-
-
 def _write_reply(data: Mapping[str, Any], notes: list[str]) -> Any:
     content, calls = data["content"], data.get("tool_calls", ())
     if data.get("citations"):
         add_note(notes, "the citations: this API only accepts citations that it has signed itself")
-    if not isinstance(content, str):
-        texts = [part["text"] if part["type"] == "text" else describe_part(part, notes) for part in content]
-        content = "\n".join(texts)
+    content = _write_content(content, notes, has_media=False)
     if not calls:
         return content
     if any("unreadable" in call for call in calls):
@@ -284,16 +270,11 @@ def _write_block(part: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
     title = {"title": part["name"]} if part.get("name") else {}
     if part["type"] == "file" and kind == PDF:
         return {"type": "document", "source": {"type": "base64", "media_type": PDF, "data": data}, **title}
-    if part["type"] == "file" and kind == _PLAIN_TEXT and (text := _decode(data)) is not None:
-        return {"type": "document", "source": {"type": "text", "media_type": _PLAIN_TEXT, "data": text}, **title}
+    if part["type"] == "file" and kind == _PLAIN_TEXT:
+        with suppress(binascii.Error, ValueError):
+            source = {"type": "text", "media_type": kind, "data": base64.b64decode(data, validate=True).decode()}
+            return {"type": "document", "source": source, **title}
     return {"type": "text", "text": describe_part(part, notes)}
-
-
-def _decode(data: str) -> str | None:
-    try:
-        return base64.b64decode(data, validate=True).decode()
-    except (binascii.Error, ValueError):
-        return None
 
 
 def _read_reply(blocks: list[Mapping[str, Any]], provider: str) -> dict[str, Any]:
@@ -318,10 +299,14 @@ def _read_reply(blocks: list[Mapping[str, Any]], provider: str) -> dict[str, Any
     if citations:
         message["citations"] = [citation.to_dict() for citation in citations]
     # Blocks of the SDK contain None for unset fields.
-    bare = [{name: value for name, value in block.items() if value is not None} for block in blocks]
+    bare = [_drop_unset(block) for block in blocks]
     if bare not in (_write_reply(message, []), [{"type": "text", "text": text}]):
         message["echo"] = {"provider": provider, "data": blocks}
     return message
+
+
+def _drop_unset(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _read_user_blocks(

@@ -12,14 +12,31 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
-from dial_client.messages.errors import ConfigError
-from dial_client.messages.model import OnDownload, Provider
+from dial_client.messages.errors import (
+    CONTEXT_LENGTH_EXCEEDED,
+    OUTPUT_FORMAT_UNSUPPORTED,
+    SEARCH_UNSUPPORTED,
+    TOOLS_UNSUPPORTED,
+    ConfigError,
+    ProviderError,
+)
+from dial_client.messages.model import (
+    Completion,
+    Delta,
+    ModelInfo,
+    ModelRequest,
+    OnDownload,
+    Preparable,
+    Provider,
+)
 from dial_client.providers.http.endpoint import (
     NO_KEY,
     Endpoint,
@@ -29,6 +46,7 @@ from dial_client.providers.http.endpoint import (
     parse_ollama_host,
 )
 from dial_client.providers.presets import CLOUDS, PRESETS, Preset, find_preset, find_preset_by_url
+from dial_client.runtime.logs import get_logger
 from dial_client.settings.config_types import Api, ModelProfile
 from dial_client.settings.endpoint_profile import EndpointProfile, apply_quirks
 
@@ -118,7 +136,6 @@ def add_fallback_models(
         raise ConfigError("fallback models must be a list, not a string", hint=f"[{fallback_models!r}]")
     if not fallback_models:
         return provider
-    from dial_client.providers.fallback_provider import FallbackProvider
 
     environ = os.environ if environ is None else environ
     opened = [_open_model(m, models, None, environ) if isinstance(m, str) else m for m in fallback_models]
@@ -137,7 +154,17 @@ def _open_model(
         return _from_settings(settings, address, environ)
     prefix, _, model_id = model.partition(":")
     if prefix in ("local", "scripted"):
-        return _open_offline(prefix, model_id, address, on_progress)
+        if address is not None:
+            raise ConfigError(f"{prefix} models accept no base URL", hint="leave the base URL out")
+        if prefix == "local":
+            from dial_client.providers.embedded.local_provider import LocalProvider
+
+            return LocalProvider(model_id or None, on_progress)
+        if not model_id:
+            raise ConfigError("'scripted:' has no file name", hint="expected scripted:FILE")
+        from dial_client.providers.scripted import ScriptedProvider
+
+        return ScriptedProvider.from_file(model_id)
     vendor = _PREFIXES.get(prefix)
     if vendor is None and prefix not in CLOUDS:
         raise _build_unknown_model_error(model, models)
@@ -173,20 +200,6 @@ def _find_vendor(settings: ModelProfile, where: str) -> _Vendor:
     return vendor if vendor.is_dial else replace(vendor, api=Api(settings.api or vendor.api), preset=preset)
 
 
-def _open_offline(prefix: str, name: str, address: str | None, on_progress: OnDownload | None) -> Provider:
-    if address is not None:
-        raise ConfigError(f"{prefix} models accept no base URL", hint="leave the base URL out")
-    if prefix == "local":
-        from dial_client.providers.embedded.local_provider import LocalProvider
-
-        return LocalProvider(name or None, on_progress)
-    if not name:
-        raise ConfigError("'scripted:' has no file name", hint="expected scripted:FILE")
-    from dial_client.providers.scripted import ScriptedProvider
-
-    return ScriptedProvider.from_file(name)
-
-
 def _open_cloud_model(
     cloud: str, where: str, settings: ModelProfile, address: str | None, environ: Mapping[str, str]
 ) -> Provider:
@@ -214,11 +227,7 @@ def _choose_provider_class(vendor: _Vendor, settings: ModelProfile | None = None
 
 
 def _build_endpoint(
-    vendor: _Vendor,
-    where: str,
-    address: str | None,
-    environ: Mapping[str, str],
-    settings: ModelProfile | None = None,
+    vendor: _Vendor, where: str, address: str | None, environ: Mapping[str, str], settings: ModelProfile | None = None
 ) -> tuple[Endpoint, EndpointProfile]:
     """Return the endpoint with its headers, and its profile; errors name the setting `where`."""
     default_url = _find_default_url(vendor, environ)
@@ -246,20 +255,11 @@ def _find_default_url(vendor: _Vendor, environ: Mapping[str, str]) -> str:
     url = environ.get(vendor.url_variable, "").strip()
     if not url:
         return vendor.url
-    return parse_ollama_host(url) if _is_ollama(vendor) else normalize_url(url, vendor.url_variable)
-
-
-def _is_ollama(vendor: _Vendor) -> bool:
-    return vendor.preset is PRESETS["ollama"]
+    return parse_ollama_host(url) if (vendor.preset is PRESETS["ollama"]) else normalize_url(url, vendor.url_variable)
 
 
 def _find_key(
-    vendor: _Vendor,
-    where: str,
-    url: str,
-    default_url: str,
-    environ: Mapping[str, str],
-    settings: ModelProfile | None,
+    vendor: _Vendor, where: str, url: str, default_url: str, environ: Mapping[str, str], settings: ModelProfile | None
 ) -> tuple[str, str]:
     """Return the key for an address, and a hint for the user in case the key is refused."""
     if settings is not None and settings.api_key:
@@ -271,15 +271,12 @@ def _find_key(
             if key := environ.get(variable, "").strip():
                 return normalize_key(key, variable), f"is {variable} right?"
         if _is_vendor_host(vendor, url):
-            raise ConfigError(f"{where} needs a key", hint=_describe_key(vendor))
+            alternative = f", or name another endpoint: --base-url, or {vendor.url_variable}"
+            raise ConfigError(
+                f"{where} needs a key", hint=f"set {variables[0]}{alternative if vendor.api is Api.CHAT else ''}"
+            )
         return "", f"no key was sent: set {variables[0]}"
     return "", 'no key was sent: name this address under "models", with its "api_key"'
-
-
-def _describe_key(vendor: _Vendor) -> str:
-    if vendor.api is Api.CHAT:
-        return f"set {vendor.key_variables[0]}, or name another endpoint: --base-url, or {vendor.url_variable}"
-    return f"set {vendor.key_variables[0]}"
 
 
 def _is_vendor_host(vendor: _Vendor, url: str) -> bool:
@@ -353,3 +350,125 @@ def is_recording_name(model: str) -> bool:
     from dial_client.providers.script_format import is_recording_file
 
     return is_recording_file(path)
+
+
+log = get_logger(__name__)
+
+PAUSE = 60.0
+"""Seconds for which a model that failed is asked only after the other models."""
+
+_REQUEST_REFUSAL_STATUSES = frozenset({400, 413, 422})
+"""HTTP statuses that refuse the request itself, which another model would receive unchanged."""
+_ADAPTABLE_CODES = frozenset(
+    {CONTEXT_LENGTH_EXCEEDED, OUTPUT_FORMAT_UNSUPPORTED, SEARCH_UNSUPPORTED, TOOLS_UNSUPPORTED}
+)
+"""Codes of errors after which the same model receives a changed request."""
+
+
+@dataclass(slots=True)
+class _Candidate:
+    """A model, with the record of its last failure."""
+
+    provider: Provider
+    paused_until: float = 0.0
+    """The end of the pause after a failure, in seconds of the clock."""
+    error: str = ""
+    """The message of the last error; empty if there was none."""
+
+
+class FallbackProvider:
+    """Asks its models in order, until one of them can answer.
+
+    The next model is asked if a model fails before the first delta of its reply: the endpoint cannot be reached, is
+    still busy or broken after all retries, refuses the key, or does not have the model. The next model is not asked if
+    the endpoint refuses the request itself. For `PAUSE` seconds, a model that failed is asked only after the others, so
+    that later requests of a turn do not wait for it again.
+
+    Args:
+        providers: The providers of the models, in the order in which they are asked; at least one.
+        clock: The function that returns the time in seconds.
+    """
+
+    def __init__(self, providers: Sequence[Provider], clock: Callable[[], float] = time.monotonic) -> None:
+        self._candidates = [_Candidate(provider) for provider in providers]
+        self._clock = clock
+
+    @property
+    def info(self) -> ModelInfo:
+        """The known properties of the model that is asked next, with the secrets of all models."""
+        secrets = (secret for candidate in self._candidates for secret in candidate.provider.info.secrets)
+        return replace(self._sort_candidates()[0].provider.info, secrets=tuple(dict.fromkeys(secrets)))
+
+    async def prepare(self) -> None:
+        """Prepare the first model. The other models are prepared when they are asked."""
+        provider = self._candidates[0].provider
+        if isinstance(provider, Preparable):
+            await provider.prepare()
+
+    async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        """Ask the models one after the other, and yield the first reply that begins.
+
+        Raises:
+            ProviderError: No model could answer, the request was refused, or the connection broke during a reply.
+        """
+        errors: list[ProviderError] = []
+        for candidate in self._sort_candidates():
+            has_begun = False
+            try:
+                async with aclosing(candidate.provider.generate(request)) as deltas:
+                    async for delta in deltas:
+                        has_begun = True
+                        yield self._with_origin(delta, candidate) if isinstance(delta, Completion) else delta
+            except ProviderError as error:
+                # The user has read the beginning of a reply: another model would begin a different one.
+                if has_begun or not can_fall_back(error):
+                    raise
+                self._pause(candidate, error)
+                errors.append(error)
+            else:
+                candidate.paused_until = 0.0
+                return
+        raise _join(errors)
+
+    async def aclose(self) -> None:
+        """Close all models."""
+        for candidate in self._candidates:
+            await candidate.provider.aclose()
+
+    def _sort_candidates(self) -> list[_Candidate]:
+        """Return the models in the current order: those that failed less than `PAUSE` seconds ago are last."""
+        now = self._clock()
+        return sorted(self._candidates, key=lambda candidate: candidate.paused_until > now)
+
+    def _pause(self, candidate: _Candidate, error: ProviderError) -> None:
+        # Otherwise each request of the turn would wait for the same failure again.
+        candidate.paused_until = self._clock() + max(PAUSE, error.retry_after or 0.0)
+        candidate.error = str(error)
+        log.warning("model_fallback", provider=candidate.provider.info.name, status=error.status, code=error.code)
+
+    def _with_origin(self, completion: Completion, answering: _Candidate) -> Completion:
+        """Return the `Completion` with the model that answered, and a note on each earlier model that failed."""
+        info = answering.provider.info
+        if answering is self._candidates[0]:
+            return replace(completion, info=info)
+        before = self._candidates[: self._candidates.index(answering)]
+        notes = (
+            f"{info.name} answered in place of {candidate.provider.info.name}: {candidate.error}"
+            for candidate in before
+            if candidate.error
+        )
+        return replace(completion, info=info, notes=(*notes, *completion.notes))
+
+
+def can_fall_back(error: ProviderError) -> bool:
+    """Return True if another model may be able to answer the unchanged request."""
+    return error.code not in _ADAPTABLE_CODES and error.status not in _REQUEST_REFUSAL_STATUSES
+
+
+def _join(errors: Sequence[ProviderError]) -> ProviderError:
+    """Return one error for all models, with the status and the code of the first error."""
+    first = errors[0]
+    if len(errors) == 1:
+        return first
+    text = "; then ".join(str(error) for error in errors)
+    return ProviderError(text, status=first.status, code=first.code, retry_after=first.retry_after)

@@ -84,7 +84,9 @@ def to_accepted_part(part: Part, *, images: bool, documents: bool) -> Part:
     if images and head and mime_type in IMAGE_TYPES and len(data) <= MAX_IMAGE:
         return ImagePart(data, mime_type)
     if documents and b"%PDF-" in head and mime_type == PDF:
-        return FilePart(data, mime_type, _build_title(part))
+        name = "" if isinstance(part, ImagePart) else " ".join(replace_surrogates(part.name).split())
+        name = name[:_MAX_TITLE].strip() or "document"
+        return FilePart(data, mime_type, name if name.lower().endswith(".pdf") else f"{name}.pdf")
     return describe_media(part)
 
 
@@ -94,13 +96,6 @@ def _decode_start(data: str) -> bytes:
     if len(data) % 4 or padding not in (b"", b"=", b"==") or not data.endswith(padding.decode()):
         return b""
     return binascii.a2b_base64(data[: _HEADER // 3 * 4])
-
-
-def _build_title(part: ImagePart | FilePart) -> str:
-    """Return the name of a document in the form that endpoints accept: one short line that ends with ``.pdf``."""
-    name = "" if isinstance(part, ImagePart) else " ".join(replace_surrogates(part.name).split())
-    name = name[:_MAX_TITLE].strip() or "document"
-    return name if name.lower().endswith(".pdf") else f"{name}.pdf"
 
 
 def count_expired(sizes: Sequence[int]) -> int:
@@ -139,6 +134,10 @@ class UserStep:
     """A user's message; never empty."""
 
     parts: tuple[Part, ...]
+
+    def list_parts(self) -> Iterable[Part]:
+        """Return the parts that may contain images and documents."""
+        return self.parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +180,10 @@ class AssistantStep:
     original_ids: tuple[str, ...]
     """The ids of the calls in the model's reply, which are also in the echo."""
 
+    def list_parts(self) -> Iterable[Part]:
+        """Return the parts that may contain images and documents."""
+        return (part for result in self.results for part in result.parts)
+
 
 HistoryStep = UserStep | AssistantStep
 
@@ -211,7 +214,18 @@ def normalize(
         in_results: True if results may contain images and documents.
     """
     drafts = _pair_results(messages)
-    ids = _CallIds(re.compile(id_pattern))
+    is_valid_id, taken_ids = re.compile(id_pattern).fullmatch, set[str]()
+
+    def assign_id(call_id: str) -> str:
+        """Return a unique id that the endpoint accepts; the same conversation always gets the same ids."""
+        assigned, attempt = call_id, 0
+        while assigned in taken_ids or not is_valid_id(assigned):
+            # A hash: the same call must get the same id in every request, for prompt caches.
+            assigned = hashlib.sha256(f"{call_id}/{attempt}".encode("utf-8", "replace")).hexdigest()[:9]
+            attempt += 1
+        taken_ids.add(assigned)
+        return assigned
+
     results_profile = profile if in_results else replace(profile, images=False, documents=False)
     steps: list[HistoryStep] = []
     for draft in drafts:
@@ -219,10 +233,34 @@ def normalize(
         if message.role is Role.USER:
             steps.append(UserStep(_normalize_parts(message.content, NO_TEXT, profile)))
         elif message.tool_calls or _to_assistant_text(message).strip():
-            steps.append(_to_assistant_step(draft, provider_name, ids, results_profile))
+            # A name may be one that the model invented; an invalid one would block the whole conversation.
+            calls = tuple(
+                ToolCallRequest(
+                    assign_id(call.id),
+                    re.sub(r"[^a-zA-Z0-9_-]", "_", call.name)[:64] or "unnamed",
+                    to_plain_json(call.arguments),
+                )
+                for call in message.tool_calls
+            )
+            results = tuple(
+                Result((TextPart(NO_RESULT),), is_error=True)
+                if result is None
+                else Result(_normalize_parts(result.content, NO_OUTPUT, results_profile), result.is_error)
+                for result in draft.results
+            )
+            echo = message.echo.data if message.echo is not None and message.echo.provider == provider_name else None
+            original_ids = tuple(call.id for call in message.tool_calls)
+            steps.append(AssistantStep(_to_assistant_text(message), calls, results, echo, original_ids))
     steps = _expire_media(steps)
     if notes is not None:
-        _note_hidden_media(steps, notes)
+        # Only what is new: the parts since the last user message that follows an assistant message.
+        start = 0
+        for index, (step, following) in enumerate(pairwise(steps), 1):
+            if isinstance(step, AssistantStep) and isinstance(following, UserStep):
+                start = index
+        new = (part for step in steps[start:] for part in step.list_parts())
+        unseen = dict.fromkeys(part.text[1:-1] for part in new if isinstance(part, MediaDescription))
+        notes.extend(note for note in islice(unseen, _MAX_NOTES) if note not in notes)
     # Endpoints refuse a conversation that ends with their own message.
     if not steps or not (isinstance(steps[-1], UserStep) or steps[-1].calls):
         steps.append(UserStep((TextPart(GO_ON if steps else NO_TEXT),)))
@@ -249,11 +287,9 @@ def _pair_results(messages: Iterable[Message]) -> list[_Draft]:
 
 def _expire_media(steps: list[HistoryStep]) -> list[HistoryStep]:
     """Replace the oldest images and documents by descriptions if there are too many for one request."""
-    visible = [part for step in steps for part in _list_parts(step) if not isinstance(part, TextPart)]
-    descriptions = {
-        id(part): describe_media(part, _EXPIRED)
-        for part in visible[: count_expired([len(part.data) for part in visible])]
-    }
+    visible = [part for step in steps for part in step.list_parts() if not isinstance(part, TextPart)]
+    expired = visible[: count_expired([len(part.data) for part in visible])]
+    descriptions = {id(part): describe_media(part, _EXPIRED) for part in expired}
     if not descriptions:
         return steps
 
@@ -268,33 +304,6 @@ def _expire_media(steps: list[HistoryStep]) -> list[HistoryStep]:
     ]
 
 
-def _list_parts(step: HistoryStep) -> Iterable[Part]:
-    return step.parts if isinstance(step, UserStep) else (part for result in step.results for part in result.parts)
-
-
-def _note_hidden_media(steps: Sequence[HistoryStep], notes: list[str]) -> None:
-    """Add a note for each hidden image or document since the last user message that follows an assistant message."""
-    start = 0
-    for index, (step, following) in enumerate(pairwise(steps), 1):
-        if isinstance(step, AssistantStep) and isinstance(following, UserStep):
-            start = index
-    new = (part for step in steps[start:] for part in _list_parts(step))
-    unseen = dict.fromkeys(part.text[1:-1] for part in new if isinstance(part, MediaDescription))
-    notes.extend(note for note in islice(unseen, _MAX_NOTES) if note not in notes)
-
-
-def _to_assistant_step(draft: _Draft, provider_name: str, ids: _CallIds, profile: EndpointProfile) -> AssistantStep:
-    message = draft.message
-    echo = message.echo.data if message.echo is not None and message.echo.provider == provider_name else None
-    return AssistantStep(
-        text=_to_assistant_text(message),
-        calls=tuple(_normalize_call(call, ids) for call in message.tool_calls),
-        results=tuple(_normalize_result(result, profile) for result in draft.results),
-        echo=echo,
-        original_ids=tuple(call.id for call in message.tool_calls),
-    )
-
-
 def _to_assistant_text(message: Message) -> str:
     """Return the text of an assistant message, with its images and files only named: few APIs accept them there."""
     text = replace_surrogates(message.text) if message.text.strip() else ""
@@ -304,18 +313,6 @@ def _to_assistant_text(message: Message) -> str:
     return "\n".join([*([text] if text else []), *(f"[{name}: sent to the user]" for name in media)])
 
 
-def _normalize_call(call: ToolCallRequest, ids: _CallIds) -> ToolCallRequest:
-    # The name may be one that the model invented; an invalid one would block the whole conversation.
-    name = re.sub(r"[^a-zA-Z0-9_-]", "_", call.name)[:64] or "unnamed"
-    return ToolCallRequest(ids.assign(call.id), name, to_plain_json(call.arguments))
-
-
-def _normalize_result(message: Message | None, profile: EndpointProfile) -> Result:
-    if message is None:
-        return Result((TextPart(NO_RESULT),), is_error=True)
-    return Result(_normalize_parts(message.content, NO_OUTPUT, profile), message.is_error)
-
-
 def _normalize_parts(content: Content, placeholder: str, profile: EndpointProfile) -> tuple[Part, ...]:
     if isinstance(content, str):
         return (TextPart(replace_surrogates(content) if content.strip() else placeholder),)
@@ -323,20 +320,3 @@ def _normalize_parts(content: Content, placeholder: str, profile: EndpointProfil
     return tuple(part for part in accepted if not isinstance(part, TextPart) or part.text.strip()) or (
         TextPart(placeholder),
     )
-
-
-class _CallIds:
-    """Assigns a unique id that the endpoint accepts to each call; the same conversation always gets the same ids."""
-
-    def __init__(self, pattern: re.Pattern[str]) -> None:
-        self._pattern = pattern
-        self._taken: set[str] = set()
-
-    def assign(self, call_id: str) -> str:
-        assigned, attempt = call_id, 0
-        while assigned in self._taken or not self._pattern.fullmatch(assigned):
-            # A hash: the same call must get the same id in every request, for prompt caches.
-            assigned = hashlib.sha256(f"{call_id}/{attempt}".encode("utf-8", "replace")).hexdigest()[:9]
-            attempt += 1
-        self._taken.add(assigned)
-        return assigned

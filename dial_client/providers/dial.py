@@ -214,14 +214,12 @@ def _choose_api(description: Mapping[str, Any], features: Mapping[str, Any]) -> 
 
 def _move_instructions_to_messages(request: ModelRequest) -> ModelRequest:
     """Return the request with its instructions moved to the beginning of the first user message."""
-    text = request.instruction_text
-    if not text:
-        return request
-    messages = list(request.messages)
+    text, messages = request.instruction_text, list(request.messages)
     first = next((index for index, message in enumerate(messages) if message.role is Role.USER), None)
     if first is None:
-        return replace(request, instructions=(), messages=(Message.user(text), *messages))
-    content = messages[first].content
-    both = f"{text}\n\n{content}" if isinstance(content, str) else (TextPart(f"{text}\n\n"), *content)
-    messages[first] = replace(messages[first], content=both)
-    return replace(request, instructions=(), messages=tuple(messages))
+        messages.insert(0, Message.user(text))
+    elif text:
+        content = messages[first].content
+        both = f"{text}\n\n{content}" if isinstance(content, str) else (TextPart(f"{text}\n\n"), *content)
+        messages[first] = replace(messages[first], content=both)
+    return replace(request, instructions=(), messages=tuple(messages)) if text else request

@@ -125,9 +125,8 @@ def find_preset(name: str, where: str) -> Preset:
 def find_preset_by_url(url: str) -> Preset:
     """Return the preset of an address, found by its host name; `UNKNOWN` if there is none."""
     host = f".{(urlsplit(url).hostname or '').rstrip('.')}"
-    return next(
-        (preset for preset in PRESETS.values() if any(host.endswith(f".{name}") for name in preset.hosts)), UNKNOWN
-    )
+    named = ((name, preset) for preset in PRESETS.values() for name in preset.hosts)
+    return next((preset for name, preset in named if host.endswith(f".{name}")), UNKNOWN)
 
 
 MODELS_OF_KEYS = {"ANTHROPIC_API_KEY": "anthropic:claude-sonnet-5-5", "OPENAI_API_KEY": "openai:gpt-6-luna"}

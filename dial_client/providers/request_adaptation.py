@@ -3,41 +3,36 @@
 A conversation must not end because the endpoint does not know a parameter or refuses a tool. The change depends on the
 message of a response with status 400 or 422, or on the status 413. The user gets one note, and the provider applies the
 change to all further requests.
+
+The names of tools are mapped to names that the endpoint accepts, in requests, and back to the tools' own names, in
+replies. A name that the endpoint accepts is not changed. Any other name is replaced by one that ends with a hash of the
+tool's own name. So the new name is the same in every request, even in the history of a tool that no longer exists. The
+new name is never parsed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any
 
 from dial_client.messages.errors import ProviderError
-from dial_client.messages.message import FilePart, ImagePart, ToolSpec
-from dial_client.messages.model import ModelRequest, Thinking
+from dial_client.messages.message import FilePart, ImagePart, ToolCallRequest, ToolSpec
+from dial_client.messages.model import ArgumentsChunk, CallChunk, Delta, ModelRequest, Thinking
 from dial_client.settings.endpoint_profile import EndpointProfile
 
 MAX_ADAPTATIONS = 32
 """The most times that one request is adapted and sent again."""
 
 _OPTIONAL_FIELDS = (
-    "stream_options",
-    "parallel_tool_calls",
-    "temperature",
-    "top_p",
-    "seed",
-    "max_tokens",
-    "max_completion_tokens",
-    "max_output_tokens",
-    "stop_sequences",
-    "stop",
-    "include",
-    "store",
-    "cache_control",
-    "structured_outputs",
-    "response_format",
-    "grammar",
-)
+    "stream_options", "parallel_tool_calls", "temperature", "top_p", "seed", "max_tokens", "max_completion_tokens",
+    "max_output_tokens", "stop_sequences", "stop", "include", "store", "cache_control", "structured_outputs",
+    "response_format", "grammar",
+)  # fmt: skip
 _UNSUPPORTED_PARAMETER = re.compile(
     r"support|unknown|unrecogni[sz]ed|unexpected|extra|permitted|invalid|deprecated|not allowed|too large",
     re.IGNORECASE,
@@ -95,9 +90,8 @@ class RequestAdaptation:
 
     def check_search_refusal(self, error: ProviderError, tools: Sequence[ToolSpec]) -> bool:
         """Return True if the endpoint refuses its own tool search, and switch tool search off."""
-        if error.status not in (400, 422) or not any(tool.deferred for tool in tools):
-            return False
-        if not self.profile.tool_search or not _TOOL_SEARCH.search(str(error)):
+        is_sent = self.profile.tool_search and any(tool.deferred for tool in tools)
+        if error.status not in (400, 422) or not is_sent or not _TOOL_SEARCH.search(str(error)):
             return False
         self._change_profile(tool_search=False)
         return True
@@ -107,10 +101,8 @@ class RequestAdaptation:
 
         Structured output is switched off, unless the endpoint refuses only this particular schema.
         """
-        if error.status not in (400, 422) or request.output_format is None:
-            return False
         text = str(error)
-        if not _OUTPUT_FORMAT.search(text):
+        if error.status not in (400, 422) or request.output_format is None or not _OUTPUT_FORMAT.search(text):
             return False
         if not _INVALID_SCHEMA.search(text):
             self._change_profile(structured_output="without_tools" if _BESIDE_TOOLS.search(text) else "none")
@@ -184,10 +176,12 @@ class RequestAdaptation:
         return f"the endpoint does not accept thinking {refused!r}: {change}"
 
     def _adapt_role_order(self, text: str) -> str | None:
-        if not self.profile.user_after_tool or not _ROLE_ORDER.search(text):
-            return None
-        self._change_profile(user_after_tool=False)
-        return "the endpoint accepts no user message directly after a tool result: a placeholder is sent between them"
+        if self.profile.user_after_tool and _ROLE_ORDER.search(text):
+            self._change_profile(user_after_tool=False)
+            return (
+                "the endpoint accepts no user message directly after a tool result: a placeholder is sent between them"
+            )
+        return None
 
     def _adapt_max_tokens(self, text: str, body: Mapping[str, Any]) -> str | None:
         limit = re.search(r"max_tokens: (\d+) > (\d+)", text)
@@ -272,9 +266,8 @@ def drop_echoes(error: ProviderError, request: ModelRequest) -> ModelRequest | N
     A signature covers the preceding messages, so it is invalid in a shortened conversation, or with the key of another
     account.
     """
-    if error.status not in (400, 422) or not _ECHOES.search(str(error)):
-        return None
-    if not any(message.echo is not None for message in request.messages):
+    has_echo = any(message.echo is not None for message in request.messages)
+    if error.status not in (400, 422) or not has_echo or not _ECHOES.search(str(error)):
         return None
     return replace(request, messages=tuple(message.without_echo() for message in request.messages))
 
@@ -282,3 +275,116 @@ def drop_echoes(error: ProviderError, request: ModelRequest) -> ModelRequest | N
 def _has_part(kind: type[ImagePart | FilePart], request: ModelRequest) -> bool:
     contents = (message.content for message in request.messages if not isinstance(message.content, str))
     return any(isinstance(part, kind) for content in contents for part in content)
+
+
+_HASH_LENGTH = 8
+_LETTERS = str.maketrans("0123456789abcdef", "ghijklmnopabcdef")
+"""Converts a hash to letters only: some endpoints accept no digits, or none at the beginning."""
+_MAX_ATTEMPTS = 100
+
+
+class ToolNameMapping:
+    """Maps the names of tools for one endpoint.
+
+    Args:
+        pattern: A regular expression that must match the whole name; empty to allow any name.
+        length: The most characters of a name.
+    """
+
+    def __init__(self, pattern: str, length: int) -> None:
+        self._pattern = re.compile(pattern) if pattern else None
+        self._length = length
+        self._tools: tuple[ToolSpec, ...] = ()
+        self._renamed: tuple[ToolSpec, ...] = ()
+        self._name_at_endpoint: dict[str, str] = {}
+        self._own_name: dict[str, str] = {}
+        self.notes: list[str] = []
+        """Notes for the user on the tools of the last request; the caller clears the list."""
+
+    @property
+    def is_needed(self) -> bool:
+        """True if the endpoint refuses names that most endpoints accept."""
+        return self._pattern is not None or self._length < 64
+
+    def to_endpoint(self, request: ModelRequest) -> ModelRequest:
+        """Return the request with mapped names of its tools, and of the calls in its messages.
+
+        The same tuple of tools always yields the same tuple of mapped tools, so encoded tools can be cached.
+        """
+        if request.tools is not self._tools:
+            self._tools = request.tools
+            used_names = {tool.name for tool in request.tools if self._is_accepted(tool.name)}
+            renamed: list[ToolSpec] = []
+            self._name_at_endpoint, self._own_name = {}, {}
+            for tool in request.tools:
+                name = tool.name if tool.name in used_names else self._find_unused_name(tool.name, used_names)
+                if not name:
+                    self.notes.append(f"the endpoint accepts no name for the tool {tool.name}: it is left out")
+                    continue
+                used_names.add(name)
+                self._name_at_endpoint[tool.name] = name
+                self._own_name[name] = tool.name
+                renamed.append(tool if name == tool.name else replace(tool, name=name))
+            self._renamed = tuple(renamed)
+        messages = tuple(
+            replace(message, tool_calls=tuple(map(self._map_call, message.tool_calls)))
+            if message.tool_calls
+            else message
+            for message in request.messages
+        )
+        choice = request.settings.tool_choice
+        settings = replace(request.settings, tool_choice=self._name_at_endpoint.get(choice or "", choice))
+        return replace(request, tools=self._renamed, messages=messages, settings=settings)
+
+    def from_endpoint(self, call: ToolCallRequest) -> ToolCallRequest:
+        """Return a call with the tool's own name. A call of an unknown tool is returned unchanged."""
+        name = self._own_name.get(call.name, call.name)
+        return call if name == call.name else replace(call, name=name)
+
+    def restore_names(self, note: str) -> str:
+        """Return a note in which mapped names are replaced by the tools' own names."""
+        for name, own in self._own_name.items():
+            if name != own:
+                note = note.replace(name, own)
+        return note
+
+    async def restore_calls(self, deltas: AsyncGenerator[Delta, None]) -> AsyncGenerator[Delta, None]:
+        """Yield the deltas of a reply, with the tools' own names in the calls."""
+        async with aclosing(deltas) as stream:
+            async for delta in stream:
+                match delta:
+                    case CallChunk(call):
+                        yield CallChunk(self.from_endpoint(call))
+                    case ArgumentsChunk(index, name, text):
+                        yield ArgumentsChunk(index, self._own_name.get(name, name), text)
+                    case _:
+                        yield delta
+
+    def _map_call(self, call: ToolCallRequest) -> ToolCallRequest:
+        is_accepted = self._is_accepted(call.name)
+        name = "" if is_accepted else self._name_at_endpoint.get(call.name) or self._find_unused_name(call.name, set())
+        return replace(call, name=name) if name else call
+
+    def _is_accepted(self, name: str) -> bool:
+        return 0 < len(name) <= self._length and (self._pattern is None or self._pattern.fullmatch(name) is not None)
+
+    def _find_unused_name(self, name: str, used_names: set[str]) -> str:
+        """Return a name that the endpoint accepts and no other tool has; empty if there is none."""
+        for attempt in range(_MAX_ATTEMPTS):
+            source = f"{name}\0{attempt}" if attempt else name
+            digest = hashlib.sha256(source.encode("utf-8", "replace")).hexdigest()[:_HASH_LENGTH].translate(_LETTERS)
+            candidate = next(filter(self._is_accepted, _list_candidates(name, digest, self._length)), "")
+            if not candidate or candidate not in used_names:
+                return candidate
+        return ""
+
+
+def _list_candidates(name: str, digest: str, length: int) -> list[str]:
+    """Return candidate names, the most readable first. Most patterns accept one of them."""
+    room = length - len(digest) - 1
+    plain = re.sub(r"[^a-zA-Z0-9]+", "_", name).strip("_")
+    bare = re.sub(r"[^a-zA-Z0-9]+", "", name)
+    stems = [re.sub(r"[^a-zA-Z0-9_-]", "_", name), plain, plain.replace("_", "-"), bare, re.sub("[0-9]", "", bare)]
+    starts = [start for stem in dict.fromkeys(stems) for start in (stem, f"t_{stem}", f"t{stem}")]
+    variants = [f"{start[:room]}{joint}{digest}" for start, joint in product(starts, ("_", "-", ""))]
+    return [*variants, *(variant.lower() for variant in variants), digest, digest.upper()]

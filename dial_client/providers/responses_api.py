@@ -8,29 +8,47 @@ items, and an endpoint that validates requests refuses both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dial_client.messages.message import FilePart, ImagePart, Message, Part, TextPart, ToolSpec, extract_text
-from dial_client.messages.model import ModelRequest, OutputFormat
+from dial_client.messages.citations import Citation, ResponseCitations
+from dial_client.messages.message import (
+    FilePart,
+    ImagePart,
+    Message,
+    Part,
+    TextPart,
+    ToolCallRequest,
+    ToolSpec,
+    extract_text,
+)
+from dial_client.messages.model import (
+    ArgumentsChunk,
+    CallChunk,
+    CommentaryChunk,
+    Completion,
+    Delta,
+    EndpointCallChunk,
+    FinishReason,
+    MediaChunk,
+    ModelRequest,
+    ReasoningChunk,
+    TextChunk,
+)
+from dial_client.messages.token_usage import Usage, parse_usage
+from dial_client.providers import server_tools
 from dial_client.providers.api_history import AssistantStep, Result, UserStep, normalize
 from dial_client.providers.http.http_provider import HttpProvider, build_sampling_fields, get_output_dialect
-from dial_client.providers.responses_stream import ResponsesStreamParser
-from dial_client.providers.tool_call_codec import parse_call, to_json_text
-from dial_client.runtime.json_fields import to_text
+from dial_client.providers.http.provider_errors import StreamedError, require_object
+from dial_client.providers.tool_call_codec import make_ids_unique, parse_call, to_json_text
+from dial_client.runtime.json_fields import find_text, to_text
 from dial_client.runtime.text import replace_surrogates
 from dial_client.schema.provider_schema import to_output_schema
 from dial_client.settings.endpoint_profile import OPENAI, EndpointProfile
 
 if TYPE_CHECKING:
-    from openai.types.responses import (
-        EasyInputMessageParam,
-        FunctionToolParam,
-        ResponseCreateParams,
-        ResponseFormatTextJSONSchemaConfigParam,
-        ResponseFunctionToolCallParam,
-        ResponseInputContentParam,
-    )
+    from openai.types import responses
     from openai.types.responses.response_create_params import ResponseCreateParamsBase, ToolChoice
     from openai.types.responses.response_input_item_param import FunctionCallOutput
 
@@ -94,7 +112,7 @@ class ResponsesProvider(HttpProvider):
         # Unless "strict" is False, the API may make optional arguments required, which MCP servers need not accept.
         strict = self._adaptation.profile.strict
         parameters = dict(tool.input_schema or _NO_PARAMETERS)
-        function: FunctionToolParam
+        function: responses.FunctionToolParam
         function = {"type": "function", "name": tool.name, "parameters": parameters, "strict": strict}
         if tool.deferred:
             function["defer_loading"] = True
@@ -115,12 +133,17 @@ class ResponsesProvider(HttpProvider):
         if has_tools and profile.parallel != "omit":
             params["parallel_tool_calls"] = profile.parallel == "send_true"
         if request.output_format is not None:
-            params["text"] = {"format": _build_format(request.output_format, profile)}
+            schema, is_strict = to_output_schema(request.output_format.schema, get_output_dialect(profile))
+            format_: responses.ResponseFormatTextJSONSchemaConfigParam
+            format_ = {"type": "json_schema", "name": request.output_format.name, "schema": schema, "strict": is_strict}
+            if request.output_format.description:
+                format_["description"] = request.output_format.description
+            params["text"] = {"format": format_}
         if settings.thinking is not None:
             params["reasoning"] = {"effort": settings.thinking}
         if settings.max_tokens:
             params["max_output_tokens"] = settings.max_tokens
-        body: ResponseCreateParams
+        body: responses.ResponseCreateParams
         body = {**params, "stream": True} if request.stream else {**params, "stream": False}
         return {**body, **build_sampling_fields(settings)}
 
@@ -132,15 +155,6 @@ def _encode_choice(choice: str) -> ToolChoice:
         case "required":
             return "required"
     return {"type": "function", "name": choice}
-
-
-def _build_format(form: OutputFormat, profile: EndpointProfile) -> ResponseFormatTextJSONSchemaConfigParam:
-    schema, is_strict = to_output_schema(form.schema, get_output_dialect(profile))
-    format_: ResponseFormatTextJSONSchemaConfigParam
-    format_ = {"type": "json_schema", "name": form.name, "schema": schema, "strict": is_strict}
-    if form.description:
-        format_["description"] = form.description
-    return format_
 
 
 def to_messages(
@@ -158,7 +172,7 @@ def to_messages(
     items: list[Any] = []
     for step in steps:
         if isinstance(step, UserStep):
-            message: EasyInputMessageParam = {"role": "user", "content": _to_content(step.parts)}
+            message: responses.EasyInputMessageParam = {"role": "user", "content": _to_content(step.parts)}
             items.append(message)
             continue
         items.extend(_read_echo(step) or _build_items(step))
@@ -186,8 +200,10 @@ def _read_echo(step: AssistantStep) -> list[dict[str, Any]]:
     return valid
 
 
-def _build_items(step: AssistantStep) -> list[EasyInputMessageParam | ResponseFunctionToolCallParam]:
-    items: list[EasyInputMessageParam | ResponseFunctionToolCallParam] = []
+def _build_items(
+    step: AssistantStep,
+) -> list[responses.EasyInputMessageParam | responses.ResponseFunctionToolCallParam]:
+    items: list[responses.EasyInputMessageParam | responses.ResponseFunctionToolCallParam] = []
     if step.text:
         items.append({"role": "assistant", "content": step.text})
     for call in step.calls:
@@ -203,7 +219,7 @@ def _build_outputs(step: AssistantStep) -> list[FunctionCallOutput]:
     ]
 
 
-def _to_content(parts: tuple[Part, ...]) -> str | list[ResponseInputContentParam]:
+def _to_content(parts: tuple[Part, ...]) -> str | list[responses.ResponseInputContentParam]:
     if all(isinstance(part, TextPart) for part in parts):
         return extract_text(parts)
     return [_to_part(part) for part in parts]
@@ -213,7 +229,7 @@ def _to_output(result: Result) -> str | list[Any]:
     return [_to_part(part) for part in result.to_parts()] if result.media else result.to_text()
 
 
-def _to_part(part: Part) -> ResponseInputContentParam:
+def _to_part(part: Part) -> responses.ResponseInputContentParam:
     match part:
         case TextPart(text):
             return {"type": "input_text", "text": text}
@@ -228,3 +244,249 @@ def to_input_item(item: Any) -> dict[str, Any] | None:
     kind = item.get("type") if isinstance(item, dict) else None
     fields = ITEM_FIELDS.get(kind) if isinstance(kind, str) else None
     return None if fields is None else {name: value for name, value in item.items() if name in fields}
+
+
+_COMMENTARY = "commentary"
+"""The ``phase`` of a message that is not part of the answer."""
+
+
+class ResponsesStreamParser:
+    """The `StreamParser` of the Responses API."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self.paused = False
+        self.streams_arguments = False
+        self._items: dict[int, dict[str, Any]] = {}
+        self._response: dict[str, Any] | None = None
+        self._begun_calls: dict[int, str] = {}
+        """The tool names of the calls that have begun, by output index."""
+        self._text = _ReplyText()
+        self._streamed_reasoning = False
+        self._commentary: set[int] = set()
+        """The output indices of the messages that are commentary."""
+        self._shown_commentary: set[int] = set()
+        """The output indices of the commentary messages whose text has been returned."""
+        self._endpoint_calls: dict[str, ToolCallRequest] = {}
+        """The calls that the endpoint runs itself: by ``call_id`` if the item has one (shell commands), else by id."""
+        self._ended_calls: set[str] = set()
+        self._annotations: list[dict[str, Any]] = []
+        self._notes: dict[str, None] = {}
+
+    @property
+    def has_calls(self) -> bool:
+        """True if at least one tool call has begun."""
+        items = self._complete_items().values()
+        return bool(self._begun_calls) or any(item.get("type") == "function_call" for item in items)
+
+    def feed(self, value: Any) -> Sequence[Delta]:
+        """Parse a stream event, or a ``response`` object."""
+        event = require_object(value)
+        match event.get("type"):
+            case (
+                "response.output_text.delta"
+                | "response.refusal.delta"
+                | "response.audio.transcript.delta"
+                | "response.output_audio_transcript.delta"
+            ):
+                return self._add_text(event)
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                self._streamed_reasoning = True
+                return (ReasoningChunk(text),) if (text := to_text(event.get("delta"))) else ()
+            case "response.reasoning_summary_part.added" if self._streamed_reasoning:
+                return (ReasoningChunk("\n\n"),)
+            case "response.function_call_arguments.delta" if self.streams_arguments:
+                item_index = _to_index(event.get("output_index"))
+                return (ArgumentsChunk(item_index, self._begun_calls.get(item_index, ""), to_text(event.get("delta"))),)
+            case "response.output_item.added" | "response.output_item.done" as kind:
+                return self._add_item(event, is_whole=kind.endswith("done"))
+            case "response.output_text.annotation.added":
+                self._annotations.append(event)
+            case "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled":
+                return self._end_response(event.get("response"))
+            case None if event.get("object") == "response" or "output" in event:
+                return self._end_response(event)
+        return ()
+
+    def finish(self, notes: Sequence[str]) -> Sequence[Delta]:
+        """Return the tool calls of a complete reply, and the `Completion`."""
+        response = self._response or {}
+        items = list(self._complete_items().values())
+        finish, notes = _find_finish_reason(response, items), [*notes, *self._notes]
+        usage = parse_usage(response.get("usage")) if self._response else Usage()
+        usage = replace(usage, server_tool_calls=len(self._ended_calls))
+        completion = Completion(finish, usage, notes=tuple(notes), citations=self._find_citations())
+        call_items = [item for item in items if item.get("type") == "function_call"]
+        if finish is not FinishReason.STOP:
+            note = "the reply is incomplete: its tool calls are not run"
+            return [replace(completion, notes=(*notes, note)) if self.has_calls else completion]
+        calls = make_ids_unique([_parse_item_call(item) for item in call_items])
+        for item, call in zip(call_items, calls, strict=True):
+            item["call_id"] = call.id
+        finish = FinishReason.TOOL_CALLS if calls else finish
+        return [*(CallChunk(call) for call in calls), replace(completion, finish=finish, echo=items or None)]
+
+    def _find_citations(self) -> tuple[Citation, ...]:
+        """Return the citations of the events and of the items, without duplicates."""
+        citations = ResponseCitations()
+        for event in self._annotations:
+            item_index, index = _to_index(event.get("output_index")), _to_index(event.get("content_index"))
+            if item_index not in self._commentary:
+                citations.add(event.get("annotation"), self._text.begins.get((item_index, index)))
+        for item_index, item in self._complete_items().items():
+            for index, part in enumerate(_list_parts(item)) if item.get("phase") != _COMMENTARY else ():
+                annotations = part.get("annotations")
+                for annotation in annotations if isinstance(annotations, list) else ():
+                    citations.add(annotation, self._text.begins.get((item_index, index)))
+        citations.add_list((self._response or {}).get("citations"))
+        return citations.finish()
+
+    def _add_item(self, event: dict[str, Any], *, is_whole: bool) -> list[Delta]:
+        item, item_index = event.get("item"), _to_index(event.get("output_index"))
+        if not isinstance(item, dict):
+            return []
+        if item.get("type") == "function_call":
+            self._begun_calls[item_index] = to_text(item.get("name"))
+        if item.get("phase") == _COMMENTARY:
+            self._commentary.add(item_index)
+        deltas: list[Delta] = []
+        if is_whole:
+            item_index = item_index if item_index >= 0 else len(self._items)
+            self._items[item_index] = item
+            deltas.extend(self._end_commentary(item_index, item))
+        return [*deltas, *self._show_item(item, is_whole=is_whole)]
+
+    def _end_commentary(self, item_index: int, item: dict[str, Any]) -> list[Delta]:
+        """Return the end of a commentary message, with its text if the text was not streamed."""
+        if item.get("phase") != _COMMENTARY or item_index in self._text.items:
+            return []
+        text = "" if item_index in self._shown_commentary else "".join(map(_read_part_text, _list_parts(item)))
+        self._shown_commentary.add(item_index)
+        return [CommentaryChunk(text, is_end=True)]
+
+    def _show_item(self, item: dict[str, Any], *, is_whole: bool) -> Iterator[Delta]:
+        """Yield the calls and results of the endpoint's own tools in an item, each call and each result once."""
+        if note := server_tools.describe_client_item(item):
+            self._notes[note] = None
+        shell_result = server_tools.parse_shell_output(item, self._endpoint_calls) if is_whole else None
+        if shell_result is not None:
+            self._ended_calls.add(shell_result.tool_call_id)
+            yield EndpointCallChunk(self._endpoint_calls[to_text(item.get("call_id"))], shell_result)
+        has_name = is_whole or bool(item.get("id"))
+        parsed = server_tools.parse_item(item) if has_name else None
+        if parsed is None or parsed[0].id in self._ended_calls:
+            return
+        call, result = parsed
+        self._endpoint_calls[to_text(item.get("call_id")) or call.id] = call
+        if result is not None and is_whole:
+            self._ended_calls.add(call.id)
+        yield EndpointCallChunk(call, result if is_whole else None)
+        if is_whole and item.get("type") == "image_generation_call" and (data := to_text(item.get("result"))):
+            yield MediaChunk(ImagePart(data, f"image/{to_text(item.get('output_format')) or 'png'}"))
+
+    def _add_text(self, event: dict[str, Any]) -> list[Delta]:
+        text, item_index = event.get("delta"), _to_index(event.get("output_index"))
+        if not text or not isinstance(text, str):
+            return []
+        if item_index in self._commentary:
+            self._shown_commentary.add(item_index)
+            return [CommentaryChunk(text)]
+        return [TextChunk(self._text.add(text, item_index, _to_index(event.get("content_index"))))]
+
+    def _end_response(self, response: Any) -> list[Delta]:
+        """Store the complete response, and return the deltas that were not streamed."""
+        self._response = response if isinstance(response, dict) else {}
+        self.ended = True
+        if self._response.get("status") == "failed":
+            raise StreamedError(self._response)
+        deltas: list[Delta] = []
+        has_events = bool(self._items)
+        items = self._complete_items()
+        thoughts = (item for item in items.values() if item.get("type") == "reasoning")
+        reasoning = [text for item in thoughts for text in _list_reasoning(item)]
+        if reasoning and not self._streamed_reasoning:
+            deltas.append(ReasoningChunk("\n\n".join(reasoning)))
+        has_text = self._text.length > 0
+        for item_index, item in items.items():
+            if not has_events:
+                deltas.extend(self._show_item(item, is_whole=True))
+            if item.get("type") == "message":
+                deltas.extend(self._show_message(item_index, item, has_text=has_text))
+        return deltas
+
+    def _show_message(self, item_index: int, item: dict[str, Any], *, has_text: bool) -> Iterator[Delta]:
+        """Yield the deltas of a message, without those that were streamed."""
+        if item.get("phase") == _COMMENTARY:
+            yield from self._end_commentary(item_index, item) if item_index not in self._shown_commentary else ()
+            return
+        for index, part in enumerate(_list_parts(item)):
+            if not has_text and (text := _read_part_text(part)):
+                yield TextChunk(self._text.add(text, item_index, index))
+
+    def _complete_items(self) -> dict[int, dict[str, Any]]:
+        """Return the complete items by output index, from the events if possible: those contain encrypted reasoning."""
+        if self._items:
+            return {item_index: self._items[item_index] for item_index in sorted(self._items)}
+        output = (self._response or {}).get("output")
+        items = output if isinstance(output, list) else []
+        return {item_index: item for item_index, item in enumerate(items) if isinstance(item, dict)}
+
+
+class _ReplyText:
+    """The text of the reply. Each further message begins a new paragraph."""
+
+    def __init__(self) -> None:
+        self.length = 0
+        self.items: set[int] = set()
+        """The output indices of the messages whose text has been added."""
+        self.begins: dict[tuple[int, int], int] = {}
+        """The position of each content part in the text, in characters, by output index and content index."""
+        self._place = (-2, -2)
+
+    def add(self, text: str, item: int, part: int) -> str:
+        """Add text of a content part, and return the text to append to the reply."""
+        if (item, part) == self._place:
+            self.length += len(text)
+            return text
+        shown = f"\n\n{text}" if self.length and item != self._place[0] else text
+        self._place = (item, part)
+        self.items.add(item)
+        self.begins.setdefault((item, part), self.length + len(shown) - len(text))
+        self.length += len(shown)
+        return shown
+
+
+def _find_finish_reason(response: dict[str, Any], items: Sequence[dict[str, Any]]) -> FinishReason:
+    status = response.get("status")
+    if status == "incomplete":
+        reason = (response.get("incomplete_details") or {}).get("reason")
+        return FinishReason.REFUSED if reason == "content_filter" else FinishReason.LENGTH
+    if status not in ("completed", None) or not response:
+        return FinishReason.CUT
+    if any(item.get("status") == "incomplete" for item in items):
+        return FinishReason.CUT
+    refused = (part.get("type") == "refusal" for item in items for part in _list_parts(item))
+    return FinishReason.REFUSED if any(refused) else FinishReason.STOP
+
+
+def _parse_item_call(item: dict[str, Any]) -> ToolCallRequest:
+    return parse_call(find_text(item, "call_id", "id"), to_text(item.get("name")), item.get("arguments"))
+
+
+def _list_parts(item: dict[str, Any]) -> list[dict[str, Any]]:
+    content = item.get("content")
+    return [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+
+
+def _read_part_text(part: dict[str, Any]) -> str:
+    return find_text(part, "text", "refusal", "transcript")
+
+
+def _list_reasoning(item: dict[str, Any]) -> list[str]:
+    summary = item.get("summary")
+    parts = [part for part in summary if isinstance(part, dict)] if isinstance(summary, list) else []
+    return [text for part in (parts or _list_parts(item)) if (text := to_text(part.get("text")))]
+
+
+def _to_index(value: Any) -> int:
+    return value if isinstance(value, int) and value >= 0 else -1

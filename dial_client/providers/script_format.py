@@ -10,6 +10,7 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -137,8 +138,7 @@ def read_replies(replies: Sequence[Any], after: str, path: str) -> Script:
         raise ConfigError("after: invalid value", hint='expected "error" or "repeat"', path=path)
     reader = _ScriptReader(path)
     return Script(
-        tuple(reader.parse_reply(value, f"replies[{index}]") for index, value in enumerate(replies)),
-        after == "repeat",
+        tuple(reader.parse_reply(value, f"replies[{index}]") for index, value in enumerate(replies)), after == "repeat"
     )
 
 
@@ -185,16 +185,22 @@ class _ScriptReader:
         replies: list[ScriptedReply | ApiReply] = []
         servers: dict[str, RecordedServer] = {}
         for number, value in lines:
-            self._add_line(value, f"line {number}", replies, servers)
-        return Script(
-            tuple(replies),
-            provider=head.get("provider", ""),
-            tool_format=head.get("tool_format"),
-            flags=self._parse_flags(head),
-            servers=servers,
-        )
-
-    def _parse_flags(self, head: Mapping[str, Any]) -> dict[str, Any]:
+            where = f"line {number}"
+            line = self.check(value, where, _LINE)
+            if "replies" in line:
+                replies += [
+                    self.parse_reply(reply, f"{where}.replies[{index}]") for index, reply in enumerate(line["replies"])
+                ]
+            elif "called" in line:
+                called = self.check(line["called"], f"{where}.called", _CALLED)
+                for key in _CALLED:
+                    self.require(called, key, where)
+                servers.setdefault(called["server"], RecordedServer()).calls.append(line)
+            else:
+                server = servers.setdefault(self.require(line, "server", where), RecordedServer())
+                server.failed = bool(line.get("failed")) and not server.tools
+                tools = (self.check(tool, f"{where}.tools", _TOOL) for tool in line.get("tools", ()))
+                server.tools |= {self.require(tool, "name", where): tool for tool in tools}
         flags = self.check(head.get("flags", {}), "line 1.flags", _FLAGS)
         for name, flag in flags.items():
             try:
@@ -203,27 +209,13 @@ class _ScriptReader:
                 raise self.build_error(f"line 1.flags.{name}", "a flag as a model's profile has it") from None
             if name == "tool_name_re" and not _SIMPLE_PATTERN.fullmatch(flag):
                 raise self.build_error(f"line 1.flags.{name}", "a flag as a model's profile has it")
-        return flags
-
-    def _add_line(
-        self, value: Any, where: str, replies: list[ScriptedReply | ApiReply], servers: dict[str, RecordedServer]
-    ) -> None:
-        """Add a line of a recording to the replies, or to the servers."""
-        line = self.check(value, where, _LINE)
-        if "replies" in line:
-            replies += [
-                self.parse_reply(reply, f"{where}.replies[{index}]") for index, reply in enumerate(line["replies"])
-            ]
-        elif "called" in line:
-            called = self.check(line["called"], f"{where}.called", _CALLED)
-            for key in _CALLED:
-                self.require(called, key, where)
-            servers.setdefault(called["server"], RecordedServer()).calls.append(line)
-        else:
-            server = servers.setdefault(self.require(line, "server", where), RecordedServer())
-            server.failed = bool(line.get("failed")) and not server.tools
-            tools = (self.check(tool, f"{where}.tools", _TOOL) for tool in line.get("tools", ()))
-            server.tools |= {self.require(tool, "name", where): tool for tool in tools}
+        return Script(
+            tuple(replies),
+            provider=head.get("provider", ""),
+            tool_format=head.get("tool_format"),
+            flags=flags,
+            servers=servers,
+        )
 
     def _split_lines(self, text: str) -> Iterator[tuple[int, Any]]:
         lines = text.split("\n")
@@ -277,13 +269,19 @@ class _ScriptReader:
         if ("body" in members) == ("events" in members):
             raise self.build_error(where, "either body or events")
         if "events" in members:
-            body = "".join(f"data: {_to_event_data(event)}\n\n" for event in members["events"])
+            events = (event if isinstance(event, str) else json.dumps(event) for event in members["events"])
+            text = "".join(f"data: {event}\n\n" for event in events)
         else:
-            body = members["body"] if isinstance(members["body"], str) else json.dumps(members["body"])
+            text = members["body"] if isinstance(members["body"], str) else json.dumps(members["body"])
+        try:
+            # In a recording, every lone surrogate encodes a byte of invalid UTF-8.
+            body = text.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            body = text.encode("utf-8", "replace")
         breaks = members.get("break", False)
         return ApiReply(
             Api(members["wire"]),
-            body.encode("utf-8", "surrogateescape" if _has_escaped_bytes(body) else "replace"),
+            body,
             members.get("status", 200),
             breaks if isinstance(breaks, str) else ("" if breaks else None),
             members.get("hang", False),
@@ -304,14 +302,12 @@ class _ScriptReader:
         name = self.require(members, "name", where, "the name of a tool")
         self.calls += 1
         call_id, arguments = members.get("id", f"call_{self.calls}"), members.get("arguments", {})
-        if isinstance(arguments, dict):
-            return ToolCallRequest(call_id, name, arguments)
-        try:
-            value = json.loads(arguments)
-        except (ValueError, RecursionError):
-            value = None
-        if isinstance(value, dict):
-            return ToolCallRequest(call_id, name, value)
+        parsed = arguments
+        if isinstance(arguments, str):
+            with suppress(ValueError, RecursionError):
+                parsed = json.loads(arguments)
+        if isinstance(parsed, dict):
+            return ToolCallRequest(call_id, name, parsed)
         return ToolCallRequest(call_id, name, {}, unreadable=arguments)
 
     def require(self, members: Mapping[str, Any], key: str, where: str, expected: str = "a string") -> str:
@@ -328,7 +324,8 @@ class _ScriptReader:
                 raise self.build_unknown_key_error(where, str(key), kinds)
             kind = kinds[key] if isinstance(kinds[key], tuple) else (kinds[key],)
             if not isinstance(member, kind) or (isinstance(member, bool) and not {bool, object} & set(kind)):
-                raise self.build_error(f"{where}.{key}", _name_types(kind))
+                names = dict.fromkeys(_TYPE_NAMES[type_] for type_ in kind if type_ in _TYPE_NAMES)
+                raise self.build_error(f"{where}.{key}", " or ".join(names))
         return dict(value)
 
     def build_unknown_key_error(self, where: str, key: str, known: Mapping[str, Any]) -> ConfigError:
@@ -340,88 +337,36 @@ class _ScriptReader:
         return ConfigError(f"{where}: wrong value", hint=f"expected {expected}", path=self.path)
 
 
-def _to_event_data(event: Any) -> str:
-    return event if isinstance(event, str) else json.dumps(event)
-
-
-def _has_escaped_bytes(body: str) -> bool:
-    """Return True if every lone surrogate encodes a byte of invalid UTF-8, as in a recording."""
-    try:
-        body.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _name_types(kinds: tuple[Any, ...]) -> str:
-    names = {
-        str: "a string",
-        int: "a number",
-        float: "a number",
-        bool: "true or false",
-        list: "a list",
-        dict: "an object",
-        Mapping: "an object",
-    }
-    return " or ".join(dict.fromkeys(names[kind] for kind in kinds if kind in names))
-
-
 _SIMPLE_PATTERN = re.compile(
     r"\^?(?:(?:\[[^\[\]\\]{1,80}\]|[A-Za-z0-9_-])(?:[*+?]|\{\d{1,3}(?:,\d{0,3})?\})?){0,4}\$?", re.ASCII
 )
 """The accepted regular expressions for tool names. They match in linear time, so an untrusted recording is safe."""
 _LIST = (list, tuple)
 _REPLY: Mapping[str, Any] = {
-    "text": str,
-    "reasoning": str,
-    "tool_calls": _LIST,
-    "finish": str,
-    "usage": Mapping,
-    "notes": _LIST,
-    "echo": object,
-    "chunks": _LIST,
-    "chunk_size": int,
-    "completion": bool,
-    "error": Mapping,
-    "hang": bool,
-}
+    "text": str, "reasoning": str, "tool_calls": _LIST, "finish": str, "usage": Mapping, "notes": _LIST, "echo": object,
+    "chunks": _LIST, "chunk_size": int, "completion": bool, "error": Mapping, "hang": bool,
+}  # fmt: skip
 _WIRE: Mapping[str, Any] = {
-    "wire": str,
-    "body": (str, dict, list),
-    "events": _LIST,
-    "status": int,
-    "break": (bool, str),
-    "hang": bool,
-    "chunk_size": int,
-    "notes": _LIST,
-}
+    "wire": str, "body": (str, dict, list), "events": _LIST, "status": int, "break": (bool, str), "hang": bool,
+    "chunk_size": int, "notes": _LIST,
+}  # fmt: skip
 _CALL: Mapping[str, Any] = {"name": str, "arguments": (dict, str), "id": str}
+_OR_NULL = type(None)
 _ERROR: Mapping[str, Any] = {
-    "message": str,
-    "status": (int, type(None)),
-    "code": (str, type(None)),
-    "retry_after": (int, float, type(None)),
-}
+    "message": str, "status": (int, _OR_NULL), "code": (str, _OR_NULL), "retry_after": (int, float, _OR_NULL),
+}  # fmt: skip
 _HEAD: Mapping[str, Any] = {"recording": int, "by": str, "provider": str, "tool_format": str, "flags": Mapping}
 _FLAGS: Mapping[str, Any] = {"fenced_calls": bool, "reasoning_in": list, "tool_name_re": str, "tool_name_len": int}
 _LINE: Mapping[str, Any] = {
-    "asked": Mapping,
-    "replies": list,
-    "server": str,
-    "tools": list,
-    "failed": bool,
-    "called": Mapping,
-    "result": Mapping,
-    "error": Mapping,
-    "denied": str,
-    "cancelled": bool,
-}
+    "asked": Mapping, "replies": list, "server": str, "tools": list, "failed": bool, "called": Mapping,
+    "result": Mapping, "error": Mapping, "denied": str, "cancelled": bool,
+}  # fmt: skip
 _CALLED: Mapping[str, Any] = {"server": str, "tool": str, "arguments": Mapping}
 _TOOL: Mapping[str, Any] = {
-    "name": str,
-    "title": str,
-    "description": str,
-    "inputSchema": Mapping,
-    "outputSchema": Mapping,
+    "name": str, "title": str, "description": str, "inputSchema": Mapping, "outputSchema": Mapping,
     "annotations": Mapping,
-}
+}  # fmt: skip
+_TYPE_NAMES: Mapping[Any, str] = {
+    str: "a string", int: "a number", float: "a number", bool: "true or false", list: "a list", dict: "an object",
+    Mapping: "an object",
+}  # fmt: skip

@@ -74,16 +74,9 @@ from dial_client.messages.model import (
 from dial_client.providers.http import provider_errors
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.response_stream import RawBody, ResponseStream, StreamBroken, StreamParser
-from dial_client.providers.script_format import (
-    ApiReply,
-    RecordedServer,
-    Script,
-    ScriptedReply,
-    read_file,
-    read_replies,
-)
+from dial_client.providers.request_adaptation import ToolNameMapping
+from dial_client.providers.script_format import ApiReply, RecordedServer, Script, ScriptedReply, read_file, read_replies
 from dial_client.providers.tool_call_codec import to_json_text
-from dial_client.providers.tool_name_mapping import ToolNameMapping
 from dial_client.settings.config_types import Api
 from dial_client.settings.endpoint_profile import CHAT, EndpointProfile
 
@@ -242,14 +235,14 @@ def _split(text: str, size: int) -> Iterator[str]:
 
 def _make_parser(api: Api, profile: EndpointProfile) -> StreamParser:
     if api is Api.MESSAGES:
-        from dial_client.providers.messages_stream import MessagesStreamParser
+        from dial_client.providers.messages_api import MessagesStreamParser
 
         return MessagesStreamParser()
     if api is Api.RESPONSES:
-        from dial_client.providers.responses_stream import ResponsesStreamParser
+        from dial_client.providers.responses_api import ResponsesStreamParser
 
         return ResponsesStreamParser()
-    from dial_client.providers.chat_stream import ChatStreamParser
+    from dial_client.providers.chat_api import ChatStreamParser
 
     return ChatStreamParser(profile)
 

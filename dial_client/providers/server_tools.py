@@ -34,9 +34,7 @@ _TOOLS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "image_generation": {"type": "image_generation"},
     },
 }
-_FIELDS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
-    "chat": {"web_search": {"web_search_options": {}}},
-}
+_FIELDS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {"chat": {"web_search": {"web_search_options": {}}}}
 _INCLUDED: Mapping[str, ResponseIncludable] = {
     "web_search": "web_search_call.action.sources",
     "code_interpreter": "code_interpreter_call.outputs",
@@ -80,18 +78,14 @@ def build_server_tools(entries: Sequence[str | Mapping[str, Any]], api: str) -> 
         elif entry in _FIELDS.get(api, {}):
             body |= deepcopy(dict(_FIELDS[api][entry]))
         else:
-            raise _build_unknown_tool_error(entry, api)
+            import difflib
+
+            names = [*_TOOLS.get(api, {}), *_FIELDS.get(api, {})]
+            similar = difflib.get_close_matches(entry, names, n=1)
+            suggestion = f"did you mean {similar[0]!r}?" if similar else f"the server tools are {', '.join(names)}"
+            hint = f"{suggestion} (or set the tool's definition as an object)"
+            raise ConfigError(f"server_tools: the {api} API has no server tool {entry!r}", hint=hint)
     return ServerTools(tuple(tools), body)
-
-
-def _build_unknown_tool_error(name: str, api: str) -> ConfigError:
-    import difflib
-
-    names = [*_TOOLS.get(api, {}), *_FIELDS.get(api, {})]
-    similar = difflib.get_close_matches(name, names, n=1)
-    suggestion = f"did you mean {similar[0]!r}?" if similar else f"the server tools are {', '.join(names)}"
-    hint = f"{suggestion} (or set the tool's definition as an object)"
-    return ConfigError(f"server_tools: the {api} API has no server tool {name!r}", hint=hint)
 
 
 MAX_RESULT = 10_000
@@ -106,6 +100,13 @@ _ITEM_TOOLS: Mapping[str, str] = {
     "shell_call": "shell",
     "mcp_call": "",
 }
+_ARGUMENT_FIELDS: Mapping[str, tuple[str, str]] = {
+    "file_search_call": ("queries", "queries"),
+    "code_interpreter_call": ("code", "code"),
+    "image_generation_call": ("prompt", "revised_prompt"),
+}
+"""The name of a tool's only argument, and the field of the item that contains it."""
+_RESULT_FIELDS: Mapping[str, str] = {"file_search_call": "results", "code_interpreter_call": "outputs"}
 _CLIENT_ITEMS = frozenset({"computer_call", "custom_tool_call", "apply_patch_call", "local_shell_call"})
 _UNTRUSTED_TOOLS = frozenset({"web_search", "web_fetch", "file_search"})
 """Tools whose results contain untrusted text."""
@@ -113,13 +114,14 @@ _UNTRUSTED_TOOLS = frozenset({"web_search", "web_fetch", "file_search"})
 
 def is_call_block(block: Mapping[str, Any]) -> bool:
     """Return True for a block with a call that the endpoint runs and that the user is shown."""
-    return block.get("type") in ("server_tool_use", "mcp_tool_use") and not _read_name(block).startswith(_HIDDEN_PREFIX)
+    return block.get("type") in ("server_tool_use", "mcp_tool_use") and not to_text(block.get("name")).startswith(
+        _HIDDEN_PREFIX
+    )
 
 
 def parse_call_block(block: Mapping[str, Any]) -> ToolCallRequest:
     """Return the call in a block, which must contain its complete input."""
-    server = to_text(block.get("server_name"))
-    name = f"{server}.{_read_name(block)}" if server else _read_name(block)
+    name = ".".join(filter(None, (to_text(block.get("server_name")), to_text(block.get("name")))))
     return parse_call(to_text(block.get("id")), name, block.get("input"))
 
 
@@ -137,7 +139,7 @@ def parse_item(item: Mapping[str, Any]) -> tuple[ToolCallRequest, ToolCallResult
     kind = to_text(item.get("type"))
     if kind not in _ITEM_TOOLS:
         return None
-    name = _ITEM_TOOLS[kind] or f"{to_text(item.get('server_label'))}.{_read_name(item)}"
+    name = _ITEM_TOOLS[kind] or f"{to_text(item.get('server_label'))}.{to_text(item.get('name'))}"
     call = parse_call(to_text(item.get("id")), name, _find_arguments(kind, item))
     status, error = item.get("status"), item.get("error")
     if status in ("in_progress", "searching", "interpreting", "generating", "calling") or kind == "shell_call":
@@ -165,69 +167,49 @@ def describe_client_item(item: Mapping[str, Any]) -> str:
 
 
 def _find_arguments(kind: str, item: Mapping[str, Any]) -> Any:
-    match kind:
-        case "web_search_call" | "shell_call":
-            action = item.get("action")
-            fields = action.items() if isinstance(action, Mapping) else ()
-            return {name: value for name, value in fields if name != "sources" and value is not None}
-        case "file_search_call":
-            return {"queries": item["queries"]} if item.get("queries") else {}
-        case "code_interpreter_call":
-            return {"code": item["code"]} if item.get("code") else {}
-        case "image_generation_call":
-            return {"prompt": item["revised_prompt"]} if item.get("revised_prompt") else {}
-    return item.get("arguments")
+    if kind in ("web_search_call", "shell_call"):
+        action = item.get("action")
+        fields = action.items() if isinstance(action, Mapping) else ()
+        return {name: value for name, value in fields if name != "sources" and value is not None}
+    if kind not in _ARGUMENT_FIELDS:
+        return item.get("arguments")
+    name, key = _ARGUMENT_FIELDS[kind]
+    return {name: item[key]} if item.get(key) else {}
 
 
 def _describe_item(kind: str, item: Mapping[str, Any]) -> str:
-    match kind:
-        case "web_search_call":
-            action = item.get("action")
-            return _describe(action.get("sources") if isinstance(action, Mapping) else None)
-        case "file_search_call":
-            return _describe(item.get("results"))
-        case "code_interpreter_call":
-            return _describe(item.get("outputs"))
-        case "image_generation_call":
-            return "an image"
-    return _describe(item.get("output"))
+    if kind == "image_generation_call":
+        return "an image"
+    if kind == "web_search_call":
+        action = item.get("action")
+        return _describe(action.get("sources") if isinstance(action, Mapping) else None)
+    return _describe(item.get(_RESULT_FIELDS.get(kind, "output")))
 
 
 def _describe(content: Any) -> str:
     """Return the content of a result as text, whatever its form."""
     if isinstance(content, Mapping):
-        return _describe_mapping(content)
+        if content.get("type") in ("web_search_result", "url"):
+            return " - ".join(filter(None, (to_text(content.get("title")), to_text(content.get("url")))))
+        if "stdout" in content or "stderr" in content:
+            code = content.get("return_code")
+            ended = f"exit code {code}" if code else ""
+            texts = (to_text(content.get("stdout")), to_text(content.get("stderr")), ended)
+            return "\n".join(text.rstrip() for text in texts if text)
+        names = ("title", "filename", "url", "logs", "text", "data")
+        shown = filter(None, (to_text(content.get(name)) for name in names))
+        inner = [_describe(content[name]) for name in ("content", "source", "lines") if content.get(name)]
+        return "\n".join([*shown, *inner])
     if isinstance(content, Sequence) and not isinstance(content, str):
-        return "\n".join(text for part in content if (text := _describe(part)))
+        return "\n".join(filter(None, map(_describe, content)))
     return "" if content is None else str(content)
-
-
-def _describe_mapping(content: Mapping[str, Any]) -> str:
-    if content.get("type") in ("web_search_result", "url"):
-        return " - ".join(text for name in ("title", "url") if (text := to_text(content.get(name))))
-    if "stdout" in content or "stderr" in content:
-        code = content.get("return_code")
-        ended = f"exit code {code}" if code else ""
-        texts = (to_text(content.get("stdout")), to_text(content.get("stderr")), ended)
-        return "\n".join(text.rstrip() for text in texts if text)
-    names = ("title", "filename", "url", "logs", "text", "data")
-    shown = [text for name in names if (text := to_text(content.get(name)))]
-    inner = [_describe(content[name]) for name in ("content", "source", "lines") if content.get(name)]
-    return "\n".join([*shown, *inner])
 
 
 def _succeed(call: ToolCallRequest, text: str) -> ToolCallResult:
     shown = text if len(text) <= MAX_RESULT else f"{text[:MAX_RESULT]}…"
-    return ToolCallResult(call.id, success=True, content=shown, taint=_find_taint(call))
+    taint = call.name if call.name in _UNTRUSTED_TOOLS or "." in call.name else ""
+    return ToolCallResult(call.id, success=True, content=shown, taint=taint)
 
 
 def _fail(call: ToolCallRequest, error: str) -> ToolCallResult:
     return ToolCallResult.failed(call.id, Failure.TOOL, error[:MAX_RESULT] or "it failed")
-
-
-def _find_taint(call: ToolCallRequest) -> str:
-    return call.name if call.name in _UNTRUSTED_TOOLS or "." in call.name else ""
-
-
-def _read_name(block: Mapping[str, Any]) -> str:
-    return to_text(block.get("name"))

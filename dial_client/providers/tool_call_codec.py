@@ -26,12 +26,10 @@ def parse_call(call_id: str, name: str, arguments: Any) -> ToolCallRequest:
     if isinstance(arguments, Mapping):
         return ToolCallRequest(call_id, name, dict(arguments))
     text = arguments if isinstance(arguments, str) else ("" if arguments is None else to_json_text(arguments))
-    if not text.strip():
-        return ToolCallRequest(call_id, name, {})
     try:
-        value = jiter.from_json(text.encode(), allow_inf_nan=False)
+        value = jiter.from_json(text.encode(), allow_inf_nan=False) if text.strip() else None
     except ValueError:
-        return ToolCallRequest(call_id, name, {}, unreadable=text)
+        value = text
     if value is None or isinstance(value, dict):
         return ToolCallRequest(call_id, name, value or {})
     return ToolCallRequest(call_id, name, {}, unreadable=text)
@@ -75,14 +73,12 @@ def to_plain_json(value: Any, depth: int = 100) -> Any:
     """
     if isinstance(value, str):
         return replace_surrogates(value)
+    if isinstance(value, Mapping | list | tuple | set | frozenset) and not depth:
+        return None
     if isinstance(value, Mapping):
-        return (
-            {replace_surrogates(str(key)): to_plain_json(item, depth - 1) for key, item in value.items()}
-            if depth
-            else None
-        )
+        return {replace_surrogates(str(key)): to_plain_json(item, depth - 1) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [to_plain_json(item, depth - 1) for item in value] if depth else None
+        return [to_plain_json(item, depth - 1) for item in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, int) else replace_surrogates(str(value))

@@ -12,6 +12,12 @@ def to_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
+def find_text(value: Any, *names: str) -> str:
+    """Return the first of the named members that is a text other than the empty one; empty if there is none."""
+    members = value if isinstance(value, Mapping) else {}
+    return next((text for name in names if (text := to_text(members.get(name)))), "")
+
+
 def expect_text(value: Any) -> str:
     """Return a text unchanged.
 

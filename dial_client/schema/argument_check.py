@@ -49,26 +49,20 @@ def drop_patterns(schema: Any, is_valid: Callable[[str], bool]) -> Any:
         return [drop_patterns(part, is_valid) for part in schema]
     if not isinstance(schema, Mapping):
         return schema
-    kept = {key: value for key, value in schema.items() if not _is_invalid_pattern(key, value, is_valid)}
+    kept = dict(schema)
+    if isinstance(kept.get("pattern"), str) and not is_valid(kept["pattern"]):
+        del kept["pattern"]
     by_name = kept.get("patternProperties")
-    if isinstance(by_name, Mapping) and not all(is_valid(name) for name in by_name):
+    if isinstance(by_name, Mapping) and not all(map(is_valid, by_name)):
         kept["patternProperties"] = {name: part for name, part in by_name.items() if is_valid(name)}
-        kept = {
-            key: value for key, value in kept.items() if key not in ("additionalProperties", "unevaluatedProperties")
-        }
-    return {key: _drop_from_value(key, value, is_valid) for key, value in kept.items()}
-
-
-def _is_invalid_pattern(key: str, value: Any, is_valid: Callable[[str], bool]) -> bool:
-    return key == "pattern" and isinstance(value, str) and not is_valid(value)
-
-
-def _drop_from_value(key: str, value: Any, is_valid: Callable[[str], bool]) -> Any:
-    if key in _NOT_SCHEMAS:
-        return value
-    if key in _NAMED_SCHEMAS and isinstance(value, Mapping):
-        return {name: drop_patterns(part, is_valid) for name, part in value.items()}
-    return drop_patterns(value, is_valid)
+        kept.pop("additionalProperties", None)
+        kept.pop("unevaluatedProperties", None)
+    for key, value in kept.items():
+        if key in _NAMED_SCHEMAS and isinstance(value, Mapping):
+            kept[key] = {name: drop_patterns(part, is_valid) for name, part in value.items()}
+        elif key not in _NOT_SCHEMAS:
+            kept[key] = drop_patterns(value, is_valid)
+    return kept
 
 
 MAX_PROBLEMS = 5

@@ -88,13 +88,12 @@ def _split_sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
 
 def _find_title(lines: list[str], index: int) -> tuple[str, int]:
     """Return the title of the section that begins at a line, and its number of lines; an empty title and 0 for none."""
-    line = lines[index].strip()
-    if lines[index].startswith((" ", "\t")) or not line:
+    line, following = lines[index], "".join(lines[index + 1 : index + 2])
+    if line[:1].isspace():
         return "", 0
-    following = lines[index + 1] if index + 1 < len(lines) else ""
-    if line.lower() in _TITLES and re.fullmatch(r"-{3,}", following.strip()):
-        return line, 2
-    found = _GOOGLE_TITLE.match(line)
+    if line.strip().lower() in _TITLES and re.fullmatch(r"-{3,}", following.strip()):
+        return line.strip(), 2
+    found = _GOOGLE_TITLE.match(line.strip())
     if found and found[1].lower() in _TITLES and following.startswith((" ", "\t")):
         return found[1], 1
     return "", 0
@@ -102,24 +101,16 @@ def _find_title(lines: list[str], index: int) -> tuple[str, int]:
 
 def _parse_items(lines: list[str]) -> dict[str, str]:
     """Return the descriptions of a section's parameters. Lines with deeper indentation continue a description."""
-    indents = [len(line) - len(line.lstrip()) for line in lines if line.strip()]
+    filled = [(len(line) - len(line.lstrip()), line.strip()) for line in lines if line.strip()]
+    margin = min((indent for indent, _ in filled), default=0)
     found: dict[str, list[str]] = {}
     texts: list[list[str]] = []
-    for line in lines:
-        if not line.strip():
-            continue
-        if len(line) - len(line.lstrip()) > min(indents):
+    for indent, line in filled:
+        if indent > margin:
             for text in texts:
-                text.append(line.strip())
-        elif (names := _parse_item(line.strip(), is_google=min(indents) > 0)) is not None:
-            texts = [found.setdefault(name, [first] if first else []) for name, first in names]
+                text.append(line)
+        elif margin > 0 and (item := _GOOGLE_ITEM.match(line)):
+            texts = [found.setdefault(item[1], [item[2]] if item[2] else [])]
+        elif margin == 0 and (item := _NUMPY_ITEM.match(line)):
+            texts = [found.setdefault(name.strip().lstrip("*"), []) for name in item[1].split(",")]
     return {name: " ".join(text) for name, text in found.items()}
-
-
-def _parse_item(line: str, *, is_google: bool) -> list[tuple[str, str]] | None:
-    """Return the names that a line describes, each with the first line of its description; None if there are none."""
-    if is_google:
-        found = _GOOGLE_ITEM.match(line)
-        return [(found[1], found[2])] if found else None
-    found = _NUMPY_ITEM.match(line)
-    return [(name.strip().lstrip("*"), "") for name in found[1].split(",")] if found else None

@@ -33,14 +33,12 @@ _COMMON = {
 
 def to_literal(text: str) -> str:
     """Return a text as a terminal of a grammar."""
-    return '"' + "".join(_ESCAPES.get(letter) or _escape(letter) for letter in text) + '"'
+    unprintable = {letter: rf"\U{ord(letter):08X}" for letter in text if not letter.isprintable()}
+    escapes = unprintable | _ESCAPES
+    return f'"{"".join(escapes.get(letter, letter) for letter in text)}"'
 
 
 _ESCAPES = {'"': r"\"", "\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t"}
-
-
-def _escape(letter: str) -> str:
-    return letter if letter.isprintable() else rf"\U{ord(letter):08X}"
 
 
 def _to_json(value: Any) -> str:
@@ -77,15 +75,6 @@ class Grammar:
         self._definitions = definitions if isinstance(definitions, Mapping) else {}
         self._references = {}
 
-    def _add_reference(self, reference: str, name: str) -> str:
-        """Return the name of a definition's rule, which may be recursive."""
-        if reference not in self._references:
-            target = self._definitions.get(reference.removeprefix(_DEFINITIONS))
-            rule = self._references[reference] = f"{name}-r"
-            self._add(rule, "value")
-            self._add(rule, self._build_value(target, f"{name}-d", 1))
-        return self._references[reference]
-
     def _add(self, name: str, body: str) -> str:
         self._rules[name] = body
         return name
@@ -107,7 +96,12 @@ class Grammar:
             return "value"
         reference = schema.get("$ref")
         if isinstance(reference, str) and reference.startswith(_DEFINITIONS):
-            return self._add_reference(reference, name)
+            if reference not in self._references:  # its rule may be recursive
+                target = self._definitions.get(reference.removeprefix(_DEFINITIONS))
+                rule = self._references[reference] = f"{name}-r"
+                self._add(rule, "value")
+                self._add(rule, self._build_value(target, f"{name}-d", 1))
+            return self._references[reference]
         if "const" in schema:
             return to_literal(_to_json(schema["const"]))
         if isinstance(schema.get("enum"), list) and schema["enum"]:
@@ -127,16 +121,13 @@ class Grammar:
         return " | ".join(dict.fromkeys(rules))
 
     def _build_typed_value(self, kind: Any, schema: Mapping[str, Any], name: str, level: int) -> str:
-        match kind:
-            case "string" | "number" | "integer" | "boolean" | "null":
-                return str(kind)
-            case "array":
-                item = self._build_value(schema.get("items"), f"{name}-0", level + 1)
-                items = f'{item} ( ", " {item} )*'
-                return self._add(name, f'"[" {items} "]"' if schema.get("minItems") else f'"[" ( {items} )? "]"')
-            case "object":
-                return self._add(name, self._build_object(schema, name, level + 1))
-        return "value"
+        if kind == "array":
+            item = self._build_value(schema.get("items"), f"{name}-0", level + 1)
+            items = f'{item} ( ", " {item} )*'
+            return self._add(name, f'"[" {items} "]"' if schema.get("minItems") else f'"[" ( {items} )? "]"')
+        if kind == "object":
+            return self._add(name, self._build_object(schema, name, level + 1))
+        return str(kind) if kind in ("string", "number", "integer", "boolean", "null") else "value"
 
 
 def _with_commas(pairs: Sequence[str], required: int) -> str:

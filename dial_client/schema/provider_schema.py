@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -114,18 +114,14 @@ def _is_readable(key: str, value: Any) -> bool:
 
 def _clean_value(key: str, value: Any, depth: int) -> Any:
     if key in _NESTED_MAPS and isinstance(value, Mapping):
-        return {
-            sanitize(str(name)): _clean(part, depth) for name, part in value.items() if _is_readable(key, str(name))
-        }
+        parts = ((str(name), part) for name, part in value.items())
+        return {sanitize(name): _clean(part, depth) for name, part in parts if _is_readable(key, name)}
     if key in _NESTED_LISTS and isinstance(value, list):
         return [_clean(part, depth) for part in value]
     if key == "items" and isinstance(value, list):
         return {"anyOf": [_clean(part, depth - 1) for part in value]} if value else {}
-    if key in _NESTED_OR_BOOLEAN and isinstance(value, bool):
-        return value
-    if key in _NESTED:
-        return _clean(value, depth)
-    return _clean_plain_value(value, depth)
+    is_schema = key in _NESTED and not (key in _NESTED_OR_BOOLEAN and isinstance(value, bool))
+    return _clean(value, depth) if is_schema else _clean_plain_value(value, depth)
 
 
 def _clean_plain_value(value: Any, depth: int) -> Any:
@@ -180,16 +176,13 @@ def _are_names(value: Any) -> bool:
 
 
 def _are_dependencies(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(
-        _are_names(names) and len(set(names)) == len(names) for names in value.values()
-    )
+    lists: Iterable[Any] = value.values() if isinstance(value, Mapping) else (None,)
+    return all(_are_names(names) and len(set(names)) == len(names) for names in lists)
 
 
 _VALID_VALUES: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(
-        ("title", "description", "format", "pattern", "contentEncoding", "contentMediaType"),
-        lambda value: isinstance(value, str),
-    ),
+    **dict.fromkeys(("title", "description", "format", "pattern"), lambda value: isinstance(value, str)),
+    **dict.fromkeys(("contentEncoding", "contentMediaType"), lambda value: isinstance(value, str)),
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _is_number),
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minContains", "maxContains"), _is_count),
     **dict.fromkeys(("minProperties", "maxProperties"), _is_count),
@@ -257,7 +250,7 @@ def _remove_dangling_references(top: dict[str, Any]) -> None:
     """Remove references whose targets do not exist. The schemas with such references stay, so no new ones dangle."""
     schemas = _index_schemas(top)
     for schema in schemas.values():
-        if "$ref" in schema and _parse_reference(schema["$ref"]) not in schemas:
+        if _parse_reference(schema.get("$ref", "#")) not in schemas:
             del schema["$ref"]
 
 
@@ -285,35 +278,26 @@ class _Flattening:
         return top, hints + [_to_hint(key, top.pop(key)) for key in _MOVED_TO_HINTS if key in top]
 
     def _merge(self, top: dict[str, Any], key: str, branches: list[Any], above: frozenset[Pointer]) -> list[str]:
-        """Merge the branches of a combinator, and return hints on what the merged schema does not require."""
+        """Merge the branches of a combinator, and return hints on what the merged schema does not require.
+
+        Of two properties with one name, the first counts. Required is what all branches of ``allOf`` require together,
+        and what every branch of another combinator requires. A missing type becomes that of the branches: an object if
+        any branch may be one.
+        """
         pairs = [self.flatten(branch, above) for branch in branches]
         flat = [branch for branch, _ in pairs]
-        _merge_properties(top, flat)
-        _merge_required(top, flat, is_all=key == "allOf")
-        _merge_types(top, flat)
+        for branch in flat:
+            if properties := branch.get("properties"):
+                top["properties"] = properties | top.get("properties", {})
+        names = [set(branch.get("required", ())) for branch in flat]
+        own = top.get("required", [])
+        required = set.union(*names) if key == "allOf" else set.intersection(*names)
+        top["required"] = own + sorted(required - set(own))
+        if "type" not in top and all(kinds := [_list_kinds(branch) for branch in flat]):
+            top["type"] = "object" if any("object" in names for names in kinds) else kinds[0][0]
         if key == "allOf":
             return [hint for _, hints in pairs for hint in hints]
         return [] if all(branch.keys() <= _WITHOUT_CONSTRAINT for branch in branches) else [_to_hint(key, branches)]
-
-
-def _merge_properties(top: dict[str, Any], branches: list[dict[str, Any]]) -> None:
-    """Add the properties of all branches; of two with one name, the first counts."""
-    for branch in branches:
-        if properties := branch.get("properties"):
-            top["properties"] = properties | top.get("properties", {})
-
-
-def _merge_required(top: dict[str, Any], branches: list[dict[str, Any]], *, is_all: bool) -> None:
-    """Require what all branches of ``allOf`` require together, and what every branch of another combinator requires."""
-    names = [set(branch.get("required", ())) for branch in branches]
-    own = top.get("required", [])
-    top["required"] = own + sorted((set.union(*names) if is_all else set.intersection(*names)) - set(own))
-
-
-def _merge_types(top: dict[str, Any], branches: list[dict[str, Any]]) -> None:
-    """Set a missing type to that of the branches: an object if any branch may be one."""
-    if "type" not in top and all(kinds := [_list_kinds(branch) for branch in branches]):
-        top["type"] = "object" if any("object" in names for names in kinds) else kinds[0][0]
 
 
 def _to_hint(key: str, constraint: Any) -> str:
@@ -401,7 +385,7 @@ def to_dialect(schema: Mapping[str, Any], dialect: str, *, strict: bool = False)
     """
     if dialect == "full" and not strict:
         return schema, ""
-    return _SubsetWriter(schema, _choose_dialect(dialect, strict=strict)).write_parameters()
+    return _SubsetWriter(schema, _DIALECTS.get(dialect, _OPENAI_STRICT if strict else _OPENAI)).write_parameters()
 
 
 def to_output_schema(schema: Mapping[str, Any], dialect: str) -> tuple[Schema, bool]:
@@ -414,7 +398,9 @@ def to_output_schema(schema: Mapping[str, Any], dialect: str) -> tuple[Schema, b
     is_strict = can_be_strict(schema)
     if dialect == "full" or (dialect == "openai" and not is_strict):
         return dict(schema), is_strict
-    written, lost = _SubsetWriter(schema, _choose_dialect(dialect, strict=is_strict)).write_parameters()
+    written, lost = _SubsetWriter(
+        schema, _DIALECTS.get(dialect, _OPENAI_STRICT if is_strict else _OPENAI)
+    ).write_parameters()
     described = " ".join(text for text in (written.get("description"), lost) if isinstance(text, str) and text)
     return written | ({"description": described} if described else {}), is_strict
 
@@ -716,14 +702,14 @@ def _clean_required(written: Schema, _lost: Schema, _remarks: list[str]) -> None
 
 
 _OPENAI = Dialect(  # https://platform.openai.com/docs/guides/structured-outputs
-    keywords=frozenset(
-        {
-            "type", "title", "description", "enum", "const", "default", "anyOf", "$ref", "$defs", "items",
-            "properties", "required", "additionalProperties", "minimum", "maximum", "exclusiveMinimum",
-            "exclusiveMaximum", "multipleOf", "minItems", "maxItems", "minLength", "maxLength", "pattern", "format",
-        }
-    ),
-    formats=frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}),
+    keywords=frozenset({
+        "type", "title", "description", "enum", "const", "default", "anyOf", "$ref", "$defs", "items", "properties",
+        "required", "additionalProperties", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
+        "multipleOf", "minItems", "maxItems", "minLength", "maxLength", "pattern", "format",
+    }),
+    formats=frozenset({
+        "date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid",
+    }),
 )  # fmt: skip
 _OPENAI_STRICT = replace(
     _OPENAI,
@@ -733,24 +719,20 @@ _OPENAI_STRICT = replace(
     top={"required": [], "additionalProperties": False, "type": "object", "properties": {}},
 )
 _ANTHROPIC = Dialect(  # https://platform.claude.com/docs/en/build-with-claude/structured-outputs: no bounds
-    keywords=frozenset(
-        {
-            "type", "title", "description", "enum", "const", "default", "anyOf", "$ref", "$defs", "items", "properties",
-            "required", "additionalProperties", "format",
-        }
-    ),
+    keywords=frozenset({
+        "type", "title", "description", "enum", "const", "default", "anyOf", "$ref", "$defs", "items", "properties",
+        "required", "additionalProperties", "format",
+    }),
     formats=_OPENAI.formats | {"uri"},
     bare_references=True,
     passes=(_close_object,),
 )  # fmt: skip
 _GEMINI = Dialect(  # Google's `Schema`, from OpenAPI 3.0: https://ai.google.dev/api/caching#Schema
-    keywords=frozenset(
-        {
-            "type", "title", "description", "enum", "default", "anyOf", "items", "properties", "required", "nullable",
-            "minimum", "maximum", "minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties",
-            "pattern", "format",
-        }
-    ),
+    keywords=frozenset({
+        "type", "title", "description", "enum", "default", "anyOf", "items", "properties", "required", "nullable",
+        "minimum", "maximum", "minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties",
+        "pattern", "format",
+    }),
     formats=frozenset({"date-time", "enum", "int32", "int64", "float", "double"}),
     references=(),
     source_pass=_replace_const_and_bounds,
@@ -758,12 +740,5 @@ _GEMINI = Dialect(  # Google's `Schema`, from OpenAPI 3.0: https://ai.google.dev
     any_value={"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "boolean"}]},
     without_properties=False,
 )  # fmt: skip
-
-
-def _choose_dialect(name: str, *, strict: bool) -> Dialect:
-    match name:
-        case "anthropic":
-            return _ANTHROPIC
-        case "gemini":
-            return _GEMINI
-    return _OPENAI_STRICT if strict else _OPENAI
+_DIALECTS = {"anthropic": _ANTHROPIC, "gemini": _GEMINI}
+"""The dialects by name; any other name stands for OpenAI's two."""

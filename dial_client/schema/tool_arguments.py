@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from types import NoneType
 from typing import Any, NoReturn
 
 from dial_client.runtime.text import replace_surrogates
@@ -63,7 +64,19 @@ class LiteralParser:
             return self._parse_items(self.parse_value, depth)
         if (first and first in "\"'") or self._is_at_quote():
             return self.parse_string()
-        return self._parse_plain()
+        number = _NUMBER.match(self.text, self.position)
+        if number and (number.group(1) or len(number.group(2) or "") > 1):
+            self.position = number.end()
+            if number.group(2) is None and number.group(3) is None:
+                return int(number.group())
+            value = float(number.group())
+            if math.isfinite(value):
+                return value
+            raise Unreadable("a number without an end")
+        word = self.parse_word()
+        if word not in _CONSTANTS:
+            raise Unreadable("no value")
+        return _CONSTANTS[word]
 
     def parse_string(self) -> str:
         """Parse and return a string.
@@ -132,21 +145,6 @@ class LiteralParser:
             raise Unreadable("no key")
         return key, self.parse_value(depth)
 
-    def _parse_plain(self) -> Any:
-        number = _NUMBER.match(self.text, self.position)
-        if number and (number.group(1) or len(number.group(2) or "") > 1):
-            self.position = number.end()
-            if number.group(2) is None and number.group(3) is None:
-                return int(number.group())
-            value = float(number.group())
-            if math.isfinite(value):
-                return value
-            raise Unreadable("a number without an end")
-        word = self.parse_word()
-        if word not in _CONSTANTS:
-            raise Unreadable("no value")
-        return _CONSTANTS[word]
-
 
 def _unescape(found: re.Match[str]) -> str:
     code = found.group(1) or found.group(2) or found.group(3)
@@ -188,8 +186,19 @@ def parse_value(text: str) -> Any:
     try:
         value = DECODER.decode(text)
     except (ValueError, RecursionError, MemoryError):
-        value = _parse_leniently(text) if len(text) <= MAX_LENIENT_CHARS else None
+        value, rest = parse_leniently(strip_fence(text)) if len(text) <= MAX_LENIENT_CHARS else (None, "")
+        value = None if rest.strip() else value
     return value if is_shallow(value) else None
+
+
+def parse_leniently(text: str) -> tuple[Any, str]:
+    """Return the value at the beginning of a text that need not be JSON, and the text after it; None if unreadable."""
+    source = LiteralParser(text)
+    try:
+        value = source.parse_value()
+    except (Unreadable, RecursionError, MemoryError):
+        return None, ""
+    return value, text[source.position :]
 
 
 def strip_fence(text: str) -> str:
@@ -213,15 +222,6 @@ def _list_parts(value: Any) -> list[Any]:
     if isinstance(value, Mapping):
         return list(value.values())
     return value if isinstance(value, list) else []
-
-
-def _parse_leniently(text: str) -> Any:
-    source = LiteralParser(strip_fence(text))
-    try:
-        value = source.parse_value()
-    except (Unreadable, RecursionError, MemoryError):
-        return None
-    return None if source.peek() else value
 
 
 def refuse_constant(constant: str) -> NoReturn:
@@ -294,18 +294,14 @@ class _Coercion:
     def _convert(self, value: Any, kinds: set[str], schema: Any, depth: int) -> Any:
         if isinstance(value, str):
             for kind in ("boolean", "integer", "number", "object", "array"):
-                if kind in kinds and (parsed := _PARSERS[kind](value)) is not None:
+                if kind in kinds and (parsed := _parse_as(kind, value)) is not None:
                     return parsed
         elif _find_kind(value) in ("integer", "number") and "string" in kinds:
             return json.dumps(value)
-        is_broken = isinstance(value, str) and value.lstrip()[:1] == "["
-        if (
-            "array" in kinds
-            and not is_broken
-            and _find_kind(value) in self._list_kinds(self._find_item_schema(schema, depth), depth)
-        ):
-            return [value]
-        return value
+        if "array" not in kinds or (isinstance(value, str) and value.lstrip()[:1] == "["):
+            return value
+        item_kinds = self._list_kinds(self._find_item_schema(schema, depth), depth)
+        return [value] if _find_kind(value) in item_kinds else value
 
     def _find_item_schema(self, schema: Any, depth: int) -> Any:
         branches = self._list_alternatives(schema, depth)
@@ -318,11 +314,7 @@ class _Coercion:
     def _list_alternatives(self, schema: Any, depth: int) -> list[Mapping[str, Any]]:
         """Return the alternative schemas of a value; an empty list if one of them has no type, or for too many."""
         branches = list(self._list_branches(schema, min(depth, _MAX_REFERENCES)))
-        return (
-            branches
-            if all(_list_own_kinds(branch) for branch in branches) and len(branches) <= _MAX_ALTERNATIVES
-            else []
-        )
+        return branches if len(branches) <= _MAX_ALTERNATIVES and all(map(_list_own_kinds, branches)) else []
 
     def _list_branches(self, schema: Any, depth: int) -> Iterator[Mapping[str, Any]]:
         """Yield the schemas that a value may match: references are resolved, and ``anyOf`` and ``oneOf`` expanded.
@@ -364,56 +356,26 @@ def _list_own_kinds(schema: Mapping[str, Any]) -> set[str]:
     return {name for name in (kind if isinstance(kind, list) else [kind]) if isinstance(name, str)}
 
 
+_KINDS = {NoneType: "null", bool: "boolean", str: "string", int: "integer", Mapping: "object"}
+"""The types of JSON Schema; booleans first, because in Python they are integers too."""
+
+
 def _find_kind(value: Any) -> str:
     """Return the JSON Schema type of a value. A number with a zero fraction is an integer."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case str():
-            return "string"
-        case int():
-            return "integer"
-        case float():
-            return "integer" if value.is_integer() else "number"
-        case Mapping():
-            return "object"
-        case _:
-            return "array"
+    if isinstance(value, float):
+        return "integer" if value.is_integer() else "number"
+    return next((kind for type_, kind in _KINDS.items() if isinstance(value, type_)), "array")
 
 
-def _parse_boolean(text: str) -> bool | None:
-    return {"true": True, "false": False}.get(text.strip().lower())
-
-
-def _parse_integer(text: str) -> int | None:
-    found = _INTEGER.match(text.strip())
-    return int(found.group(1)) if found else None
-
-
-def _parse_number(text: str) -> int | float | None:
-    whole = _parse_integer(text)
-    if whole is not None or not _DECIMAL.match(text.strip()):
-        return whole
-    number = float(text)
+def _parse_as(kind: str, text: str) -> Any:
+    """Return the value of a JSON Schema type in a text; None if the text contains none."""
+    text = text.strip()
+    if kind == "boolean":
+        return {"true": True, "false": False}.get(text.lower())
+    if kind in ("object", "array"):
+        value = parse_value(text) if text[:1] == ("{" if kind == "object" else "[") else None
+        return value if isinstance(value, dict if kind == "object" else list) else None
+    if found := _INTEGER.match(text):
+        return int(found.group(1))
+    number = float(text) if kind == "number" and _DECIMAL.match(text) else math.inf
     return number if math.isfinite(number) else None
-
-
-def _parse_object(text: str) -> dict[str, Any] | None:
-    value = parse_value(text) if text.lstrip()[:1] == "{" else None
-    return value if isinstance(value, dict) else None
-
-
-def _parse_array(text: str) -> list[Any] | None:
-    value = parse_value(text) if text.lstrip()[:1] == "[" else None
-    return value if isinstance(value, list) else None
-
-
-_PARSERS: Mapping[str, Any] = {
-    "boolean": _parse_boolean,
-    "integer": _parse_integer,
-    "number": _parse_number,
-    "object": _parse_object,
-    "array": _parse_array,
-}

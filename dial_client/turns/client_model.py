@@ -13,8 +13,7 @@ from anyio import to_thread
 from dial_client.hooks.middleware import MiddlewareChain
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.model import Preparable, Provider, ToolFormat, ToolFormatHandler
-from dial_client.providers import add_fallback_models, is_recording, open_provider
-from dial_client.providers.fallback_provider import FallbackProvider
+from dial_client.providers import FallbackProvider, add_fallback_models, is_recording, open_provider
 from dial_client.providers.formats import ActiveFormat, build_handler
 from dial_client.runtime.logs import get_logger
 from dial_client.settings.argument_types import check_members, check_types, describe_type

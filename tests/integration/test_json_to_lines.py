@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dial_client import DialClient, Message
 from dial_client.messages.message import ToolSpec
+from dial_client.providers.chat_api import JsonToLines
 from dial_client.providers.formats import ReActFormatHandler
-from dial_client.providers.json_to_lines import JsonToLines
 from dial_client.settings.config_types import Api, ModelProfile
 from tests.support.fakes import unhurried
 from tests.support.model_endpoint import Say, hear, model_endpoint, provider_of, refuse

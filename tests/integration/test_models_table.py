@@ -17,7 +17,7 @@ from dial_client.messages.model import ModelRequest, ModelSettings, ToolChoice
 from dial_client.messages.token_usage import Usage
 from dial_client.providers import open_provider
 from dial_client.providers.presets import PRESETS
-from dial_client.providers.tool_name_mapping import ToolNameMapping
+from dial_client.providers.request_adaptation import ToolNameMapping
 from dial_client.settings.config_types import Api, ModelProfile
 from tests.integration.test_schema_dialects import check_gemini, check_openai
 from tests.support.model_endpoint import (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dial_client.messages.message import Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.messages.model import ModelRequest
-from dial_client.providers.tool_name_mapping import ToolNameMapping
+from dial_client.providers.request_adaptation import ToolNameMapping
 from dial_client.settings.config_types import Api
 from tests.support.model_endpoint import Call, Say, hear, model_endpoint, provider_of, refuse
 

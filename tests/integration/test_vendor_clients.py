@@ -16,7 +16,7 @@ from dial_client.extend import AnthropicProvider, OpenAIProvider, Provider
 from dial_client.messages.message import Message, ToolSpec
 from dial_client.messages.model import FinishReason
 from dial_client.providers.http.endpoint import Endpoint
-from dial_client.providers.http.sdk_transport import read_endpoint
+from dial_client.providers.vendor_clients import read_endpoint
 from dial_client.settings.endpoint_profile import NEWEST_MESSAGES_VERSION, OLDER_MESSAGES_VERSION
 from tests.support.aws_frames import exception_frame, frame_stream
 from tests.support.model_endpoint import (

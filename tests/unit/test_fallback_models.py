@@ -24,7 +24,7 @@ from dial_client.extend import (
     TextChunk,
 )
 from dial_client.messages.errors import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED
-from dial_client.providers.fallback_provider import PAUSE, FallbackProvider
+from dial_client.providers import PAUSE, FallbackProvider
 from dial_client.settings import configuration
 from dial_client.settings.config_types import Settings
 from dial_client.testing import ScriptedProvider

@@ -8,7 +8,8 @@ import pytest
 
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.messages.model import ToolFormat, ToolFormatHandler
-from dial_client.providers.formats import NativeFormatHandler, ReActFormatHandler, XMLFormatHandler, build_handler, xml
+from dial_client.providers import formats
+from dial_client.providers.formats import NativeFormatHandler, ReActFormatHandler, XMLFormatHandler, build_handler
 from dial_client.providers.formats.call_readers import MAX_CALLS
 from dial_client.providers.formats.stream_parser import read_reply
 from dial_client.schema.tool_arguments import MAX_DEPTH
@@ -366,7 +367,7 @@ def test_stop_sequences_end_a_reply_before_it_invents_a_result() -> None:
 
 
 def test_xml_is_logged_as_legacy_once(caplog: pytest.LogCaptureFixture) -> None:
-    xml._log_legacy_format.cache_clear()
+    formats._log_legacy_format.cache_clear()
     with caplog.at_level(logging.DEBUG, logger="dial_client"):
         XMLFormatHandler()
         XMLFormatHandler()

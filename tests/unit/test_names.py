@@ -43,7 +43,6 @@ VERB_NOUNS = {
     "secret_masking",
     "tool_listing",
     "tool_matching",
-    "tool_name_mapping",
 }
 """Standard terms that end like a participle."""
 PARTICIPLES = {"scripted"}

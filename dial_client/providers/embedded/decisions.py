@@ -37,8 +37,7 @@ from dial_client.messages.model import (
     ModelRequest,
     ModelSettings,
 )
-from dial_client.providers.chat_api import ChatProvider
-from dial_client.providers.chat_stream import ChatStreamParser
+from dial_client.providers.chat_api import ChatProvider, ChatStreamParser
 from dial_client.schema.gbnf import Grammar, to_literal
 
 ANSWER = "answer"

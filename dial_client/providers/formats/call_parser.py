@@ -1,21 +1,29 @@
-"""Parses the text after the opener of a call: converts it to calls, or puts it back so that it is read as text."""
+"""Parses calls in the text of a reply: converts text to calls, or puts it back so that it is read as text.
+
+`CallParser` parses the text after the opener of a call. Calls without markers are replies that contain only calls, in
+JSON or Python, and a call in the code fence at the end: small models write a call in a code fence if their chat
+template does not teach them a better form.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from dial_client.messages.message import ToolCallRequest
-from dial_client.providers.formats.call_readers import MAX_CALLS, CallReader, FoundCalls, decode
+from dial_client.providers.formats import call_readers
 from dial_client.providers.formats.call_syntaxes import HARMONY, HERMES, CallSyntax
 from dial_client.providers.formats.stream_buffer import (
     MAX_HEAD_CHARS,
     BoundedText,
-    MarkerMatcher,
+    Lookahead,
+    Markers,
     Parsing,
     ReplyOutput,
     StreamBuffer,
+    TextSink,
     discard,
 )
 from dial_client.providers.formats.tool_matching import OfferedTools
@@ -48,7 +56,7 @@ class CallParser:
         offer: OfferedTools,
         buffer: StreamBuffer,
         output: ReplyOutput,
-        markers: MarkerMatcher,
+        markers: Markers,
         *,
         is_careful: bool,
         max_calls: int,
@@ -60,7 +68,7 @@ class CallParser:
         self._markers = markers
         self._is_careful = is_careful
         self._max_calls = max_calls
-        self._failures = _Failures()
+        self._failures = self._failed_chars = 0
 
     @property
     def ends_reply(self) -> bool:
@@ -72,7 +80,9 @@ class CallParser:
         self.calls += calls[: self._max_calls - len(self.calls)]
         self._output.note_marker()
 
-    def parse(self, syntax: CallSyntax, *, read: CallReader | None = None, in_result: bool = False) -> Parsing:
+    def parse(
+        self, syntax: CallSyntax, *, read: call_readers.CallReader | None = None, in_result: bool = False
+    ) -> Parsing:
         """Parse the text after an opener as calls, or put it back if it contains no call.
 
         Args:
@@ -91,7 +101,8 @@ class CallParser:
             self._take_call(syntax, read or syntax.read, body)
 
     def _may_be_call(self, syntax: CallSyntax) -> Generator[None, None, bool]:
-        if self._failures.are_too_many:
+        # From here on, openers count as text.
+        if self._failures >= MAX_FAILURES or self._failed_chars > MAX_FAILED_CHARS:
             return False
         if self._is_requested(syntax):
             return True
@@ -110,7 +121,7 @@ class CallParser:
                 return _CallBody(text.text, *ends[0], marker)
             text.add(marker)
 
-    def _take_call(self, syntax: CallSyntax, read: CallReader, body: _CallBody) -> None:
+    def _take_call(self, syntax: CallSyntax, read: call_readers.CallReader, body: _CallBody) -> None:
         """Convert the body of a call to calls, or put it back."""
         found = find_calls(read, body.text)
         calls = self._offer.match_calls(found.calls)
@@ -120,7 +131,16 @@ class CallParser:
             self.add(calls)
             self._continue_behind_call(syntax, found.rest, body.end_marker)
         elif self._is_requested(syntax):
-            self._take_broken_call(body)
+            # The text is not valid JSON: it is a broken call, or text about the tag.
+            text, marker = body.text[: body.first_end], body.first_marker
+            behind = body.text[body.first_end + len(marker) :] + body.end_marker if text != body.text else ""
+            is_closed = marker in HERMES.closers
+            is_call = "{" in text or (is_closed and ("<" in text or self._offer.find_name(text) is not None))
+            if is_call:
+                self.add([self._offer.to_broken_request(text)])
+            else:
+                self._record_failure(HERMES, len(text))
+            self._buffer.put_back(("" if is_call else text) + ("" if is_closed else marker) + behind)
         elif body.end_marker or not self._is_cut_off(syntax, body.text):
             self._record_failure(syntax, len(body.text))
             self._buffer.put_back(body.text + body.end_marker)
@@ -139,13 +159,17 @@ class CallParser:
         name = _NAME_IN_JSON.search(text, 0, MAX_HEAD_CHARS)
         return name is not None and self._offer.find_name(name.group(1)) is not None
 
-    def _accept_requested(self, text: str, found: FoundCalls) -> tuple[list[ToolCallRequest], FoundCalls]:
+    def _accept_requested(
+        self, text: str, found: call_readers.FoundCalls
+    ) -> tuple[list[ToolCallRequest], call_readers.FoundCalls]:
         """Return the calls that the model was asked to write in JSON, even if they are invalid."""
         if found.calls and text.lstrip()[:1] in "{[`":
-            return [self._offer.to_request(call.name, call.arguments) for call in found.calls[:MAX_CALLS]], found
-        decoded = decode(text, lenient=False)
+            return [
+                self._offer.to_request(call.name, call.arguments) for call in found.calls[: call_readers.MAX_CALLS]
+            ], found
+        decoded = call_readers.decode(text, lenient=False)
         calls = [] if decoded.value is None else self._offer.to_requests(decoded.value)
-        return calls, FoundCalls(rest=decoded.rest)
+        return calls, call_readers.FoundCalls(rest=decoded.rest)
 
     def _continue_behind_call(self, syntax: CallSyntax, rest: str, marker: str) -> None:
         """Continue after a call. Text between the call and its closing marker is not shown."""
@@ -158,20 +182,10 @@ class CallParser:
         else:
             self._buffer.unread(marker)
 
-    def _take_broken_call(self, body: _CallBody) -> None:
-        """Handle a requested call whose text is not valid JSON: add a broken call, or show it as text about the tag."""
-        text, marker = body.first_text, body.first_marker
-        is_closed = marker in HERMES.closers
-        is_call = "{" in text or (is_closed and ("<" in text or self._offer.find_name(text) is not None))
-        if is_call:
-            self.add([self._offer.to_broken_request(text)])
-        else:
-            self._record_failure(HERMES, len(text))
-        self._buffer.put_back(("" if is_call else text) + ("" if is_closed else marker) + body.behind_first_marker)
-
     def _record_failure(self, syntax: CallSyntax, chars: int) -> None:
         """Record an opener without a call, and show the opener if it may have another meaning."""
-        self._failures.add(chars)
+        self._failures += 1
+        self._failed_chars += chars
         if not syntax.is_token:
             self._output.add_text(syntax.opener)
 
@@ -187,39 +201,178 @@ class _CallBody:
     end_marker: str
     """The marker after the text; empty at the end of the reply."""
 
-    @property
-    def first_text(self) -> str:
-        """The text before the first end marker."""
-        return self.text[: self.first_end]
 
-    @property
-    def behind_first_marker(self) -> str:
-        """The text after the first end marker, with the last end marker."""
-        is_last = self.first_end == len(self.text)
-        return "" if is_last else self.text[self.first_end + len(self.first_marker) :] + self.end_marker
-
-
-@dataclass(slots=True)
-class _Failures:
-    """Counts openers without a call."""
-
-    count: int = 0
-    chars: int = 0
-
-    @property
-    def are_too_many(self) -> bool:
-        """True if further openers count as text."""
-        return self.count >= MAX_FAILURES or self.chars > MAX_FAILED_CHARS
-
-    def add(self, chars: int) -> None:
-        """Record a failure, with the number of characters that were parsed without success."""
-        self.count += 1
-        self.chars += chars
-
-
-def find_calls(read: CallReader, text: str) -> FoundCalls:
+def find_calls(read: call_readers.CallReader, text: str) -> call_readers.FoundCalls:
     """Return the calls at the beginning of a text; no calls if it cannot be parsed."""
     try:
         return read(text)
     except (Unreadable, RecursionError, MemoryError):
-        return FoundCalls()
+        return call_readers.FoundCalls()
+
+
+_LANGUAGES = ("", "json", "python", "tool_call", "tool_code", "xml")
+_WRAPPERS = ("", "functools", "<tool_call>", "<tool_calls>")
+_PREFIXES = tuple(
+    fence + wrapper for fence, wrapper in product(("", *(f"```{name}" for name in _LANGUAGES)), _WRAPPERS)
+)
+_LONGEST_FIRST = tuple(sorted(_PREFIXES, key=len, reverse=True))
+_KEYS = (
+    '"arguments":', '"parameters":', "'arguments':", "'parameters':", '"type":"function"', '"function":{',
+    '"tool_calls":[',
+)  # fmt: skip
+_NAMES = ('"name":"', '"function":"', "'name':'", "'function':'", 'name:"', "name:'")
+_BRACES = ("{", "[{")
+_ANY_CALL = tuple(brace + key for brace, key in product(_BRACES, _KEYS))
+_NAMED_CALL = tuple(brace + name for brace, name in product(_BRACES, _NAMES))
+
+_START = re.compile(r"(?:```[\w-]{0,32}+\s*+)?(?:functools)?")
+_PYTHON = re.compile(r"\s*+\[\s*+[^\s{\[\"']")
+
+
+def may_begin(text: str, offer: OfferedTools, *, is_requested: bool = False) -> Lookahead:
+    """Return True if a reply that begins with this text may contain only calls; None if more text is needed to decide.
+
+    True and False are final for every continuation of the text, so the result does not depend on how the reply was
+    split.
+
+    Args:
+        text: The beginning of the reply.
+        offer: The tools on offer.
+        is_requested: True if the prompt asks for calls as text; then an object with any tool name may be a call.
+    """
+    squeezed = "".join(text.split())
+    if not squeezed:
+        return None
+    if not offer or squeezed[0] not in "{[`f":
+        return False
+    before = next(prefix for prefix in _LONGEST_FIRST if squeezed.startswith(prefix))
+    answer = _is_opening(squeezed[len(before) :], offer, is_requested=is_requested)
+    is_part = any(prefix.startswith(squeezed) for prefix in _PREFIXES)
+    return None if answer is False and is_part else answer
+
+
+def _is_opening(squeezed: str, offer: OfferedTools, *, is_requested: bool) -> Lookahead:
+    if squeezed.startswith(_ANY_CALL) or (is_requested and squeezed.startswith(_NAMED_CALL)):
+        return True
+    for opening in _NAMED_CALL:
+        if squeezed.startswith(opening):
+            return offer.begins_with_name(squeezed[len(opening) :])
+    if any(opening.startswith(squeezed) for opening in (*_ANY_CALL, *_NAMED_CALL)):
+        return None
+    return offer.begins_with_name(squeezed[1:]) if squeezed[0] == "[" else False
+
+
+def read(text: str) -> call_readers.FoundCalls:
+    """Return the calls of a reply that contains only calls.
+
+    Raises:
+        Unreadable: The reply contains anything else.
+    """
+    text = text.strip()
+    start = _START.match(text)
+    inner = text[start.end() :] if start else text
+    if not _PYTHON.match(inner):
+        return call_readers.parse_only_json_calls(inner)
+    found = call_readers.parse_python(inner)
+    if found.rest.replace("```", "").strip():
+        raise Unreadable("there is more than calls")
+    return call_readers.FoundCalls(found.calls)
+
+
+FENCE = "```"
+MAX_FENCES_IN_STRINGS = 8
+"""The most fences within the strings of one call; code with more fences counts as text."""
+
+_FENCE_END = Markers(FENCE)
+_OBJECT = re.compile(r"[\w-]{0,32}+\s*+\{")
+
+
+class FencedCallParser:
+    """Parses the code fences of a reply to find a call at its end.
+
+    A fenced call counts only at the end of a reply. A fenced call with text after it is an example. After an example,
+    no further fenced call counts, because it may be an example too.
+
+    Args:
+        offer: The tools on offer.
+        buffer: The text of the reply.
+    """
+
+    def __init__(self, offer: OfferedTools, buffer: StreamBuffer) -> None:
+        self._offer = offer
+        self._buffer = buffer
+        self._is_example_seen = False
+
+    def parse(self, sink: TextSink) -> Generator[None, None, ToolCallRequest | None]:
+        """Return the call in the code after a fence; None if there is no call, after `sink` has received the code."""
+        if not (yield from self._buffer.look_ahead(lambda text: may_begin(FENCE + text, self._offer))):
+            sink(FENCE)
+            sink((yield from self._buffer.read_until(_FENCE_END, sink)))
+            return None
+        code = _HeldCode(sink)
+        end = yield from self._read_code(code)
+        call = self._to_call(code.text) if end and code.is_held else None
+        if call is not None:
+            has_text_behind = yield from self._buffer.look_ahead(lambda text: None if text.isspace() else True)
+            if not has_text_behind and not self._is_example_seen:
+                return call
+            self._is_example_seen = True
+        code.release()
+        sink(end)
+        return None
+
+    def _read_code(self, code: _HeldCode) -> Generator[None, None, str]:
+        """Read the code, and return the fence after it. A fence within a string of the code belongs to the code."""
+        for _ in range(MAX_FENCES_IN_STRINGS):
+            end = yield from self._buffer.read_until(_FENCE_END, code.add)
+            if not end or not code.is_held or not call_readers.ends_in_string(code.text):
+                return end
+            code.add(end)
+        return (yield from self._buffer.read_until(_FENCE_END, code.add))
+
+    def _to_call(self, code: str) -> ToolCallRequest | None:
+        """Return the call if the code is one JSON object with the exact name of a tool and valid arguments."""
+        if not _OBJECT.match(code):
+            return None
+        decoded = call_readers.decode(FENCE + code, lenient=False)
+        if not isinstance(decoded.value, dict) or decoded.rest.strip():
+            return None
+        try:
+            calls = call_readers.to_calls(decoded.value)
+        except Unreadable:
+            return None
+        # The exact name: a fence is often an example, so nothing is guessed.
+        if len(calls) != 1 or self._offer.find_name(calls[0].name) != calls[0].name:
+            return None
+        return next(iter(self._offer.match_calls(calls)), None)
+
+
+class _HeldCode:
+    """Code that is held back while it may be a call. Code too long for a call is passed to the sink."""
+
+    def __init__(self, sink: TextSink) -> None:
+        self._sink = sink
+        self._held = BoundedText()
+        self._held.add(FENCE)
+        self.is_held = True
+        """True if no part of the code has been passed to the sink."""
+
+    @property
+    def text(self) -> str:
+        """The code after the fence that is held back."""
+        return self._held.text[len(FENCE) :]
+
+    def add(self, text: str) -> None:
+        """Hold a piece of code back, or pass it to the sink."""
+        if not self.is_held:
+            self._sink(text)
+            return
+        self._held.add(text)
+        if self._held.is_too_long:
+            self.release()
+
+    def release(self) -> None:
+        """Pass the held code to the sink, and later all further code."""
+        if self.is_held:
+            self._sink(self._held.text)
+            self.is_held = False

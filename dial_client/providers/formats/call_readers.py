@@ -8,15 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dial_client.schema.tool_arguments import (
-    DECODER,
-    FENCE,
-    MAX_LENIENT_CHARS,
-    LiteralParser,
-    Unreadable,
-    is_shallow,
-    parse_value,
-)
+from dial_client.schema import tool_arguments
 
 MAX_CALLS = 16
 """The most calls of one reply."""
@@ -68,26 +60,20 @@ def decode(text: str, *, lenient: bool = True) -> Decoded:
         lenient: True to accept Python literals and almost-JSON in short texts.
     """
     text = text.lstrip()
-    if fence := FENCE.match(text):
+    if fence := tool_arguments.FENCE.match(text):
         text = text[fence.end() :].lstrip()
     if text[:1] not in ("{", "["):
         return Decoded()
     try:
-        value, end = DECODER.raw_decode(text)
+        value, end = tool_arguments.DECODER.raw_decode(text)
     except (ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, json.JSONDecodeError) and error.msg.startswith("Unterminated string"):
             return Decoded()  # the end of the string is unknown, so there is nothing to repair
-        return _decode_lenient(text) if lenient and len(text) <= MAX_LENIENT_CHARS else Decoded()
-    return Decoded(value, text[end:].removeprefix("\n```")) if is_shallow(value) else Decoded()
-
-
-def _decode_lenient(text: str) -> Decoded:
-    source = LiteralParser(text)
-    try:
-        value = source.parse_value()
-    except (Unreadable, RecursionError, MemoryError):
-        return Decoded()
-    return Decoded(value, text[source.position :].removeprefix("\n```"))
+        if not lenient or len(text) > tool_arguments.MAX_LENIENT_CHARS:
+            return Decoded()
+        value, rest = tool_arguments.parse_leniently(text)
+        return Decoded(value, rest.removeprefix("\n```"))
+    return Decoded(value, text[end:].removeprefix("\n```")) if tool_arguments.is_shallow(value) else Decoded()
 
 
 def ends_in_string(text: str) -> bool:
@@ -116,7 +102,7 @@ def parse_json_calls(text: str) -> FoundCalls:
             break
         rest = following
     if not calls:
-        raise Unreadable("no call")
+        raise tool_arguments.Unreadable("no call")
     return FoundCalls(calls, rest)
 
 
@@ -130,7 +116,7 @@ def parse_only_json_calls(text: str) -> FoundCalls:
     found = parse_json_calls(text[start.end() :] if start else text)
     end = _FILLING.match(found.rest)
     if end is None or end.end() < len(found.rest):
-        raise Unreadable("there is more than calls")
+        raise tool_arguments.Unreadable("there is more than calls")
     return FoundCalls(found.calls)
 
 
@@ -149,15 +135,15 @@ def to_calls(value: Any) -> list[JsonCall]:
 
 def _to_call(value: Any) -> JsonCall:
     if not isinstance(value, Mapping):
-        raise Unreadable("no object")
+        raise tool_arguments.Unreadable("no object")
     if isinstance(inner := value.get("function"), Mapping):
         if not value.keys() <= _WRAPPER_KEYS:
-            raise Unreadable("more than a call")
+            raise tool_arguments.Unreadable("more than a call")
         value = inner
     name = next((value[key] for key in _NAMES if key in value), None)
     arguments = [value[key] for key in _ARGUMENTS if key in value]
     if not isinstance(name, str) or len(arguments) != 1 or not value.keys() <= _CALL_KEYS:
-        raise Unreadable("not a call")
+        raise tool_arguments.Unreadable("not a call")
     return JsonCall(name, arguments[0])
 
 
@@ -177,31 +163,31 @@ def parse_python(text: str) -> FoundCalls:
         Unreadable: The text does not have this syntax.
     """
     if len(text) > MAX_LITERAL_CHARS:
-        raise Unreadable("too long")
-    source = LiteralParser(text)
+        raise tool_arguments.Unreadable("too long")
+    source = tool_arguments.LiteralParser(text)
     bracketed = source.skip("[")
     calls = [_parse_python_call(source)]
     while (source.skip(",") and source.peek() != "]") or (not bracketed and _NEXT_CALL.match(text, source.position)):
         calls.append(_parse_python_call(source))
     if bracketed and not source.skip("]"):
-        raise Unreadable("the list has no end")
+        raise tool_arguments.Unreadable("the list has no end")
     return FoundCalls(calls, text[source.position :])
 
 
-def _parse_python_call(source: LiteralParser) -> JsonCall:
+def _parse_python_call(source: tool_arguments.LiteralParser) -> JsonCall:
     source.skip(";")
     name = source.parse_word()
     if not name or not source.skip("("):
-        raise Unreadable("no call")
+        raise tool_arguments.Unreadable("no call")
     arguments: dict[str, object] = {}
     while not source.skip(")"):
         if arguments and not source.skip(","):
-            raise Unreadable("something is missing between two arguments")
+            raise tool_arguments.Unreadable("something is missing between two arguments")
         if source.skip(")"):
             break
         key = source.parse_word()
         if not key or key in arguments or not source.skip("="):
-            raise Unreadable("no keyword argument")
+            raise tool_arguments.Unreadable("no keyword argument")
         arguments[key] = source.parse_value()
     return JsonCall(name, arguments)
 
@@ -213,13 +199,13 @@ def parse_braces(quote: str, text: str) -> FoundCalls:
         Unreadable: The text does not have this syntax.
     """
     if len(text) > MAX_LITERAL_CHARS:
-        raise Unreadable("too long")
-    source = LiteralParser(text, quote=quote)
+        raise tool_arguments.Unreadable("too long")
+    source = tool_arguments.LiteralParser(text, quote=quote)
     if source.parse_word() != "call" or not source.skip(":") or not (name := source.parse_word()):
-        raise Unreadable("no call")
+        raise tool_arguments.Unreadable("no call")
     arguments = source.parse_value() if source.peek() == "{" else None
     if not isinstance(arguments, dict):
-        raise Unreadable("no arguments")
+        raise tool_arguments.Unreadable("no arguments")
     return FoundCalls([JsonCall(name, arguments)], text[source.position :])
 
 
@@ -270,13 +256,13 @@ class Tags:
                 calls.append(JsonCall(tag["call"].strip(), values, are_texts=True))
             key = tag if groups["key"] is not None else None
         if key is not None or not calls:
-            raise Unreadable("a value without an end" if key else "no call")
+            raise tool_arguments.Unreadable("a value without an end" if key else "no call")
         return FoundCalls(calls, text[end:])
 
 
 def _parse_json(text: str) -> Any:
     """Return the value of a JSON text; the text itself if it is not JSON."""
-    value = parse_value(text)
+    value = tool_arguments.parse_value(text)
     return text if value is None and text.strip() != "null" else value
 
 
@@ -305,7 +291,7 @@ def parse_glm(text: str) -> FoundCalls:
     """
     found = GLM.read(text, text.partition("<")[0].strip())
     if text.count("<arg_key>") > text.count("<arg_value>"):
-        raise Unreadable("a key without a value")
+        raise tool_arguments.Unreadable("a key without a value")
     return found if "<arg_key>" in text else FoundCalls([JsonCall(found.calls[0].name, None, are_texts=True)])
 
 
@@ -321,7 +307,7 @@ def parse_name_first(text: str) -> FoundCalls:
     """
     found = _NAME_FIRST.match(text)
     if found is None:
-        raise Unreadable("no name")
+        raise tool_arguments.Unreadable("no name")
     return parse_arguments(found.group(1), text[found.end() :])
 
 
@@ -333,7 +319,7 @@ def parse_arguments(name: str, text: str) -> FoundCalls:
     """
     decoded = decode(text)
     if not isinstance(decoded.value, dict):
-        raise Unreadable("no arguments")
+        raise tool_arguments.Unreadable("no arguments")
     return FoundCalls([JsonCall(name.strip(), decoded.value)], decoded.rest)
 
 
@@ -347,7 +333,7 @@ def parse_separated(separator: str, text: str) -> FoundCalls:
     if found and name.strip() == "function":
         name, found, rest = rest.lstrip().partition("\n")
     if not found:
-        raise Unreadable("no arguments")
+        raise tool_arguments.Unreadable("no arguments")
     return parse_arguments(_NUMBERED.sub("", name.strip()), rest)
 
 

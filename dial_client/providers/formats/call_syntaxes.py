@@ -7,7 +7,8 @@ text if the endpoint did not parse it: its template is wrong, the model is fine-
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property, partial
 
 from dial_client.providers.formats import call_readers
 from dial_client.providers.formats.call_readers import FoundCalls, ends_in_string, parse_json_calls
@@ -21,57 +22,45 @@ _TURN_ENDS = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True, eq=False)
 class CallSyntax:
-    """The syntax in which one family of models writes a call.
+    """The syntax in which one family of models writes a call."""
 
-    Args:
-        opener: The marker before the call.
-        closers: The markers that end the call; the next opener and the end of the turn end it too.
-        read: The function that returns the calls of the text between opener and closer.
-        json: True if the text may begin with a brace, a bracket or a code fence.
-        words: The words that may begin the text, before the name of a tool; an empty word for the name alone.
-        is_open: The function that returns True if a text ends within a value, so that the next marker belongs to it.
-        is_token: True if the opener has no other meaning, so that it is hidden even if it opens no call.
-    """
+    opener: str
+    """The marker before the call."""
+    closers: tuple[str, ...]
+    """The markers that end the call; the next opener and the end of the turn end it too."""
+    read: Callable[[str], FoundCalls]
+    """The function that returns the calls of the text between opener and closer."""
+    _: KW_ONLY
+    json: bool = True
+    """True if the text may begin with a brace, a bracket or a code fence."""
+    words: tuple[str, ...] = ()
+    """The words that may begin the text, before the name of a tool; an empty word for the name alone."""
+    is_open: Callable[[str], bool] = ends_in_string
+    """The function that returns True if a text ends within a value, so that the next marker belongs to it."""
+    is_token: bool = True
+    """True if the opener has no other meaning, so that it is hidden even if it opens no call."""
 
-    def __init__(
-        self,
-        opener: str,
-        closers: tuple[str, ...],
-        read: Callable[[str], FoundCalls],
-        *,
-        json: bool = True,
-        words: tuple[str, ...] = (),
-        is_open: Callable[[str], bool] = ends_in_string,
-        is_token: bool = True,
-    ) -> None:
-        self.opener = opener
-        self.closers = closers
-        self.read = read
-        self.is_open = is_open
-        self.is_token = is_token
-        self.end_markers = Markers(opener, *closers, *_TURN_ENDS)
-        self._json = json
-        self._words = words
+    @cached_property
+    def end_markers(self) -> Markers:
+        """The markers that may end the call."""
+        return Markers(self.opener, *self.closers, *_TURN_ENDS)
 
     def may_begin(self, text: str, offer: OfferedTools) -> Lookahead:
         """Return True if the text after the opener may be a call; None if more text is needed to decide."""
         text = text.lstrip()
         if not text:
             return None
-        if self._json and text[0] in "{[`":
+        if self.json and text[0] in "{[`":
             return True
-        answers = [_begins_with(word, text, offer) for word in self._words]
-        if True in answers:
-            return True
-        return None if None in answers else False
-
-
-def _begins_with(word: str, text: str, offer: OfferedTools) -> Lookahead:
-    """Return True if a text begins with a word and the name of a tool; None if more text is needed to decide."""
-    if text.startswith(word):
-        return offer.begins_with_name(text[len(word) :].lstrip("[ "))
-    return None if word.startswith(text) else False
+        answers = {
+            offer.begins_with_name(text[len(word) :].lstrip("[ "))
+            if text.startswith(word)
+            else (None if word.startswith(text) else False)
+            for word in self.words
+        }
+        return True if True in answers else (None if None in answers else False)
 
 
 def _parse_tool_call(text: str) -> FoundCalls:
@@ -80,9 +69,8 @@ def _parse_tool_call(text: str) -> FoundCalls:
         return call_readers.QWEN.read(text)
     if text.lstrip()[:1] in "{[`":
         return parse_json_calls(text)
-    return (
-        call_readers.parse_name_first(text) if "{" in text and "<arg_key>" not in text else call_readers.parse_glm(text)
-    )
+    is_tagged = "{" not in text or "<arg_key>" in text
+    return call_readers.parse_glm(text) if is_tagged else call_readers.parse_name_first(text)
 
 
 def _is_open_in_tool_call(text: str) -> bool:
@@ -113,11 +101,7 @@ _DSML_BEGIN = '<\uff5cDSML\uff5cinvoke name="'
 _KIMI_SEPARATOR = "<|tool_call_argument_begin|>"
 
 HERMES = CallSyntax(
-    "<tool_call>",
-    ("</tool_call>",),
-    _parse_tool_call,
-    words=("<function=", ""),
-    is_open=_is_open_in_tool_call,
+    "<tool_call>", ("</tool_call>",), _parse_tool_call, words=("<function=", ""), is_open=_is_open_in_tool_call
 )
 HARMONY = CallSyntax("<|message|>", ("<|call|>", "<|end|>", "<|return|>", "<|start|>", "<|channel|>"), parse_json_calls)
 
@@ -234,22 +218,9 @@ _CONTAINERS = (
 _IN_MARKUP_ONLY = frozenset({"</function>", "</invoke>"})
 """Closers of calls that also occur in ordinary XML."""
 
-TAGS = tuple(
-    sorted(
-        {
-            *CALL_SYNTAXES,
-            *(closer for syntax in CALL_SYNTAXES.values() for closer in syntax.closers),
-            *REASONING_TAGS,
-            *REASONING_ENDS,
-            *RESULT_TAGS,
-            *RESULT_ENDS,
-            END_OF_TEXT,
-            *HARMONY_HEADERS,
-            *_CONTAINERS,
-        }
-        - _IN_MARKUP_ONLY
-    )
-)
+_CLOSERS = {closer for syntax in CALL_SYNTAXES.values() for closer in syntax.closers}
+_PAIRED = {*CALL_SYNTAXES, *_CLOSERS, *REASONING_TAGS, *REASONING_ENDS, *RESULT_TAGS, *RESULT_ENDS}
+TAGS = tuple(sorted({*_PAIRED, END_OF_TEXT, *HARMONY_HEADERS, *_CONTAINERS} - _IN_MARKUP_ONLY))
 """All markers except the special tokens of chat templates that match `stream_buffer.CONTROL`."""
 HIDDEN = frozenset(TAGS) - {END_OF_TEXT, *(opener for opener, syntax in CALL_SYNTAXES.items() if not syntax.is_token)}
 """Markers that are never shown outside code."""

@@ -14,20 +14,10 @@ from typing import Any
 
 from dial_client.messages.message import Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.messages.model import ModelRequest, ReplyReader, ToolFormat
+from dial_client.providers.formats import text_history
 from dial_client.providers.formats.call_syntaxes import TAGS
 from dial_client.providers.formats.stream_buffer import BoundedText, Lookahead, Markers, MarkerSearch, Parsing
 from dial_client.providers.formats.stream_parser import ReplyParser, read_reply
-from dial_client.providers.formats.text_history import (
-    ToolText,
-    as_text,
-    build_json_grammar,
-    build_text_request,
-    format_call_arguments,
-    format_result_text,
-    format_tool_lines,
-    to_definition,
-    to_json_line,
-)
 from dial_client.schema.gbnf import Grammar, to_literal
 
 STOP = ("\nObservation:", "\nObservation")
@@ -83,15 +73,15 @@ class ReActFormatHandler:
     format = ToolFormat.REACT
 
     def __init__(self) -> None:
-        self._prompt = ToolText(self.system_prompt)
-        self._grammar = ToolText(_build_grammar)
+        self._prompt = text_history.ToolText(self.system_prompt)
+        self._grammar = text_history.ToolText(_build_grammar)
         self._schema: tuple[Sequence[ToolSpec], dict[str, Any]] = ((), {})
 
     def request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:
         """Return a request with all messages as text; without tools it has no instructions and no stop sequences."""
-        format_reply = _format_labelled_reply if tools else _format_reply
-        conversation = as_text(messages, format_reply, self.format_result)
-        request = build_text_request(conversation, self._prompt.for_tools(tools), self.stop_sequences())
+        write_reply = _format_labelled_reply if tools else _format_reply
+        conversation = text_history.as_text(messages, write_reply, self.format_result)
+        request = text_history.build_text_request(conversation, self._prompt.for_tools(tools), self.stop_sequences())
         if not tools:
             return request
         if tools is not self._schema[0]:
@@ -103,13 +93,17 @@ class ReActFormatHandler:
     ) -> ModelRequest:
         """Return `request` with a grammar for calls of `tools`, and for final answers in JSON that satisfy `schema`."""
         if not tools:
-            return replace(request, grammar=build_json_grammar(schema))
+            return replace(request, grammar=text_history.build_json_grammar(schema))
         return replace(request, grammar=_build_grammar(tools, schema), schema=_build_schema(tools, schema))
 
     def system_prompt(self, tools: Sequence[ToolSpec]) -> str:
         """Return the instructions, with the tools, the reply format, the rules and an example; empty without tools."""
         names = ", ".join(tool.name for tool in tools)
-        return _PROMPT.format(tools=format_tool_lines(tools, to_definition), names=names) if tools else ""
+        return (
+            _PROMPT.format(tools=text_history.format_tool_lines(tools, text_history.to_definition), names=names)
+            if tools
+            else ""
+        )
 
     def stop_sequences(self) -> tuple[str, ...]:
         """Return the label of an observation, which the model would otherwise invent."""
@@ -121,7 +115,7 @@ class ReActFormatHandler:
 
     def format_result(self, call: ToolCallRequest, result: ToolCallResult) -> str:  # noqa: ARG002 - one call per reply
         """Return the result as an observation, escaped so that it cannot imitate another turn."""
-        return f"Observation: {format_result_text(result)}"
+        return f"Observation: {text_history.format_result_text(result)}"
 
     def sanitize_response(self, text: str) -> str:
         """Return the text for the user, without thoughts, actions and labels."""
@@ -157,31 +151,25 @@ def _build_schema(tools: Sequence[ToolSpec], answer_schema: Mapping[str, Any] | 
     calls = [
         {"Thought": text, "Action": {"enum": [tool.name]}, "Action Input": _choose_input_schema(tool)} for tool in tools
     ]
-    replies = [_build_object_schema(**properties) for properties in (*calls, {"Thought": text, "Final Answer": answer})]
+    replies = [
+        {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+        for properties in (*calls, {"Thought": text, "Final Answer": answer})
+    ]
     return {"anyOf": replies, **({"$defs": definitions} if definitions else {})}
-
-
-def _build_object_schema(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 def _choose_input_schema(tool: ToolSpec) -> Any:
     """Return a tool's schema; one for any object if it has references, which do not resolve within another schema."""
-    return {"type": "object"} if '"$ref"' in to_json_line(dict(tool.input_schema)) else tool.input_schema
+    return {"type": "object"} if '"$ref"' in text_history.to_json_line(dict(tool.input_schema)) else tool.input_schema
 
 
 def _format_labelled_reply(message: Message) -> str:
-    if message.tool_calls or not message.text.strip():
-        return _format_reply(message)
-    return f"Final Answer: {message.text}"
+    is_answer = not message.tool_calls and message.text.strip()
+    return f"Final Answer: {message.text}" if is_answer else _format_reply(message)
 
 
 def _format_reply(message: Message) -> str:
-    return "\n".join(filter(None, (message.text, *map(_format_call, message.tool_calls))))
-
-
-def _format_call(call: ToolCallRequest) -> str:
-    return f"Action: {' '.join(call.name.split())}\nAction Input: {format_call_arguments(call)}"
+    return text_history.format_reply(message, "Action: {name}\nAction Input: {arguments}")
 
 
 _NAMES = ("Thought", "Action", "Action Input", "Action_Input", "ActionInput", "Final Answer", "Observation")
@@ -191,65 +179,48 @@ _DECORATION = r"[ \t*#]{0,8}"
 _LONGEST = 1 + 8 + max(map(len, _NAMES)) + 4
 
 
-class _Labels:
+class _Labels(Markers):
     """Matches labels at the start of a line or reply, perhaps bold or indented, and markers anywhere."""
 
-    def __init__(self, markers: Markers | None, decoration: str = _DECORATION) -> None:
-        self._markers = markers
+    def __init__(self, *markers: str, tokens: bool = False, decoration: str = _DECORATION) -> None:
+        super().__init__(*markers, tokens=tokens)
         self._label = rf"{decoration}(?:{_ANY_NAME})[ \t*]{{0,4}}:"
         self._begun = rf"{decoration}(?:{_ANY_PART}|(?:{_ANY_NAME})[ \t*]{{0,4}})?\Z"
 
     @cached_property
     def has_lead(self) -> Callable[[str], object]:
         """A function that returns None for a text without any character that could begin a marker."""
-        return re.compile(f"[\n{re.escape(self._markers.leads if self._markers else '')}]").search
+        return re.compile(f"[\n{re.escape(self.leads)}]").search
 
     @cached_property
-    def _search(self) -> Callable[[str, int], re.Match[str] | None]:
-        strings = f"|{self._markers.pattern}" if self._markers else ""
-        return re.compile(rf"(?i:\n{self._label})|\nObservation{strings}").search
+    def _patterns(self) -> tuple[re.Pattern[str], ...]:
+        """The patterns of a label, of any marker, and of the beginning of a label, also after a line break."""
+        strings = f"|{self.pattern}" if self._markers else ""
+        anywhere = rf"(?i:\n{self._label})|\nObservation{strings}"
+        begun = (re.compile(begun, re.IGNORECASE) for begun in (self._begun, rf"\n{self._begun}"))
+        return re.compile(self._label, re.IGNORECASE), re.compile(anywhere), *begun
 
-    @cached_property
-    def _match(self) -> Callable[[str, int], re.Match[str] | None]:
-        return re.compile(self._label, re.IGNORECASE).match
-
-    @cached_property
-    def _section_start(self) -> Callable[[str, int], re.Match[str] | None]:
-        return compile_section_start(self._begun, is_after_break=True)
-
-    @cached_property
-    def _reply_start(self) -> Callable[[str, int], re.Match[str] | None]:
-        return compile_section_start(self._begun, is_after_break=False)
-
-    def search(self, text: str, start: int, *, at_line_start: bool) -> re.Match[str] | None:
+    def search(self, text: str, start: int, *, at_line_start: bool = False) -> re.Match[str] | None:
         """Return the first complete marker from `start` on."""
-        return (self._match(text, start) if at_line_start else None) or self._search(text, start)
+        label, anywhere, *_ = self._patterns
+        return (label.match(text, start) if at_line_start else None) or anywhere.search(text, start)
 
-    def count_partial(self, text: str, start: int, *, at_line_start: bool) -> int:
+    def count_partial(self, text: str, start: int, *, at_line_start: bool = False) -> int:
         """Return the number of characters at the end of the text, from `start` on, that may begin a marker."""
         size = len(text)
-        if at_line_start and size - start <= _LONGEST and self._reply_start(text, start):
+        *_, begun, begun_after_break = self._patterns
+        if at_line_start and size - start <= _LONGEST and begun.match(text, start):
             return size - start
         line = text.rfind("\n", max(start, size - _LONGEST))
-        partial = size - line if line >= 0 and self._section_start(text, line) else 0
-        return max(partial, self._markers.count_partial(text, start)) if self._markers else partial
+        partial = size - line if line >= 0 and begun_after_break.match(text, line) else 0
+        return max(partial, super().count_partial(text, start)) if self._markers else partial
 
 
-def compile_section_start(label: str, *, is_after_break: bool) -> Callable[[str, int], re.Match[str] | None]:
-    """Return a matcher of the last characters of a text that may begin a section: a label that may still grow.
-
-    Args:
-        label: The regular expression for the beginning of a label.
-        is_after_break: True if the label follows a line break, False if it begins the text.
-    """
-    return re.compile(rf"\n{label}" if is_after_break else label, re.IGNORECASE).match
-
-
-_BEFORE_LABELS = _Labels(Markers(*TAGS, "Action:", tokens=True))
-_IN_THOUGHT = _Labels(Markers(*TAGS, "Final Answer:", "Action:", "Action Input:", tokens=True))
-_IN_ANSWER = _Labels(Markers(*TAGS, tokens=True), decoration="")
-_BEHIND_ACTION = _Labels(Markers("Action Input:"))
-_BEHIND_INPUT = _Labels(None)
+_BEFORE_LABELS = _Labels(*TAGS, "Action:", tokens=True)
+_IN_THOUGHT = _Labels(*TAGS, "Final Answer:", "Action:", "Action Input:", tokens=True)
+_IN_ANSWER = _Labels(*TAGS, tokens=True, decoration="")
+_BEHIND_ACTION = _Labels("Action Input:")
+_BEHIND_INPUT = _Labels()
 
 
 _SENTENCE_END = re.compile(r"(?:\A|\n)[^>\n][^\n]{0,70}[.!?:][ \t]{1,4}\Z")
@@ -275,7 +246,9 @@ class _ReActParser(ReplyParser):
                     if not marker:
                         return
                 case "final answer":
-                    yield from self._parse_answer(is_bold="*" in marker)
+                    # The next label ends the answer, because the text after it is not meant for the user.
+                    self._output.begin_answer(" \t\r\n*" if "*" in marker else None)
+                    yield from self._parse_text(_IN_ANSWER, self._output.add_text)
                     return
                 case _:
                     thought = BoundedText()
@@ -305,11 +278,6 @@ class _ReActParser(ReplyParser):
 
         return (yield from self._parse_text(_IN_THOUGHT, add))
 
-    def _parse_answer(self, *, is_bold: bool) -> Parsing:
-        """Show the answer. The next label ends it, because the text after such a label is not meant for the user."""
-        self._output.begin_answer(" \t\r\n*" if is_bold else None)
-        yield from self._parse_text(_IN_ANSWER, self._output.add_text)
-
     def _parse_action(self) -> MarkerSearch:
         """Parse an action, and return an empty marker if it is a call, or else the next label.
 
@@ -322,7 +290,8 @@ class _ReActParser(ReplyParser):
             marker = yield from self._buffer.read_until(_BEHIND_INPUT, arguments.add)
         if arguments.is_too_long or action.is_too_long:
             return marker
-        name, text = _parse_first_line(action.text), arguments.text
+        lines = action.text.strip().splitlines()
+        name, text = lines[0].strip(" \t`'\"*[]()") if lines else "", arguments.text
         if not has_input and self._offer.find_name((split := _split_action(action.text))[0]):
             name, text = split
         if name.casefold() in _NO_TOOL or not (has_input or self._offer.find_name(name)):
@@ -334,11 +303,6 @@ class _ReActParser(ReplyParser):
 def _find_label(marker: str) -> str:
     name = marker.strip("\n\t *#:").replace("_", " ").casefold()
     return "action input" if name == "actioninput" else name
-
-
-def _parse_first_line(action: str) -> str:
-    lines = action.strip().splitlines()
-    return lines[0].strip(" \t`'\"*[]()") if lines else ""
 
 
 def _split_action(action: str) -> tuple[str, str]:

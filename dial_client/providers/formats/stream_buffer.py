@@ -9,36 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Iterable
 from functools import cached_property
-from typing import Protocol
 
 CONTROL = r"<[|\uff5c][^\s<>|\uff5c]{1,64}[|\uff5c]>"
 """Matches a special token of a chat template, such as ``<|im_end|>``, which is never shown to the user."""
 
 _TOKEN_PART = re.compile(r"`?(?:<(?:[|\uff5c][^\s<>|\uff5c]{0,64}+[|\uff5c]?)?)?\Z")
 _LONGEST_TOKEN = 69
-
-
-class MarkerMatcher(Protocol):
-    """Finds the next marker in a text."""
-
-    @property
-    def has_lead(self) -> Callable[[str], object]:
-        """A function that returns None for a text without any character that could begin a marker."""
-        ...
-
-    def search(self, text: str, start: int, *, at_line_start: bool) -> re.Match[str] | None:
-        """Return the first complete marker from `start` on.
-
-        Args:
-            text: The text to search.
-            start: The index at which the search begins.
-            at_line_start: True if `start` counts as the start of a line, whatever the text before it.
-        """
-        ...
-
-    def count_partial(self, text: str, start: int, *, at_line_start: bool) -> int:
-        """Return the number of characters at the end of the text, from `start` on, that may begin a marker."""
-        ...
 
 
 class Markers:
@@ -91,14 +67,14 @@ class Markers:
     def _longest(self) -> int:
         return max([_LONGEST_TOKEN if self._tokens else 0, *map(len, self._known)])
 
-    def search(
-        self,
-        text: str,
-        start: int,
-        *,
-        at_line_start: bool = False,  # noqa: ARG002 - required by `MarkerMatcher`
-    ) -> re.Match[str] | None:
-        """Return the first complete marker from `start` on."""
+    def search(self, text: str, start: int, *, at_line_start: bool = False) -> re.Match[str] | None:  # noqa: ARG002 - for labels
+        """Return the first complete marker from `start` on.
+
+        Args:
+            text: The text to search.
+            start: The index at which the search begins.
+            at_line_start: True if `start` counts as the start of a line, whatever the text before it.
+        """
         return self._search(text, start)
 
     def count_partial(self, text: str, start: int, *, at_line_start: bool = False) -> int:  # noqa: ARG002 - as above
@@ -172,10 +148,12 @@ class StreamBuffer:
         self._is_closed = True
         self._has_lead = None
 
-    def read_until(self, markers: MarkerMatcher, sink: TextSink) -> MarkerSearch:
+    def read_until(self, markers: Markers, sink: TextSink) -> MarkerSearch:
         """Read up to and including the next marker, and return it; `sink` receives earlier text as soon as possible."""
         while (found := markers.search(self._text, self._position, at_line_start=self._is_line_start)) is None:
-            held = self._count_held(markers)
+            held = 0  # the characters at the end that may be the beginning of a marker
+            if not self._is_closed:
+                held = markers.count_partial(self._text, self._position, at_line_start=self._is_line_start)
             self._read(sink, len(self._text) - held)
             if self._is_closed:
                 return ""
@@ -226,12 +204,6 @@ class StreamBuffer:
         self._text = text + self._text[self._position :]
         self._position = 0
         self._is_line_start = True
-
-    def _count_held(self, markers: MarkerMatcher) -> int:
-        """Return the number of characters at the end that may be the beginning of a marker."""
-        if self._is_closed:
-            return 0
-        return markers.count_partial(self._text, self._position, at_line_start=self._is_line_start)
 
     def _read(self, sink: TextSink, end: int) -> None:
         if end > self._position:
@@ -350,7 +322,6 @@ class ReplyOutput:
 
     def take_reasoning(self) -> str:
         """Return the reasoning since the last call."""
-        text = "".join(self._reasoning)
+        text, self._reasoning_chars = "".join(self._reasoning), 0
         self._reasoning.clear()
-        self._reasoning_chars = 0
         return text

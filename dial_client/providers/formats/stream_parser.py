@@ -13,32 +13,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from dial_client.messages.message import Message, Role, TextPart, ToolCallRequest, ToolSpec
 from dial_client.messages.model import ReplyReader
-from dial_client.providers.formats import bare_calls
-from dial_client.providers.formats.bare_calls import FencedCallParser
-from dial_client.providers.formats.call_parser import CallParser, find_calls
+from dial_client.providers.formats import call_parser, call_syntaxes
+from dial_client.providers.formats.call_parser import CallParser, FencedCallParser, find_calls
 from dial_client.providers.formats.call_readers import MAX_CALLS, FoundCalls, parse_arguments
-from dial_client.providers.formats.call_syntaxes import (
-    CALL_SYNTAXES,
-    END_OF_TEXT,
-    HARMONY,
-    HARMONY_HEADERS,
-    REASONING_ENDS,
-    REASONING_TAGS,
-    RESULT_ENDS,
-    RESULT_TAGS,
-    TAGS,
-    TURN_BEGINNINGS,
-)
 from dial_client.providers.formats.stream_buffer import (
     BoundedText,
     Lookahead,
-    MarkerMatcher,
     Markers,
     MarkerSearch,
     Parsing,
@@ -49,25 +34,14 @@ from dial_client.providers.formats.stream_buffer import (
 from dial_client.providers.formats.tool_matching import OfferedTools
 from dial_client.runtime.logs import get_logger
 
+_CHANNELS = ("analysis", "commentary", "final")
 _WORDS = (
-    "analysis", "commentary", "final",
-    "assistant", "user", "system", "developer", "tool", "functions.", "python", "browser",
+    *_CHANNELS, "assistant", "user", "system", "developer", "tool", "functions.", "python", "browser",
 )  # fmt: skip
 _INNER = ("<|message|>", "<|channel|>", "<|constrain|>")
 _FILLING = re.compile(r"(?>(?:[^<\n]|<\|(?:channel|constrain)\|>){0,300})")
 _END_OF_HEADER = "<|end_header_id|>"
 _RECIPIENT = re.compile(r"\bto=([\w.-]{1,128})")
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """The header of a harmony message."""
-
-    channel: str
-    recipient: str
-    """The called tool; empty for a message to the user."""
-    is_reply: bool
-    """True if the role is the model's own."""
 
 
 def may_begin(text: str) -> Lookahead:
@@ -91,39 +65,22 @@ def begins_with_role(text: str) -> Lookahead:
             return None
         if text.startswith(role):
             rest = text[len(role) :]
-            return (
-                True
-                if rest.startswith(("\n", _END_OF_HEADER))
-                else (None if _END_OF_HEADER.startswith(rest) else False)
-            )
+            is_ended = rest.startswith(("\n", _END_OF_HEADER))
+            return is_ended or (None if _END_OF_HEADER.startswith(rest) else False)
     return False
-
-
-def is_model(role: str) -> bool:
-    """Return True if a role is the model's own."""
-    return role.strip() in ("assistant", "model")
-
-
-def parse_header(text: str) -> Header:
-    """Return the header in a text without the tokens around it."""
-    words = re.split(r"<\|(?:channel|constrain)\|>|\s", text)
-    channel = next((word for word in words if word in _WORDS[:3]), "")
-    recipient = _RECIPIENT.search(text)
-    is_reply = words[0] in ("assistant", *_WORDS[:3])
-    return Header(channel, recipient.group(1) if recipient else "", is_reply)
 
 
 log = get_logger(__name__)
 
-_MARKERS = Markers(*TAGS, tokens=True)
-_MARKERS_AND_CODE = Markers(*TAGS, "```", tokens=True, in_code=True)
+_MARKERS = Markers(*call_syntaxes.TAGS, tokens=True)
+_MARKERS_AND_CODE = Markers(*call_syntaxes.TAGS, "```", tokens=True, in_code=True)
 _TAG_LEADS = frozenset("<[\u25c1`")
 _FENCE_END = Markers("```")
 _INLINE_CODE_END = Markers("`", "\n")
-_REASONING_END_OF = {opener: Markers(end) for opener, end in REASONING_TAGS.items()}
+_REASONING_END_OF = {opener: Markers(end) for opener, end in call_syntaxes.REASONING_TAGS.items()}
 _HEADER_END = Markers("<|message|>")
 _ROLE_END = Markers("\n", "<|end_header_id|>")
-_ANALYSIS_END = Markers("<|end|>", "<|call|>", "<|return|>", *HARMONY_HEADERS)
+_ANALYSIS_END = Markers("<|end|>", "<|call|>", "<|return|>", *call_syntaxes.HARMONY_HEADERS)
 
 
 class ReplyParser:
@@ -146,7 +103,7 @@ class ReplyParser:
         fenced_calls: bool = False,
     ) -> None:
         self._offer = OfferedTools(tools)
-        self._markers: MarkerMatcher = _MARKERS_AND_CODE if careful else _MARKERS
+        self._markers = _MARKERS_AND_CODE if careful else _MARKERS
         self._is_careful = careful
         self._buffer = StreamBuffer()
         self._output = ReplyOutput()
@@ -203,14 +160,14 @@ class ReplyParser:
             return
         is_requested = not self._is_careful
         is_possible = yield from self._buffer.look_ahead(
-            lambda text: bare_calls.may_begin(text, self._offer, is_requested=is_requested)
+            lambda text: call_parser.may_begin(text, self._offer, is_requested=is_requested)
         )
         if not is_possible:
             return
         reply = BoundedText()
         while not reply.is_too_long and (yield from self._buffer.read_available(reply.add)):
             pass
-        found = FoundCalls() if reply.is_too_long else find_calls(bare_calls.read, reply.text)
+        found = FoundCalls() if reply.is_too_long else find_calls(call_parser.read, reply.text)
         calls = self._offer.match_calls(found.calls)
         if not calls and is_requested:
             calls = self._offer.accept_calls(found.calls)
@@ -219,7 +176,7 @@ class ReplyParser:
         else:
             self._buffer.put_back(reply.text)
 
-    def _parse_text(self, markers: MarkerMatcher, sink: TextSink) -> MarkerSearch:
+    def _parse_text(self, markers: Markers, sink: TextSink) -> MarkerSearch:
         """Parse up to the next marker other than a tag or code, and return it; empty at the end of the reply."""
         while True:
             marker = yield from self._buffer.read_until(markers, sink)
@@ -252,38 +209,40 @@ class ReplyParser:
         tail = self._output.tail
         if tail == tail.rstrip() and self._markers.count_partial(tail, 0, at_line_start=False):
             self._output.add_text(" ")  # otherwise the text before and after the tag could form a new tag
-        if marker in REASONING_TAGS:
-            yield from self._parse_reasoning(marker)
-        elif marker in REASONING_ENDS:
+        if marker in call_syntaxes.REASONING_TAGS:
+            yield from self._buffer.read_until(_REASONING_END_OF[marker], self._output.add_reasoning)
+            if not self._has_reasoned:
+                self._has_reasoned = True
+                yield from self._parse_bare_calls()
+        elif marker in call_syntaxes.REASONING_ENDS:
             yield from self._end_unopened_reasoning()
-        elif marker in CALL_SYNTAXES:
-            yield from self._calls.parse(CALL_SYNTAXES[marker], in_result=self._in_result)
-        elif marker in HARMONY_HEADERS:
+        elif marker in call_syntaxes.CALL_SYNTAXES:
+            yield from self._calls.parse(call_syntaxes.CALL_SYNTAXES[marker], in_result=self._in_result)
+        elif marker in call_syntaxes.HARMONY_HEADERS:
             yield from self._parse_harmony_header()
-        elif marker in TURN_BEGINNINGS:
-            yield from self._parse_turn_beginning()
+        elif marker in call_syntaxes.TURN_BEGINNINGS:
+            if (yield from self._buffer.look_ahead(begins_with_role)):
+                role = BoundedText()
+                yield from self._buffer.read_until(_ROLE_END, role.add)
+                # All text after another role is invented, also its results.
+                self._is_over = role.text.strip() not in ("assistant", "model")
+            yield from self._parse_bare_calls()
         else:
             yield from self._parse_token(marker)
 
     def _parse_token(self, marker: str) -> Parsing:
         """Parse a marker of a tool result, the end of the text, or any other special token of a chat template."""
-        if marker in RESULT_TAGS:
+        if marker in call_syntaxes.RESULT_TAGS:
             # A result after the model's own calls is invented, and so is all text after it.
             self._is_over = bool(self._calls.calls)
             self._in_result = True
-        elif marker in RESULT_ENDS:
+        elif marker in call_syntaxes.RESULT_ENDS:
             self._in_result = False
-        elif marker == END_OF_TEXT:
+        elif marker == call_syntaxes.END_OF_TEXT:
             is_in_text = yield from self._buffer.look_ahead(lambda text: None if text.isspace() else True)
             if is_in_text:
                 self._output.add_text(marker)
         elif marker[-2:-1] in "|\uff5c":
-            yield from self._parse_bare_calls()
-
-    def _parse_reasoning(self, opener: str) -> Parsing:
-        yield from self._buffer.read_until(_REASONING_END_OF[opener], self._output.add_reasoning)
-        if not self._has_reasoned:
-            self._has_reasoned = True
             yield from self._parse_bare_calls()
 
     def _end_unopened_reasoning(self) -> Parsing:
@@ -298,33 +257,25 @@ class ReplyParser:
         if self._output.move_text_to_reasoning():
             yield from self._parse_bare_calls()
 
-    def _parse_turn_beginning(self) -> Parsing:
-        """Parse the role of a turn. A turn of another role is invented by the model, as is all text after it."""
-        if (yield from self._buffer.look_ahead(begins_with_role)):
-            role = BoundedText()
-            yield from self._buffer.read_until(_ROLE_END, role.add)
-            # All text after another role is invented, also its results.
-            self._is_over = not is_model(role.text)
-        yield from self._parse_bare_calls()
-
     def _parse_harmony_header(self) -> Parsing:
         """Parse a header of the harmony format, and the call or reasoning after it. Other text after it is shown."""
         if not (yield from self._buffer.look_ahead(may_begin)):
             return
         text = BoundedText()
         yield from self._buffer.read_until(_HEADER_END, text.add)
-        header = parse_header(text.text)
-        if not header.is_reply:
+        words = re.split(r"<\|(?:channel|constrain)\|>|\s", text.text)
+        recipient = _RECIPIENT.search(text.text)
+        if words[0] not in ("assistant", *_CHANNELS):  # a turn of another role, which the model invents
             self._is_over = True
-        elif header.recipient:
-            if self._offer.find_name(header.recipient):
+        elif recipient:
+            if self._offer.find_name(recipient[1]):
                 yield from self._calls.parse(
-                    HARMONY, read=partial(parse_arguments, header.recipient), in_result=self._in_result
+                    call_syntaxes.HARMONY, read=partial(parse_arguments, recipient[1]), in_result=self._in_result
                 )
-        elif header.channel == "analysis":
+        elif next((word for word in words if word in _CHANNELS), "") == "analysis":
             self._has_reasoned = True
             marker = yield from self._buffer.read_until(_ANALYSIS_END, self._output.add_reasoning)
-            if marker in HARMONY_HEADERS:
+            if marker in call_syntaxes.HARMONY_HEADERS:
                 self._buffer.unread(marker)
         yield from self._parse_bare_calls()
 
@@ -342,11 +293,7 @@ _MARKS = re.compile(r"(?>(?:\\+[nrt]|\W)+)")
 
 
 def drop_quoted_calls(
-    calls: Sequence[ToolCallRequest],
-    messages: Sequence[Message],
-    tools: Sequence[ToolSpec],
-    *,
-    anywhere: bool = False,
+    calls: Sequence[ToolCallRequest], messages: Sequence[Message], tools: Sequence[ToolSpec], *, anywhere: bool = False
 ) -> list[ToolCallRequest]:
     """Return the calls that do not occur, in any syntax, in the tool results and resources that the model has read.
 
@@ -365,8 +312,15 @@ def drop_quoted_calls(
     calls = [call for call in calls if _build_key(call) not in quotable]
     if not anywhere:
         return calls
-    plain_texts = [_strip_marks(text) for text in texts]
-    return [call for call in calls if not any(_is_written_in(text, call) for text in plain_texts)]
+    plain_texts = list(map(_strip_marks, texts))
+    kept = []
+    for call in calls:
+        name, values = _strip_marks(call.name), list(map(_strip_marks, _find_scalars(call.arguments)))
+        naming = [f"{key}{name}" for key in _NAME_KEYS]
+        # A text repeats the call if it names the tool as a call does, and contains all values of the call.
+        if not any(any(n in text for n in naming) and all(v in text for v in values) for text in plain_texts):
+            kept.append(call)
+    return kept
 
 
 def _find_foreign_texts(messages: Sequence[Message]) -> Iterable[str]:
@@ -382,13 +336,6 @@ def _find_calls(text: str, tools: Sequence[ToolSpec]) -> Iterable[ToolCallReques
     """Yield the calls that a reply with this text would contain, with and without the backticks of code."""
     for reply in dict.fromkeys((text, text.replace(_BACKTICK, ""))):
         yield from read_reply(ReplyParser(tools, careful=True), reply)[0]
-
-
-def _is_written_in(text: str, call: ToolCallRequest) -> bool:
-    """Return True if a stripped text names the tool as a call does, and contains all values of the call."""
-    name = _strip_marks(call.name)
-    is_named = any(f"{key}{name}" in text for key in _NAME_KEYS)
-    return is_named and all(_strip_marks(value) in text for value in _find_scalars(call.arguments))
 
 
 def _strip_marks(text: str) -> str:

@@ -7,7 +7,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from itertools import islice, takewhile
 from typing import Any
 
@@ -55,12 +54,7 @@ def neutralize(text: str) -> str:
     an entity (``&lt;tool_call>``), so the text stays readable.
     """
     # Labels first: the tags of a quoted label are escaped as well.
-    return _compile_tags().sub(lambda found: _ENTITIES[found.group()], _LABEL.sub("> ", text))
-
-
-@cache
-def _compile_tags() -> re.Pattern[str]:
-    return re.compile(_TAG, re.IGNORECASE)
+    return re.compile(_TAG, re.IGNORECASE).sub(lambda found: _ENTITIES[found.group()], _LABEL.sub("> ", text))
 
 
 def as_text(
@@ -79,36 +73,25 @@ def as_text(
         if message.role is Role.ASSISTANT:
             yield Message.assistant(format_reply(message))
             if message.tool_calls:
-                following = takewhile(lambda later: later.role is Role.TOOL, islice(messages, index, None))
-                results = _match_results(message.tool_calls, following)
-                yield Message.user("\n".join(format_result(*pair) for pair in results))
+                waiting: defaultdict[str | None, list[ToolCallResult]] = defaultdict(list)
+                for sent in takewhile(lambda later: later.role is Role.TOOL, islice(messages, index, None)):
+                    result = ToolCallResult(sent.tool_call_id or "", success=not sent.is_error, content=sent.content)
+                    waiting[sent.tool_call_id].append(result)
+                results = (
+                    waiting[call.id].pop(0)
+                    if waiting[call.id]
+                    else ToolCallResult(call.id, success=False, content=NO_RESULT)
+                    for call in message.tool_calls
+                )
+                yield Message.user("\n".join(map(format_result, message.tool_calls, results)))
         elif message.role is not Role.TOOL:
-            yield _neutralize_foreign_parts(message)
-
-
-def _neutralize_foreign_parts(message: Message) -> Message:
-    if isinstance(message.content, str):
-        return message
-    parts = (
-        replace(part, text=neutralize(part.text)) if isinstance(part, TextPart) and part.foreign else part
-        for part in message.content
-    )
-    return replace(message, content=tuple(parts))
-
-
-def _match_results(
-    calls: Sequence[ToolCallRequest], messages: Iterator[Message]
-) -> Iterator[tuple[ToolCallRequest, ToolCallResult]]:
-    """Yield each call with its result from the following messages."""
-    by_call: defaultdict[str | None, list[Message]] = defaultdict(list)
-    for message in messages:
-        by_call[message.tool_call_id].append(message)
-    for call in calls:
-        if by_call[call.id]:
-            message = by_call[call.id].pop(0)
-            yield call, ToolCallResult(call.id, success=not message.is_error, content=message.content)
-        else:
-            yield call, ToolCallResult(call.id, success=False, content=NO_RESULT)
+            content = message.content
+            if not isinstance(content, str):  # texts of servers must not imitate a turn
+                content = tuple(
+                    replace(part, text=neutralize(part.text)) if isinstance(part, TextPart) and part.foreign else part
+                    for part in content
+                )
+            yield replace(message, content=content)
 
 
 def format_result_text(result: ToolCallResult) -> str:
@@ -173,6 +156,19 @@ def to_json_line(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def format_call_arguments(call: ToolCallRequest) -> str:
-    """Return the arguments of a call as JSON, or as the model wrote them if they are unreadable."""
-    return to_json_line(dict(call.arguments)) if call.unreadable is None else call.unreadable
+def format_reply(message: Message, call_template: str) -> str:
+    """Return the text of an assistant message, and its calls; unreadable arguments are those that the model wrote.
+
+    Args:
+        message: The message.
+        call_template: The template of a call, with ``{name}`` or ``{json_name}``, and ``{arguments}``.
+    """
+    calls = (
+        call_template.format(
+            name=" ".join(call.name.split()),
+            json_name=to_json_line(call.name),
+            arguments=to_json_line(dict(call.arguments)) if call.unreadable is None else call.unreadable,
+        )
+        for call in message.tool_calls
+    )
+    return "\n".join(filter(None, (message.text, *calls)))

@@ -124,7 +124,10 @@ class OfferedTools:
         tool = self._tools.get(name)
         if tool is None:
             return self.to_request(name, value)
-        if _is_definition(value, tool.input_schema):
+        # Arguments that are a schema are no call: a model that describes a tool writes its definition.
+        properties = tool.input_schema.get("properties") or {}
+        is_typed = value.get("type") == "object" and "type" not in properties
+        if is_typed or ("properties" in value and "properties" not in properties):
             return None
         if not self._is_valid(value, tool):
             schema = tool.original_schema or tool.input_schema
@@ -159,13 +162,6 @@ def _to_object(arguments: Any) -> dict[str, Any] | None:
     if arguments is None:
         return {}
     return dict(arguments) if isinstance(arguments, Mapping) else None
-
-
-def _is_definition(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
-    """Return True if the arguments are a schema: a model that describes a tool writes its definition."""
-    properties = schema.get("properties") or {}
-    is_typed = arguments.get("type") == "object" and "type" not in properties
-    return is_typed or ("properties" in arguments and "properties" not in properties)
 
 
 def _find_text_behind_key(text: str, key: str) -> str | None:

@@ -28,10 +28,15 @@ from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.provider_errors import RETRY_NOTE
 from dial_client.providers.http.response_stream import RawBody, ResponseStream, StreamBroken, StreamParser
 from dial_client.providers.http.transport import HttpTransport, RequestTransport, StreamedResponse
-from dial_client.providers.request_adaptation import FORCED_CHOICE_NOTE, MAX_ADAPTATIONS, RequestAdaptation, drop_echoes
+from dial_client.providers.request_adaptation import (
+    FORCED_CHOICE_NOTE,
+    MAX_ADAPTATIONS,
+    RequestAdaptation,
+    ToolNameMapping,
+    drop_echoes,
+)
 from dial_client.providers.server_tools import build_server_tools
 from dial_client.providers.tool_call_codec import to_json_bytes
-from dial_client.providers.tool_name_mapping import ToolNameMapping
 from dial_client.runtime.logs import get_logger
 from dial_client.schema import provider_schema
 from dial_client.settings.endpoint_profile import EndpointProfile
@@ -90,8 +95,6 @@ class HttpProvider(ABC):
         self._server_tools = build_server_tools(profile.server_tools, self.api)
         self._settings = settings
         self._pending_notes = [_NO_SETTING.format(name) for name in self._list_unsupported(settings)]
-        self._info: ModelInfo | None = None
-        self._info_sources = (profile, endpoint)
         self._encoded_for: tuple[tuple[ToolSpec, ...], int, str, bool] | None = None
         self._encoded: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
 
@@ -104,12 +107,6 @@ class HttpProvider(ABC):
     def info(self) -> ModelInfo:
         """The known properties of the model, including the features that its endpoint has refused so far."""
         profile, endpoint = self._adaptation.profile, self.endpoint
-        if self._info is None or self._info_sources != (profile, endpoint):
-            self._info = self._build_info(profile, endpoint)
-            self._info_sources = (profile, endpoint)
-        return self._info
-
-    def _build_info(self, profile: EndpointProfile, endpoint: Endpoint) -> ModelInfo:
         return ModelInfo(
             self._name,
             self._model,
@@ -141,13 +138,9 @@ class HttpProvider(ABC):
         """Return the fields with the reply so far, if the reply is paused. Only the Messages API pauses replies."""
         return fields
 
-    def preload(self) -> None:
-        """Import and create the HTTP client. Call this method in a worker thread."""
-        self._transport.preload()
-
     async def prepare(self) -> None:
-        """Call `preload` in a worker thread."""
-        await to_thread.run_sync(self.preload, abandon_on_cancel=True)
+        """Import and create the HTTP client in a worker thread."""
+        await to_thread.run_sync(self._transport.preload, abandon_on_cancel=True)
 
     async def aclose(self) -> None:
         """Close all connections; may be called twice."""
@@ -342,9 +335,8 @@ def to_dialect(tool: ToolSpec, dialect: str, *, strict: bool = False) -> ToolSpe
 
 def get_output_dialect(profile: EndpointProfile) -> str:
     """Return the dialect for the schemas of structured answers."""
-    if profile.schema_dialect == "full" and profile.structured_output == "with_tools":
-        return "openai"
-    return profile.schema_dialect
+    is_full = profile.schema_dialect == "full" and profile.structured_output == "with_tools"
+    return "openai" if is_full else profile.schema_dialect
 
 
 def build_sampling_fields(settings: ModelSettings) -> dict[str, float]:

@@ -12,6 +12,7 @@ import jiter
 
 from dial_client.messages.errors import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED, ProviderError
 from dial_client.providers.http.endpoint import Endpoint
+from dial_client.runtime.json_fields import to_text
 from dial_client.runtime.text import replace_surrogates
 
 RETRY_NOTE = "the endpoint could not parse the model's tool call: the request is sent again"
@@ -44,12 +45,7 @@ def build_refusal_error(endpoint: Endpoint, status: int, headers: Mapping[str, s
 
 
 def build_reported_error(
-    endpoint: Endpoint,
-    value: Any,
-    *,
-    status: int | None = None,
-    text: bytes = b"",
-    retry_after: float | None = None,
+    endpoint: Endpoint, value: Any, *, status: int | None = None, text: bytes = b"", retry_after: float | None = None
 ) -> ProviderError:
     """Return the error that an endpoint reports in a response body or in a stream event.
 
@@ -187,10 +183,9 @@ def _parse_error(value: Any) -> _Report:
 
 def _find_routed_error(value: Any) -> Any:
     """Return the report in ``error.metadata.raw``, parsed if it is a JSON text; None if there is none."""
-    error = value.get("error") if isinstance(value, dict) else None
-    metadata = error.get("metadata") if isinstance(error, dict) else None
-    raw = metadata.get("raw") if isinstance(metadata, dict) else None
-    return (_parse_json(raw.encode("utf-8", "replace")) or raw) if isinstance(raw, str) else raw
+    for name in ("error", "metadata", "raw"):
+        value = value.get(name) if isinstance(value, dict) else None
+    return (_parse_json(value.encode("utf-8", "replace")) or value) if isinstance(value, str) else value
 
 
 def _parse_own_error(value: Any) -> _Report:
@@ -208,14 +203,9 @@ def _parse_own_error(value: Any) -> _Report:
     return _Report(
         message if isinstance(message, str) else str(message),
         None if code is None else str(code),
-        _get_text(error, "param"),
-        _get_text(error, "type"),
+        to_text(error.get("param")),
+        to_text(error.get("type")),
     )
-
-
-def _get_text(error: Mapping[str, Any], name: str) -> str:
-    value = error.get(name)
-    return value if isinstance(value, str) else ""
 
 
 def _find_code(status: int | None, code: str | None, message: str) -> str | None:

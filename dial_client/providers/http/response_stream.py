@@ -39,7 +39,6 @@ class StreamParser(Protocol):
     @property
     def has_calls(self) -> bool:
         """True if at least one tool call has begun."""
-        ...
 
     def feed(self, value: Any) -> Sequence[Delta]:
         """Parse the next event, or an unstreamed response.
@@ -47,11 +46,9 @@ class StreamParser(Protocol):
         Raises:
             StreamedError: The event or the response reports an error.
         """
-        ...
 
     def finish(self, notes: Sequence[str]) -> Sequence[Delta]:
         """Return the tool calls of a complete reply, and last the `Completion`, which includes `notes`."""
-        ...
 
 
 @dataclass(slots=True)
@@ -86,11 +83,9 @@ class Recordable(Protocol):
     @property
     def parser_flags(self) -> Mapping[str, Any]:
         """The flags of the profile that affect the parsing of responses, except those with their default values."""
-        ...
 
     def generate_recorded(self, request: ModelRequest, bodies: list[RawBody] | None) -> AsyncGenerator[Delta, None]:
         """Do the same as `Provider.generate`, and append the body of every response to `bodies`."""
-        ...
 
 
 class StreamBroken(Exception):

@@ -57,11 +57,9 @@ class StreamedResponse(Protocol):
         Raises:
             httpx2.HTTPError: The connection broke before the end of the body.
         """
-        ...
 
     async def aclose(self) -> None:
         """Close the response, even if it was not read."""
-        ...
 
 
 class RequestTransport(Protocol):
@@ -72,17 +70,14 @@ class RequestTransport(Protocol):
 
     def preload(self) -> object:
         """Import the modules that the first request needs, which is slow. May be called twice, and in any thread."""
-        ...
 
     def post(
         self, path: str, body: bytes, *, idle_timeout: float, notes: list[str], on_wait: OnWait | None = None
     ) -> Coroutine[Any, Any, StreamedResponse]:
         """Send a request in the same way as `HttpTransport.post`."""
-        ...
 
     async def aclose(self) -> None:
         """Close all connections; may be called twice."""
-        ...
 
 
 class HttpTransport:
