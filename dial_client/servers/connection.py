@@ -82,7 +82,16 @@ class Connection:
         is_enabled = self.settings is None or self.settings.enabled
         self._target = target
         self._status = ServerStatusWriter(name, capabilities.on_change, is_enabled=is_enabled)
-        self._capabilities = self._adapt_capabilities(capabilities)
+        roots, on_log = self.settings.roots if self.settings is not None else None, capabilities.on_log
+
+        def log_message(message: ServerLog) -> None:
+            self._status.logs.append(message)
+            if on_log is not None:
+                on_log(message)
+
+        roots = capabilities.roots if roots is None else roots
+        self._capabilities = replace(capabilities, roots=roots, on_log=log_message)
+        """The capabilities for this server: with its own roots, if configured; its log is kept in its status."""
         self._cache = ServerCache(self.settings, capabilities.cache)
         self._session: ServerSession | None = None
         """The session opened last."""
@@ -92,17 +101,6 @@ class Connection:
         self._woken = anyio.Event()
         self._stopped = anyio.Event()
         self._ended = anyio.Event()
-
-    def _adapt_capabilities(self, capabilities: ClientCapabilities) -> ClientCapabilities:
-        """Return the capabilities for this server: with its own roots, if configured; its log is kept in its status."""
-        roots, on_log = self.settings.roots if self.settings is not None else None, capabilities.on_log
-
-        def log_message(message: ServerLog) -> None:
-            self._status.logs.append(message)
-            if on_log is not None:
-                on_log(message)
-
-        return replace(capabilities, roots=capabilities.roots if roots is None else roots, on_log=log_message)
 
     @property
     def status(self) -> ServerStatus:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -306,20 +306,17 @@ async def _subscribe(client: Client, uri: str, confirm: Callable[[], None], scop
 
 
 async def read_all_pages(
-    kind: str,
-    read_page: Callable[[str | None], Awaitable[tuple[Sequence[Item], str | None]]],
-    key: Callable[[Item], str],
-    note: AddNote,
-) -> tuple[Item, ...]:
+    read_page: Callable[..., Awaitable[Any]], items_name: str, key_name: str, note: AddNote
+) -> tuple[Any, ...]:
     """Read all pages of a list, in the server's order; return an empty list if the server has no such list.
 
     Reading stops, with a note, at a repeated cursor, at a page that fails, and after too many pages or items. The items
     read so far are returned.
 
     Args:
-        kind: The kind of the items, in the plural.
-        read_page: Returns the page at a cursor, and the next cursor.
-        key: Returns the identity of an item. Items of later pages with a known key are dropped.
+        read_page: The method of the SDK's client that returns the page at a ``cursor``.
+        items_name: The attribute of a page that has its items, such as ``resource_templates``.
+        key_name: The attribute that identifies an item. Items of later pages with a known key are dropped.
         note: Is called with a note about each irregularity.
 
     Raises:
@@ -329,14 +326,15 @@ async def read_all_pages(
     from mcp_types import METHOD_NOT_FOUND
     from pydantic import ValidationError
 
-    items: list[Item] = []
+    kind = items_name.replace("_", " ")
+    items: list[Any] = []
     known: set[str] = set()
     cursors: set[str | None] = set()
     cursor: str | None = None
     while cursor not in cursors and len(cursors) < MAX_PAGES and len(items) < MAX_ITEMS:
         cursors.add(cursor)
         try:
-            page, next_cursor = await read_page(cursor)
+            page = await read_page(cursor=cursor)
         except (MCPError, ValidationError) as error:
             if cursor is not None:
                 note(f"not all pages of its {kind} can be read")
@@ -344,10 +342,10 @@ async def read_all_pages(
             if isinstance(error, MCPError) and error.code == METHOD_NOT_FOUND:
                 return ()
             raise
-        new_items = [item for item in page if key(item) not in known]
+        new_items = [item for item in getattr(page, items_name) if getattr(item, key_name) not in known]
         items += new_items
-        known.update(map(key, new_items))
-        cursor = next_cursor or None
+        known.update(getattr(item, key_name) for item in new_items)
+        cursor = page.next_cursor or None
         if len(items) > MAX_ITEMS:
             note(f"it has more than {MAX_ITEMS:,} {kind}; the rest is left out")
             return tuple(items[:MAX_ITEMS])
@@ -376,12 +374,7 @@ class ToolWatch:
 
     async def read(self, client: Client) -> tuple[Tool, ...]:
         """Read all pages of ``tools/list``; raises as `read_all_pages` does."""
-
-        async def request_page(cursor: str | None) -> tuple[Sequence[Tool], str | None]:
-            page = await client.list_tools(cursor=cursor)
-            return page.tools, page.next_cursor
-
-        tools = await read_all_pages("tools", request_page, lambda tool: tool.name, self._note)
+        tools = await read_all_pages(client.list_tools, "tools", "name", self._note)
         self._has_read = True
         return tools
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import anyio
@@ -155,7 +155,10 @@ class Resources:
 
         async def request(client: Client) -> tuple[ResourceContent, ...]:
             read = await client.read_resource(uri)
-            return tuple(_to_content(content) for content in read.contents)
+            return tuple(
+                ResourceContent(part.uri, part.mime_type, getattr(part, "text", None), getattr(part, "blob", None))
+                for part in read.contents
+            )
 
         connection = await wait_for_connection(self._connections, server)
         return await connection.ask(request, find_read_timeout(connection))
@@ -233,25 +236,16 @@ class _CachedList(Generic[Item]):
     """The time of `anyio.current_time` when the list becomes stale."""
 
 
+@dataclass
 class ListCache(Generic[Item]):
-    """The lists of one kind of all servers. A list is read when first needed, and again when it may have changed.
+    """The lists of one kind of all servers. A list is read when first needed, and again when it may have changed."""
 
-    Args:
-        connections: The connections by server name.
-        listing: The kind of list.
-        read: Reads a server's whole list; called with the server's name, the SDK's client, and a callback for notes.
-    """
-
-    def __init__(
-        self,
-        connections: Mapping[str, Connection],
-        listing: Listing,
-        read: Callable[[str, Client, AddNote], Awaitable[tuple[Item, ...]]],
-    ) -> None:
-        self._connections = connections
-        self._listing = listing
-        self._read = read
-        self._cached: dict[str, _CachedList[Item]] = {}
+    connections: Mapping[str, Connection]
+    """The connections by server name."""
+    listing: Listing
+    read: Callable[[str, Client, AddNote], Awaitable[tuple[Item, ...]]]
+    """Reads a server's whole list; called with the server's name, the SDK's client, and a callback for notes."""
+    _cached: dict[str, _CachedList[Item]] = field(default_factory=dict)
 
     async def get(self, server: str | None) -> tuple[Item, ...]:
         """Return the list of one server, or for None the lists of all servers, leaving out servers that fail.
@@ -260,7 +254,7 @@ class ListCache(Generic[Item]):
             ServerError: There is no such server, or its list cannot be read.
         """
         if server is not None:
-            return await self._get(await wait_for_connection(self._connections, server))
+            return await self._get(await wait_for_connection(self.connections, server))
         lists: dict[str, tuple[Item, ...]] = {}
 
         async def add(connection: Connection) -> None:
@@ -268,15 +262,15 @@ class ListCache(Generic[Item]):
                 await connection.wait_settled()
                 lists[connection.name] = await self._get(connection)
             except ServerError as error:
-                log.debug("not_listed", server=connection.name, what=self._listing.value, error=error.problem)
+                log.debug("not_listed", server=connection.name, what=self.listing.value, error=error.problem)
 
         async with anyio.create_task_group() as group:
-            for connection in tuple(self._connections.values()):
+            for connection in tuple(self.connections.values()):
                 group.start_soon(add, connection)
-        return tuple(item for name in self._connections for item in lists.get(name, ()))
+        return tuple(item for name in self.connections for item in lists.get(name, ()))
 
     async def _get(self, connection: Connection) -> tuple[Item, ...]:
-        revision = connection.notifications.revisions[self._listing]
+        revision = connection.notifications.revisions[self.listing]
         cached = self._cached.get(connection.name)
         is_current = cached is not None and cached.connection is connection and cached.revision == revision
         if cached is not None and is_current and anyio.current_time() < cached.until:
@@ -291,12 +285,12 @@ class ListCache(Generic[Item]):
                 Listing.RESOURCES: server_capabilities.resources,
                 Listing.PROMPTS: server_capabilities.prompts,
             }
-            capability = capabilities[self._listing]
+            capability = capabilities[self.listing]
             # If no capability is known (with a fixed protocol they are not requested), the server may have the list.
             if capability is None and any(known is not None for known in capabilities.values()):
                 return ()
             has_announcements = bool(capability is not None and capability.list_changed)
-            return await self._read(connection.name, client, connection.add_note)
+            return await self.read(connection.name, client, connection.add_note)
 
         items = await connection.ask(request, LIST_SECONDS)
         until = float("inf") if has_announcements else anyio.current_time() + CACHE_SECONDS
@@ -344,36 +338,14 @@ def clean_text(text: str | None) -> str:
     return sanitize((text or "")[:MAX_DESCRIPTION]).strip()
 
 
-def _to_content(content: _Contents) -> ResourceContent:
-    from mcp_types import TextResourceContents
-
-    if isinstance(content, TextResourceContents):
-        return ResourceContent(content.uri, content.mime_type, text=content.text)
-    return ResourceContent(content.uri, content.mime_type, blob=content.blob)
-
-
 async def _read_resources(server: str, client: Client, note: AddNote) -> tuple[Resource, ...]:
-    async def request_page(cursor: str | None) -> tuple[Sequence[Resource], str | None]:
-        read = await client.list_resources(cursor=cursor)
-        found = [
-            Resource(server=server, uri=resource.uri, size=resource.size, **_clean_fields(resource))
-            for resource in read.resources
-        ]
-        return found, read.next_cursor
-
-    return await read_all_pages("resources", request_page, lambda resource: resource.uri, note)
+    listed = await read_all_pages(client.list_resources, "resources", "uri", note)
+    return tuple(Resource(server=server, uri=item.uri, size=item.size, **_clean_fields(item)) for item in listed)
 
 
 async def _read_templates(server: str, client: Client, note: AddNote) -> tuple[ResourceTemplate, ...]:
-    async def request_page(cursor: str | None) -> tuple[Sequence[ResourceTemplate], str | None]:
-        read = await client.list_resource_templates(cursor=cursor)
-        found = [
-            ResourceTemplate(server=server, uri_template=template.uri_template, **_clean_fields(template))
-            for template in read.resource_templates
-        ]
-        return found, read.next_cursor
-
-    return await read_all_pages("resource templates", request_page, lambda template: template.uri_template, note)
+    listed = await read_all_pages(client.list_resource_templates, "resource_templates", "uri_template", note)
+    return tuple(ResourceTemplate(server=server, uri_template=it.uri_template, **_clean_fields(it)) for it in listed)
 
 
 def _clean_fields(item: mcp_types.Resource | mcp_types.ResourceTemplate) -> dict[str, Any]:
@@ -435,15 +407,11 @@ async def _find_listed_meta(client: Client, uri: str) -> Mapping[str, Any] | Non
     from mcp import MCPError
     from pydantic import ValidationError
 
-    async def request_page(cursor: str | None) -> tuple[Sequence[mcp_types.Resource], str | None]:
-        read = await client.list_resources(cursor=cursor)
-        return read.resources, read.next_cursor
-
     try:
-        listed = await read_all_pages("resources", request_page, lambda resource: str(resource.uri), lambda _: None)
+        listed = await read_all_pages(client.list_resources, "resources", "uri", lambda _: None)
     except (MCPError, ValidationError):
         return None
-    return next((resource.meta for resource in listed if str(resource.uri) == uri), None)
+    return next((resource.meta for resource in listed if resource.uri == uri), None)
 
 
 def _decode(server: str, content: _Contents) -> str:

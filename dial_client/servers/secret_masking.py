@@ -12,13 +12,13 @@ import binascii
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 from weakref import WeakSet
 
-from dial_client.settings.config_types import OAuthSettings, ServerSettings, Transport
+from dial_client.settings.config_types import ServerSettings, Transport
 
 MIN_NAMED = 4
 """Minimum characters of a secret whose name says that it is secret."""
@@ -85,12 +85,14 @@ def find_secrets(settings: object) -> frozenset[str]:
     """
     if not isinstance(settings, ServerSettings):
         return frozenset()
-    found = {*_find_in_variables(settings.env.items()), *_find_in_variables(settings.headers.items())}
-    found.update(_find_in_arguments(settings.args))
+    found = set(_find_in_arguments(settings.args))
+    for name, value in (*settings.env.items(), *settings.headers.items()):
+        found.update(_find_in_variable(name, value))
     if settings.url is not None:
         found.update(_find_in_url(settings.url))
     if settings.oauth is not None:
-        found.update(_find_in_oauth(settings.oauth))
+        for secret in filter(None, (settings.oauth.client_secret, settings.oauth.private_key)):
+            found.update(split_secret(secret))
     return frozenset(found)
 
 
@@ -120,16 +122,6 @@ def split_secret(secret: str) -> Iterator[str]:
     if len(lines) > 1:
         # Logs quote keys line by line. The first and last line of a PEM key are the same in all keys.
         yield from (line.strip() for line in lines if len(line.strip()) >= _MIN_RANDOM and not line.startswith("---"))
-
-
-def _find_in_oauth(oauth: OAuthSettings) -> Iterator[str]:
-    for secret in (oauth.client_secret, oauth.private_key):
-        yield from split_secret(secret) if secret else ()
-
-
-def _find_in_variables(variables: Iterable[tuple[str, str]]) -> Iterator[str]:
-    for name, value in variables:
-        yield from _find_in_variable(name, value)
 
 
 def _find_in_variable(name: str, value: str) -> Iterator[str]:
@@ -340,8 +332,9 @@ class SecretMask:
             case JSONRPCResponse(result=body) | JSONRPCRequest(params=body) | JSONRPCNotification(params=body):
                 self.mask_json(body or {})
             case JSONRPCError(error=error):
-                error.message = self.mask_text(error.message)
-                error.data = self._mask_value(error.data)
+                members = [error.message, error.data]
+                self.mask_json(members)
+                error.message, error.data = members
 
     def mask_json(self, root: dict[str, Any] | list[Any], *, is_free: bool = False) -> None:
         """Mask parsed JSON in place, in linear time and at any depth.
@@ -364,13 +357,6 @@ class SecretMask:
                     node[key] = self.mask_text(value)
                 if is_free and isinstance(key, str) and (masked := self.mask_text(key)) != key:
                     node[masked] = node.pop(key)
-
-    def _mask_value(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return self.mask_text(value)
-        if isinstance(value, dict | list):
-            self.mask_json(value)
-        return value
 
     def _add(self, known: dict[str, None], *secrets: str) -> None:
         before = len(known)

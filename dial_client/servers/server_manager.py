@@ -86,13 +86,10 @@ class StartPatience:
         if not connection.offer_cached_tools():
             if await _wait_settled(connection, self._seconds - CACHED_TOOLS_SECONDS):
                 return
-            while _describe_download(connection) and not self._has_tools():
+            while _describe_download(connection) and not any(known.tools for known in self._connections.values()):
                 if await _wait_settled(connection, _POLL_SECONDS):
                     return
         self._skip((connection,))
-
-    def _has_tools(self) -> bool:
-        return any(connection.tools for connection in self._connections.values())
 
     def _skip(self, connections: Iterable[Connection]) -> None:
         self._skipped.update(connections)

@@ -170,13 +170,19 @@ class ServerRequests:
     async def _make_checked(self, call: Callable[[], Awaitable[Result]]) -> Result:
         """Make a call once. Raises as `run_call`."""
         from mcp import MCPError
+        from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY, CallToolResult, TextContent
 
         try:
             result = await call()
         except MCPError as error:
-            self._check_error(error)
+            if error.code == MISSING_REQUIRED_CLIENT_CAPABILITY and isinstance(error.data, dict):
+                for name in error.data.get("requiredCapabilities") or ():
+                    if name in _MISSING_FEATURES:
+                        raise ServerError(self._server, _MISSING_FEATURES[name]) from error
+            self._check_message(error.message)
             raise
-        self._check_result(result)
+        if isinstance(result, CallToolResult) and result.is_error:
+            self._check_message(" ".join(block.text for block in result.content if isinstance(block, TextContent)))
         return result
 
     async def answer_elicitation(
@@ -249,22 +255,6 @@ class ServerRequests:
         """Record that the user has completed a URL elicitation (2025-11-25)."""
         if len(self._completed.value) < MAX_COMPLETED:
             self._completed.set(self._completed.value | {elicitation_id})
-
-    def _check_result(self, result: object) -> None:
-        from mcp_types import CallToolResult, TextContent
-
-        if isinstance(result, CallToolResult) and result.is_error:
-            texts = (block.text for block in result.content if isinstance(block, TextContent))
-            self._check_message(" ".join(texts))
-
-    def _check_error(self, error: MCPError) -> None:
-        from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY
-
-        if error.code == MISSING_REQUIRED_CLIENT_CAPABILITY and isinstance(error.data, dict):
-            for name in error.data.get("requiredCapabilities") or ():
-                if name in _MISSING_FEATURES:
-                    raise ServerError(self._server, _MISSING_FEATURES[name])
-        self._check_message(error.message)
 
     def _check_message(self, message: str) -> None:
         """Raise `ServerError` or `NeedsOlderProtocol` if a call failed because the server could not send a request."""

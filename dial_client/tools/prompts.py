@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -127,11 +127,8 @@ def _to_message(role: str, block: Any) -> Message:
 
 
 async def _read_prompts(server: str, client: Client, note: AddNote) -> tuple[Prompt, ...]:
-    async def request_page(cursor: str | None) -> tuple[Sequence[Prompt], str | None]:
-        read = await client.list_prompts(cursor=cursor)
-        return [_to_prompt(server, prompt) for prompt in read.prompts], read.next_cursor
-
-    return await read_all_pages("prompts", request_page, lambda prompt: prompt.name, note)
+    listed = await read_all_pages(client.list_prompts, "prompts", "name", note)
+    return tuple(_to_prompt(server, prompt) for prompt in listed)
 
 
 def _to_prompt(server: str, prompt: SDKPrompt) -> Prompt:

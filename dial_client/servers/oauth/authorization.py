@@ -143,8 +143,8 @@ class OAuthProvider(OAuthClientProvider):
 
     async def _initialize(self) -> None:
         record = await self.oauth.token_storage.load()
-        # A refresh token that was refused once is not sent again: authorization servers that rotate tokens take a
-        # second use for a theft, and revoke the login (RFC 9700, 4.14.2).
+        # A refresh token that was refused once is not sent again: authorization servers that rotate tokens may take
+        # a second use for a theft, and revoke the login.
         refused = self.refused_refresh_token
         if refused is not None and (record.tokens or {}).get("refresh_token") == refused:
             record = replace(record, tokens=None)
@@ -170,7 +170,7 @@ class OAuthProvider(OAuthClientProvider):
         settings, metadata = self.oauth.settings, self.context.oauth_metadata
         if settings.client_id is None:
             return None
-        # Without a list in the metadata, HTTP Basic is what a server must accept (RFC 8414, 2).
+        # Without a list in the metadata, HTTP Basic is the default.
         methods = (metadata.token_endpoint_auth_methods_supported if metadata else None) or ["client_secret_basic"]
         with_secret = "client_secret_basic" if "client_secret_basic" in methods else "client_secret_post"
         method = "private_key_jwt" if settings.private_key else with_secret if settings.client_secret else "none"
@@ -209,7 +209,7 @@ class OAuthProvider(OAuthClientProvider):
         """Check that the authorization server is the one the client belongs to, and check its token endpoint.
 
         An MCP server names its authorization server. A malicious one could name its own, to get the secret of a client
-        that was registered elsewhere, or the user's code for another server (mix-up, RFC 9207; RFC 9700, 4.4).
+        that was registered elsewhere, or the user's code for another server (mix-up, RFC 9207).
 
         Raises:
             LoginFailed: The server leads to another authorization server, or the token endpoint is not allowed.
@@ -277,7 +277,7 @@ def parse_redirect(address: str, state: str) -> AuthorizationCodeResult:
     """
     fields = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
     # Any page in the browser can open the redirect URI with a code of its own, and so log the user in to the account of
-    # an attacker (CSRF, RFC 6749, 10.12): only this login knows its state.
+    # an attacker (CSRF): only this login knows its state.
     if fields.get("state") != state:
         raise LoginFailed("the redirect belongs to another login")
     if "error" in fields:

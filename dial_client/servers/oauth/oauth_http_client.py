@@ -63,8 +63,9 @@ class OAuthHttpClient:
         return response
 
     async def _connect_and_send(self, request: httpx2.Request, addresses: tuple[Address, ...]) -> httpx2.Response:
-        if _has_proxy(request.url):  # the proxy connects; the name may be resolvable only there
-            return await self._read(request, request)
+        proxies, url = getproxies(), request.url
+        if (proxies.get(url.scheme) or proxies.get("all")) and not proxy_bypass(url.host):
+            return await self._read(request, request)  # the proxy connects; the name may be resolvable only there
         for address in addresses:
             # With the name in place of the address, it would be resolved again, and could now lead into a private
             # network (DNS rebinding; MCP security best practices, "Server-Side Request Forgery").
@@ -81,7 +82,7 @@ class OAuthHttpClient:
         # A redirect could lead where the policy does not allow, and would take a POST with its secrets along.
         response = await self._client.send(pinned, stream=True, follow_redirects=False)
         try:
-            body = await _read_body(response)
+            body = await read_body(response, MAX_BODY)
         finally:
             await response.aclose()
         if body is None:
@@ -91,23 +92,18 @@ class OAuthHttpClient:
         return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
 
 
-async def _read_body(response: httpx2.Response) -> bytes | None:
-    """Return the body of a response; None if it is larger than `MAX_BODY`."""
+async def read_body(response: httpx2.Response, max_bytes: int) -> bytes | None:
+    """Return the body of a response; None if it is larger than `max_bytes`."""
     # The length may be missing or false, and a compressed body may be much longer than announced: count, too.
-    length, body = response.headers.get("content-length", ""), b""
-    if length.isdecimal() and int(length) > MAX_BODY:
+    length, body = response.headers.get("content-length", ""), bytearray()
+    if length.isdecimal() and int(length) > max_bytes:
         return None
     async with aclosing(response.aiter_bytes()) as pieces:
         async for piece in pieces:
             body += piece
-            if len(body) > MAX_BODY:
+            if len(body) > max_bytes:
                 return None
-    return body
-
-
-def _has_proxy(url: httpx2.URL) -> bool:
-    proxies = getproxies()
-    return bool(proxies.get(url.scheme) or proxies.get("all")) and not proxy_bypass(url.host)
+    return bytes(body)
 
 
 def _pin_request(request: httpx2.Request, address: Address) -> httpx2.Request:

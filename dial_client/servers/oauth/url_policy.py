@@ -41,8 +41,8 @@ class NetworkScope(IntEnum):
 def classify(address: Address) -> NetworkScope:
     """Return the scope of an IP address; an IPv6 address that embeds an IPv4 address has the scope of the latter."""
     if isinstance(address, ipaddress.IPv6Address):
-        # ::ffff:127.0.0.1 and 64:ff9b::7f00:1 reach 127.0.0.1, but are global addresses for Python (RFC 4291, 2.5.5.2;
-        # RFC 3056; RFC 6052): a check of the IPv6 form alone is a known way around such filters.
+        # ::ffff:127.0.0.1 (mapped) and 64:ff9b::7f00:1 (NAT64) reach 127.0.0.1, but are global addresses for Python: a
+        # check of the IPv6 form alone would let them pass.
         nat64 = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 else None
         mapped = address.ipv4_mapped or address.sixtofour or nat64
         if mapped is not None:
@@ -73,7 +73,7 @@ async def resolve(host: str) -> tuple[Address, ...]:
 
 def find_origin(url: str) -> str:
     """Return the origin of a URL, such as ``https://auth.example``, without a default port."""
-    # Origins are compared, not hosts: another port, or http in place of https, is another server (RFC 6454).
+    # Origins are compared, not hosts: another port, or http in place of https, is another server.
     parts = urlsplit(url)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     is_default = parts.port in (None, {"http": 80, "https": 443}.get(parts.scheme))

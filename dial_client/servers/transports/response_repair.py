@@ -15,6 +15,7 @@ import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import Context
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -372,53 +373,43 @@ def _as_text(value: Any) -> dict[str, Any]:
     return {"type": "text", "text": cut}
 
 
+@dataclass
 class RepairingTransport:
-    """A transport around another one, which repairs, masks and limits the incoming messages.
+    """A transport around another one, which repairs, masks and limits the incoming messages."""
 
-    Args:
-        inner: The wrapped transport.
-        mask: Masks the server's secrets.
-        on_note: Is called with a note about each irregularity.
-        on_end: Is called when the incoming stream ends.
-        on_error: Is awaited with the error that closes the transport, before closing begins.
-    """
-
-    def __init__(
-        self,
-        inner: Transport,
-        mask: SecretMask,
-        on_note: AddNote,
-        on_end: Callable[[str], None],
-        on_error: Callable[[BaseException], Awaitable[None]],
-    ) -> None:
-        self._inner = inner
-        self._repairer = ResponseRepairer(on_note, mask)
-        self._limiter = RateLimiter(on_note)
-        self._on_end = on_end
-        self._on_error = on_error
+    inner: Transport
+    """The wrapped transport."""
+    mask: SecretMask
+    on_note: AddNote
+    """Is called with a note about each irregularity."""
+    on_end: Callable[[str], None]
+    """Is called when the incoming stream ends."""
+    on_error: Callable[[BaseException], Awaitable[None]]
+    """Is awaited with the error that closes the transport, before closing begins."""
 
     async def __aenter__(self) -> tuple[_Reader, _Writer]:
-        read, write = await self._inner.__aenter__()
-        return _Reader(read, self._repairer, self._limiter, self._on_end), _Writer(write, self._repairer)
+        read, write = await self.inner.__aenter__()
+        repairer = ResponseRepairer(self.on_note, self.mask)
+        return _Reader(read, repairer, RateLimiter(self.on_note), self.on_end), _Writer(write, repairer)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         try:
             if error is not None:
-                await self._on_error(error)
+                await self.on_error(error)
         finally:
-            handled = await self._inner.__aexit__(kind, error, trace)
+            handled = await self.inner.__aexit__(kind, error, trace)
         return handled
 
 
+@dataclass
 class _Stream:
-    def __init__(self, inner: Any, repairer: ResponseRepairer) -> None:
-        self._inner = inner
-        self._repairer = repairer
+    inner: Any
+    repairer: ResponseRepairer
 
     async def aclose(self) -> None:
-        await self._inner.aclose()
+        await self.inner.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -427,31 +418,30 @@ class _Stream:
         await self.aclose()
 
 
+@dataclass
 class _Reader(_Stream):
-    def __init__(
-        self, inner: Any, repairer: ResponseRepairer, limiter: RateLimiter, on_end: Callable[[str], None]
-    ) -> None:
-        super().__init__(inner, repairer)
-        self._has_context = hasattr(inner, "last_context")  # checked once: the SDK asks for it with each message
-        self._limiter = limiter
-        self._on_end = on_end
+    limiter: RateLimiter
+    on_end: Callable[[str], None]
+
+    def __post_init__(self) -> None:
+        self._has_context = hasattr(self.inner, "last_context")  # checked once: the SDK asks for it with each message
 
     @property
     def last_context(self) -> Context | None:
         """The context in which the last message was sent; the SDK answers requests of the server in it."""
-        return self._inner.last_context if self._has_context else None
+        return self.inner.last_context if self._has_context else None
 
     async def receive(self) -> SessionMessage | Exception:
         while True:
             try:
-                item: SessionMessage | Exception = await self._inner.receive()
+                item: SessionMessage | Exception = await self.inner.receive()
             except (anyio.EndOfStream, anyio.ClosedResourceError):
-                self._on_end("")
+                self.on_end("")
                 raise
             if not isinstance(item, SessionMessage):
                 return item
-            if self._limiter.allows(item.message):
-                self._repairer.repair(item.message)
+            if self.limiter.allows(item.message):
+                self.repairer.repair(item.message)
                 return item
 
     def __aiter__(self) -> Self:
@@ -466,5 +456,5 @@ class _Reader(_Stream):
 
 class _Writer(_Stream):
     async def send(self, item: SessionMessage) -> None:
-        self._repairer.record_sent(item.message)
-        await self._inner.send(item)
+        self.repairer.record_sent(item.message)
+        await self.inner.send(item)

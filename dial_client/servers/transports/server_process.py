@@ -86,7 +86,7 @@ def build_environment(settings: Mapping[str, str]) -> dict[str, str]:
     for original, value in os.environ.items():
         name = original.upper()  # Windows ignores case, and so do programs that read http_proxy
         is_family = name.startswith(FAMILIES) and _CREDENTIAL.search(name) is None
-        # A shell would run an exported function when it starts (Shellshock, CVE-2014-6271).
+        # A shell would run an exported function when it starts ("Shellshock").
         if value.startswith("()") or not (name in BASIC or name in USEFUL or is_family):
             continue
         # A private package index or proxy is often configured with user and password in its URL.

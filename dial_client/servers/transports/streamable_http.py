@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
@@ -21,6 +22,7 @@ from mcp_types import METHOD_NOT_FOUND
 
 from dial_client.hooks.server_callbacks import Login
 from dial_client.messages.errors import LoginFailed
+from dial_client.servers.oauth.oauth_http_client import read_body
 from dial_client.servers.oauth.server_auth import Send, ServerAuth
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.servers.transports import transport_errors
@@ -123,7 +125,7 @@ async def _to_valid_response(response: httpx2.Response) -> httpx2.Response:
     if response.status_code < 400 and (kind == "text/event-stream" or response.next_request is not None):
         return response
     try:
-        body = await _read_body(response)
+        body = await read_body(response, MAX_MESSAGE_BYTES)
     finally:
         await response.aclose()
     if body is None:
@@ -155,22 +157,6 @@ def _with_body(response: httpx2.Response, kind: str, body: bytes) -> httpx2.Resp
     if "mcp-session-id" in response.headers:
         headers["mcp-session-id"] = response.headers["mcp-session-id"]
     return httpx2.Response(response.status_code, headers=headers, content=body, request=response.request)
-
-
-async def _read_body(response: httpx2.Response) -> bytes | None:
-    """Return the body; None if it is larger than `MAX_MESSAGE_BYTES`."""
-    # The length may be missing, and a compressed body may be much longer than announced: count, too.
-    length = response.headers.get("content-length", "")
-    if length.isdecimal() and int(length) > MAX_MESSAGE_BYTES:
-        return None
-    pieces, size = [], 0
-    async with aclosing(response.aiter_bytes()) as stream:
-        async for piece in stream:
-            pieces.append(piece)
-            size += len(piece)
-            if size > MAX_MESSAGE_BYTES:
-                return None
-    return b"".join(pieces)
 
 
 def _find_error(body: bytes) -> dict[str, Any] | None:
@@ -238,37 +224,27 @@ def _leaves_origin(response: httpx2.Response) -> bool:
     return target.method != sent.method or target.url.host != sent.url.host or not (is_same or is_upgrade)
 
 
+@dataclass
 class HTTPTransport:
-    """A transport for `mcp.Client` over streamable HTTP or, with `on_failure`, over the older HTTP+SSE.
+    """A transport for `mcp.Client` over streamable HTTP or, with `on_failure`, over the older HTTP+SSE."""
 
-    Args:
-        settings: The server's settings.
-        login: The callback for logins of the user; None if nobody can log in.
-        mask: Masks tokens in the server's messages.
-        on_failure: Is called with the reason when a message cannot be sent; None for streamable HTTP.
-    """
-
-    def __init__(
-        self,
-        settings: ServerSettings,
-        login: Login | None,
-        mask: SecretMask | None,
-        on_failure: Callable[[str], None] | None,
-    ) -> None:
-        self._settings = settings
-        self._login = login
-        self._mask = mask
-        self._on_failure = on_failure
+    settings: ServerSettings
+    login: Login | None
+    """The callback for logins of the user; None if nobody can log in."""
+    mask: SecretMask | None
+    """Masks tokens in the server's messages."""
+    on_failure: Callable[[str], None] | None
+    """Is called with the reason when a message cannot be sent; None for streamable HTTP."""
 
     async def __aenter__(self) -> Any:
-        settings, on_failure = self._settings, self._on_failure
+        settings, on_failure = self.settings, self.on_failure
         url = settings.url or ""
         async with AsyncExitStack() as stack:
             server_auth = None
             # A configured `Authorization` header, or the user's own `httpx2.Auth`, takes the place of a login.
             has_token = any(name.lower() == "authorization" for name in settings.headers)
             if not (has_token if settings.oauth is None else settings.oauth.auth is not None):
-                server_auth = ServerAuth(settings, self._login, mask=self._mask)
+                server_auth = ServerAuth(settings, self.login, mask=self.mask)
                 stack.push_async_callback(server_auth.aclose)
             if on_failure is None:
                 http = await stack.enter_async_context(FailureTolerantClient(settings, server_auth))
@@ -276,8 +252,9 @@ class HTTPTransport:
                     streamable_http_client(url, http_client=http, max_sse_event_size=MAX_MESSAGE_BYTES)
                 )
             else:
-                build_client = partial(_build_reporting_client, settings, server_auth, on_failure)
-                factory = cast("McpHttpClientFactory", build_client)
+                reporting = ReportingClient(settings, server_auth, on_failure)
+                # The SDK would pass its own headers, timeout and authorization.
+                factory = cast("McpHttpClientFactory", lambda **_: reporting)
                 streams = await stack.enter_async_context(sse_client(url, httpx_client_factory=factory))
             self._stack = stack.pop_all()
         return streams
@@ -286,12 +263,3 @@ class HTTPTransport:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         return await self._stack.__aexit__(kind, error, trace)
-
-
-def _build_reporting_client(
-    settings: ServerSettings,
-    server_auth: ServerAuth | None,
-    on_failure: Callable[[str], None],
-    **_: Any,  # the SDK's own headers, timeout and authorization
-) -> httpx2.AsyncClient:
-    return ReportingClient(settings, server_auth, on_failure)
