@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Container, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import Any
+
+import anyio
 
 from dial_client.client.client_options import ApprovalPolicy, Directory
 from dial_client.client.sampling import ModelSampler, build_callback_sampler
@@ -59,22 +61,18 @@ def read_server_target(name: str, entry: Any) -> Any:
         return configuration.read_server_mapping(name, entry)
     if "/" in name:
         raise ConfigError(f"{name!r}: a server's name cannot contain /", "patterns of tools are SERVER/TOOL")
-    if not _is_target(entry):
+    is_of_sdk = any(base.__module__.split(".")[0] == "mcp" for base in type(entry).__mro__)
+    # A transport of the SDK is a context manager.
+    is_target = (
+        isinstance(entry, ServerSettings | AbstractAsyncContextManager) or is_of_sdk or is_recorded_server(entry)
+    )
+    if is_code(entry) or not is_target:
         hint = f": functions are tools, DialClient(…, tools=[{entry.__name__}])" if inspect.isroutine(entry) else ""
         raise TypeError(
             f"server {name!r}: expected an entry as in servers.json, a ServerSettings or an mcp.server.MCPServer, "
             f"not {describe_type(entry)}{hint}"
         )
     return entry
-
-
-def _is_target(entry: Any) -> bool:
-    """Return True for an entry that was read, a recorded server, a server of the SDK, or a transport of the SDK."""
-    if is_code(entry):
-        return False
-    is_of_sdk = any(base.__module__.split(".")[0] == "mcp" for base in type(entry).__mro__)
-    # A transport is a context manager.
-    return isinstance(entry, ServerSettings | AbstractAsyncContextManager) or is_of_sdk or is_recorded_server(entry)
 
 
 def read_targets(servers: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,7 +164,7 @@ def build_approval_checker(
         ToolPins(pins, servers.targets) if pins is not None else None,
         servers.targets,
         open_grants(approval.grants),
-        concurrent=approval.concurrent,
+        question_lock=nullcontext() if approval.concurrent else anyio.Lock(),
     )
 
 

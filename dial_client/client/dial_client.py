@@ -185,7 +185,11 @@ class DialClient:
             self._servers, self.resources, tools, capabilities, resource_tools=resource_tools
         )
         self._executor = ToolExecutor(
-            self._tools.get_catalog, self.approvals, self.limits, None, capabilities.audit, self.model.middleware
+            self._tools.get_catalog,
+            self.approvals,
+            self.limits,
+            audit=capabilities.audit,
+            middleware=self.model.middleware,
         )
 
     @classmethod
@@ -545,7 +549,11 @@ class DialClient:
                 client is open in the event loop of another thread.
             Exception: Any error of `run`, or of opening the client.
         """
-        if _is_in_event_loop():
+        try:
+            anyio.get_cancelled_exc_class()
+        except RuntimeError:
+            pass  # no event loop runs in this thread
+        else:
             raise RuntimeError(
                 "run_sync cannot wait while an event loop runs in this thread: use `await dial.run(…)`, also in"
                 " a cell of a notebook, within `async with DialClient(…) as dial`"
@@ -655,7 +663,7 @@ class DialClient:
     @property
     def apps(self) -> Apps:
         """The MCP Apps of all servers, for a program that shows them (`Callbacks.apps`)."""
-        return Apps(self._servers, self._tools.get_catalog, self._executor, self.limits)
+        return Apps(self._servers, self._executor)
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
@@ -772,14 +780,6 @@ class DialClient:
             rows=rows,
             footer=f"{count} {'tool is' if count == 1 else 'tools are'} offered to the model",
         )
-
-
-def _is_in_event_loop() -> bool:
-    try:
-        anyio.get_cancelled_exc_class()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _find_worker_loop() -> EventLoopToken | None:

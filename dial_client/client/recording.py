@@ -69,7 +69,7 @@ from dial_client.servers.connection import Connection
 from dial_client.servers.secret_masking import find_secrets
 from dial_client.servers.server_requests import ClientCapabilities
 from dial_client.servers.session import OnCallProgress, Target
-from dial_client.servers.status import OnChange, ServerState, ServerStatus
+from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.tools.approval import Approval, ApprovalContext, Approver, Decision
 from dial_client.tools.catalog import is_enabled
 
@@ -82,6 +82,8 @@ if sys.platform == "win32":
     _APPEND |= os.O_BINARY
 _MIN_SECRET = 8
 """The least characters of a secret that is masked; shorter ones would occur in many other texts."""
+_DECIDED_BY = "the recording"
+"""The source of decisions in a replay."""
 _TOOL_FIELDS = {"name", "title", "description", "input_schema", "output_schema", "annotations"}
 
 
@@ -130,7 +132,13 @@ class Recording:
             raise ConfigError(f"cannot be written: {error.strerror or error}", path=name) from None
         if not self._has_head:
             self._has_head = True
-            self._write(self._build_head())
+            head: dict[str, Any] = {"recording": VERSION, "by": f"dial_client {__version__}"}
+            head["tool_format"] = self._tool_format
+            if (provider := self._provider) is not None:
+                head["provider"] = provider.info.name
+                if isinstance(provider, Recordable) and provider.parser_flags:
+                    head["flags"] = provider.parser_flags
+            self._write(head)
 
     def close(self) -> None:
         """Close the file. May be called twice."""
@@ -199,15 +207,6 @@ class Recording:
         """Write a tool call and its outcome."""
         self._write({"called": {"server": server, "tool": tool, "arguments": dict(arguments)}, **outcome})
 
-    def _build_head(self) -> dict[str, Any]:
-        head: dict[str, Any] = {"recording": VERSION, "by": f"dial_client {__version__}"}
-        head["tool_format"] = self._tool_format
-        if (provider := self._provider) is not None:
-            head["provider"] = provider.info.name
-            if isinstance(provider, Recordable) and provider.parser_flags:
-                head["flags"] = provider.parser_flags
-        return head
-
     def _write(self, line: Mapping[str, Any]) -> None:
         if self._file is None:
             return
@@ -232,12 +231,12 @@ class Recording:
         return [self._mask(item) for item in value] if isinstance(value, list | tuple) else value
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class RecordingProvider:
     """A provider that writes every exchange of another provider to a recording."""
 
-    def __init__(self, provider: Provider, recording: Recording) -> None:
-        self._provider = provider
-        self._recording = recording
+    _provider: Provider
+    _recording: Recording
 
     @property
     def info(self) -> ModelInfo:
@@ -255,7 +254,11 @@ class RecordingProvider:
         deltas = _PlainReply()
         end: dict[str, Any] = {"hang": True}  # the reader left before the end of the reply
         try:
-            async with aclosing(self._generate(request, bodies)) as stream:
+            if isinstance(self._provider, Recordable):
+                generated = self._provider.generate_recorded(request, bodies)
+            else:
+                generated = self._provider.generate(request)
+            async with aclosing(generated) as stream:
                 async for delta in stream:
                     deltas.add(delta)
                     yield delta
@@ -270,11 +273,6 @@ class RecordingProvider:
     async def aclose(self) -> None:
         """Close the recorded provider."""
         await self._provider.aclose()
-
-    def _generate(self, request: ModelRequest, bodies: list[RawBody]) -> AsyncGenerator[Delta, None]:
-        if isinstance(self._provider, Recordable):
-            return self._provider.generate_recorded(request, bodies)
-        return self._provider.generate(request)
 
 
 @dataclass(slots=True)
@@ -318,23 +316,21 @@ def _drop_empty(reply: Mapping[str, Any]) -> dict[str, Any]:
 
 def _to_replies(bodies: list[RawBody], end: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the bodies in the form of `providers.scripted`; `end` is the abnormal end of the exchange, or empty."""
-    replies = [_to_reply(body) for body in bodies]
+    replies: list[dict[str, Any]] = []
+    for body in bodies:
+        reply: dict[str, Any] = {"wire": body.api, "body": body.data.decode("utf-8", "surrogateescape")}
+        if body.notes:
+            reply["notes"] = list(body.notes)
+        if body.left_out:
+            reply["break"] = f"the rest of this reply is not recorded: {body.left_out:,} bytes"
+        elif body.broke is not None:
+            reply["break"] = body.broke
+        replies.append(reply)
     if bodies[-1].paused and end:
         replies.append(end)
     elif "hang" in end and not bodies[-1].ended:
         replies[-1] |= end
     return replies
-
-
-def _to_reply(body: RawBody) -> dict[str, Any]:
-    reply: dict[str, Any] = {"wire": body.api, "body": body.data.decode("utf-8", "surrogateescape")}
-    if body.notes:
-        reply["notes"] = list(body.notes)
-    if body.left_out:
-        reply["break"] = f"the rest of this reply is not recorded: {body.left_out:,} bytes"
-    elif body.broke is not None:
-        reply["break"] = body.broke
-    return reply
 
 
 def _to_error(error: Exception) -> dict[str, Any]:
@@ -349,15 +345,13 @@ class _RecordingConnection(Connection):
 
     def __init__(self, recording: Recording, name: str, target: Target, capabilities: ClientCapabilities) -> None:
         self._recording = recording
-        super().__init__(name, target, replace(capabilities, on_change=self._record_changes(capabilities.on_change)))
 
-    def _record_changes(self, on_change: OnChange | None) -> OnChange:
         def record(name: str, status: ServerStatus) -> None:
-            self._recording.write_server(self, failed=status.state is ServerState.FAILED)
-            if on_change is not None:
-                on_change(name, status)
+            recording.write_server(self, failed=status.state is ServerState.FAILED)
+            if capabilities.on_change is not None:
+                capabilities.on_change(name, status)
 
-        return record
+        super().__init__(name, target, replace(capabilities, on_change=record))
 
     async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress | None = None) -> Any:
         """Call a tool, and write the call and its outcome to the recording."""
@@ -393,7 +387,7 @@ def _sort_longest_first(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(texts, key=len, reverse=True))
 
 
-_DECIDED_BY = "the recording"
+
 
 
 class Replay(NamedTuple):

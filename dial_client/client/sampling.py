@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 import anyio
@@ -68,36 +67,25 @@ class _Spending:
     tokens: int = 0
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class ModelSampler:
-    """A sampler that asks the client's own model: only during a tool call, with the user's consent, within a budget.
+    """A sampler that asks the client's own model: only during a tool call, with the user's consent, within a budget."""
 
-    Args:
-        provider: Returns the client's current model.
-        approve: Asks for permission; None if the program enables sampling without approval.
-        allow: Patterns of servers that need no permission, such as ``server/sampling/createMessage``.
-        limits: The limits of a turn, which include the budget of one server.
-        audit: Records each decision before the model is asked.
-        middleware: Wraps each request to the model.
-    """
-
-    def __init__(
-        self,
-        provider: Callable[[], Provider],
-        approve: Approver | None,
-        allow: tuple[str, ...],
-        limits: Limits,
-        audit: AuditRecorder | None = None,
-        middleware: MiddlewareChain | None = None,
-    ) -> None:
-        self._provider = provider
-        self._middleware = middleware
-        self._approve = approve
-        self._allow = allow
-        self._limits = limits
-        self._audit = audit
-        self._granted: set[str] = set()
-        self._approval_lock = anyio.Lock()
-        self._spendings: WeakKeyDictionary[Deadline, dict[str, _Spending]] = WeakKeyDictionary()
+    provider: Callable[[], Provider]
+    """Returns the client's current model."""
+    approve: Approver | None
+    """Asks for permission; None if the program enables sampling without approval."""
+    allow: tuple[str, ...]
+    """Patterns of servers that need no permission, such as ``server/sampling/createMessage``."""
+    limits: Limits
+    """The limits of a turn, which include the budget of one server."""
+    audit: AuditRecorder | None = None
+    """Records each decision before the model is asked."""
+    middleware: MiddlewareChain | None = None
+    """Wraps each request to the model."""
+    _granted: set[str] = field(default_factory=set, init=False)
+    _approval_lock: anyio.Lock = field(default_factory=anyio.Lock, init=False)
+    _spendings: WeakKeyDictionary[Deadline, dict[str, _Spending]] = field(default_factory=WeakKeyDictionary, init=False)
 
     async def __call__(self, request: SamplingRequest, contexts: tuple[CallContext, ...]) -> SamplingReply | None:
         """Return the model's reply; None if the request is refused."""
@@ -108,7 +96,7 @@ class ModelSampler:
         if max_tokens <= 0:
             why = "no budget" if spendings else "no call under way"
             log.warning("sampling_refused", server=request.server, why=why)
-            _record(self._audit, request, contexts, is_allowed=False, decided_by="sampling budget")
+            _record(self.audit, request, contexts, is_allowed=False, decided_by="sampling budget")
             return None
         for spending in spendings:
             spending.requests += 1
@@ -116,7 +104,7 @@ class ModelSampler:
         used = Usage()
         try:
             is_allowed, decided_by = await self._decide(request, contexts)
-            _record(self._audit, request, contexts, is_allowed=is_allowed, decided_by=decided_by)
+            _record(self.audit, request, contexts, is_allowed=is_allowed, decided_by=decided_by)
             if not is_allowed:
                 return None
             reply, used, info = await self._ask(request, max_tokens)
@@ -129,19 +117,23 @@ class ModelSampler:
 
     def _compute_max_tokens(self, request: SamplingRequest, spendings: list[_Spending]) -> int:
         """Return the maximum tokens of the reply; 0 or less if the budget is used up, or no turn is running."""
-        if any(spending.requests >= self._limits.max_sampling_requests for spending in spendings):
+        if any(spending.requests >= self.limits.max_sampling_requests for spending in spendings):
             return 0
-        budget = min((self._limits.max_sampling_tokens - spending.tokens for spending in spendings), default=0)
+        budget = min((self.limits.max_sampling_tokens - spending.tokens for spending in spendings), default=0)
         return min(budget - _estimate_tokens(request), request.max_tokens)
 
     async def _decide(self, request: SamplingRequest, contexts: tuple[CallContext, ...]) -> tuple[bool, str]:
         """Return whether the model may be asked, and who decided it."""
         name = f"{request.server}/{SAMPLING}"
-        if self._approve is None:
+        if self.approve is None:
             return True, "no approver"
-        if pattern := next((p for p in self._allow if matches(p, request.server, SAMPLING)), None):
+        if pattern := next((p for p in self.allow if matches(p, request.server, SAMPLING)), None):
             return True, f"--allow {pattern}"
-        call = ToolCallRequest("sampling", name, _to_arguments(request))
+        # The approver shows the whole request.
+        arguments = {"system": request.system} if request.system else {}
+        for number, message in enumerate(request.messages, 1):
+            arguments[f"{number}. {message.role}"] = describe_content(message.content)
+        call = ToolCallRequest("sampling", name, {**arguments, "max_tokens": request.max_tokens})
         spec = ToolSpec(name, "Ask the model.", {"type": "object"}, request.server, SAMPLING)
         origin = find_common_origin(context.origin for context in contexts)
         circumstances = ApprovalContext(request.server, turn_id=origin.turn, conversation_id=origin.conversation)
@@ -149,7 +141,7 @@ class ModelSampler:
             async with self._approval_lock:
                 if request.server in self._granted:
                     return True, "grant"
-                answer: object = await self._approve(call, spec, circumstances)
+                answer: object = await self.approve(call, spec, circumstances)
         if not isinstance(answer, Approval):
             return False, "approver"
         if not answer.allowed:
@@ -169,8 +161,8 @@ class ModelSampler:
             settings=ModelSettings(max_tokens=max_tokens),
             endpoint_tools=False,
         )
-        provider = self._provider()
-        reply = await generate_text(provider, model_request, self._middleware)
+        provider = self.provider()
+        reply = await generate_text(provider, model_request, self.middleware)
         reason = "maxTokens" if reply.finish is FinishReason.LENGTH else "endTurn"
         info = reply.info or provider.info
         return SamplingReply(reply.message.text, info.name, reason), reply.usage, info
@@ -194,14 +186,6 @@ def _record(
         decided_by=decided_by,
     )
     record(audit, entry)
-
-
-def _to_arguments(request: SamplingRequest) -> Mapping[str, Any]:
-    """Return the whole request as tool call arguments, for the approver to show."""
-    arguments = {"system": request.system} if request.system else {}
-    for number, message in enumerate(request.messages, 1):
-        arguments[f"{number}. {message.role}"] = describe_content(message.content)
-    return {**arguments, "max_tokens": request.max_tokens}
 
 
 def _estimate_tokens(request: SamplingRequest) -> int:

@@ -8,25 +8,24 @@ transcript. A transcript that is larger than the window is summarized in pieces.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import anyio
 
-from dial_client.conversations.conversation_client import ConversationClient
 from dial_client.conversations.history import repair_conversation, repair_history
 from dial_client.conversations.history_edits import build_summary, find_shown
 from dial_client.conversations.message_tree import StoredMessage
-from dial_client.conversations.turn_queue import HistoryEditor, TurnQueue
-from dial_client.messages.errors import ConversationBusy, MiddlewareError, ProviderError
-from dial_client.messages.message import EntryKind, Message, Role, StoredEntry, describe_content
+from dial_client.messages.errors import ProviderError
+from dial_client.messages.message import EntryKind, Message, Role, ToolSpec, describe_content
 from dial_client.messages.model import Instruction, InstructionSource, ModelInfo, ModelRequest, ModelSettings
 from dial_client.messages.token_usage import Usage
 from dial_client.runtime.safe_text import sanitize
-from dial_client.stores.conversation_store import Conversation, ConversationStore
+from dial_client.stores.conversation_store import Conversation
 from dial_client.turns.client_model import ClientModel
 from dial_client.turns.model_call import generate_text
 from dial_client.turns.prices import compute_cost
+from dial_client.turns.turn_handle import TurnHandle
 
 KEPT_EXCHANGES = 2
 """The number of exchanges at the end that are not summarized, if they fill at most a quarter of the window."""
@@ -81,14 +80,16 @@ class OlderPart:
     """The position after the last of these messages."""
 
     @property
-    def start(self) -> int:
-        """The place (`StoredMessage.place`) of the first of these messages."""
-        return self.stored[0].place
-
-    @property
     def messages(self) -> tuple[Message, ...]:
         """The messages as a valid history: each call has a result."""
         return repair_history(stored.message for stored in self.stored)
+
+    def build_edit(self, current: Conversation, summary: str, taint: str) -> tuple[Message, ...]:
+        """Return the edit that replaces these messages by their summary; empty if they were edited meanwhile."""
+        shown = {stored.position for stored in find_shown(current)}
+        if not shown.issuperset(stored.position for stored in self.stored):
+            return ()
+        return (build_summary(summary, self.stop, start=self.stored[0].place, taint=taint),)
 
 
 def find_older_part(conversation: Conversation, keep: int, max_chars: int) -> OlderPart | None:
@@ -100,14 +101,13 @@ def find_older_part(conversation: Conversation, keep: int, max_chars: int) -> Ol
         max_chars: The most characters of these exchanges; if they have more, fewer exchanges are kept.
     """
     shown = [stored for stored in find_shown(conversation) if stored.message.role is not Role.SYSTEM]
-    questions = [at for at, stored in enumerate(shown) if stored.is_question]
+    questions = [index for index, stored in enumerate(shown) if stored.is_question]
     is_compacted = bool(shown) and shown[0].is_edit
-    most = keep if is_compacted else min(keep, len(questions) - 1)
-    for kept in range(most, -1, -1):
-        if kept > len(questions):
-            continue
+    for kept in range(min(keep, len(questions) if is_compacted else len(questions) - 1), -1, -1):
         end = questions[-kept] if kept else len(shown)
-        if kept and sum(_count_chars(stored.message) for stored in shown[end:]) > max_chars:
+        kept_messages = [stored.message for stored in shown[end:]]
+        arguments = [str(call.arguments) for message in kept_messages for call in message.tool_calls]
+        if sum(map(len, [*(message.text for message in kept_messages), *arguments])) > max_chars:
             continue
         part = shown[:end]
         stop = shown[end].position if kept else conversation.message_count
@@ -124,7 +124,10 @@ async def summarize(model: ClientModel, messages: Sequence[Message]) -> Compacti
     """
     summary, usage, cost = "", Usage(), 0.0
     is_priced = True
-    for transcript in _split(messages, _compute_max_chars(model)):
+    # Instructions, the last summary and the new one have to fit beside the transcript.
+    tokens = model.window_tokens or _WINDOW
+    room = min(tokens * 5 // 8, tokens * 7 // 8 - 2 * _compute_max_tokens(model))
+    for transcript in _split(messages, max(room * _CHARS_PER_TOKEN - len(PROMPT), _LEAST_CHARS)):
         text = f"{_FURTHER.format(summary=summary)}{transcript}" if summary else transcript
         summary, used, info = await _ask(model, text)
         price = compute_cost(used, info)
@@ -139,12 +142,10 @@ _FURTHER = (
 
 async def _ask(model: ClientModel, transcript: str) -> tuple[str, Usage, ModelInfo]:
     """Return the summary of one transcript, its usage, and the model that wrote it."""
+    # No text in the transcript, such as a tool's result, can end it.
+    escaped = transcript.replace("</transcript", "<\\/transcript")
     request = ModelRequest(
-        (
-            Message.user(
-                f"<transcript>\n{_escape_closing_tags(transcript)}\n</transcript>\n\nSummarize the transcript."
-            ),
-        ),
+        (Message.user(f"<transcript>\n{escaped}\n</transcript>\n\nSummarize the transcript."),),
         instructions=(Instruction(InstructionSource.HOST, PROMPT),),
         stream=False,
         settings=ModelSettings(max_tokens=_compute_max_tokens(model)),
@@ -158,18 +159,6 @@ async def _ask(model: ClientModel, transcript: str) -> tuple[str, Usage, ModelIn
     if not summary:
         raise ProviderError("the model wrote no summary")
     return summary, reply.usage, reply.info or model.require().info
-
-
-def _escape_closing_tags(transcript: str) -> str:
-    """Return the transcript with closing tags escaped, so that no text in it can end it, such as a tool's result."""
-    return transcript.replace("</transcript", "<\\/transcript")
-
-
-def _compute_max_chars(model: ClientModel) -> int:
-    """Return the most characters of a transcript, so that instructions, the last summary and the new one fit too."""
-    tokens = model.window_tokens or _WINDOW
-    room = min(tokens * 5 // 8, tokens * 7 // 8 - 2 * _compute_max_tokens(model))
-    return max(room * _CHARS_PER_TOKEN - len(PROMPT), _LEAST_CHARS)
 
 
 def _compute_max_tokens(model: ClientModel) -> int:
@@ -217,96 +206,30 @@ def _cut(text: str, limit: int) -> str:
     return f"{text[: limit - tail]}\n[… {len(text) - limit:,} characters left out …]\n{text[-tail:]}"
 
 
-def _count_chars(message: Message) -> int:
-    return len(message.text) + sum(len(str(call.arguments)) for call in message.tool_calls)
+def compute_fill(
+    stored: Conversation, model: ClientModel, tools: tuple[ToolSpec, ...], turn: TurnHandle | None
+) -> float:
+    """Return the part of the context window that a stored conversation fills; 0 if the window's size is unknown.
 
-
-class Compactor:
-    """Compacts the conversations of a store.
+    If the latest turn ran in this process, this uses the tokens that the provider reported; else an estimate that is
+    rather too high.
 
     Args:
-        dial: The client, whose tool definitions also take space in the context window.
-        select_model: Returns the model of a conversation, which writes the summary and has the context window.
-        store: The store of the conversations.
-        editor: The editor that stores the summaries.
-        turns: The queue with the latest turns, whose usage tells how many tokens a conversation has.
+        stored: The conversation as stored.
+        model: The model of the conversation.
+        tools: The offered tools, whose definitions also take space.
+        turn: The latest turn of the conversation, if it ran in this process.
     """
-
-    def __init__(
-        self,
-        dial: ConversationClient,
-        select_model: Callable[[Conversation], ClientModel],
-        store: ConversationStore,
-        editor: HistoryEditor,
-        turns: TurnQueue,
-    ) -> None:
-        self._dial = dial
-        self._select_model = select_model
-        self._store = store
-        self._editor = editor
-        self._turns = turns
-
-    async def compact(self, conversation_id: str, keep: int, at: float) -> Compaction | None:
-        """See `ConversationManager.compact`."""
-        self._dial.model.require()
-        stored = await self._store.get(conversation_id)
-        model = self._select_model(stored)
-        if stored.running:
-            raise ConversationBusy(conversation_id, "a turn of this conversation is under way: wait for its end")
-        part = find_older_part(stored, keep, compute_max_kept_chars(model))
-        if part is None or (at and self.measure(stored) < at):
-            return None
-        messages = part.messages
-        compaction = await summarize(model, messages)
-        taint = ", ".join(self._dial.find_taint(messages))
-
-        def build(current: Conversation) -> Sequence[Message]:
-            if not _is_unchanged(current, part):
-                return ()
-            return (build_summary(compaction.summary, part.stop, start=part.start, taint=taint),)
-
-        if not await self._editor.edit(conversation_id, build):
-            raise ConversationBusy(conversation_id, "the conversation was edited while it was being summarized")
-        return compaction
-
-    async def compact_when_full(self, conversation_id: str, at: float) -> str:
-        """Compact a conversation that fills at least the part `at` of the window, and return a note; empty for none.
-
-        Raises:
-            ConversationNotFound: The conversation does not exist.
-        """
-        try:
-            compaction = await self.compact(conversation_id, KEPT_EXCHANGES, at)
-        except ConversationBusy:
-            return ""  # a turn is running, which the next turn waits for
-        except (ProviderError, MiddlewareError) as error:
-            return f"the conversation nearly fills the model's context window, and it could not be summarized: {error}"
-        return "" if compaction is None else compaction.note
-
-    def measure(self, stored: Conversation) -> float:
-        """Return the part of the context window that a stored conversation fills; 0 if the window's size is unknown.
-
-        If the latest turn ran in this process, this uses the tokens that the provider reported; else an estimate that
-        is rather too high.
-        """
-        model = self._select_model(stored)
-        messages = repair_conversation(stored).messages
-        last = stored.messages[-1] if stored.messages else None
-        is_edited = last is not None and (last.replaces is not None or _changes_version(last.entry))
-        turn = None if is_edited else self._turns.find(stored.id)
-        usages = turn.recorder.request_usages if turn is not None else ()
-        used = max((usage.input_tokens + usage.output_tokens for usage in usages), default=0)
-        tokens = model.window_tokens
-        if not used or not tokens:
-            return model.window.estimate_fill(messages, self._dial.tools, tokens)
-        # The estimate also counts requests that the endpoint refused as too long.
-        return max(used / tokens, model.window.estimate_fill(messages, self._dial.tools))
-
-
-def _changes_version(entry: StoredEntry | None) -> bool:
-    return entry is not None and entry.kind in (EntryKind.BRANCH, EntryKind.REMOVAL)
-
-
-def _is_unchanged(current: Conversation, part: OlderPart) -> bool:
-    shown = {stored.position for stored in find_shown(current)}
-    return all(stored.position in shown for stored in part.stored)
+    messages = repair_conversation(stored).messages
+    last = stored.messages[-1] if stored.messages else None
+    changes_version = (
+        last is not None and last.entry is not None and last.entry.kind in (EntryKind.BRANCH, EntryKind.REMOVAL)
+    )
+    is_edited = last is not None and (last.replaces is not None or changes_version)
+    usages = turn.recorder.request_usages if turn is not None and not is_edited else ()
+    used = max((usage.input_tokens + usage.output_tokens for usage in usages), default=0)
+    tokens = model.window_tokens
+    if not used or not tokens:
+        return model.window.estimate_fill(messages, tools, tokens)
+    # The estimate also counts requests that the endpoint refused as too long.
+    return max(used / tokens, model.window.estimate_fill(messages, tools))

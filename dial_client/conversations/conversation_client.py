@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any, Protocol, Unpack
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from dial_client.hooks.audit.entries import Origin
 from dial_client.messages.limits import Limits
 from dial_client.messages.message import Message, ToolSpec
 from dial_client.turns.client_model import ClientModel
-from dial_client.turns.turn_handle import TurnHandle, TurnObserver
-from dial_client.turns.turn_keywords import TurnInput, TurnKeywords
+from dial_client.turns.turn_handle import TurnHandle
 
 
 class ConversationClient(Protocol):
@@ -24,22 +22,9 @@ class ConversationClient(Protocol):
         """The tools that are offered to the model."""
         ...
 
-    def start(  # noqa: PLR0913 - the options of a turn, all but one by name
-        self,
-        messages: TurnInput,
-        *,
-        stream: bool = True,
-        stream_events: bool = True,
-        client_tools: Sequence[ToolSpec] = (),
-        observers: Sequence[TurnObserver] = (),
-        origin: Origin | None = None,
-        tool_format: str | None = None,
-        hidden_tools: Collection[str] = (),
-        depth: int = 0,
-        output_type: Any = None,
-        **keywords: Unpack[TurnKeywords],
-    ) -> TurnHandle:
-        """Start a turn, and return its handle."""
+    @property
+    def start(self) -> Callable[..., TurnHandle]:
+        """Starts a turn, and returns its handle (`DialClient.start`)."""
         ...
 
     def find_taint(self, messages: Sequence[Message]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@
     async for position, event in turn.log.events(n)  events from any position, for any number of readers
     await manager.get(id)                            -> Conversation: messages (a valid history), running, notes
     await manager.list(20, cursor=…, search="words") -> Page: a tuple of ConversationSummary, and .cursor of the next
-    await manager.rename(id, title), .delete(id), .fork(id, at)
+    await manager.rename(id, title), .delete(id), .fork(id, count)
     await manager.start(id, Regeneration(position)), EditedMessage(position, text), Continuation(): further versions
     await manager.view(id)                           -> ConversationView: positions, versions, details of turns
     await manager.switch(id, position)               shows another version; .remove_message(id, position)
@@ -43,7 +43,14 @@ from functools import partial
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from dial_client.conversations import conversation_view, export
-from dial_client.conversations.compaction import KEPT_EXCHANGES, Compaction, Compactor
+from dial_client.conversations.compaction import (
+    KEPT_EXCHANGES,
+    Compaction,
+    compute_fill,
+    compute_max_kept_chars,
+    find_older_part,
+    summarize,
+)
 from dial_client.conversations.conversation_client import ConversationClient
 from dial_client.conversations.conversation_settings import StoredSettings, check_limits, check_settings, read_settings
 from dial_client.conversations.conversation_view import ConversationView, build_view, copy_messages, hash_state
@@ -58,15 +65,9 @@ from dial_client.conversations.history_edits import (
 from dial_client.conversations.message_tree import StoredMessage, build_entry, build_tree
 from dial_client.conversations.persistence import LeaseHeartbeat, TurnPersister
 from dial_client.conversations.turn_input import CONTINUE, Continuation, ConversationInput, check_turn_input
-from dial_client.conversations.turn_queue import (
-    HistoryEditor,
-    NothingToResume,
-    TurnQueue,
-    WillBeResumed,
-    never_resumed,
-)
+from dial_client.conversations.turn_queue import NothingToResume, TurnQueue, WillBeResumed, never_resumed
 from dial_client.hooks.audit.entries import Origin
-from dial_client.messages.errors import ConfigError
+from dial_client.messages.errors import ConfigError, ConversationBusy, MiddlewareError, ProviderError
 from dial_client.messages.events import Event
 from dial_client.messages.message import EntryKind, Message, Role
 from dial_client.messages.turn_result import Turn
@@ -144,14 +145,10 @@ class ConversationManager:
         check_members(store, ConversationStore, "a ConversationStore", hint)
         self._dial = dial
         self._store = store
-        self._lease = lease
         self.locked_settings = frozenset(locked_settings)
         """The names of settings that conversations cannot change; applied from the next turn on."""
         self._compact_at = compact_at
-        patience = patience if when_busy == "wait" else 0.0
-        self._queue = TurnQueue(store, patience=patience, lease=lease, will_be_resumed=will_be_resumed)
-        self._editor = HistoryEditor(store, patience=patience, lease=lease, will_be_resumed=will_be_resumed)
-        self._compactor = Compactor(dial, self._select_model, store, self._editor, self._queue)
+        self._queue = TurnQueue(store, patience if when_busy == "wait" else 0.0, lease, will_be_resumed)
 
     def _select_model(self, stored: Conversation) -> ClientModel:
         return self._read_settings(build_tree(stored).settings).select_model(self._dial.model, {})[0]
@@ -328,21 +325,18 @@ class ConversationManager:
         origin = Origin(conversation_id, turn_id or secrets.token_hex(16))
         note = ""
         if isinstance(message, str | Message) and self._compact_at is not None:
-            note = await self._compactor.compact_when_full(conversation_id, self._compact_at)
+            note = await self._compact_when_full(conversation_id, self._compact_at)
 
         def start(history: tuple[Message, ...], stored: Mapping[str, Any], slot: TurnObserver) -> TurnHandle:
             settings = self._read_settings(stored)
             model, merged = settings.select_model(self._dial.model, keywords)
+            heartbeat = LeaseHeartbeat(self._store, self._queue.lease)
             turn = self._dial.start(
                 (*history, Message.user(CONTINUE)) if isinstance(message, Continuation) else history,
                 stream=stream,
                 stream_events=stream_events,
                 origin=origin,
-                observers=(
-                    LeaseHeartbeat(self._store, self._lease),
-                    TurnPersister(self._store, model.name),
-                    slot,
-                ),
+                observers=(heartbeat, TurnPersister(self._store, model.name), slot),
                 tool_format=settings.tool_format,
                 hidden_tools=settings.hidden_tools,
                 depth=count_last_rounds(history) if message is None else 0,
@@ -387,22 +381,22 @@ class ConversationManager:
         """
         await self._store.rename(conversation_id, title)
 
-    async def fork(self, conversation_id: str, at: int | None = None, *, title: str | None = None) -> Conversation:
+    async def fork(self, conversation_id: str, count: int | None = None, *, title: str | None = None) -> Conversation:
         """Create a conversation with the first messages of another, its settings, and the details of its turns.
 
         Args:
             conversation_id: The id of the conversation to copy.
-            at: The number of messages to copy, as `get` returns them; None for all. Results of copied calls are copied
-                too.
+            count: The number of messages to copy, as `get` returns them; None for all. Results of copied calls are
+                copied too.
             title: The title; by default the title of the copied conversation.
 
         Raises:
             ConversationNotFound: The conversation does not exist.
-            ConfigError: The conversation has fewer messages than `at`, or `at` is negative.
+            ConfigError: The conversation has fewer messages than `count`, or `count` is negative.
         """
         view = await self.view(conversation_id)
         source = view.conversation
-        end = len(source.messages) if at is None else at
+        end = len(source.messages) if count is None else count
         if not 0 <= end <= len(source.messages):
             raise ConfigError(f"the conversation has {len(source.messages)} messages, not {end}")
         while 0 < end < len(source.messages) and source.messages[end].role is Role.TOOL:
@@ -426,7 +420,7 @@ class ConversationManager:
             removed = find_last_exchange(stored)
             return (build_removal(removed),) if removed else ()
 
-        await self._editor.edit(conversation_id, build)
+        await self._queue.edit(conversation_id, build)
         return tuple(stored.message for stored in removed)
 
     async def restore(self, conversation_id: str, edit: Literal["undo", "compact"] = "undo") -> bool:
@@ -439,9 +433,11 @@ class ConversationManager:
             found = find_edit(stored, is_summary=edit == "compact")
             return (build_removal((found,)),) if found is not None else ()
 
-        return await self._editor.edit(conversation_id, build)
+        return await self._queue.edit(conversation_id, build)
 
-    async def compact(self, conversation_id: str, *, keep: int = KEPT_EXCHANGES, at: float = 0.0) -> Compaction | None:
+    async def compact(
+        self, conversation_id: str, *, keep: int = KEPT_EXCHANGES, share: float = 0.0
+    ) -> Compaction | None:
         """Let the model summarize the older part of a conversation; return None if there is nothing to summarize.
 
         The summary replaces the older messages, which stay in the store: `restore` brings them back. Calls and their
@@ -451,7 +447,7 @@ class ConversationManager:
             conversation_id: The id of the conversation.
             keep: The number of exchanges at the end that are not summarized, if they fill at most a quarter of the
                 context window.
-            at: The part of the context window, from 0 to 1, that the conversation must fill to be summarized.
+            share: The part of the context window, from 0 to 1, that the conversation must fill to be summarized.
 
         Raises:
             ConversationNotFound: The conversation does not exist.
@@ -460,7 +456,34 @@ class ConversationManager:
             MiddlewareError: A middleware failed.
             ConfigError: The client has no model, or the conversation's model does not exist any more.
         """
-        return await self._compactor.compact(conversation_id, keep, at)
+        self._dial.model.require()
+        stored = await self._store.get(conversation_id)
+        model = self._select_model(stored)
+        if stored.running:
+            raise ConversationBusy(conversation_id, "a turn of this conversation is under way: wait for its end")
+        part = find_older_part(stored, keep, compute_max_kept_chars(model))
+        if part is None or (share and self._compute_fill(stored) < share):
+            return None
+        compaction = await summarize(model, part.messages)
+        taint = ", ".join(self._dial.find_taint(part.messages))
+        build = partial(part.build_edit, summary=compaction.summary, taint=taint)
+        if not await self._queue.edit(conversation_id, build):
+            raise ConversationBusy(conversation_id, "the conversation was edited while it was being summarized")
+        return compaction
+
+    async def _compact_when_full(self, conversation_id: str, share: float) -> str:
+        """Compact a conversation that fills at least this part of the window, and return a note; empty for none.
+
+        Raises:
+            ConversationNotFound: The conversation does not exist.
+        """
+        try:
+            compaction = await self.compact(conversation_id, share=share)
+        except ConversationBusy:
+            return ""  # a turn is running, which the next turn waits for
+        except (ProviderError, MiddlewareError) as error:
+            return f"the conversation nearly fills the model's context window, and it could not be summarized: {error}"
+        return "" if compaction is None else compaction.note
 
     async def measure(self, conversation_id: str) -> float:
         """Return the part of the model's context window that a conversation fills; 0 if the window's size is unknown.
@@ -469,7 +492,10 @@ class ConversationManager:
             ConversationNotFound: The conversation does not exist.
             ConfigError: The conversation's model does not exist any more.
         """
-        return self._compactor.measure(await self._store.get(conversation_id))
+        return self._compute_fill(await self._store.get(conversation_id))
+
+    def _compute_fill(self, stored: Conversation) -> float:
+        return compute_fill(stored, self._select_model(stored), self._dial.tools, self._queue.find(stored.id))
 
     async def delete(self, conversation_id: str) -> None:
         """Delete a conversation. A running turn is cancelled, and stores nothing more.
@@ -538,14 +564,14 @@ class ConversationManager:
             ConversationBusy: A turn of the conversation is running.
             ConfigError: There is no message at `position`.
         """
-        return await self._editor.edit(conversation_id, partial(build_switch, position=position))
+        return await self._queue.edit(conversation_id, partial(build_switch, position=position))
 
     async def remove_message(self, conversation_id: str, position: int) -> None:
         """Remove a question with all its answers, or one answer with its calls; later exchanges are kept.
 
         The messages stay in the store, but no version shows them, and they are not sent to a model. Raises as `switch`.
         """
-        await self._editor.edit(conversation_id, partial(build_deletion, position=position))
+        await self._queue.edit(conversation_id, partial(build_deletion, position=position))
 
     async def update_settings(self, conversation_id: str, settings: Mapping[str, Any]) -> None:
         """Replace all settings of a conversation, from its next turn on.

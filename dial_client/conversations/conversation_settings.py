@@ -55,23 +55,19 @@ def _check(name: str, value: Any) -> None:
         if not is_list or not all(isinstance(entry, str) for entry in value):
             raise ConfigError(f"{name} is a list of names")
     elif name == "limits":
-        _check_limits(value)
+        if not isinstance(value, Mapping) or value.keys() - _LIMITS.keys():
+            raise ConfigError("limits has an unknown name", hint=f"one of {', '.join(_LIMITS)}")
+        for limit, number in value.items():
+            _check_number(f"limits.{limit}", number, *_LIMITS[limit], is_whole=limit != "timeout")
     else:
         _check_number(name, value, *((0, 2) if name == "temperature" else (1, 10_000_000)))
 
 
-def _check_limits(limits: Any) -> None:
-    if not isinstance(limits, Mapping) or limits.keys() - _LIMITS.keys():
-        raise ConfigError("limits has an unknown name", hint=f"one of {', '.join(_LIMITS)}")
-    for name, value in limits.items():
-        _check_number(f"limits.{name}", value, *_LIMITS[name])
-        if name != "timeout" and not isinstance(value, int):
-            raise ConfigError(f"limits.{name} is a whole number")
-
-
-def _check_number(name: str, value: Any, least: float, limit: float) -> None:
+def _check_number(name: str, value: Any, least: float, limit: float, *, is_whole: bool = False) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= limit:
         raise ConfigError(f"{name} is a number from {least:g} to {limit:,.0f}")
+    if is_whole and not isinstance(value, int):
+        raise ConfigError(f"{name} is a whole number")
 
 
 def check_limits(settings: Mapping[str, Any], limits: Limits) -> None:

@@ -94,7 +94,7 @@ def _find_versions(tree: MessageTree, path: Sequence[StoredMessage], shown: Mapp
         if len(questions) > 1:
             yield Versions(index, questions, questions.index(node.position), is_answer=False)
         answers = tree.find_answers(node.position)
-        current = next((at for at, position in enumerate(answers) if position in on_path), None)
+        current = next((index for index, position in enumerate(answers) if position in on_path), None)
         if len(answers) > 1 or (answers and current is None):
             start = index if current is None else shown.get(answers[current], index)
             yield Versions(start, answers, current, is_answer=True)
@@ -135,5 +135,5 @@ def copy_messages(view: ConversationView, count: int) -> tuple[Message, ...]:
     copied: list[Message] = [] if view.settings is None else [build_entry(EntryKind.SETTINGS, view.settings)]
     for index, message in enumerate(view.conversation.messages[:count]):
         copied.append(detach(message))
-        copied += [build_entry(EntryKind.TURN, details) for at, details in view.turns if at == index]
+        copied += [build_entry(EntryKind.TURN, details) for place, details in view.turns if place == index]
     return tuple(copied)

@@ -55,17 +55,12 @@ def to_markdown(conversation: Conversation) -> str:
             continue
         parts.append(f"## {_HEADINGS[message.role]}")
         if text.strip():
-            parts.append("\n".join([text.strip(), *_list_sources(message)]))
+            sources = [f"- {line}" for line in format_sources(message.citations)]
+            parts.append("\n".join([text.strip(), *(["", "Sources:", "", *sources] if sources else [])]))
         for call in message.tool_calls:
             arguments = json.dumps(dict(call.arguments), indent=2, ensure_ascii=False)
             parts.append(f"**Calls {_format_code(call.name)}:**\n\n{_format_block(arguments, 'json')}")
     return "\n\n".join(parts) + "\n"
-
-
-def _list_sources(message: Message) -> list[str]:
-    """Return the lines of a message's numbered sources, after an empty line; empty for none."""
-    lines = format_sources(message.citations)
-    return ["", "Sources:", "", *(f"- {line}" for line in lines)] if lines else []
 
 
 FORMS: Mapping[str, Callable[[Conversation], str]] = {"json": to_json, "markdown": to_markdown}
@@ -91,17 +86,15 @@ def from_json(text: str) -> tuple[str, tuple[Message, ...]]:
             "this conversation has another format", hint=f"expected {_FORMAT} of version {_VERSION}, or a list"
         )
     title = data.get("title", "")
-    messages = (_read_message(at, item) for at, item in enumerate(data["messages"]))
+    messages: list[Message] = []
+    for index, item in enumerate(data["messages"]):
+        try:
+            # Apps are not imported: the file's author may have put any data into an app's result.
+            messages.append(detach(replace(Message.from_dict(item), app=None)))
+        except (ValueError, TypeError, AttributeError) as error:
+            raise ConfigError(f"messages[{index}]: {error}") from None
     # Entries such as settings are not imported: the importing user did not choose them.
     return title if isinstance(title, str) else "", tuple(message for message in messages if message.entry is None)
-
-
-def _read_message(at: int, data: Any) -> Message:
-    try:
-        # Apps are not imported: the file's author may have put any data into an app's result.
-        return detach(replace(Message.from_dict(data), app=None))
-    except (ValueError, TypeError, AttributeError) as error:
-        raise ConfigError(f"messages[{at}]: {error}") from None
 
 
 def _format_text(content: Content) -> str:

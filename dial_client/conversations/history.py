@@ -44,7 +44,7 @@ def ends_with_answer(messages: tuple[Message, ...]) -> bool:
 
 def count_last_rounds(messages: tuple[Message, ...]) -> int:
     """Return the number of model replies with tool calls since the last message of the user."""
-    question = max((at for at, message in enumerate(messages) if message.role is Role.USER), default=0)
+    question = max((index for index, message in enumerate(messages) if message.role is Role.USER), default=0)
     return sum(bool(message.tool_calls) for message in messages[question:])
 
 
@@ -59,7 +59,7 @@ def build_closing_messages(conversation: Conversation) -> tuple[Message, ...]:
     if not conversation.turn:
         return ()
     stored = tuple(stored.message for stored in build_tree(conversation).find_path())
-    last = max((at for at, message in enumerate(stored) if message.role is not Role.TOOL), default=0)
+    last = max((index for index, message in enumerate(stored) if message.role is not Role.TOOL), default=0)
     return repair_history((*stored[last:], *conversation.unfinished))[len(stored) - last :]
 
 

@@ -5,7 +5,8 @@ earlier messages that the conversation does not show any more. An edit with text
 these messages; an edit without text is never shown. An edit that replaces another edit reverts it.
 
 Positions count all stored messages, edits and entries included. An edit applies to the versions of the conversation
-(`message_tree`) that contain it.
+(`message_tree`) that contain it. The entries that show another version, or remove a message from all versions, are
+built here too.
 """
 
 from __future__ import annotations
@@ -35,50 +36,6 @@ def find_shown(conversation: Conversation) -> tuple[StoredMessage, ...]:
     return tuple(sorted(shown, key=lambda stored: stored.place))
 
 
-def find_last_exchange(conversation: Conversation) -> tuple[StoredMessage, ...]:
-    """Return the last question that a stored conversation shows, and all messages after it; empty for none."""
-    shown = find_shown(conversation)
-    start = max((at for at, stored in enumerate(shown) if stored.is_question), default=len(shown))
-    return shown[start:]
-
-
-def find_edit(conversation: Conversation, *, is_summary: bool) -> StoredMessage | None:
-    """Return the latest edit in effect, either a summary or a removal; None for none.
-
-    A removal counts only while no message follows it, because an exchange is only restored at the end.
-    """
-    edits = {stored.position for stored in build_tree(conversation).find_path() if stored.is_edit}
-    found = next(
-        (
-            stored
-            for stored in reversed(find_effective(conversation))
-            if _count_replaced(stored)
-            and bool(stored.message.text) == is_summary
-            and (is_summary or (stored.message.replaces or (0, 0))[0] not in edits)
-        ),
-        None,
-    )
-    if found is None or is_summary:
-        return found
-    is_followed = any(stored.position > found.position for stored in find_shown(conversation) if not stored.is_edit)
-    return None if is_followed else found
-
-
-def build_removal(removed: Sequence[StoredMessage]) -> Message:
-    """Return the edit that removes messages, which must be consecutive in the store."""
-    return Message(Role.SYSTEM, replaces=(removed[0].position, removed[-1].position + 1))
-
-
-def build_summary(text: str, stop: int, *, start: int = 0, taint: str = "") -> Message:
-    """Return the edit that replaces the messages from position `start` up to, but without, `stop` by a summary."""
-    return Message(Role.USER, f"{SUMMARY_HEAD}\n\n{text}", taint=taint, replaces=(start, stop))
-
-
-def detach(message: Message) -> Message:
-    """Return a copy of a message for another conversation, in which it replaces no messages."""
-    return message if message.replaces is None else replace(message, replaces=(0, 0))
-
-
 def find_effective(conversation: Conversation) -> list[StoredMessage]:
     """Return the messages and edits that no later edit replaces, in the order in which they were stored."""
     effective: list[StoredMessage] = []
@@ -94,9 +51,41 @@ def find_effective(conversation: Conversation) -> list[StoredMessage]:
     return effective[::-1]
 
 
-def _count_replaced(stored: StoredMessage) -> int:
-    start, stop = stored.message.replaces or (0, 0)
-    return stop - start
+def find_last_exchange(conversation: Conversation) -> tuple[StoredMessage, ...]:
+    """Return the last question that a stored conversation shows, and all messages after it; empty for none."""
+    shown = find_shown(conversation)
+    start = max((index for index, stored in enumerate(shown) if stored.is_question), default=len(shown))
+    return shown[start:]
+
+
+def find_edit(conversation: Conversation, *, is_summary: bool) -> StoredMessage | None:
+    """Return the latest edit in effect, either a summary or a removal; None for none.
+
+    A removal counts only while no message follows it, because an exchange is only restored at the end.
+    """
+    edits = {stored.position for stored in build_tree(conversation).find_path() if stored.is_edit}
+    for found in reversed(find_effective(conversation)):
+        start, stop = found.message.replaces or (0, 0)
+        if start == stop or bool(found.message.text) != is_summary or (start in edits and not is_summary):
+            continue
+        shown = [stored.position for stored in find_shown(conversation) if not stored.is_edit]
+        return found if is_summary or max(shown, default=-1) <= found.position else None
+    return None
+
+
+def build_removal(removed: Sequence[StoredMessage]) -> Message:
+    """Return the edit that removes messages, which must be consecutive in the store."""
+    return Message(Role.SYSTEM, replaces=(removed[0].position, removed[-1].position + 1))
+
+
+def build_summary(text: str, stop: int, *, start: int = 0, taint: str = "") -> Message:
+    """Return the edit that replaces the messages from position `start` up to, but without, `stop` by a summary."""
+    return Message(Role.USER, f"{SUMMARY_HEAD}\n\n{text}", taint=taint, replaces=(start, stop))
+
+
+def detach(message: Message) -> Message:
+    """Return a copy of a message for another conversation, in which it replaces no messages."""
+    return message if message.replaces is None else replace(message, replaces=(0, 0))
 
 
 def build_branch(stored: Conversation, tree: MessageTree, head: int) -> tuple[Message, ...]:

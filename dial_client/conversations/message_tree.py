@@ -9,7 +9,7 @@ its parent's.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -78,10 +78,10 @@ class MessageTree:
     def find_path(self) -> tuple[StoredMessage, ...]:
         """Return the messages from the beginning to the head of the shown version, edits included."""
         path: list[StoredMessage] = []
-        at = self.head
-        while (stored := self.messages.get(at)) is not None:
+        position = self.head
+        while (stored := self.messages.get(position)) is not None:
             path.append(stored)
-            at = stored.parent
+            position = stored.parent
         return tuple(stored for stored in reversed(path) if stored.position not in self.removed)
 
     def find_versions(self, position: int) -> tuple[int, ...]:
@@ -99,9 +99,8 @@ class MessageTree:
 
     def find_question(self, position: int) -> StoredMessage | None:
         """Return the question of a message's exchange: the message itself, or the last question before it."""
-        at = position
-        while (stored := self.messages.get(at)) is not None and not stored.is_question:
-            at = stored.parent
+        while (stored := self.messages.get(position)) is not None and not stored.is_question:
+            position = stored.parent
         return stored
 
     def find_latest(self, position: int) -> int:
@@ -131,39 +130,35 @@ def build_tree(conversation: Conversation) -> MessageTree:
     removed: set[int] = set()
     head = START
     settings: Mapping[str, Any] = {}
-    for position, message in _with_positions(conversation):
+    unreadable = frozenset(conversation.unreadable)
+    readable = (index for index in range(len(conversation.messages) + len(unreadable)) if index not in unreadable)
+    for position, message in zip(readable, conversation.messages, strict=True):
         entry = message.entry
         if entry is None:
             messages[position] = StoredMessage(position, message, head)
             head = position
             continue
         match entry.kind, entry.data:
-            case EntryKind.BRANCH, {"head": int(at)} if at == START or at in messages:
-                head = at
+            case EntryKind.BRANCH, {"head": int(position)} if position == START or position in messages:
+                head = position
             case EntryKind.REMOVAL, {"positions": list(positions)}:
-                removed.update(at for at in positions if isinstance(at, int))
+                removed.update(removal for removal in positions if isinstance(removal, int))
             case EntryKind.TURN, data:
                 turns[head].append(data)
             case EntryKind.SETTINGS, data:
                 settings = dict(data)
-    return MessageTree(messages, head, frozenset(removed), turns, settings, _find_followers(messages, removed))
-
-
-def _find_followers(
-    messages: Mapping[int, StoredMessage], removed: Collection[int]
-) -> Mapping[tuple[int, bool], tuple[int, ...]]:
-    followers: defaultdict[tuple[int, bool], list[int]] = defaultdict(list)
+    followers: defaultdict[tuple[int, bool], tuple[int, ...]] = defaultdict(tuple)
     for stored in messages.values():
         if not stored.is_edit and stored.position not in removed:
-            followers[_find_parent(messages, stored), stored.is_question].append(stored.position)
-    return {key: tuple(positions) for key, positions in followers.items()}
+            followers[_find_parent(messages, stored), stored.is_question] += (stored.position,)
+    return MessageTree(messages, head, frozenset(removed), turns, settings, followers)
 
 
 def _find_parent(messages: Mapping[int, StoredMessage], stored: StoredMessage) -> int:
-    at = stored.parent
-    while at in messages and messages[at].is_edit:
-        at = messages[at].parent
-    return at
+    position = stored.parent
+    while position in messages and messages[position].is_edit:
+        position = messages[position].parent
+    return position
 
 
 def build_entry(kind: EntryKind, data: Mapping[str, Any]) -> Message:
@@ -175,9 +170,3 @@ def extend(conversation: Conversation, added: tuple[Message, ...]) -> Conversati
     """Return a stored conversation with messages added at its end."""
     count = conversation.message_count + len(added)
     return replace(conversation, messages=(*conversation.messages, *added), message_count=count)
-
-
-def _with_positions(conversation: Conversation) -> Iterator[tuple[int, Message]]:
-    unreadable = frozenset(conversation.unreadable)
-    readable = (at for at in range(len(conversation.messages) + len(unreadable)) if at not in unreadable)
-    return zip(readable, conversation.messages, strict=True)

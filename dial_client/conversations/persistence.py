@@ -40,7 +40,6 @@ from dial_client.messages.turn_result import ToolCallRecord, Turn
 from dial_client.runtime.logs import get_logger
 from dial_client.stores.conversation_store import ConversationStore
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
-from dial_client.turns.turn_recorder import TurnRecorder
 
 log = get_logger(__name__)
 
@@ -118,7 +117,9 @@ class LeaseHeartbeat(TurnObserver):
         while not self._stopped.is_set():
             with anyio.move_on_after(min(HEARTBEAT_INTERVAL, self._lease / 3)):
                 await self._stopped.wait()
-            unfinished = _collect_unfinished(turn.recorder)
+            text = turn.recorder.unfinished_text
+            cut = (Message.assistant(f"{text}\n\n{CUT_OFF}"),) if text.strip() else ()
+            unfinished = (*turn.recorder.results_so_far, *cut)
             is_due = anyio.current_time() - renewed >= self._lease / 3
             if self._stopped.is_set() or (unfinished == stored and not is_due):
                 continue
@@ -143,12 +144,6 @@ class LeaseHeartbeat(TurnObserver):
         if not is_held and not self._stopped.is_set():
             log.warning("turn_lost_its_conversation")
             turn.cancel()
-
-
-def _collect_unfinished(recorder: TurnRecorder) -> tuple[Message, ...]:
-    text = recorder.unfinished_text
-    cut = (Message.assistant(f"{text}\n\n{CUT_OFF}"),) if text.strip() else ()
-    return (*recorder.results_so_far, *cut)
 
 
 MAX_REASONING = 200_000

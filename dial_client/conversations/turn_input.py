@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dial_client.conversations.history_edits import apply_edits, build_branch, find_last_exchange
-from dial_client.conversations.message_tree import StoredMessage, build_tree
+from dial_client.conversations.message_tree import build_tree
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import Message, Role
 from dial_client.stores.conversation_store import Conversation
@@ -62,15 +62,10 @@ def check_turn_input(turn_input: Any) -> None:
 
 def build_question(turn_input: ConversationInput | None) -> Message | None:
     """Return the user's message that a turn with this input adds to its conversation; None for none."""
-    match turn_input:
-        case str(text) | EditedMessage(message=str(text)):
-            return Message.user(text)
-        case Message() as message:
-            return message
-        case EditedMessage(message=Message() as message):
-            return message
-        case _:
-            return None
+    message = turn_input.message if isinstance(turn_input, EditedMessage) else turn_input
+    if isinstance(message, str):
+        return Message.user(message)
+    return message if isinstance(message, Message) else None
 
 
 def build_first_messages(stored: Conversation, turn_input: ConversationInput) -> tuple[Message, ...]:
@@ -93,9 +88,10 @@ def build_first_messages(stored: Conversation, turn_input: ConversationInput) ->
             return (*build_branch(stored, tree, edited.parent), *added)
         case Regeneration(position):
             tree = build_tree(stored)
-            found = (
-                _find_last_question(stored) if position is None else tree.find_question(tree.find(position).position)
-            )
+            if position is None:
+                found = next(iter(find_last_exchange(stored)), None)
+            else:
+                found = tree.find_question(tree.find(position).position)
             if found is None or found.position in tree.removed:
                 raise ConfigError("there is no question to answer again")
             return build_branch(stored, tree, found.position)
@@ -106,7 +102,3 @@ def build_first_messages(stored: Conversation, turn_input: ConversationInput) ->
             return ()
         case _:
             return added
-
-
-def _find_last_question(stored: Conversation) -> StoredMessage | None:
-    return next(iter(find_last_exchange(stored)), None)

@@ -10,6 +10,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -30,6 +31,8 @@ from dial_client.messages.message import Message
 from dial_client.stores.conversation_store import Conversation, ConversationStore
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 
+BuildEdits = Callable[[Conversation], Sequence[Message]]
+"""Returns the edits to append to a stored conversation; empty for none."""
 Start = Callable[[tuple[Message, ...], Mapping[str, Any], TurnObserver], TurnHandle]
 """Starts a turn with this history, these settings of its conversation, and this additional observer."""
 _Beginning = tuple[tuple[Message, ...], Mapping[str, Any]]
@@ -52,32 +55,23 @@ class NothingToResume(Exception):
     """The conversation has no interrupted turn. Callers outside of the package never see this error."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class TurnQueue:
     """Starts the turns of a conversation one after the other, and finds running turns.
 
-    Args:
-        store: The store of the conversations.
-        patience: The most seconds that a turn waits for earlier turns.
-        lease: Seconds for which a new turn holds its conversation.
-        will_be_resumed: Returns True if a process will resume the interrupted turn of a conversation. Other turns of
-            the conversation then wait.
+    Edits hold the same lease as a turn, so that no edit happens while a turn runs in any process.
     """
 
-    def __init__(
-        self,
-        store: ConversationStore,
-        *,
-        patience: float,
-        lease: float,
-        will_be_resumed: WillBeResumed = never_resumed,
-    ) -> None:
-        self._store = store
-        self._patience = patience
-        self._lease = lease
-        self._will_be_resumed = will_be_resumed
-        # The turns that wait for a slot or hold it keep it alive.
-        self._slots: WeakValueDictionary[str, _Slot] = WeakValueDictionary()
-        self._ended: OrderedDict[str, TurnHandle] = OrderedDict()
+    store: ConversationStore
+    patience: float
+    """The most seconds that a turn or an edit waits for earlier turns."""
+    lease: float
+    """Seconds for which a new turn, or an edit, holds its conversation."""
+    will_be_resumed: WillBeResumed = never_resumed
+    """Returns True if a process will resume the interrupted turn of a conversation. Other turns and edits then wait."""
+    _slots: WeakValueDictionary[str, _Slot] = field(default_factory=WeakValueDictionary, init=False)
+    """The slots of conversations, which the turns that wait for a slot or hold it keep alive."""
+    _ended: OrderedDict[str, TurnHandle] = field(default_factory=OrderedDict, init=False)
 
     async def start_next(self, origin: Origin, turn_input: ConversationInput | None, start: Start) -> TurnHandle:
         """Wait for the earlier turns, store the user's message, and start the turn.
@@ -93,16 +87,54 @@ class TurnQueue:
             ConfigError: The message that `turn_input` names does not exist.
             NothingToResume: There is no interrupted turn.
         """
-        deadline = anyio.current_time() + self._patience
+        deadline = anyio.current_time() + self.patience
         slot = self._slots.setdefault(origin.conversation, _Slot(self._remember))
-        history, settings = await self._reserve(slot, origin, turn_input, deadline)
+        beginning = None
+        while beginning is None:
+            if not await slot.acquire(deadline):
+                raise _build_busy_error(origin.conversation)
+            try:
+                beginning = await self._begin(origin, turn_input, deadline)
+            except BaseException:
+                slot.release()
+                raise
+            if beginning is None:
+                slot.release()  # the task that resumes the interrupted turn needs it
+                await anyio.sleep(POLL_INTERVAL)
         try:
-            slot.turn = start(history, settings, slot)
+            slot.turn = start(*beginning, slot)
         except Exception:
             slot.release()
-            await self._store.release(origin.conversation, origin.turn)
+            await self.store.release(origin.conversation, origin.turn)
             raise
         return slot.turn
+
+    async def edit(self, conversation_id: str, build: BuildEdits) -> bool:
+        """Store the edits that `build` returns for the current conversation, and return True; False if it returns none.
+
+        Raises:
+            ConversationNotFound: The conversation does not exist.
+            ConversationBusy: A turn ran longer than `patience`.
+        """
+        deadline = anyio.current_time() + self.patience
+        while True:
+            stored = await self.store.get(conversation_id)
+            if not stored.running and not await self._must_resume(stored):
+                if not (edits := build(stored)):
+                    return False
+                edit_id = secrets.token_hex(16)
+                with anyio.CancelScope(shield=True):
+                    if await self._acquire(stored, edit_id, build_closing_messages(stored), stored.title):
+                        await self.store.release(stored.id, edit_id, edits)
+                        return True
+            if anyio.current_time() >= deadline:
+                raise ConversationBusy(conversation_id, "a turn of this conversation is under way: wait for its end")
+            await anyio.sleep(POLL_INTERVAL)
+
+    async def _acquire(self, stored: Conversation, turn_id: str, added: tuple[Message, ...], title: str) -> bool:
+        """Return whether the conversation is now held and has these messages; False if it has changed since."""
+        count = stored.message_count
+        return await self.store.acquire(stored.id, turn_id, added, expected_count=count, lease=self.lease, title=title)
 
     def find(self, conversation_id: str, turn_id: str | None = None) -> TurnHandle | None:
         """Return the turn that this process runs in a conversation, or a turn that ended recently; None for none.
@@ -122,23 +154,6 @@ class TurnQueue:
         if slot is not None and slot.turn is not None:
             slot.turn.cancel()
 
-    async def _reserve(
-        self, slot: _Slot, origin: Origin, turn_input: ConversationInput | None, deadline: float
-    ) -> _Beginning:
-        """Wait for the slot of this process and the lease in the store; return the turn's history and settings."""
-        while True:
-            if not await slot.acquire(deadline):
-                raise _build_busy_error(origin.conversation)
-            try:
-                beginning = await self._begin(origin, turn_input, deadline)
-            except BaseException:
-                slot.release()
-                raise
-            if beginning is not None:
-                return beginning
-            slot.release()  # the task that resumes the interrupted turn needs it
-            await anyio.sleep(POLL_INTERVAL)
-
     async def _begin(self, origin: Origin, turn_input: ConversationInput | None, deadline: float) -> _Beginning | None:
         """Store the message once no other process runs a turn; None if an interrupted turn must be resumed first.
 
@@ -148,8 +163,8 @@ class TurnQueue:
         question = build_question(turn_input)
         title = question.text if question is not None else ""
         while True:
-            stored = await self._store.get(origin.conversation)
-            must_resume = turn_input is not None and await self._has_to_be_resumed(stored)
+            stored = await self.store.get(origin.conversation)
+            must_resume = turn_input is not None and await self._must_resume(stored)
             if stored.running or must_resume:
                 if anyio.current_time() >= deadline:
                     raise _build_busy_error(origin.conversation)
@@ -158,27 +173,21 @@ class TurnQueue:
                 await anyio.sleep(POLL_INTERVAL)
                 continue
             added = await self._prepare(stored, turn_input)
-            count, lease = stored.message_count, self._lease
             try:
-                has_begun = await self._store.acquire(
-                    origin.conversation, origin.turn, added, expected_count=count, lease=lease, title=title
-                )
+                has_begun = await self._acquire(stored, origin.turn, added, title)
             except anyio.get_cancelled_exc_class():
                 if turn_input is not None:  # an interrupted turn must still be resumed
-                    await self._release(origin)
+                    # The store may have begun this turn, which will not start.
+                    with anyio.CancelScope(shield=True), suppress(DialError):
+                        await self.store.release(origin.conversation, origin.turn)
                 raise
             if has_begun:
                 extended = extend(stored, added)
                 return repair_history(apply_edits(extended).messages), build_tree(extended).settings
             # Another process was faster.
 
-    async def _release(self, origin: Origin) -> None:
-        """Release the conversation of a turn that will not start, although the store may have begun it."""
-        with anyio.CancelScope(shield=True), suppress(DialError):
-            await self._store.release(origin.conversation, origin.turn)
-
-    async def _has_to_be_resumed(self, stored: Conversation) -> bool:
-        return bool(stored.turn) and not stored.running and await self._will_be_resumed(stored)
+    async def _must_resume(self, stored: Conversation) -> bool:
+        return bool(stored.turn) and not stored.running and await self.will_be_resumed(stored)
 
     async def _prepare(self, stored: Conversation, turn_input: ConversationInput | None) -> tuple[Message, ...]:
         """Return the messages to store before the model is asked.
@@ -193,7 +202,7 @@ class TurnQueue:
         if not stored.turn:
             raise NothingToResume
         if ends_with_answer(apply_edits(stored).messages):
-            await self._store.release(stored.id, stored.turn)
+            await self.store.release(stored.id, stored.turn)
             raise NothingToResume
         return build_closing_messages(drop_unfinished_text(stored))
 
@@ -236,60 +245,3 @@ class _Slot(TurnObserver):
 
 def _build_busy_error(conversation_id: str) -> ConversationBusy:
     return ConversationBusy(conversation_id, f"another turn of the conversation {conversation_id!r} is under way")
-
-
-BuildEdits = Callable[[Conversation], Sequence[Message]]
-"""Returns the edits to append to a stored conversation; empty for none."""
-
-
-class HistoryEditor:
-    """Edits conversations under the same lease as a turn, so that no edit happens while a turn runs in any process.
-
-    Args:
-        store: The store of the conversations.
-        patience: The most seconds that an edit waits for a running turn.
-        lease: Seconds for which an edit holds its conversation.
-        will_be_resumed: The same as for `TurnQueue`.
-    """
-
-    def __init__(
-        self, store: ConversationStore, *, patience: float, lease: float, will_be_resumed: WillBeResumed
-    ) -> None:
-        self._store = store
-        self._patience = patience
-        self._lease = lease
-        self._will_be_resumed = will_be_resumed
-
-    async def edit(self, conversation_id: str, build: BuildEdits) -> bool:
-        """Store the edits that `build` returns for the current conversation, and return True; False if it returns none.
-
-        Raises:
-            ConversationNotFound: The conversation does not exist.
-            ConversationBusy: A turn ran longer than `patience`.
-        """
-        deadline = anyio.current_time() + self._patience
-        while True:
-            stored = await self._store.get(conversation_id)
-            is_busy = stored.running or (bool(stored.turn) and await self._will_be_resumed(stored))
-            if not is_busy:
-                edits = build(stored)
-                if not edits:
-                    return False
-                if await self._store_edits(stored, edits):
-                    return True
-            if anyio.current_time() >= deadline:
-                raise ConversationBusy(conversation_id, "a turn of this conversation is under way: wait for its end")
-            await anyio.sleep(POLL_INTERVAL)
-
-    async def _store_edits(self, stored: Conversation, edits: Sequence[Message]) -> bool:
-        """Store the edits and return True; return False if the conversation has changed since it was read."""
-        edit_id = secrets.token_hex(16)
-        closing = build_closing_messages(stored)
-        count, lease = stored.message_count, self._lease
-        with anyio.CancelScope(shield=True):
-            if not await self._store.acquire(
-                stored.id, edit_id, closing, expected_count=count, lease=lease, title=stored.title
-            ):
-                return False
-            await self._store.release(stored.id, edit_id, edits)
-        return True

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -31,25 +31,17 @@ _MAX_DELETED = 100
 """The most workflows that are deleted at once."""
 
 
+@dataclass(frozen=True, slots=True)
 class TurnRecovery:
-    """Checks the workflows of all processes, and resumes or deletes them.
+    """Checks the workflows of all processes, and resumes or deletes them."""
 
-    Args:
-        own_turns: The ids of the turns that this process runs.
-        find_holder: Returns `Conversation.turn` and `Conversation.running` of a conversation.
-        timings: The timeouts after which a turn counts as abandoned, and its workflow is deleted.
-    """
-
-    def __init__(
-        self,
-        own_turns: Collection[str],
-        find_holder: Callable[[str], Awaitable[tuple[str, bool]]],
-        timings: DurableTimings,
-    ) -> None:
-        self._own_turns = own_turns
-        self._find_holder = find_holder
-        self._timings = timings
-        self._resumed: Counter[str] = Counter()
+    own_turns: Collection[str]
+    """The ids of the turns that this process runs."""
+    find_holder: Callable[[str], Awaitable[tuple[str, bool]]]
+    """Returns `Conversation.turn` and `Conversation.running` of a conversation."""
+    timings: DurableTimings
+    """The timeouts after which a turn counts as abandoned, and its workflow is deleted."""
+    _resumed: Counter[str] = field(default_factory=Counter, init=False)
 
     async def run_once(self) -> None:
         """Resume the turns that no process runs any more, and delete old workflows."""
@@ -57,9 +49,14 @@ class TurnRecovery:
 
         pending = await DBOS.list_workflows_async(status="PENDING", name=[TURN, STARTED_TURN], load_input=False)
         for workflow in pending:
-            if workflow.workflow_id not in self._own_turns:
+            if workflow.workflow_id not in self.own_turns:
                 await self._resume_if_abandoned(workflow)
-        await self._delete_old_workflows()
+        before = (datetime.now(UTC) - timedelta(seconds=self.timings.retention)).isoformat()
+        old = await DBOS.list_workflows_async(
+            name=STARTED_TURN, completed_before=before, limit=_MAX_DELETED, load_input=False, load_output=False
+        )
+        if old:
+            await DBOS.delete_workflows_async([workflow.workflow_id for workflow in old])
 
     async def _resume_if_abandoned(self, workflow: WorkflowStatus) -> None:
         from dbos import DBOS
@@ -84,22 +81,12 @@ class TurnRecovery:
 
         turn_id = workflow.workflow_id
         with suppress(ConversationNotFound):
-            attempt_id, is_running = await self._find_holder(extract_conversation_id(turn_id))
+            attempt_id, is_running = await self.find_holder(extract_conversation_id(turn_id))
             if is_running or is_attempt_of(turn_id, attempt_id):
                 return not is_running
         if await DBOS.list_workflow_steps_async(turn_id):
             return True
-        return time.time() - (workflow.updated_at or 0) / 1000 > self._timings.start_timeout
-
-    async def _delete_old_workflows(self) -> None:
-        from dbos import DBOS
-
-        before = (datetime.now(UTC) - timedelta(seconds=self._timings.retention)).isoformat()
-        old = await DBOS.list_workflows_async(
-            name=STARTED_TURN, completed_before=before, limit=_MAX_DELETED, load_input=False, load_output=False
-        )
-        if old:
-            await DBOS.delete_workflows_async([workflow.workflow_id for workflow in old])
+        return time.time() - (workflow.updated_at or 0) / 1000 > self.timings.start_timeout
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import secrets
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -19,15 +20,22 @@ from dial_client.conversations.conversation_view import ConversationView
 from dial_client.conversations.turn_input import ConversationInput, check_turn_input
 from dial_client.durable import results
 from dial_client.durable.dbos_database import to_dbos_url
-from dial_client.durable.execution import TurnExecution
 from dial_client.durable.recovery import DEFAULT_TIMINGS, STARTED_TURN, TURN, DurableTimings, TurnRecovery
-from dial_client.durable.results import DurableResult, build_turn_id, create_attempt_id, find_turn_id
-from dial_client.durable.serialization import build_json_serializer
-from dial_client.messages.errors import ConfigError, DialError
+from dial_client.durable.results import (
+    DurableResult,
+    build_turn_id,
+    create_attempt_id,
+    extract_conversation_id,
+    find_turn_id,
+    is_attempt_of,
+)
+from dial_client.durable.serialization import RowRefused, build_json_serializer
+from dial_client.messages.errors import ConfigError, ConversationNotFound, DialError
 from dial_client.messages.message import Message
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.logs import get_logger
 from dial_client.stores.conversation_store import Conversation, ConversationStore
+from dial_client.stores.sql_store import SQLStore
 from dial_client.turns.turn_handle import TurnHandle
 
 if TYPE_CHECKING:
@@ -38,6 +46,8 @@ log = get_logger(__name__)
 WORKFLOW_VERSION = "dial-client-turns-1"
 """The version of the workflows' steps. It does not change with each release, so that processes with a newer release
 resume the turns of older ones."""
+_POLL_INTERVAL = 0.5
+"""Seconds between two checks whether another process still runs a turn."""
 _SHUTDOWN_TIMEOUT = 2.0
 """Timeout in seconds for leaving the turns to other processes at shutdown."""
 
@@ -73,7 +83,15 @@ class DurableTurns:
         self._timings = timings
         self._is_stopping = is_stopping
         self._is_closing = False
-        self._execution = TurnExecution(self.manager, on_started, lambda: self._is_closing or is_stopping())
+        self._on_started = on_started
+        self._executor_id = secrets.token_hex(16)
+        """The id of this process for DBOS."""
+        self._turn_ids: set[str] = set()
+        """The ids of this process's turns whose workflows have not ended."""
+        self._started: dict[str, TurnHandle] = {}
+        """Turns that have started, and whose workflows have not started yet, by id."""
+        self._abandoned: set[str] = set()
+        self._start_locks: dict[str, anyio.Lock] = {}
         self._background: BackgroundTasks | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._handles: dict[str, WorkflowHandleAsync[dict[str, str]]] = {}
@@ -107,8 +125,14 @@ class DurableTurns:
                     parts.push_async_callback(background.aclose)
 
     async def _abandon_turns(self) -> None:
+        """Leave all turns to other processes, and return when their workflows have stopped."""
         with anyio.move_on_after(_SHUTDOWN_TIMEOUT):
-            await self._execution.abandon_all()
+            while remaining := self._turn_ids - self._abandoned:
+                for turn_id in remaining:
+                    turn = self.manager.find_turn(extract_conversation_id(turn_id))
+                    if turn is not None and is_attempt_of(turn_id, turn.id):
+                        turn.abandon()
+                await anyio.sleep(0.02)
 
     async def submit(self, conversation_id: str, message: str | Message, *, output_type: Any = None) -> str:
         """Send a message in a conversation, and return the id of the turn, which starts after earlier turns.
@@ -132,14 +156,14 @@ class DurableTurns:
 
         check_turn_input(message)
         row = results.to_question_row(message, output_type)
-        await self._execution.find_holder(conversation_id)
+        await self._find_holder(conversation_id)
         turn_id = build_turn_id(conversation_id)
-        self._execution.turn_ids.add(turn_id)
+        self._turn_ids.add(turn_id)
         try:
             with anyio.fail_after(self._timings.database_timeout), SetWorkflowID(turn_id):
                 self._handles[turn_id] = await DBOS.start_workflow_async(self._turn_workflow, conversation_id, row)
         except Exception as error:
-            self._execution.discard(turn_id)
+            self._discard(turn_id)
             raise results.to_dial_error(error) from error
         return turn_id
 
@@ -158,21 +182,29 @@ class DurableTurns:
             ConversationBusy: Another turn of the conversation is running, or waits to be resumed.
             DialError: A database failed; the turn is cancelled if it had started.
         """
+        from dbos import DBOS, SetWorkflowID
+
         # The row needs no question: the conversation has it.
         row = results.to_question_row("", output_type) if output_type is not None else ""
         turn_id = build_turn_id(conversation_id)
-        self._execution.turn_ids.add(turn_id)
+        self._turn_ids.add(turn_id)
         try:
             turn = await self.manager.start(
                 conversation_id, message, stream=stream, turn_id=create_attempt_id(turn_id), output_type=output_type
             )
             try:
-                await self._start_workflow(turn_id, turn, row)
-            except BaseException:
+                self._started[turn_id] = turn
+                with anyio.fail_after(self._timings.database_timeout), SetWorkflowID(turn_id):
+                    # A text needs no row, as in earlier versions.
+                    arguments = (conversation_id, row) if row else (conversation_id,)
+                    await DBOS.start_workflow_async(self._started_turn_workflow, *arguments)
+            except BaseException as error:
                 turn.cancel()
+                if isinstance(error, Exception):
+                    raise results.to_dial_error(error) from error
                 raise
         except BaseException:
-            self._execution.discard(turn_id)
+            self._discard(turn_id)
             raise
         return turn
 
@@ -221,7 +253,7 @@ class DurableTurns:
                 "name": "dial-client",
                 "system_database_url": to_dbos_url(self._database),
                 "application_version": WORKFLOW_VERSION,
-                "executor_id": self._execution.executor_id,
+                "executor_id": self._executor_id,
                 "log_level": "ERROR",
                 "serializer": build_json_serializer(),
             }
@@ -241,36 +273,18 @@ class DurableTurns:
             DBOS.destroy(destroy_registry=True)
             raise ConfigError("the database for durable turns cannot be used", hint=type(error).__name__) from error
 
-    async def _start_workflow(self, turn_id: str, turn: TurnHandle, row: str) -> None:
-        """Make a running turn durable: if its process is killed, another process resumes it.
-
-        Args:
-            turn_id: The id of the turn and its workflow.
-            turn: The running turn.
-            row: The row with the type of the answer; empty for text, as in earlier versions.
-        """
-        from dbos import DBOS, SetWorkflowID
-
-        self._execution.add_started(turn_id, turn)
-        try:
-            with anyio.fail_after(self._timings.database_timeout), SetWorkflowID(turn_id):
-                arguments = (turn.conversation_id, row) if row else (turn.conversation_id,)
-                await DBOS.start_workflow_async(self._started_turn_workflow, *arguments)
-        except Exception as error:
-            raise results.to_dial_error(error) from error
-
     async def _run_turn(self, conversation_id: str, row: str) -> dict[str, str]:
         """Run a turn in two steps of a workflow. If the process is killed, another one repeats the unfinished step."""
         from dbos import DBOS
 
-        turn_id, execution = self._register_own_turn(), self._execution
+        turn_id = self._register_own_turn()
         try:
             results.check_conversation(turn_id, conversation_id)
             arguments = (turn_id, conversation_id, row)
-            await DBOS.run_step_async({"name": "begin"}, self._run_in_loop, execution.start_turn, *arguments)
-            return await DBOS.run_step_async({"name": "answer"}, self._run_in_loop, execution.finish_turn, *arguments)
+            await DBOS.run_step_async({"name": "begin"}, self._run_in_loop, self._start_turn, *arguments)
+            return await DBOS.run_step_async({"name": "answer"}, self._run_in_loop, self._finish_turn, *arguments)
         finally:
-            execution.discard(turn_id)
+            self._discard(turn_id)
             self._handles.pop(turn_id, None)
 
     async def _run_started_turn(self, conversation_id: str, row: str) -> None:
@@ -278,9 +292,9 @@ class DurableTurns:
         turn_id = self._register_own_turn()
         try:
             results.check_conversation(turn_id, conversation_id)
-            await self._run_in_loop(self._execution.finish_turn, turn_id, conversation_id, row)
+            await self._run_in_loop(self._finish_turn, turn_id, conversation_id, row)
         finally:
-            self._execution.discard(turn_id)
+            self._discard(turn_id)
 
     def _register_own_turn(self) -> str:
         """Return the id of the current workflow, and add its turn to the turns of this process."""
@@ -288,19 +302,108 @@ class DurableTurns:
 
         turn_id = DBOS.workflow_id
         assert turn_id is not None
-        self._execution.turn_ids.add(turn_id)
+        self._turn_ids.add(turn_id)
         return turn_id
 
-    async def _run_in_loop(self, work: Callable[..., Awaitable[Any]], *arguments: str) -> Any:
-        """Run `work` in the event loop of the client, because DBOS runs recovered workflows in its own loop."""
-
-        async def run() -> Any:
-            return await work(*arguments)
-
+    async def _run_in_loop(self, step: Callable[..., Coroutine[Any, Any, Any]], *arguments: str) -> Any:
+        """Run a step in the event loop of the client, because DBOS runs recovered workflows in its own loop."""
         assert self._loop is not None
         if asyncio.get_running_loop() is self._loop:
-            return await run()
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(run(), self._loop))
+            return await step(*arguments)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(step(*arguments), self._loop))
+
+    async def _start_turn(self, turn_id: str, conversation_id: str, row: str) -> None:
+        """Store the message and start the turn, unless another attempt has started it: the first step of a workflow.
+
+        Raises:
+            DialError: The message cannot be read, the turn cannot start, or another process has taken the turn over.
+        """
+        from dbos import DBOS
+
+        # DBOS executes a workflow twice in this process if the workflow is resumed before it has run its first line.
+        async with self._start_locks.setdefault(turn_id, anyio.Lock()):
+            attempt_id, _ = await self._find_holder(conversation_id)
+            if is_attempt_of(turn_id, attempt_id):
+                return
+            await self._abandon_if_stopping(turn_id)
+            status = await DBOS.get_workflow_status_async(turn_id)
+            if status is None or status.executor_id != self._executor_id:
+                raise DialError("another process has taken over the turn")
+            message, output_type = results.to_message(row), results.read_output_type(row)
+            self._on_started(
+                await self.manager.start(
+                    conversation_id, message, turn_id=create_attempt_id(turn_id), output_type=output_type
+                )
+            )
+
+    async def _finish_turn(self, turn_id: str, conversation_id: str, row: str = "") -> dict[str, str]:
+        """Return the result of a turn, which any process may have started: the last step of a workflow."""
+        try:
+            turn = await self._attach(turn_id, conversation_id, row)
+            if turn is None:
+                stored = await self.manager.get(conversation_id)
+                return results.to_row_of_stored(stored, results.to_message(row))
+        except DialError as error:
+            return results.to_error_row(error)
+        try:
+            result = results.to_row(await turn.result())
+        except DialError as error:
+            result = results.to_error_row(error)
+        if turn.is_abandoned:
+            await self._abandon(turn_id)
+        return result
+
+    async def _attach(self, turn_id: str, conversation_id: str, row: str) -> TurnHandle | None:
+        """Return the handle of a turn that runs or ran in this process; None if it has ended in another process.
+
+        This waits while another process runs the turn, and resumes the turn if no process runs it.
+        """
+        turn = self._started.pop(turn_id, None) or self.manager.find_turn(conversation_id)
+        if turn is not None and is_attempt_of(turn_id, turn.id):
+            return turn
+        while True:
+            try:
+                attempt_id, is_running = await self._find_holder(conversation_id)
+                if not is_attempt_of(turn_id, attempt_id):
+                    return None
+                if not is_running:
+                    await self._abandon_if_stopping(turn_id)
+                    output_type = results.read_output_type(row)
+                    turn = await self.manager.resume(
+                        conversation_id, turn_id=create_attempt_id(turn_id), output_type=output_type
+                    )
+                    if turn is not None:
+                        self._on_started(turn)
+                        return turn
+                    continue  # the turn had ended, and `resume` has released its conversation
+            except (ConfigError, ConversationNotFound, RowRefused):
+                raise
+            except DialError as error:  # another process has resumed the turn first, or the store failed this time
+                log.warning("durable_turn_waits", error=type(error).__name__)
+            await anyio.sleep(_POLL_INTERVAL)
+
+    async def _find_holder(self, conversation_id: str) -> tuple[str, bool]:
+        """Return `Conversation.turn` and `Conversation.running`; `SQLStore` does so without reading the messages."""
+        store = self.manager.store
+        if isinstance(store, SQLStore):
+            return await store.read_turn(conversation_id)
+        stored = await store.get(conversation_id)
+        return stored.turn, stored.running
+
+    async def _abandon_if_stopping(self, turn_id: str) -> None:
+        if self._is_closing or self._is_stopping():
+            await self._abandon(turn_id)
+
+    async def _abandon(self, turn_id: str) -> None:
+        """Leave a turn to another process: the workflow stops here for ever, as if this process had been killed."""
+        self._abandoned.add(turn_id)
+        await anyio.sleep_forever()
+
+    def _discard(self, turn_id: str) -> None:
+        """Drop a turn that has ended, or whose workflow could not be started."""
+        self._started.pop(turn_id, None)
+        self._start_locks.pop(turn_id, None)
+        self._turn_ids.discard(turn_id)
 
     async def _will_be_resumed(self, stored: Conversation) -> bool:
         """Return True if no process runs the conversation's latest turn, and one will resume it.
@@ -321,7 +424,7 @@ class DurableTurns:
         return status is not None and status.status in ("PENDING", "ENQUEUED")
 
     async def _recover_turns(self) -> None:
-        recovery = TurnRecovery(self._execution.turn_ids, self._execution.find_holder, self._timings)
+        recovery = TurnRecovery(self._turn_ids, self._find_holder, self._timings)
         while True:
             await anyio.sleep(self._timings.recovery_interval)
             if self._is_stopping():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -99,287 +99,6 @@ The timeout of the turn pauses while the approver decides. If the turn is cancel
 """
 
 
-class ApprovalChecker:
-    """Approves or denies every call before it runs.
-
-    A grant is valid for the tool's definition at that time: if the tool's description or parameters change, the
-    approver is asked again.
-
-    A deny rule always wins. For a policy's ask rule, and for untrusted content in the conversation, the approver is
-    asked even if a rule or a grant would allow the call. Its answer is then valid only for calls with the same tool and
-    arguments, even if the answer is `SESSION` or `ALWAYS`.
-
-    Args:
-        rules: The rules that decide without the approver.
-        approve: Is asked about calls that no rule decides. If None, these calls are allowed, and calls that need an
-            answer are denied.
-        pins: Tool definitions that were approved in earlier runs; None if there are no pins. If a tool differs from its
-            pin, the approver is asked, whatever the rules allow; without an approver the call is denied.
-        entries: The servers' entries, by which paths and annotations are judged.
-        grants: The tools that are allowed in later runs too; None if grants are not stored.
-        concurrent: Whether the approver may be asked about several calls at the same time.
-    """
-
-    def __init__(
-        self,
-        rules: PolicyRules,
-        approve: Approver | None,
-        pins: ToolPins | None = None,
-        entries: Mapping[str, Any] | None = None,
-        grants: GrantStore | None = None,
-        *,
-        concurrent: bool = False,
-    ) -> None:
-        self.rules = rules
-        """The rules that decide without the approver."""
-        self._approve = approve
-        self._pins = pins
-        self._entries = {} if entries is None else entries
-        self._grants = grants
-        self._session = _SessionGrants()
-        self._question: AbstractAsyncContextManager[None] = nullcontext() if concurrent else anyio.Lock()
-
-    def decide(
-        self,
-        spec: ToolSpec,
-        arguments: Mapping[str, Any] = MappingProxyType({}),
-        taint: tuple[str, ...] = (),
-        change: str = "",
-    ) -> Approval | None:
-        """Return the decision about a call; None if the approver has to be asked.
-
-        Args:
-            spec: The tool.
-            arguments: The arguments of the call, as they are sent.
-            taint: The sources of untrusted content that the model had read when it requested the call.
-            change: The difference between the tool's definition now and at an earlier decision about the same call.
-        """
-        call = self._propose(spec, arguments, taint)
-        verdict = self.rules.find_verdict(call)
-        # A deny comes before everything, also before the approver: a tired user must not be able to allow it.
-        if verdict is not None and verdict.effect is Effect.DENY:
-            return Approval(Decision.DENY, verdict.reason or _FORBIDDEN, verdict.decided_by)
-        why = find_reason_to_ask(call, verdict)
-        if not spec.server and not why:  # the host's own tools only read content of the conversation and resources
-            return Approval(Decision.ONCE, decided_by="the host's own tool")
-        if why and self._approve is None:
-            return deny_unattended(spec, ApprovalContext(call.server, why_asked=why))
-        # Where there is a reason to ask, a grant of the tool is not enough: text of a stranger may have chosen the
-        # arguments. Only a grant of this very call counts.
-        decided_by = self._find_call_grant(call) if why else self._find_permission(call, verdict)
-        if not decided_by:
-            return None
-        # A permission is for the definition that was approved: a server may change the tool afterwards ("rug pull").
-        if difference := self._describe_change(spec) or change:
-            if self._approve is not None:
-                return None
-            log.warning("tool_changed", server=spec.server, tool=spec.tool)
-            return deny_unattended(spec, ApprovalContext(call.server, difference))
-        if self._pins is not None:
-            self._pins.pin(spec)
-        return Approval(Decision.ONCE, decided_by=decided_by)
-
-    async def ask(
-        self,
-        call: ToolCallRequest,
-        spec: ToolSpec,
-        taint: tuple[str, ...] = (),
-        change: str = "",
-        origin: Origin | None = None,
-    ) -> Approval:
-        """Ask the approver, unless `decide` has a decision by now. If the approver fails, the call is denied.
-
-        Args:
-            call: The call.
-            spec: The tool.
-            taint: The sources of untrusted content, as in `decide`.
-            change: The difference between the tool's definitions, as in `decide`.
-            origin: The turn that makes the call; None for a call outside of a turn.
-        """
-        async with self._question:
-            # While this call waited for its turn to ask, another answer may have decided it ("for this session").
-            if (known := self.decide(spec, call.arguments, taint, change)) is not None:
-                return known
-            proposed = self._propose(spec, call.arguments, taint)
-            difference = self._describe_change(spec) or change or self._describe_change_since_grant(proposed)
-            why = find_reason_to_ask(proposed, self.rules.find_verdict(proposed))
-            origin = origin or Origin()
-            context = ApprovalContext(proposed.server, difference, why, origin.turn, origin.conversation)
-            answer = await self._ask_approver(call, spec, context)
-            if answer.allowed and self._pins is not None:
-                self._pins.pin(spec)
-        if answer.arguments is not None:
-            # The user approved the arguments as changed, so the grant must not cover those of the model.
-            proposed = self._propose(spec, answer.arguments, taint)
-        self._remember(answer, proposed, for_call_only=bool(context.why_asked))
-        return answer if answer.decided_by else replace(answer, decided_by=THE_USER)
-
-    def decide_changed(self, spec: ToolSpec, approval: Approval, taint: tuple[str, ...] = ()) -> Approval:
-        """Return the decision about a call whose arguments the approver has changed; a rule may deny the new values."""
-        if not approval.allowed or approval.arguments is None:
-            return approval
-        # The user's edit passes the deny rules too; they may come from an administrator.
-        verdict = self.rules.find_verdict(self._propose(spec, approval.arguments, taint))
-        if verdict is None or verdict.effect is not Effect.DENY:
-            return approval
-        return Approval(Decision.DENY, verdict.reason or _FORBIDDEN, verdict.decided_by)
-
-    def forget(self, server: str, tool: str | None = None) -> None:
-        """Drop the session grants of a server's tools, or of one tool, because another server may get the same name."""
-        self._session.drop(server, tool)
-
-    def add_rule(self, effect: Effect, pattern: str) -> None:
-        """Allow or deny the tools that match a pattern, like the client's options, until the client is closed."""
-        allow = tuple(known for known in self.rules.allow if known != pattern)
-        deny = tuple(known for known in self.rules.deny if known != pattern)
-        if effect is Effect.ALLOW:
-            allow = (*allow, pattern)
-        else:
-            deny = (*deny, pattern)
-        self.rules = replace(self.rules, allow=allow, deny=deny, typed=self.rules.typed | {pattern})
-
-    def set_policy(self, policy: Policy) -> None:
-        """Replace the rules of the policy."""
-        self.rules = replace(self.rules, policy=policy)
-
-    @property
-    def session_grants(self) -> tuple[tuple[str, str], ...]:
-        """The server and the tool's own name of each tool that is allowed until the client is closed."""
-        return self._session.tools
-
-    @property
-    def stored_grants(self) -> tuple[Grant, ...]:
-        """The tools that are allowed in later runs too."""
-        return self._grants.list_grants() if self._grants is not None else ()
-
-    def revoke(self, which: str) -> tuple[str, ...]:
-        """Revoke rules by their exact pattern, and grants by id, tool or pattern of tools; return what was revoked.
-
-        Patterns from the client's options are revoked too, if they are equal to `which`.
-        """
-        revoked = [pattern for pattern in (*self.rules.allow, *self.rules.deny) if pattern == which]
-        allow, deny = (tuple(p for p in rules if p != which) for rules in (self.rules.allow, self.rules.deny))
-        self.rules = replace(self.rules, allow=allow, deny=deny)
-        for server, tool in self._session.tools:
-            if matches(which, server, tool):
-                self._session.drop(server, tool)
-                revoked.append(f"{server}/{tool}")
-        named = {
-            grant.id for grant in self.stored_grants if grant.id == which or matches(which, grant.server, grant.tool)
-        }
-        if self._grants is not None and named:
-            revoked += [f"{grant.server}/{grant.tool}" for grant in self._grants.revoke(named)]
-        return tuple(dict.fromkeys(revoked))
-
-    def check_patterns(
-        self, servers: Mapping[str, Connection], functions: FunctionTools | None = None
-    ) -> tuple[str, ...]:
-        """Return a warning for each pattern that matches none of the servers' tools and the functions."""
-        tools = {
-            name: tuple(tool.name for tool in server.tools) if server.summary.state is ServerState.READY else None
-            for name, server in servers.items()
-        }
-        if functions is not None and functions.tools:
-            tools[functions.name] = tuple(tool.name for tool in functions.tools)
-        settings = {name: server.settings for name, server in servers.items()}
-        return tuple(check_patterns(self.rules, tools, settings))
-
-    def _propose(self, spec: ToolSpec, arguments: Mapping[str, Any], taint: tuple[str, ...]) -> ProposedCall:
-        entry = self._entries.get(ProposedCall(spec, arguments).server)
-        return ProposedCall(spec, arguments, entry if isinstance(entry, ServerSettings) else None, taint)
-
-    async def _ask_approver(self, call: ToolCallRequest, spec: ToolSpec, context: ApprovalContext) -> Approval:
-        """Return the approver's answer; a denial with the reason if it fails, or returns a value of another type."""
-        assert self._approve is not None
-        try:
-            # The approver belongs to the embedding program, so its answer may be of any type.
-            answer: object = self._approve(call, spec, context)
-            if isinstance(answer, Awaitable):
-                answer = await answer
-            else:
-                log.warning("approver_failed", tool=spec.name, is_async=False)
-                return _deny_unasked("the approver is not an `async def` function")
-        except Exception as error:  # noqa: BLE001 - any exception of the embedding program's approver denies the call
-            log.warning("approver_failed", tool=spec.name, error=type(error).__name__)
-            return _deny_unasked(f"the approver raised {type(error).__name__}")
-        if not isinstance(answer, Approval):
-            log.warning("approver_failed", tool=spec.name, answer=type(answer).__name__)
-            return _deny_unasked(f"the approver returned {type(answer).__name__} in place of an Approval")
-        return answer
-
-    def _remember(self, answer: Approval, call: ProposedCall, *, for_call_only: bool) -> None:
-        if answer.allowed:
-            # A grant of the old definition would come back into force if the server changed the tool back.
-            self._session.drop_changed(call.spec)
-            if self._grants is not None and call.settings is not None and self._describe_change_since_grant(call):
-                self._grants.drop(call.settings, call.spec.tool)
-        if answer.decision not in (Decision.SESSION, Decision.ALWAYS):
-            return
-        if for_call_only:
-            # "Always" about one suspicious call must not open the tool for all others.
-            self._session.allow_call(call)
-            return
-        is_stored = False
-        if answer.decision is Decision.ALWAYS and self._grants is not None and call.settings is not None:
-            is_stored = self._grants.add(call.settings, call.spec)
-        if not is_stored:
-            self._session.allow_tool(call.spec)
-
-    def _find_permission(self, call: ProposedCall, verdict: Verdict | None) -> str:
-        """Return the source of a permission; empty if the approver has to decide."""
-        if verdict is not None:
-            return verdict.decided_by
-        if self._session.allows_tool(call.spec):
-            return _SESSION_GRANT
-        if self._grants is not None and call.settings is not None:
-            grant = self._grants.find(call.settings, call.spec)
-            if grant is not None:
-                return f"grant {grant.id}"
-        return self._find_call_grant(call) or ("" if self._approve is not None else NO_APPROVER)
-
-    def _find_call_grant(self, call: ProposedCall) -> str:
-        """Return the source of a grant of the same tool with the same arguments; empty if there is no such grant."""
-        return _SESSION_GRANT if self._session.allows_call(call) else ""
-
-    def _describe_change_since_grant(self, call: ProposedCall) -> str:
-        """Return the difference between a tool's definition and its stored grant; empty without a difference."""
-        if self._grants is None or call.settings is None:
-            return ""
-        return self._grants.describe_change(call.settings, call.spec)
-
-    def _describe_change(self, spec: ToolSpec) -> str:
-        """Return the difference between a tool's definition and its approved one, of this run or an earlier run."""
-        pinned = self._pins.describe_change(spec) if self._pins is not None else ""
-        return pinned or self._session.describe_change(spec)
-
-
-def find_reason_to_ask(call: ProposedCall, verdict: Verdict | None) -> str:
-    """Return why the approver has to be asked even if the call is allowed otherwise; empty for no reason."""
-    reasons = []
-    if verdict is not None and verdict.effect is Effect.ASK:
-        reasons.append(f"{verdict.decided_by} asks{f': {verdict.reason}' if verdict.reason else ''}")
-    # A rule without `"tainted": true` was written with the user's own words in mind, not with those of strangers.
-    allows_tainted = verdict is not None and verdict.effect is Effect.ALLOW and verdict.allows_tainted
-    if call.taint and can_act_or_send(call) and not allows_tainted:
-        reasons.append(f"the conversation holds {describe_sources(call.taint)}, and this tool can act or send")
-    return "; ".join(reasons)
-
-
-def deny_unattended(spec: ToolSpec, context: ApprovalContext) -> Approval:
-    """Return the denial of a call that no rule allows while no user is available to approve it."""
-    nobody = "no user is available to approve the call"
-    if context.change:
-        problem = f"{context.server!r} has changed the definition of its tool {spec.tool!r} since it was approved"
-        return Approval(Decision.DENY, f"{problem}, and {nobody}", "changed definition")
-    reason = f"{context.why_asked}, and {nobody}" if context.why_asked else nobody
-    return Approval(Decision.DENY, reason, NO_APPROVER)
-
-
-def _deny_unasked(problem: str) -> Approval:
-    # A broken approver denies: an error in the embedding program must not let a call run.
-    return Approval(Decision.DENY, f"permission could not be asked for, because {problem}", NO_APPROVER)
-
-
 class _SessionGrants:
     """The grants that are valid until the client is closed: for a tool with its current definition, or for one call."""
 
@@ -425,6 +144,276 @@ class _SessionGrants:
         for grants in (self._definitions, self._calls):
             for key in [key for key in grants if key[0] == server and tool in (None, key[1])]:
                 del grants[key]
+
+
+@dataclass(slots=True, eq=False)
+class ApprovalChecker:
+    """Approves or denies every call before it runs.
+
+    A grant is valid for the tool's definition at that time: if the tool's description or parameters change, the
+    approver is asked again.
+
+    A deny rule always wins. For a policy's ask rule, and for untrusted content in the conversation, the approver is
+    asked even if a rule or a grant would allow the call. Its answer is then valid only for calls with the same tool and
+    arguments, even if the answer is `SESSION` or `ALWAYS`.
+
+    """
+
+    rules: PolicyRules
+    """The rules that decide without the approver."""
+    approve: Approver | None
+    """Is asked about calls that no rule decides. If None, these calls are allowed, and calls that need an answer are
+    denied."""
+    pins: ToolPins | None = None
+    """Tool definitions that were approved in earlier runs; None if there are no pins. If a tool differs from its pin,
+    the approver is asked, whatever the rules allow; without an approver the call is denied."""
+    entries: Mapping[str, Any] = field(default_factory=dict)
+    """The servers' entries, by which paths and annotations are judged."""
+    grants: GrantStore | None = None
+    """The tools that are allowed in later runs too; None if grants are not stored."""
+    question_lock: AbstractAsyncContextManager[None] = field(default_factory=anyio.Lock, kw_only=True)
+    """Held while the approver is asked; a `nullcontext` if it may be asked about several calls at the same time."""
+    _session: _SessionGrants = field(default_factory=_SessionGrants, init=False)
+
+    def decide(
+        self,
+        spec: ToolSpec,
+        arguments: Mapping[str, Any] = MappingProxyType({}),
+        taint: tuple[str, ...] = (),
+        change: str = "",
+    ) -> Approval | None:
+        """Return the decision about a call; None if the approver has to be asked.
+
+        Args:
+            spec: The tool.
+            arguments: The arguments of the call, as they are sent.
+            taint: The sources of untrusted content that the model had read when it requested the call.
+            change: The difference between the tool's definition now and at an earlier decision about the same call.
+        """
+        call = self._propose(spec, arguments, taint)
+        verdict = self.rules.find_verdict(call)
+        # A deny comes before everything, also before the approver: a tired user must not be able to allow it.
+        if verdict is not None and verdict.effect is Effect.DENY:
+            return Approval(Decision.DENY, verdict.reason or _FORBIDDEN, verdict.decided_by)
+        why = find_reason_to_ask(call, verdict)
+        if not spec.server and not why:  # the host's own tools only read content of the conversation and resources
+            return Approval(Decision.ONCE, decided_by="the host's own tool")
+        if why and self.approve is None:
+            return deny_unattended(spec, ApprovalContext(call.server, why_asked=why))
+        # Where there is a reason to ask, a grant of the tool is not enough: text of a stranger may have chosen the
+        # arguments. Only a grant of this very call counts.
+        decided_by = self._find_call_grant(call) if why else self._find_permission(call, verdict)
+        if not decided_by:
+            return None
+        # A permission is for the definition that was approved: a server may change the tool afterwards ("rug pull").
+        if difference := self._describe_change(spec) or change:
+            if self.approve is not None:
+                return None
+            log.warning("tool_changed", server=spec.server, tool=spec.tool)
+            return deny_unattended(spec, ApprovalContext(call.server, difference))
+        if self.pins is not None:
+            self.pins.pin(spec)
+        return Approval(Decision.ONCE, decided_by=decided_by)
+
+    async def ask(
+        self,
+        call: ToolCallRequest,
+        spec: ToolSpec,
+        taint: tuple[str, ...] = (),
+        change: str = "",
+        origin: Origin | None = None,
+    ) -> Approval:
+        """Ask the approver, unless `decide` has a decision by now. If the approver fails, the call is denied.
+
+        Args:
+            call: The call.
+            spec: The tool.
+            taint: The sources of untrusted content, as in `decide`.
+            change: The difference between the tool's definitions, as in `decide`.
+            origin: The turn that makes the call; None for a call outside of a turn.
+        """
+        async with self.question_lock:
+            # While this call waited for its turn to ask, another answer may have decided it ("for this session").
+            if (known := self.decide(spec, call.arguments, taint, change)) is not None:
+                return known
+            proposed = self._propose(spec, call.arguments, taint)
+            difference = self._describe_change(spec) or change or self._describe_change_since_grant(proposed)
+            why = find_reason_to_ask(proposed, self.rules.find_verdict(proposed))
+            origin = origin or Origin()
+            context = ApprovalContext(proposed.server, difference, why, origin.turn, origin.conversation)
+            answer = await self._ask_approver(call, spec, context)
+            if answer.allowed and self.pins is not None:
+                self.pins.pin(spec)
+        if answer.arguments is not None:
+            # The user approved the arguments as changed, so the grant must not cover those of the model.
+            proposed = self._propose(spec, answer.arguments, taint)
+        self._remember(answer, proposed, for_call_only=bool(context.why_asked))
+        return answer if answer.decided_by else replace(answer, decided_by=THE_USER)
+
+    def decide_changed(self, spec: ToolSpec, approval: Approval, taint: tuple[str, ...] = ()) -> Approval:
+        """Return the decision about a call whose arguments the approver has changed; a rule may deny the new values."""
+        if not approval.allowed or approval.arguments is None:
+            return approval
+        # The user's edit passes the deny rules too; they may come from an administrator.
+        verdict = self.rules.find_verdict(self._propose(spec, approval.arguments, taint))
+        if verdict is None or verdict.effect is not Effect.DENY:
+            return approval
+        return Approval(Decision.DENY, verdict.reason or _FORBIDDEN, verdict.decided_by)
+
+    def forget(self, server: str, tool: str | None = None) -> None:
+        """Drop the session grants of a server's tools, or of one tool, because another server may get the same name."""
+        self._session.drop(server, tool)
+
+    def add_rule(self, effect: Effect, pattern: str) -> None:
+        """Allow or deny the tools that match a pattern, like the client's options, until the client is closed."""
+        allow = tuple(known for known in self.rules.allow if known != pattern)
+        deny = tuple(known for known in self.rules.deny if known != pattern)
+        if effect is Effect.ALLOW:
+            allow = (*allow, pattern)
+        else:
+            deny = (*deny, pattern)
+        self.rules = replace(self.rules, allow=allow, deny=deny, typed=self.rules.typed | {pattern})
+
+    def set_policy(self, policy: Policy) -> None:
+        """Replace the rules of the policy."""
+        self.rules = replace(self.rules, policy=policy)
+
+    @property
+    def session_grants(self) -> tuple[tuple[str, str], ...]:
+        """The server and the tool's own name of each tool that is allowed until the client is closed."""
+        return self._session.tools
+
+    @property
+    def stored_grants(self) -> tuple[Grant, ...]:
+        """The tools that are allowed in later runs too."""
+        return self.grants.list_grants() if self.grants is not None else ()
+
+    def revoke(self, which: str) -> tuple[str, ...]:
+        """Revoke rules by their exact pattern, and grants by id, tool or pattern of tools; return what was revoked.
+
+        Patterns from the client's options are revoked too, if they are equal to `which`.
+        """
+        revoked = [pattern for pattern in (*self.rules.allow, *self.rules.deny) if pattern == which]
+        allow, deny = (tuple(p for p in rules if p != which) for rules in (self.rules.allow, self.rules.deny))
+        self.rules = replace(self.rules, allow=allow, deny=deny)
+        for server, tool in self._session.tools:
+            if matches(which, server, tool):
+                self._session.drop(server, tool)
+                revoked.append(f"{server}/{tool}")
+        named = {
+            grant.id for grant in self.stored_grants if grant.id == which or matches(which, grant.server, grant.tool)
+        }
+        if self.grants is not None and named:
+            revoked += [f"{grant.server}/{grant.tool}" for grant in self.grants.revoke(named)]
+        return tuple(dict.fromkeys(revoked))
+
+    def check_patterns(
+        self, servers: Mapping[str, Connection], functions: FunctionTools | None = None
+    ) -> tuple[str, ...]:
+        """Return a warning for each pattern that matches none of the servers' tools and the functions."""
+        tools = {
+            name: tuple(tool.name for tool in server.tools) if server.summary.state is ServerState.READY else None
+            for name, server in servers.items()
+        }
+        if functions is not None and functions.tools:
+            tools[functions.name] = tuple(tool.name for tool in functions.tools)
+        settings = {name: server.settings for name, server in servers.items()}
+        return tuple(check_patterns(self.rules, tools, settings))
+
+    def _propose(self, spec: ToolSpec, arguments: Mapping[str, Any], taint: tuple[str, ...]) -> ProposedCall:
+        entry = self.entries.get(ProposedCall(spec, arguments).server)
+        return ProposedCall(spec, arguments, entry if isinstance(entry, ServerSettings) else None, taint)
+
+    async def _ask_approver(self, call: ToolCallRequest, spec: ToolSpec, context: ApprovalContext) -> Approval:
+        """Return the approver's answer; a denial with the reason if it fails, or returns a value of another type."""
+        assert self.approve is not None
+        try:
+            # The approver belongs to the embedding program, so its answer may be of any type.
+            answer: object = self.approve(call, spec, context)
+            if isinstance(answer, Awaitable):
+                answer = await answer
+            else:
+                log.warning("approver_failed", tool=spec.name, is_async=False)
+                return _deny_unasked("the approver is not an `async def` function")
+        except Exception as error:  # noqa: BLE001 - any exception of the embedding program's approver denies the call
+            log.warning("approver_failed", tool=spec.name, error=type(error).__name__)
+            return _deny_unasked(f"the approver raised {type(error).__name__}")
+        if not isinstance(answer, Approval):
+            log.warning("approver_failed", tool=spec.name, answer=type(answer).__name__)
+            return _deny_unasked(f"the approver returned {type(answer).__name__} in place of an Approval")
+        return answer
+
+    def _remember(self, answer: Approval, call: ProposedCall, *, for_call_only: bool) -> None:
+        if answer.allowed:
+            # A grant of the old definition would come back into force if the server changed the tool back.
+            self._session.drop_changed(call.spec)
+            if self.grants is not None and call.settings is not None and self._describe_change_since_grant(call):
+                self.grants.drop(call.settings, call.spec.tool)
+        if answer.decision not in (Decision.SESSION, Decision.ALWAYS):
+            return
+        if for_call_only:
+            # "Always" about one suspicious call must not open the tool for all others.
+            self._session.allow_call(call)
+            return
+        is_stored = False
+        if answer.decision is Decision.ALWAYS and self.grants is not None and call.settings is not None:
+            is_stored = self.grants.add(call.settings, call.spec)
+        if not is_stored:
+            self._session.allow_tool(call.spec)
+
+    def _find_permission(self, call: ProposedCall, verdict: Verdict | None) -> str:
+        """Return the source of a permission; empty if the approver has to decide."""
+        if verdict is not None:
+            return verdict.decided_by
+        if self._session.allows_tool(call.spec):
+            return _SESSION_GRANT
+        if self.grants is not None and call.settings is not None:
+            grant = self.grants.find(call.settings, call.spec)
+            if grant is not None:
+                return f"grant {grant.id}"
+        return self._find_call_grant(call) or ("" if self.approve is not None else NO_APPROVER)
+
+    def _find_call_grant(self, call: ProposedCall) -> str:
+        """Return the source of a grant of the same tool with the same arguments; empty if there is no such grant."""
+        return _SESSION_GRANT if self._session.allows_call(call) else ""
+
+    def _describe_change_since_grant(self, call: ProposedCall) -> str:
+        """Return the difference between a tool's definition and its stored grant; empty without a difference."""
+        if self.grants is None or call.settings is None:
+            return ""
+        return self.grants.describe_change(call.settings, call.spec)
+
+    def _describe_change(self, spec: ToolSpec) -> str:
+        """Return the difference between a tool's definition and its approved one, of this run or an earlier run."""
+        pinned = self.pins.describe_change(spec) if self.pins is not None else ""
+        return pinned or self._session.describe_change(spec)
+
+
+def find_reason_to_ask(call: ProposedCall, verdict: Verdict | None) -> str:
+    """Return why the approver has to be asked even if the call is allowed otherwise; empty for no reason."""
+    reasons = []
+    if verdict is not None and verdict.effect is Effect.ASK:
+        reasons.append(f"{verdict.decided_by} asks{f': {verdict.reason}' if verdict.reason else ''}")
+    # A rule without `"tainted": true` was written with the user's own words in mind, not with those of strangers.
+    allows_tainted = verdict is not None and verdict.effect is Effect.ALLOW and verdict.allows_tainted
+    if call.taint and can_act_or_send(call) and not allows_tainted:
+        reasons.append(f"the conversation holds {describe_sources(call.taint)}, and this tool can act or send")
+    return "; ".join(reasons)
+
+
+def deny_unattended(spec: ToolSpec, context: ApprovalContext) -> Approval:
+    """Return the denial of a call that no rule allows while no user is available to approve it."""
+    nobody = "no user is available to approve the call"
+    if context.change:
+        problem = f"{context.server!r} has changed the definition of its tool {spec.tool!r} since it was approved"
+        return Approval(Decision.DENY, f"{problem}, and {nobody}", "changed definition")
+    reason = f"{context.why_asked}, and {nobody}" if context.why_asked else nobody
+    return Approval(Decision.DENY, reason, NO_APPROVER)
+
+
+def _deny_unasked(problem: str) -> Approval:
+    # A broken approver denies: an error in the embedding program must not let a call run.
+    return Approval(Decision.DENY, f"permission could not be asked for, because {problem}", NO_APPROVER)
 
 
 def _compute_digest(call: ProposedCall) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dial_client.hooks.audit.entries import Origin
 from dial_client.messages.errors import ServerError
 from dial_client.messages.events import Event
-from dial_client.messages.limits import Limits
 from dial_client.messages.mcp_apps import AppResource, build_error_result
 from dial_client.messages.message import ToolCallRequest
 from dial_client.runtime.deadline import Deadline
@@ -21,27 +20,13 @@ from dial_client.tools.executor import CallScope, ToolExecutor
 from dial_client.tools.taint import Taint, is_untrusted
 
 
+@dataclass(frozen=True, slots=True)
 class Apps:
-    """The MCP Apps of all servers: ``dial.apps``.
+    """The MCP Apps of all servers: ``dial.apps``."""
 
-    Args:
-        connections: The servers.
-        catalog: Returns the current catalog.
-        executor: Runs calls, so that the calls of apps are validated and approved too.
-        limits: The limits of a call.
-    """
-
-    def __init__(
-        self,
-        connections: Mapping[str, Connection],
-        catalog: Callable[[], Catalog],
-        executor: ToolExecutor,
-        limits: Limits,
-    ) -> None:
-        self._connections = connections
-        self._catalog = catalog
-        self._executor = executor
-        self._limits = limits
+    _connections: Mapping[str, Connection]
+    _executor: ToolExecutor
+    """Runs calls, so that the calls of apps are validated and approved too."""
 
     async def read(self, server: str, uri: str) -> AppResource:
         """Return the HTML of an app (`App.uri`), and the origins that it may access.
@@ -79,7 +64,7 @@ class Apps:
             ServerError: The server has no such tool, or apps may not call it.
         """
         connection = await wait_for_connection(self._connections, server)
-        route = self._catalog().app_routes.get((server, tool))
+        route = self._executor.catalog().app_routes.get((server, tool))
         if route is None:
             raise ServerError(server, f"it has no tool {tool!r} for apps")
         spec = replace(route.spec, app_uri=f"ui://{server}")  # any app URI makes the executor return the whole result
@@ -87,7 +72,7 @@ class Apps:
         taint = Taint((f"{server}/{tool}",)) if is_untrusted(connection) else None
         executor = self._executor.derive(lambda: Catalog(routes=routes), CallScope(taint=taint), origin or Origin())
         request = ToolCallRequest(f"app_{secrets.token_hex(8)}", spec.name, dict(arguments))
-        result = await executor.execute(request, _discard, Deadline(self._limits.timeout))
+        result = await executor.execute(request, _discard, Deadline(self._executor.limits.timeout))
         sent = result.app.result if result.app is not None else None
         return dict(sent) if sent is not None else build_error_result(result.error or "The call failed.")
 

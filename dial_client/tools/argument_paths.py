@@ -84,7 +84,8 @@ def _is_within(text: str, folders: tuple[str, ...], bases: tuple[str, ...]) -> b
     if not text or len(text) > MAX_PATH or (_SCHEME.match(text) and not is_file_uri):
         return False
     readings = _find_readings(text)
-    if is_file_uri and _is_plain_uri(text):
+    decoded = unquote(text)
+    if is_file_uri and "%" not in decoded and ".." not in re.split(r"[/\\]", decoded):
         # No server takes a whole URI as a file name. Only if it hides `..` or further encoding is it kept as a reading.
         readings = {reading for reading in readings if not _FILE_URI.match(reading)}
     paths: set[str] = set()
@@ -103,12 +104,6 @@ def _is_within(text: str, folders: tuple[str, ...], bases: tuple[str, ...]) -> b
     return bool(targets) and all(any(_is_in(target, folder) for folder in allowed) for target in targets)
 
 
-def _is_plain_uri(uri: str) -> bool:
-    """Return whether decoding a URI once removes all encoding, and shows no ``..``."""
-    decoded = unquote(uri)
-    return "%" not in decoded and ".." not in re.split(r"[/\\]", decoded)
-
-
 def _may_reach(text: str, folders: tuple[str, ...], bases: tuple[str, ...]) -> bool:
     """Return whether any reading of a text may be inside one of the folders: each doubt makes it True."""
     try:
@@ -123,13 +118,22 @@ def _may_reach(text: str, folders: tuple[str, ...], bases: tuple[str, ...]) -> b
         return True
     # The names may differ although the folder is the same (a bind mount, a short name of Windows), the inode does not.
     identities = {found for folder in forbidden if not _GLOB.search(folder) for found in _find_identity(folder)}
-    return bool(identities) and any(_is_below(target, identities) for target in targets)
+    if not identities:
+        return False
+    # Each folder above a target is compared, so that mounted and shortened names count too.
+    places = (str(folder) for path in targets if len(path) <= MAX_PATH for folder in (path, *PurePath(path).parents))
+    return any(found in identities for place in places for found in _find_identity(place))
 
 
 def _find_readings(text: str) -> set[str]:
     """Return the paths that a server may understand by a text."""
     if len(text) > MAX_PATH:
-        return _find_readings_of_long(text)
+        # Too long to be a path, but perhaps short for servers that resolve `..` first.
+        written = [text, unquote(text)]
+        if uri := _FILE_URI.search(text):
+            written.append(_from_uri(text[uri.start() :]))
+        shortened = (os.path.normpath(path) for path in written)
+        return {reading for path in shortened if len(path) <= MAX_PATH for reading in _find_readings(path)}
     # As it is, and without the quotes and spaces that a shell or a parser removes.
     readings = {text, text.strip(_AROUND)}
     readings |= _find_uri_paths(text)
@@ -144,15 +148,6 @@ def _find_readings(text: str) -> set[str]:
     readings |= {os.path.expandvars(path) for path in readings}
     readings |= {os.path.expanduser(path) for path in readings}  # noqa: PTH111 - Path.expanduser raises for unknown users
     return readings - {""}
-
-
-def _find_readings_of_long(text: str) -> set[str]:
-    """Return the readings of a text that is too long to be a path, but short for servers that resolve ``..`` first."""
-    written = [text, unquote(text)]
-    if uri := _FILE_URI.search(text):
-        written.append(_from_uri(text[uri.start() :]))
-    shortened = (os.path.normpath(path) for path in written)
-    return {reading for path in shortened if len(path) <= MAX_PATH for reading in _find_readings(path)}
 
 
 def _find_uri_paths(text: str) -> set[str]:
@@ -244,12 +239,3 @@ def _find_identity(path: str) -> Iterator[tuple[int, int]]:
     with suppress(OSError, ValueError):
         found = os.stat(path)  # noqa: PTH116 - a text
         yield found.st_dev, found.st_ino
-
-
-def _is_below(target: str, identities: set[tuple[int, int]]) -> bool:
-    """Return whether a path is one of the folders or inside one, even under a mounted or shortened name."""
-    if len(target) > MAX_PATH:
-        return False
-    return any(
-        found in identities for folder in (target, *PurePath(target).parents) for found in _find_identity(str(folder))
-    )

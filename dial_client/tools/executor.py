@@ -48,7 +48,7 @@ from dial_client.tools.result_content import StoreResult, shorten
 from dial_client.tools.taint import Taint, find_taint_source
 
 if TYPE_CHECKING:
-    from mcp_types import CallToolResult
+    pass
 
 log = get_logger(__name__)
 
@@ -82,43 +82,30 @@ class CallScope:
     """The taint of the conversation, to which the results of calls add. None for calls that the user makes."""
 
 
+@dataclass(frozen=True, slots=True)
 class ToolExecutor:
-    """Runs calls of the tools in the current catalog.
+    """Runs calls of the tools in the current catalog."""
 
-    Args:
-        catalog: Returns the current catalog.
-        approvals: Approves or denies each call before it runs.
-        limits: The limits of the turn.
-        scope: The objects that the calls share with their turn.
-        audit: Records each decision and each call.
-        middleware: Wraps each call within the limit of calls per round.
-    """
-
-    def __init__(
-        self,
-        catalog: Callable[[], Catalog],
-        approvals: ApprovalChecker,
-        limits: Limits,
-        scope: CallScope | None = None,
-        audit: TurnAudit | None = None,
-        middleware: MiddlewareChain | None = None,
-    ) -> None:
-        self._catalog = catalog
-        self._approvals = approvals
-        self._limits = limits
-        self._scope = scope or CallScope()
-        self.audit = audit or TurnAudit()
-        self._middleware = middleware or MiddlewareChain()
+    catalog: Callable[[], Catalog]
+    """Returns the current catalog."""
+    approvals: ApprovalChecker
+    """Approves or denies each call before it runs."""
+    limits: Limits
+    """The limits of the turn."""
+    scope: CallScope = field(default_factory=CallScope)
+    audit: TurnAudit = field(default_factory=TurnAudit)
+    """Records each decision and each call."""
+    middleware: MiddlewareChain = field(default_factory=MiddlewareChain)
+    """Wraps each call within the limit of calls per round."""
 
     def derive(self, catalog: Callable[[], Catalog], scope: CallScope, origin: Origin) -> ToolExecutor:
         """Return an executor for other tools and another origin, with the same approvals, limits and middleware."""
-        audit = self.audit.for_turn(origin)
-        return ToolExecutor(catalog, self._approvals, self._limits, scope, audit, self._middleware)
+        return replace(self, catalog=catalog, scope=scope, audit=self.audit.for_turn(origin))
 
     def add_taint(self, source: str) -> None:
         """Add a source of untrusted content that is not a call of this executor; an empty text is ignored."""
-        if self._scope.taint is not None:
-            self._scope.taint.add(source)
+        if self.scope.taint is not None:
+            self.scope.taint.add(source)
 
     async def execute_all(
         self, calls: Sequence[ToolCallRequest], emit: Emit, deadline: Deadline
@@ -131,13 +118,13 @@ class ToolExecutor:
         results: dict[int, ToolCallResult] = {}
         # The model requested all calls of a round before it read any of their results, so no result of this round can
         # have misled it.
-        taint = self._scope.taint.sources if self._scope.taint is not None else ()
+        taint = self.scope.taint.sources if self.scope.taint is not None else ()
         round_ = _Round(emit, deadline, taint)
-        slots = anyio.CapacityLimiter(self._limits.max_parallel)
+        slots = anyio.CapacityLimiter(self.limits.max_parallel)
 
         async def run(index: int, call: ToolCallRequest) -> None:
             async with slots:
-                is_over_limit = index >= self._limits.max_calls_per_round
+                is_over_limit = index >= self.limits.max_calls_per_round
                 results[index] = await self._execute(call, round_, is_over_limit=is_over_limit)
 
         # A single call has a task of its own too: what a tool sets in its context must not reach later calls.
@@ -152,15 +139,19 @@ class ToolExecutor:
 
     async def _execute(self, call: ToolCallRequest, round_: _Round, *, is_over_limit: bool) -> ToolCallResult:
         """Run one call between its two events."""
-        route = self._catalog().routes.get(call.name)
+        route = self.catalog().routes.get(call.name)
         call = _normalize_arguments(call, route) if route else call
         server, tool = (route.spec.server, route.spec.tool) if route else ("", "")
         await round_.emit(ToolCallStarted(call, server, tool))
         started_at = time.monotonic()
         try:
             if is_over_limit:
-                attempt = self._refuse_over_limit(call, route)
-            elif self._middleware.wraps_tool_calls:
+                limit = self.limits.max_calls_per_round
+                why = f"one reply may make {limit} calls. Ask again for what is still needed."
+                attempt = _Attempt(build_not_run_result(call.id, why), started_at)
+                with self.audit.call(call, route.spec if route else None) as audit:
+                    audit.record_result(attempt.result)
+            elif self.middleware.wraps_tool_calls:
                 attempt = await self._attempt_in_middleware(call, route, round_)
             else:
                 attempt = await self._attempt(call, route, round_)
@@ -184,7 +175,7 @@ class ToolExecutor:
             nonlocal is_begun
             is_begun = True
             request = replace(changed.request, id=call.id)
-            changed_route = self._catalog().routes.get(request.name)
+            changed_route = self.catalog().routes.get(request.name)
             if changed_route is not None:
                 request = _normalize_arguments(request, changed_route)
             attempts.append(await self._attempt(request, changed_route, round_))
@@ -196,7 +187,7 @@ class ToolExecutor:
         spec = route.spec if route else None
         with round_.deadline.scope():
             tool_call = ToolCall(request=call, spec=spec, turn_id=origin.turn, conversation_id=origin.conversation)
-            result = await self._middleware.call_tool(tool_call, attempt)
+            result = await self.middleware.call_tool(tool_call, attempt)
         if not is_begun:
             # No call was made: the middleware has answered or refused it.
             with self.audit.call(call, spec) as audit:
@@ -236,7 +227,7 @@ class ToolExecutor:
         """
         change = ""
         for _ in range(_MAX_CHANGES):
-            catalog = self._catalog()
+            catalog = self.catalog()
             route = catalog.routes.get(call.name)
             if (problem := _find_problem(call, route, catalog)) is not None:
                 return None, problem
@@ -253,7 +244,7 @@ class ToolExecutor:
             if isinstance(route.connection, Connection):
                 # A lazy server starts only after the approval, and may list another definition than the cached one.
                 await route.connection.wake()
-            current = self._catalog().routes.get(call.name)
+            current = self.catalog().routes.get(call.name)
             if current is None:
                 return _Cleared(route, call), None  # the call itself then fails, because the server or tool is gone
             # The user has approved the definition that was shown. If the tool is another one now, this is asked again.
@@ -270,18 +261,18 @@ class ToolExecutor:
     ) -> Approval:
         """Return the decision about a call, by a rule or by the approver."""
         spec, taint = route.spec, round_.taint
-        approval = self._approvals.decide(spec, call.arguments, taint, change)
+        approval = self.approvals.decide(spec, call.arguments, taint, change)
         if approval is None:
-            self._scope.awaiting_approval.add(call.id)
+            self.scope.awaiting_approval.add(call.id)
             audit.record_question()
             # The user's time to decide does not count towards the timeout of the turn.
             with round_.deadline.pause():
-                approval = await self._approvals.ask(call, spec, taint, change, self.audit.origin)
-            self._scope.awaiting_approval.discard(call.id)
+                approval = await self.approvals.ask(call, spec, taint, change, self.audit.origin)
+            self.scope.awaiting_approval.discard(call.id)
         if approval.arguments is not None:
             # Corrected in the same way as the model's arguments, before the deny rules see the values that are sent.
             changed = _normalize_arguments(replace(call, arguments=dict(approval.arguments)), route)
-            approval = self._approvals.decide_changed(spec, replace(approval, arguments=changed.arguments), taint)
+            approval = self.approvals.decide_changed(spec, replace(approval, arguments=changed.arguments), taint)
         audit.record_decision(is_allowed=approval.allowed, decided_by=approval.decided_by, arguments=approval.arguments)
         return approval
 
@@ -289,11 +280,11 @@ class ToolExecutor:
         """Make a call within its own timeout, which each progress notification of the server restarts."""
         await anyio.lowlevel.checkpoint_if_cancelled()  # no call starts after the timeout of the turn
         settings = route.connection.settings
-        timeout = self._limits.tool_timeout
+        timeout = self.limits.tool_timeout
         if settings is not None and settings.tool_timeout is not None:
             timeout = settings.tool_timeout
-        call_deadline = Deadline(timeout, max(timeout, self._limits.tool_timeout_max))
-        context = CallContext(round_.deadline, call_deadline, self._scope.spend, self.audit.origin)
+        call_deadline = Deadline(timeout, max(timeout, self.limits.tool_timeout_max))
+        context = CallContext(round_.deadline, call_deadline, self.scope.spend, self.audit.origin)
         with call_deadline.scope() as scope, call_context.set_current(context):
             is_over = False
 
@@ -317,19 +308,12 @@ class ToolExecutor:
             return ToolCallResult.failed(call.id, Failure.TIMEOUT, error)
         return result
 
-    def _refuse_over_limit(self, call: ToolCallRequest, route: Route | None) -> _Attempt:
-        limit = self._limits.max_calls_per_round
-        result = build_not_run_result(call.id, f"one reply may make {limit} calls. Ask again for what is still needed.")
-        with self.audit.call(call, route.spec if route else None) as audit:
-            audit.record_result(result)
-        return _Attempt(result, time.monotonic())
-
     def _shorten(self, result: ToolCallResult) -> ToolCallResult:
         """Shorten a result to the limits for the model and for a log line."""
         error = result.error
         if error is not None and (len(error) > MAX_ERROR_CHARS or "\n" in error):
             error = " ".join(error[:MAX_ERROR_CHARS].split())
-        content = shorten(result.content, self._limits.max_result_chars, self._scope.store_result)
+        content = shorten(result.content, self.limits.max_result_chars, self.scope.store_result)
         return replace(result, content=content, error=error)
 
 
@@ -445,7 +429,12 @@ async def _make_call(
         answer = await route.connection.call(route.spec.tool, call.arguments, on_progress)
         if isinstance(answer, ToolCallResult):
             return replace(answer, tool_call_id=call.id)
-        content = result_content.to_content(answer, _find_output_problem(answer, route))
+        structured, remark = answer.structured_content, ""
+        is_checked = structured is not None and not answer.is_error and bool(route.spec.output_schema)
+        # A structured result that does not fit the tool's output schema is used anyway, with a note.
+        if is_checked and (problems := route.output_check.find_problems(structured)):
+            remark = f"[The structured result does not fit what the tool promises: {'; '.join(problems)}]"
+        content = result_content.to_content(answer, remark)
         app = app and app.with_result(answer.model_dump(mode="json", by_alias=True, exclude_none=True))
     except ServerError as error:
         return ToolCallResult.failed(call.id, Failure.SERVER, to_tool_error(error))
@@ -460,15 +449,6 @@ async def _make_call(
 
     summary = summarize_error(extract_text(content)) or _NO_REASON
     return ToolCallResult(call.id, success=False, content=content, error=summary, failure=Failure.TOOL, app=app)
-
-
-def _find_output_problem(answer: CallToolResult, route: Route) -> str:
-    """Return a note if a structured result does not fit the tool's output schema; the result is used anyway."""
-    structured = answer.structured_content
-    if answer.is_error or structured is None or not route.spec.output_schema:
-        return ""
-    problems = route.output_check.find_problems(structured)
-    return f"[The structured result does not fit what the tool promises: {'; '.join(problems)}]" if problems else ""
 
 
 def _add_note_of_changes(result: ToolCallResult, requested: ToolCallRequest, ran: ToolCallRequest) -> ToolCallResult:

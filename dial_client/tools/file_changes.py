@@ -163,7 +163,10 @@ def _read(path: str, settings: ServerSettings | None) -> str | None:
     """Return the text of a file in the folders of the server; None if it must not or cannot be read."""
     working_folder = settings.cwd if settings is not None else None
     bases = [working_folder or find_current_folder()]
-    folders = [*bases, find_current_folder(), *_list_server_folders(settings)]
+    folders = [*bases, find_current_folder()]
+    if settings is not None:
+        folders += [root for root in settings.roots or () if os.path.isabs(root)]  # noqa: PTH117 - texts are compared
+        folders += [path for path in settings.args if Path(path).is_absolute() and Path(path).is_dir()]
     try:
         # The model chose the path: only files that the server may read anyway are shown at the question.
         if not lies_within(path, [folder for folder in folders if folder], bases):
@@ -176,13 +179,3 @@ def _read(path: str, settings: ServerSettings | None) -> str | None:
         return file.read_bytes()[:MAX_BYTES].decode("utf-8").replace("\r\n", "\n")
     except (OSError, ValueError):
         return None
-
-
-def _list_server_folders(settings: ServerSettings | None) -> Sequence[str]:
-    if settings is None:
-        return ()
-    roots = [root for root in settings.roots or () if os.path.isabs(root)]  # noqa: PTH117 - texts are compared
-    return [
-        *roots,
-        *(argument for argument in settings.args if Path(argument).is_absolute() and Path(argument).is_dir()),
-    ]

@@ -97,7 +97,11 @@ class Context:
         self.raise_if_cancelled()
         action = "failed"
         try:
-            answer = await self._ask(message, _to_schema(schema))
+            if not isinstance(schema, Mapping):
+                from pydantic import TypeAdapter
+
+                schema = TypeAdapter(schema).json_schema()
+            answer = await self._ask(message, schema)
             action = ElicitationAction(answer.action).value
         finally:
             self._record(action)
@@ -142,11 +146,3 @@ class Context:
             decided_by="elicit callback",
         )
         record(self._capabilities.audit.recorder, entry)
-
-
-def _to_schema(schema: Mapping[str, Any] | type[Any]) -> Mapping[str, Any]:
-    if isinstance(schema, Mapping):
-        return schema
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(schema).json_schema()

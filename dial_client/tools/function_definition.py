@@ -54,7 +54,9 @@ class FunctionSignature:
             # Validate JSON text, because strict annotations accept fewer Python values.
             values = dict(self.adapter.validate_json(json.dumps(dict(arguments))))
         except ValidationError as error:
-            raise WrongArguments("; ".join(_describe_problems(error))) from None
+            problems = error.errors(include_url=False, include_context=False, include_input=False)
+            texts = (f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in problems)
+            raise WrongArguments("; ".join(texts)) from None
         if self.context:
             values[self.context] = context
         return [values.pop(name) for name in self.positional if name in values], values
@@ -274,8 +276,3 @@ def _build_schema(parameters: list[inspect.Parameter], function: Function) -> tu
     except (PydanticSchemaGenerationError, PydanticUserError) as error:
         problem = str(error).splitlines()[0]
         raise TypeError(f"a parameter of {_describe_function(function)} has no JSON Schema: {problem}") from None
-
-
-def _describe_problems(error: Any) -> Iterator[str]:
-    for problem in error.errors(include_url=False, include_context=False, include_input=False):
-        yield f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"

@@ -103,7 +103,14 @@ class PolicyRules:
         # Deny first: no policy rule, option or `autoApprove` can allow what the user has denied.
         if (pattern := self._find_denial(spec)) is not None:
             return Verdict(Effect.DENY, f"{self.name_source(Effect.DENY, pattern)} {pattern}")
-        matching = [rule for rule in self.policy if _is_about(rule, spec) and is_rule_met(rule, call)]
+        # Rules apply to servers' tools. Of the host's own, `list_resources` shows names only, and `read_resource` runs
+        # without approval, so that only restrictions matter for it.
+        matching = [
+            rule
+            for rule in self.policy
+            if (spec.server or (spec.tool == READ_RESOURCE and rule.effect is not Effect.ALLOW))
+            and is_rule_met(rule, call)
+        ]
         # A deny rule wins wherever it stands, so that a rule placed before it by mistake opens nothing.
         denials = (rule for rule in matching if rule.effect is Effect.DENY)
         decisive = next(denials, None) or next(iter(matching), None)
@@ -123,12 +130,6 @@ class PolicyRules:
             return f"{self.name_source(Effect.ALLOW, allowed)} {allowed}"
         configured = (self.auto_approve or {}).get(spec.server, ())
         return f"autoApprove of {spec.server}" if matches_name(configured, spec.tool) else None
-
-
-def _is_about(rule: PolicyRule, spec: ToolSpec) -> bool:
-    """Return whether rules apply to a tool: to servers' tools and, except for allow rules, to `read_resource`."""
-    # `list_resources` shows names only. `read_resource` runs without approval, so that only restrictions matter.
-    return bool(spec.server) or (spec.tool == READ_RESOURCE and rule.effect is not Effect.ALLOW)
 
 
 def is_rule_met(rule: PolicyRule, call: ProposedCall) -> bool:
@@ -205,7 +206,10 @@ def _certainly_holds(rule: PolicyRule, call: ProposedCall) -> bool:
 def _may_hold(rule: PolicyRule, call: ProposedCall) -> bool:
     """Return whether some value of each argument of the rule fits, or can be interpreted as a value that fits."""
     for name, globs in rule.arguments.items():
-        readings = {text for value in _find_values(name, call.arguments) for text in _find_text_readings(value)}
+        # A server may read each text within a value, or all of it as JSON.
+        values = _find_values(name, call.arguments)
+        texts = {text for value in values for text in (*_walk_texts(value), _to_json(value))}
+        readings = texts | {_fold(text) for text in texts}
         # The glob is compared folded too: `DROP*` restricts `drop table`, as for a server that ignores case.
         forms = {form for glob in globs for form in (glob, _fold(glob))}
         if not any(_is_like(text, form) for form in forms for text in readings):
@@ -217,12 +221,6 @@ def _may_hold(rule: PolicyRule, call: ProposedCall) -> bool:
         if not any(may_reach(value, folders, bases) for value in _find_values(name, call.arguments)):
             return False
     return True
-
-
-def _find_text_readings(value: Any) -> set[str]:
-    """Return the texts that a server may read in a value: each text within it, and all of it as JSON, also folded."""
-    texts = {*_walk_texts(value), _to_json(value)}
-    return texts | {_fold(text) for text in texts}
 
 
 def _find_values(name: str, arguments: Mapping[str, Any]) -> list[Any]:

@@ -132,17 +132,9 @@ async def _read_prompts(server: str, client: Client, note: AddNote) -> tuple[Pro
 
 
 def _to_prompt(server: str, prompt: SDKPrompt) -> Prompt:
-    arguments = (
-        PromptArgument(
-            argument.name, clean_text(argument.title) or None, clean_text(argument.description), bool(argument.required)
-        )
-        for argument in prompt.arguments or ()
-    )
-    return Prompt(
-        server=server,
-        name=prompt.name,
-        title=clean_text(prompt.title) or None,
-        description=clean_text(prompt.description),
-        arguments=tuple(arguments),
-        icons=read_icons(prompt.icons),
-    )
+    arguments = [
+        PromptArgument(given.name, clean_text(given.title) or None, clean_text(given.description), bool(given.required))
+        for given in prompt.arguments or ()
+    ]
+    title, description = clean_text(prompt.title) or None, clean_text(prompt.description)
+    return Prompt(server, prompt.name, title, description, tuple(arguments), read_icons(prompt.icons))

@@ -6,7 +6,7 @@ import json
 import re
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -16,7 +16,7 @@ from dial_client.runtime.media_types import IMAGE_TYPES, PDF, normalize_media_ty
 from dial_client.runtime.safe_text import sanitize
 
 if TYPE_CHECKING:
-    from mcp_types import BlobResourceContents, CallToolResult, TextResourceContents
+    from mcp_types import CallToolResult
 
 StoreResult = Callable[[str], str | None]
 """Stores a text that is too long for the model, and returns its id; None if it cannot be stored."""
@@ -47,11 +47,7 @@ def to_content(result: CallToolResult, remark: str = "") -> Content:
     if not has_text and result.structured_content is not None:
         parts.append(TextPart(sanitize(json.dumps(result.structured_content, ensure_ascii=False))))
     parts.append(TextPart(sanitize(remark)))
-    return _join_parts(part for part in parts if not isinstance(part, TextPart) or part.text.strip())
-
-
-def _join_parts(parts: Iterable[Part]) -> Content:
-    kept = tuple(parts)
+    kept = tuple(part for part in parts if not isinstance(part, TextPart) or part.text.strip())
     if not kept:
         return NO_OUTPUT
     if all(isinstance(part, TextPart) for part in kept):
@@ -73,18 +69,12 @@ def to_part(block: Any) -> Part:
         case "resource_link":
             about = f", {block.mime_type}" if block.mime_type else ""
             return TextPart(sanitize(f"[resource {block.name}: {block.uri}{about}]"))
+        case "resource" if hasattr(block.resource, "text"):
+            return TextPart(sanitize(f"[resource {block.resource.uri}]\n{block.resource.text}"))
         case "resource":
-            return _convert_resource(block.resource)
+            return convert_blob(block.resource.uri, block.resource.mime_type or "", block.resource.blob)
         case kind:
             return TextPart(sanitize(f"[content of an unknown kind: {kind}]"))
-
-
-def _convert_resource(resource: TextResourceContents | BlobResourceContents) -> Part:
-    from mcp_types import TextResourceContents
-
-    if isinstance(resource, TextResourceContents):
-        return TextPart(sanitize(f"[resource {resource.uri}]\n{resource.text}"))
-    return convert_blob(resource.uri, resource.mime_type or "", resource.blob)
 
 
 def convert_blob(uri: str, mime_type: str, blob: str) -> Part:

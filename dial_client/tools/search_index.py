@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice, pairwise
 from typing import Any
@@ -87,12 +87,13 @@ class SearchIndex:
         self._tools = tuple(first[name] for name in sorted(first))
         self._weights: defaultdict[str, dict[int, float]] = defaultdict(dict)
         self._named: defaultdict[str, list[int]] = defaultdict(list)
-        read = _Stems()
-        for at, tool in enumerate(self._tools):
+        # Many tools share words and names.
+        find_stem, split = cache(find_significant_stem), cache(split_name)
+        for index, tool in enumerate(self._tools):
             for name in {tool.name.casefold(), tool.tool.casefold()} - {""}:
-                self._named[name].append(at)
-            for word, weight in _weigh(tool, read).items():
-                self._weights[word][at] = weight
+                self._named[name].append(index)
+            for word, weight in _weigh(tool, find_stem, split).items():
+                self._weights[word][index] = weight
         self._spelled: defaultdict[str, list[str]] = defaultdict(list)
         for word in self._weights:
             for pair in list_letter_pairs(word):
@@ -109,23 +110,23 @@ class SearchIndex:
         scores: defaultdict[int, float] = defaultdict(float)
         for alternatives in self._find_terms(query):
             best: dict[int, float] = {}
-            idf = self._compute_idf(alternatives)
+            # BM25's inverse document frequency of a word together with its alternatives.
+            found = len(set().union(*(self._weights.get(word, ()) for word in alternatives)))
+            idf = math.log(1 + (len(self._tools) - found + 0.5) / (found + 0.5))
             for word, part in alternatives.items():
                 value = part * idf
-                for at, weight in self._weights.get(word, {}).items():
-                    if (score := value * weight / (_SATURATION + weight)) > best.get(at, 0.0):
-                        best[at] = score
-            for at, value in best.items():
-                scores[at] += value
-        for at in self._find_names(query):
-            scores[at] += _NAMED
-        ranked = sorted(scores, key=lambda at: (-scores[at], at))
-        return tuple(self._tools[at] for at in ranked[: max(limit, 0)])
-
-    def _compute_idf(self, alternatives: Iterable[str]) -> float:
-        """Return the inverse document frequency (BM25's idf) of a word together with its alternatives."""
-        found = len(set().union(*(self._weights.get(word, ()) for word in alternatives)))
-        return math.log(1 + (len(self._tools) - found + 0.5) / (found + 0.5))
+                for index, weight in self._weights.get(word, {}).items():
+                    if (score := value * weight / (_SATURATION + weight)) > best.get(index, 0.0):
+                        best[index] = score
+            for index, value in best.items():
+                scores[index] += value
+        # A name of a single plain word has to be the whole query.
+        candidates = (name.strip(".-") for name in _NAME_LIKE.findall(query))
+        names = {name for name in candidates if not name.isalpha() or HUMP.search(name)} | {query.strip()}
+        for index in {index for name in names for index in self._named.get(name.casefold(), ())}:
+            scores[index] += _NAMED
+        ranked = sorted(scores, key=lambda index: (-scores[index], index))
+        return tuple(self._tools[index] for index in ranked[: max(limit, 0)])
 
     def _find_terms(self, query: str) -> Iterator[dict[str, float]]:
         """Yield for each query word the word itself and its synonyms and similar words, with their weights."""
@@ -170,37 +171,23 @@ class SearchIndex:
         alike = sorted((-value, known) for known, value in likeness.items() if value >= _LIKENESS)
         return {known: value**2 for value, known in alike[:MAX_ALIKE]}
 
-    def _find_names(self, query: str) -> set[int]:
-        """Return the indexes of tools named in a query. A name of a single plain word has to be the whole query."""
-        candidates = (name.strip(".-") for name in _NAME_LIKE.findall(query))
-        names = {name for name in candidates if not name.isalpha() or HUMP.search(name)} | {query.strip()}
-        return {at for name in names for at in self._named.get(name.casefold(), ())}
 
-
-class _Stems:
-    """A cache of stems while an index is built, because many tools share words and names."""
-
-    def __init__(self) -> None:
-        self.significant_stem = cache(find_significant_stem)
-        self.name = cache(split_name)
-
-
-def _weigh(tool: ToolSpec, read: _Stems) -> dict[str, float]:
+def _weigh(tool: ToolSpec, find_stem: Callable[[str], str], split: Callable[[str], Sequence[str]]) -> dict[str, float]:
     """Return the words of a tool with their weights."""
     parameters, details = _find_parameter_texts(tool.input_schema)
-    name_words = read.name(tool.name)
+    name_words = split(tool.name)
     weights: defaultdict[str, float] = defaultdict(float)
     for (weight, usual, shortened), words in (
-        (_NAME, [*name_words, *(word for word in read.name(tool.tool) if word not in name_words)]),
+        (_NAME, [*name_words, *(word for word in split(tool.tool) if word not in name_words)]),
         (_TITLE, _find_words(tool.title or "")),
-        (_SERVER, read.name(tool.server)),
+        (_SERVER, split(tool.server)),
         (_DESCRIPTION, _find_words(tool.description)),
-        (_PARAMETERS, [word for name in parameters for word in read.name(name)]),
+        (_PARAMETERS, [word for name in parameters for word in split(name)]),
         (_DETAILS, _find_words(" ".join(details))),
     ):
         each = weight / (1 - shortened + shortened * len(words) / usual)
         for word in words:
-            weights[read.significant_stem(word)] += each
+            weights[find_stem(word)] += each
     weights.pop("", None)
     return weights
 

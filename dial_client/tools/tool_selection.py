@@ -191,7 +191,9 @@ class TurnTools:
         # are not in them, so they are not deferred.
         self._shown = frozenset(_list_called_names(message for message in history if message.echo is None))
         self._found = dict.fromkeys(_list_called_names(history))
-        self._can_read_results = any(key in results for key in _find_result_ids(history))
+        # A resource that the user attaches may be too long as well.
+        texts = [message.text for message in history if message.role in (Role.TOOL, Role.USER)]
+        self._can_read_results = any(key in results for text in texts for key in _KEPT.findall(text))
         self._current = _Offer()
         self._last_tools: tuple[ToolSpec, ...] = ()
         """The tools that were offered last."""
@@ -310,9 +312,3 @@ class _Offer:
 
 def _list_called_names(messages: Iterable[Message]) -> Iterable[str]:
     return (call.name for message in messages for call in message.tool_calls)
-
-
-def _find_result_ids(messages: Iterable[Message]) -> Iterable[str]:
-    for message in messages:
-        if message.role in (Role.TOOL, Role.USER):  # a resource that the user attaches may be too long as well
-            yield from _KEPT.findall(message.text)

@@ -88,7 +88,9 @@ class EventLog:
         self._events.append(event)
         self._last += 1
         if len(self._events) > self._capacity + _SLACK:
-            self._forget()
+            excess = len(self._events) - max(self._capacity, self.unread)
+            if excess > _SLACK:
+                del self._events[:excess]
         if self._changed is not None:
             self._wake_readers()
 
@@ -115,11 +117,6 @@ class EventLog:
         if self.unread >= MAX_UNREAD:
             self._room = self._room or anyio.Event()
             await self._room.wait()
-
-    def _forget(self) -> None:
-        excess = len(self._events) - max(self._capacity, self.unread)
-        if excess > _SLACK:
-            del self._events[:excess]
 
     def _make_room(self) -> None:
         room, self._room = self._room, None

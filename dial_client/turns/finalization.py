@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from itertools import takewhile
 
 from dial_client.messages.errors import MiddlewareError, ProviderError
 from dial_client.messages.events import Emit, MessageCompleted, TextDelta
@@ -24,12 +25,7 @@ AskWithoutTools = Callable[[ConversationContext], Awaitable[Reply]]
 
 
 async def finish_turn(
-    outcome: Outcome,
-    ask_without_tools: AskWithoutTools,
-    emit: Emit,
-    recorder: TurnRecorder,
-    *,
-    ask_again: bool = True,
+    outcome: Outcome, ask_without_tools: AskWithoutTools, emit: Emit, recorder: TurnRecorder, *, ask_again: bool = True
 ) -> StopReason:
     """Emit the last message of a turn, and return why the turn ended.
 
@@ -51,7 +47,11 @@ async def finish_turn(
     context, reply = outcome.context, outcome.reply
     is_asked = reason.ends_the_calls and ask_again
     if reason is StopReason.MAX_DEPTH:
-        context = await _refuse_calls(context, reply, reason, emit)
+        refusal = f"{reason.sentence}. {_ANSWER_NOW}"
+        results = [Message.tool(call, build_not_run_result(call.id, refusal)) for call in reply.message.tool_calls]
+        for refused in results:
+            await emit(MessageCompleted(refused))
+        context = context.extend(reply.message, *results)
     elif reason.ends_the_calls:
         context = _with_stop_notice(context, reason)
     elif reason is StopReason.ANSWERED and _is_empty(reply.message):
@@ -70,17 +70,6 @@ async def finish_turn(
         reason = StopReason.REFUSED if reason is StopReason.ANSWERED else reason
     await emit(MessageCompleted(message))
     return reason
-
-
-async def _refuse_calls(
-    context: ConversationContext, reply: Reply, reason: StopReason, emit: Emit
-) -> ConversationContext:
-    """Return the context with a failed result for each call of the reply."""
-    why = f"{reason.sentence}. {_ANSWER_NOW}"
-    results = [Message.tool(call, build_not_run_result(call.id, why)) for call in reply.message.tool_calls]
-    for message in results:
-        await emit(MessageCompleted(message))
-    return context.extend(reply.message, *results)
 
 
 def _with_stop_notice(context: ConversationContext, reason: StopReason) -> ConversationContext:
@@ -117,17 +106,10 @@ async def _append_apology(message: Message, context: ConversationContext, reason
     """Return the message with the reason added to its text, or to the last text of the turn if it has no text."""
     apology = f"[Unable to complete task: {reason.sentence}]"
     has_text = bool(message.text.strip())
-    text = message.text if has_text else _find_last_text(context)
+    # Without a text, the model's last text in this turn; empty if the model has only called tools.
+    said = takewhile(lambda earlier: earlier.role is not Role.USER, reversed(context.messages))
+    last = (earlier.text for earlier in said if earlier.role is Role.ASSISTANT and earlier.text.strip())
+    text = message.text if has_text else next(last, "")
     await emit(TextDelta(f"\n\n{apology}" if has_text else apology))
     content = f"{text.rstrip()}\n\n{apology}" if text else apology
     return replace(message, content=content, echo=None, citations=message.citations if has_text else ())
-
-
-def _find_last_text(context: ConversationContext) -> str:
-    """Return the model's last text in this turn; empty if the model has only called tools."""
-    for message in reversed(context.messages):
-        if message.role is Role.USER:
-            return ""
-        if message.role is Role.ASSISTANT and message.text.strip():
-            return message.text
-    return ""

@@ -66,7 +66,9 @@ def build_server_instructions(servers: Iterable[Connection]) -> str:
     paragraphs: list[str] = []
     left_out: list[str] = []
     for server in servers:
-        text = _read_instructions(server)
+        is_enabled = server.settings is None or server.settings.instructions
+        is_connected = server.summary.state in (ServerState.READY, ServerState.RESTARTING)
+        text = sanitize(server.summary.instructions or "").strip() if is_enabled and is_connected else ""
         if not text:
             continue
         name = to_one_line(server.name, 60)
@@ -95,14 +97,6 @@ def describe_starting(servers: Mapping[str, str]) -> str:
         f"Still starting, and not on offer yet: {', '.join(names)}. The tools of these servers are offered as soon as "
         "they are ready, also later in this turn. If one of them is needed and is not there, say so."
     )
-
-
-def _read_instructions(server: Connection) -> str:
-    """Return a server's instructions; empty if it is not connected, or its configuration turns them off."""
-    is_enabled = server.settings is None or server.settings.instructions
-    if server.summary.state not in (ServerState.READY, ServerState.RESTARTING) or not is_enabled:
-        return ""
-    return sanitize(server.summary.instructions or "").strip()
 
 
 def _quote(text: str) -> str:

@@ -88,9 +88,15 @@ async def _find_mentions(text: str, names: Sequence[str], resources: Resources) 
         names: The names of the servers, the longest first.
         resources: The resources of all servers.
     """
-    notes = [f"there is no server {name!r}" for name in _find_unknown_servers(text, names)]
-    found = [await _resolve_mention(following, server, resources) for following, server in _find_servers(text, names)]
-    mentions = [mention for mention in found if mention]
+    notes: list[str] = []
+    mentions: list[Mention] = []
+    for sign in MENTION.finditer(text):
+        server = next((name for name in names if text.startswith(f"{name}:", sign.end())), None)
+        if server is not None:
+            found = await _resolve_mention(text[sign.end() + len(server) + 1 :], server, resources)
+            mentions += [found] if found else []
+        elif unknown := _UNKNOWN_SERVER.match(text, sign.end()):
+            notes.append(f"there is no server {unknown[1]!r}")
     notes += [
         f"there is no resource {mention.uri!r} at {mention.server!r}"
         for mention in mentions
@@ -116,21 +122,6 @@ async def _read_all(
         for mention in mentions:
             group.start_soon(read_one, mention)
     return read
-
-
-def _find_servers(text: str, names: Sequence[str]) -> Iterable[tuple[str, str]]:
-    """Yield for each mention of a known server the text after the server's name, and the name."""
-    for mention in MENTION.finditer(text):
-        server = next((name for name in names if text.startswith(f"{name}:", mention.end())), None)
-        if server is not None:
-            yield text[mention.end() + len(server) + 1 :], server
-
-
-def _find_unknown_servers(text: str, names: Sequence[str]) -> Iterable[str]:
-    for mention in MENTION.finditer(text):
-        match = _UNKNOWN_SERVER.match(text, mention.end())
-        if match and not any(text.startswith(f"{name}:", mention.end()) for name in names):
-            yield match.group(1)
 
 
 async def _resolve_mention(text: str, server: str, resources: Resources) -> Mention | None:

@@ -105,7 +105,10 @@ class ModelCaller:
         await self.emit(RoundStarted(context.depth))
         status = StatusChanged(status_text.PROCESSING if context.depth else status_text.ANALYZING)
         await self.emit(status)
-        on_wait = _report_waiting(self.emit, status)
+
+        async def on_wait(why: str, seconds: float) -> None:
+            await self.emit(StatusChanged(status_text.describe_wait(why, seconds)) if seconds else status)
+
         adapted_codes: set[str | None] = set()
         while True:
             attempt = self._prepare(context, choice, on_wait)
@@ -225,7 +228,10 @@ class ModelCaller:
                 listener.calls, request.messages, request.tools, anywhere=info.fenced_calls
             )
         self.recorder.add_request(completion.usage, info)
-        self.recorder.note(*(completion.notes or _describe_length(completion.finish, request.settings.max_tokens)))
+        self.recorder.note(*completion.notes)
+        if completion.finish is FinishReason.LENGTH and not completion.notes:
+            limit = request.settings.max_tokens
+            self.recorder.note(f"the reply met the limit of {'its length' if limit is None else f'{limit:,} tokens'}")
         log.debug(
             "model_request",
             depth=attempt.depth,
@@ -299,15 +305,6 @@ def _build_message(
     return Message(Role.ASSISTANT, content, calls, echo=echo, citations=citations, taint=listener.taint)
 
 
-def _report_waiting(emit: Emit, status: StatusChanged) -> OnWait:
-    """Return a callback that emits why and when a request is retried, and then `status` again."""
-
-    async def report(why: str, seconds: float) -> None:
-        await emit(StatusChanged(status_text.describe_wait(why, seconds)) if seconds else status)
-
-    return report
-
-
 def _with_distinct_ids(calls: Sequence[ToolCallRequest]) -> tuple[ToolCallRequest, ...]:
     """Return the calls with distinct ids, because results are matched to calls by id."""
     taken = {call.id for call in calls}
@@ -322,14 +319,6 @@ def _with_distinct_ids(calls: Sequence[ToolCallRequest]) -> tuple[ToolCallReques
         seen.add(call_id)
         distinct.append(call if call_id == call.id else replace(call, id=call_id))
     return tuple(distinct)
-
-
-def _describe_length(finish: FinishReason, max_tokens: int | None) -> tuple[str, ...]:
-    """Return a note on a reply that was cut off at its length limit; empty for any other reply."""
-    if finish is not FinishReason.LENGTH:
-        return ()
-    limit = "of its length" if max_tokens is None else f"of {max_tokens:,} tokens"
-    return (f"the reply met the limit {limit}",)
 
 
 async def generate_text(

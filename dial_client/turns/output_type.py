@@ -70,21 +70,13 @@ class OutputType(Generic[T]):
             InvalidOutput: The text contains no value of the type.
         """
         value = _find_value(text, starts="{[" if self.is_wrapped else "{")
-        if self._takes_text and not isinstance(value, str) and not _is_wrapper(value):
-            value = text.strip()
+        if self.is_wrapped and not isinstance(value, str) and not _is_wrapper(value):
+            # A text without quotation marks is a value of a string, or of an enum of strings.
+            inner = {**self.schema["properties"][RESULT], "$defs": self.schema.get("$defs", {})}
+            value = text.strip() if _find_top(inner).get("type") == "string" else value
         if value is None and not (self.is_wrapped and text.strip() == "null"):
             raise InvalidOutput(NO_VALUE)
         return self.check(value)
-
-    @property
-    def _takes_text(self) -> bool:
-        """True if a text without quotation marks is a value of the type, which is a string or an enum of strings."""
-        return self.is_wrapped and _find_top(self._inner).get("type") == "string"
-
-    @property
-    def _inner(self) -> Mapping[str, Any]:
-        """The schema of the wrapped value, with its definitions."""
-        return {**self.schema["properties"][RESULT], "$defs": self.schema.get("$defs", {})}
 
     def check(self, value: Any) -> TypedOutput[T]:
         """Convert a value, with or without the wrapping object, to the type.
@@ -93,7 +85,7 @@ class OutputType(Generic[T]):
             InvalidOutput: The value does not have the type.
         """
         if not self.is_wrapped and not isinstance(value, dict):
-            raise InvalidOutput(f"the answer is not an object: {shorten_problem(_to_text(value))}")
+            raise InvalidOutput(f"the answer is not an object: {shorten_problem(to_text(value))}")
         wrapped = {RESULT: value} if self.is_wrapped and not _is_wrapper(value) else value
         coerced = coerce(wrapped, self.schema)
         plain = coerced[RESULT] if self.is_wrapped else coerced
@@ -117,10 +109,6 @@ class OutputType(Generic[T]):
                 raise InvalidOutput(NO_VALUE)
             value = value[RESULT]
         return self.validate_partial(value)
-
-    def to_text(self, value: Any) -> str:
-        """Return a value of JSON types as one line of JSON, for the text of the last message."""
-        return _to_text(value)
 
 
 def build_output_type(output_type: Any) -> OutputType[Any]:
@@ -293,10 +281,11 @@ def _describe(errors: list[Any]) -> list[str]:
     problems = []
     for error in errors[:MAX_PROBLEMS]:
         place = ".".join(str(step) for step in error["loc"])
-        given = "" if error["type"] == "missing" else f" (given: {_to_text(error.get('input'))})"
+        given = "" if error["type"] == "missing" else f" (given: {to_text(error.get('input'))})"
         problems.append(shorten_problem(f"{place}: {error['msg']}{given}" if place else f"{error['msg']}{given}"))
     return problems
 
 
-def _to_text(value: Any) -> str:
+def to_text(value: Any) -> str:
+    """Return a value of JSON types as one line of JSON."""
     return json.dumps(value, ensure_ascii=False, default=str)

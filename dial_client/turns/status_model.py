@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 import anyio
@@ -35,24 +36,16 @@ _PROMPT = (
 Result = TypeVar("Result")
 
 
+@dataclass(frozen=True, slots=True)
 class StatusModel:
-    """Writes the status of the calls of one turn.
+    """Writes the status of the calls of one turn."""
 
-    Args:
-        provider: Writes the sentences.
-        add_usage: Receives the usage of each request, and the model that answered it.
-        middleware: Wraps each request.
-    """
-
-    def __init__(
-        self,
-        provider: Provider,
-        add_usage: Callable[[Usage, ModelInfo], None],
-        middleware: MiddlewareChain | None = None,
-    ) -> None:
-        self._provider = provider
-        self._add_usage = add_usage
-        self._middleware = middleware
+    provider: Provider
+    """Writes the sentences."""
+    add_usage: Callable[[Usage, ModelInfo], None]
+    """Receives the usage of each request, and the model that answered it."""
+    middleware: MiddlewareChain | None = None
+    """Wraps each request."""
 
     async def narrate(self, run_calls: Callable[[Emit], Awaitable[Result]], emit: Emit) -> Result:
         """Run calls, and emit a sentence about each call it starts, unless the call ends first."""
@@ -90,8 +83,8 @@ class StatusModel:
         )
         try:
             with anyio.move_on_after(TIMEOUT):
-                reply = await generate_text(self._provider, request, self._middleware)
-                self._add_usage(reply.usage, reply.info or self._provider.info)
+                reply = await generate_text(self.provider, request, self.middleware)
+                self.add_usage(reply.usage, reply.info or self.provider.info)
                 return "" if reply.finish is FinishReason.CUT else _to_sentence(reply.message.text)
         except Exception as error:  # noqa: BLE001 - a missing sentence must not end the turn
             log.debug("narration_failed", error=type(error).__name__)

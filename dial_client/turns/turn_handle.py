@@ -211,7 +211,12 @@ class TurnHandle:
             self.recorder.record(event)
         if isinstance(self._error, ProviderError):
             self._error.messages = self.recorder.build_turn(reason).messages
-        self.ending = self._build_result(reason)
+        self.ending = turn = self.recorder.build_turn(reason)
+        if self.replacement is not None:
+            notes = dict.fromkeys((*self.replacement.notes, *turn.notes))
+            self.ending = replace(self.replacement, notes=tuple(notes))
+            if self.ending.output is not self.recorder.output:
+                self.recorder.output_errors = () if self.ending.output is None else None
         with anyio.CancelScope(shield=True):
             for observer in self.observers:
                 await observer.on_ending(self)
@@ -219,15 +224,6 @@ class TurnHandle:
             self.log.append(event)
         if self._error is None:
             self._finish(reason, self.ending)
-
-    def _build_result(self, reason: StopReason) -> Turn:
-        turn = self.recorder.build_turn(reason)
-        if self.replacement is not None:
-            notes = dict.fromkeys((*self.replacement.notes, *turn.notes))
-            turn = replace(self.replacement, notes=tuple(notes))
-            if turn.output is not self.recorder.output:
-                self.recorder.output_errors = () if turn.output is None else None
-        return turn
 
     def _finish(self, reason: StopReason, turn: Turn) -> None:
         if self._is_abandoned:

@@ -120,16 +120,13 @@ def select_tools(
         nonlocal latest
         current = snapshot()
         if latest is None or latest[0] is not current:
-            latest = (current, _select(current, is_offered))
+            catalog = current.catalog
+            tools = tuple(tool for tool in catalog.tools if is_offered(tool))
+            # A route that is missing makes a call of its tool fail, also if the model guesses the name.
+            routes = {name: route for name, route in catalog.routes.items() if is_offered(route.spec)}
+            own_routes = tuple(route for route in current.own if is_offered(route.spec))
+            selected = replace(current, catalog=replace(catalog, tools=tools, routes=routes), own=own_routes)
+            latest = (current, selected)
         return latest[1]
 
     return select
-
-
-def _select(snapshot: ToolSnapshot, is_offered: Callable[[ToolSpec], bool]) -> ToolSnapshot:
-    catalog = snapshot.catalog
-    tools = tuple(tool for tool in catalog.tools if is_offered(tool))
-    # A route that is missing makes a call of its tool fail, also if the model guesses the name.
-    routes = {name: route for name, route in catalog.routes.items() if is_offered(route.spec)}
-    own_routes = tuple(route for route in snapshot.own if is_offered(route.spec))
-    return replace(snapshot, catalog=replace(catalog, tools=tools, routes=routes), own=own_routes)

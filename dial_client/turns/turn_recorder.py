@@ -95,7 +95,8 @@ class TurnRecorder:
             case TextDelta(text):
                 self._text_deltas.append(text)
             case ReasoningDelta(text):
-                self._reasoning.setdefault(self._count_replies(), []).append(text)
+                replies = sum(message.role is Role.ASSISTANT for message in self._messages)
+                self._reasoning.setdefault(replies, []).append(text)
             case RoundStarted(depth):
                 self._depth = depth
             case MessageCompleted(message):
@@ -194,9 +195,6 @@ class TurnRecorder:
             events.append(MessageCompleted(Message.assistant(self.unfinished_text)))
         return events
 
-    def _count_replies(self) -> int:
-        return sum(message.role is Role.ASSISTANT for message in self._messages)
-
     def _find_unanswered(self) -> list[tuple[ToolCallRequest, ToolCallRecord | None]]:
         """Return the calls of the last round without a result message. Call ids are unique within a round only."""
         position = max((index for index, message in enumerate(self._messages) if message.tool_calls), default=None)
@@ -206,19 +204,6 @@ class TurnRecorder:
         calls = self._messages[position].tool_calls
         return [(call, self._rounds[-1][call.id]) for call in calls if call.id not in answered]
 
-    def _list_calls(self) -> tuple[ToolCallRecord, ...]:
-        """Return all calls that have ended; calls run by the endpoint precede the other calls of the same reply."""
-        calls: list[ToolCallRecord] = []
-        for number, ended in enumerate((*self.rounds, ())):
-            calls.extend(record for before, record in self._endpoint_records if before == number)
-            calls.extend(ended)
-        return tuple(calls)
-
-    def _compute_cost(self) -> float | None:
-        """Return the cost of all requests in US dollars; None if any cost is unknown."""
-        known = [cost for cost in self._costs if cost is not None]
-        return round(sum(known), 8) if known and len(known) == len(self._costs) else None
-
     def build_turn(self, stop_reason: StopReason) -> Turn:
         """Return the turn so far. Its message is the model's last message, or the reason why there is no message."""
         last = self._messages[-1] if self._messages else None
@@ -226,6 +211,12 @@ class TurnRecorder:
         if stop_reason is StopReason.CLIENT_TOOL_CALLS:
             client_tool_calls = tuple(call for call, _ in self._find_unanswered())
             last = next((message for message in reversed(self._messages) if message.tool_calls), last)
+        # Calls that the endpoint ran precede the other calls of the same reply.
+        calls: list[ToolCallRecord] = []
+        for number, ended in enumerate((*self.rounds, ())):
+            calls += [record for before, record in self._endpoint_records if before == number]
+            calls += ended
+        known = [cost for cost in self._costs if cost is not None]
         fallback = f"[Unable to complete task: {stop_reason.sentence}]" if last is not None else ""
         return Turn(
             message=last if last is not None and last.role is Role.ASSISTANT else Message.assistant(fallback),
@@ -233,10 +224,10 @@ class TurnRecorder:
             stop_reason=stop_reason,
             depth=self._depth,
             usage=self.usage,
-            tool_calls=self._list_calls(),
+            tool_calls=tuple(calls),
             notes=tuple(self._notes),
             request_usages=tuple(self._request_usages),
-            cost_usd=self._compute_cost(),
+            cost_usd=round(sum(known), 8) if known and len(known) == len(self._costs) else None,
             client_tool_calls=client_tool_calls,
             output=self.output,
         )

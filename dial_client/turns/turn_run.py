@@ -163,7 +163,11 @@ async def _run_in_middleware(
     if recorded is None:
         turn.replacement = await _emit_answer(result, turn)
     elif result is not recorded:
-        turn.replacement = _with_last_message(result, recorded)
+        is_recorded_last = recorded.messages[-1:] == (recorded.message,)
+        if result.message != recorded.message and result.messages == recorded.messages and is_recorded_last:
+            # Only the last message was changed.
+            result = replace(result, messages=(*recorded.messages[:-1], result.message))
+        turn.replacement = result
     return result.stop_reason
 
 
@@ -179,14 +183,6 @@ async def _emit_answer(result: Turn, turn: TurnHandle) -> Turn:
             await turn.emit(TextDelta(message.text))
         await turn.emit(MessageCompleted(message))
     return replace(result, messages=(*question, *messages))
-
-
-def _with_last_message(result: Turn, recorded: Turn) -> Turn:
-    """Return the result; if only its `message` was changed, the last of its `messages` is replaced to match."""
-    is_recorded_last = recorded.messages[-1:] == (recorded.message,)
-    if result.message == recorded.message or result.messages != recorded.messages or not is_recorded_last:
-        return result
-    return replace(result, messages=(*recorded.messages[:-1], result.message))
 
 
 class TurnRun:
@@ -222,12 +218,17 @@ class TurnRun:
         self._client_tool_names = frozenset(tool.name for tool in options.client_tools)
         self._offered: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] = ((), options.client_tools)
         """The servers' tools that were offered last, and all tools that were offered with them."""
-        instructions, conversation = self._separate_instructions(messages)
+        instructions, conversation = separate_instructions(messages)
+        starts_with_system_message = bool(messages) and messages[0].role is Role.SYSTEM
+        if services.system is not None and not starts_with_system_message:
+            instructions = (Instruction(InstructionSource.CONVERSATION, services.system), *instructions)
         self._answer = None if options.output is None else TypedAnswer(options.output, turn.recorder, self.emit)
         self._caller = ModelCaller(
             model=services.model,
             tools=self.offer_tools,
-            instructions=instructions,
+            instructions=TurnInstructions(
+                instructions, services.server_instructions, services.guidance, services.starting_servers
+            ),
             emit=self.emit,
             recorder=turn.recorder,
             deadline=self._deadline,
@@ -270,7 +271,8 @@ class TurnRun:
         is then empty, and its stop reason says so. An answer that is not of the turn's type is returned to the model,
         with its errors, as a further round, which the conversation does not keep.
         """
-        if self._client_tools and context.depth and self._is_client_called(context):
+        called = next((message for message in reversed(context.messages) if message.tool_calls), None)
+        if context.depth and called and any(call.name in self._client_tool_names for call in called.tool_calls):
             return Reply(Message.assistant(""), StopReason.CLIENT_TOOL_CALLS)
         while True:
             recorder = self._turn.recorder
@@ -317,11 +319,7 @@ class TurnRun:
     async def finish(self, outcome: Outcome) -> StopReason:
         """Emit the last message of the turn, and return why the turn ended."""
         reason = await finish_turn(
-            outcome,
-            self.ask_without_tools,
-            self.emit,
-            self._turn.recorder,
-            ask_again=self._services.answers_at_limits,
+            outcome, self.ask_without_tools, self.emit, self._turn.recorder, ask_again=self._services.answers_at_limits
         )
         log.debug("turn", stop_reason=reason.value, depth=outcome.context.depth)
         return reason
@@ -336,25 +334,8 @@ class TurnRun:
             route = self._tools.get_catalog().routes.get(event.call.name)
             await self._turn.emit(StatusChanged(describe_tool(event.call, route.spec if route else None)))
 
-    def _separate_instructions(self, messages: tuple[Message, ...]) -> tuple[TurnInstructions, tuple[Message, ...]]:
-        """Return the instructions of the turn, and the conversation without them."""
-        services = self._services
-        instructions, conversation = separate_instructions(messages)
-        starts_with_system_message = bool(messages) and messages[0].role is Role.SYSTEM
-        if services.system is not None and not starts_with_system_message:
-            instructions = (Instruction(InstructionSource.CONVERSATION, services.system), *instructions)
-        given = TurnInstructions(
-            instructions, services.server_instructions, services.guidance, services.starting_servers
-        )
-        return given, conversation
-
     def _select_server_calls(self, calls: Sequence[ToolCallRequest]) -> list[ToolCallRequest]:
         return [call for call in calls if call.name not in self._client_tool_names]
-
-    def _is_client_called(self, context: ConversationContext) -> bool:
-        """Return whether the last reply with calls has called a client-side tool."""
-        called = next(message for message in reversed(context.messages) if message.tool_calls)
-        return any(call.name in self._client_tool_names for call in called.tool_calls)
 
     def _has_endpoint_search(self) -> bool:
         """Return whether the endpoint can search the tools itself; this requires native tool calls."""

@@ -32,7 +32,7 @@ from dial_client.messages.model import (
 from dial_client.runtime.safe_text import sanitize
 from dial_client.turns import status_text
 from dial_client.turns.conversation_context import ConversationContext
-from dial_client.turns.output_type import InvalidOutput, OutputType
+from dial_client.turns.output_type import InvalidOutput, OutputType, to_text
 from dial_client.turns.resolution import Reply
 from dial_client.turns.turn_recorder import TurnRecorder
 
@@ -120,22 +120,20 @@ class TypedAnswer:
             tools: The offered tools; the same tuple object while they do not change.
             choice: Which of `tools` the model may call.
         """
+        if self._mode is _AnswerMode.NATIVE and not self._is_enforced:
+            return (), ToolChoice.AUTO
         if self._mode is not _AnswerMode.TOOL:
-            return (
-                ((), ToolChoice.AUTO) if self._mode is _AnswerMode.NATIVE and not self._is_enforced else (tools, choice)
-            )
+            return tools, choice
         tools = tools if choice is ToolChoice.AUTO else ()
         if self._offered is None or self._offered[0] is not tools:
-            self._offered = (tools, (*tools, self._build_tool(tools)))
+            names = {tool.name for tool in tools}
+            candidates = (f"{TOOL_NAME}_{number}" if number else TOOL_NAME for number in count())
+            self.tool_name = next(name for name in candidates if name not in names)
+            form = self.output.format
+            description = "\n\n".join(part for part in (_TOOL_TEXT, form.description) if part)
+            answer_tool = ToolSpec(self.tool_name, description, form.schema, original_schema=self.output.schema)
+            self._offered = (tools, (*tools, answer_tool))
         return self._offered[1], ToolChoice.AUTO
-
-    def _build_tool(self, tools: tuple[ToolSpec, ...]) -> ToolSpec:
-        names = {tool.name for tool in tools}
-        candidates = (f"{TOOL_NAME}_{number}" if number else TOOL_NAME for number in count())
-        self.tool_name = next(name for name in candidates if name not in names)
-        form = self.output.format
-        description = "\n\n".join(part for part in (_TOOL_TEXT, form.description) if part)
-        return ToolSpec(self.tool_name, description, form.schema, original_schema=self.output.schema)
 
     def build_instructions(self) -> tuple[Instruction, ...]:
         """Return the instructions that describe the form of the answer to the model."""
@@ -190,7 +188,7 @@ class TypedAnswer:
             self._recorder.output_errors = invalid.errors
             return None
         self._recorder.output, self._recorder.output_errors = parsed.value, None
-        text = sanitize(self.output.to_text(parsed.json))
+        text = sanitize(to_text(parsed.json))
         if parsed.value is None or parsed.value != self.latest:
             await self._emit(OutputDelta(parsed.value))
         await self._emit(TextDelta(text))

@@ -214,7 +214,7 @@ async def test_a_stopping_program_resumes_no_turns(tmp_path: Path) -> None:
     async with durable(tmp_path, "Too late.", is_stopping=lambda: True) as (manager, turns):
         await DBOS.resume_workflow_async(turn)  # as another program does that has found the turn
         with anyio.fail_after(LONG):
-            while turn not in turns._execution._abandoned:  # noqa: ASYNC110 - DBOS passes the workflow to the first reader
+            while turn not in turns._abandoned:  # noqa: ASYNC110 - DBOS passes the workflow to the first reader
                 await anyio.sleep(0.02)
         assert manager.find_turn(conversation.id) is None
     async with durable(tmp_path, "Hello again.") as (manager, turns):
