@@ -387,9 +387,6 @@ def _sort_longest_first(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(texts, key=len, reverse=True))
 
 
-
-
-
 class Replay(NamedTuple):
     """The parts of a client that replays a recording: ``DialClient(provider, servers=servers, approve=approver)``."""
 
