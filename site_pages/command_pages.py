@@ -23,7 +23,7 @@ from site_pages.manual_page import walk_commands
 
 def write_commands() -> str:
     """Return the page: each command with its arguments and options."""
-    from dial_client.cli.commands import entry_point as registered  # noqa: F401 - it registers the commands
+    from dial_client.cli.commands import program_commands as registered  # noqa: F401 - it registers the commands
     from dial_client.cli.commands.typer_apps import chat_app, command_app, load_groups
 
     load_groups()

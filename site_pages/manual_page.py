@@ -99,7 +99,7 @@ def _escape(text: str) -> str:
 
 def main() -> None:
     """Write the manual page to standard output."""
-    from dial_client.cli.commands import entry_point as registered  # noqa: F401 - it registers the commands
+    from dial_client.cli.commands import program_commands as registered  # noqa: F401 - it registers the commands
     from dial_client.cli.commands.typer_apps import chat_app, command_app, load_groups
 
     load_groups()

@@ -10,8 +10,8 @@
     terminal      the screen
 
 `process_runner` runs a command, `load_settings` reads the configuration, `open_client` opens the client. The modules
-``configuration_*`` and `changed_config` work on servers.json, `trust_prompt` on its trust; `tty`, `plain_screen` and
-`command_screen` ask questions.
+``configuration_*`` and `changed_config` work on servers.json, `trust_prompt` on its trust; `tty` and `command_screen`
+ask questions.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def main() -> None:
     # Most objects made at start-up belong to modules and are never freed: frequent garbage collections would be wasted.
     gc.set_threshold(100_000, 50, 50)
     if shell := os.environ.pop(COMPLETION_VARIABLE, ""):
-        from dial_client.cli.commands import entry_point  # noqa: F401 - it registers the commands
+        from dial_client.cli.commands import program_commands  # noqa: F401 - it registers the commands
         from dial_client.cli.commands.shell_completion import print_candidates
 
         sys.exit(print_candidates(shell, sys.argv[1:]))
-    from dial_client.cli.commands.entry_point import run
+    from dial_client.cli.commands.program_commands import run
 
     sys.exit(run(sys.argv[1:]))

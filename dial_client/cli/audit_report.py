@@ -1,8 +1,9 @@
-"""The output of ``dial-chat audit``."""
+"""The audit log of ``dial-chat``: opens it for a client, and prints it for ``dial-chat audit``."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections import deque
@@ -14,15 +15,59 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import platformdirs
 
-from dial_client.cli.audit_setup import find_audit_folder
 from dial_client.cli.load_settings import warn
-from dial_client.cli.options import ExitCode
-from dial_client.hooks.audit.record_format import list_log_files
+from dial_client.cli.options import AuditMode, ExitCode, Options
+from dial_client.hooks.audit.log_writer import AuditLog
+from dial_client.hooks.audit.record_format import build_mask, list_log_files
 from dial_client.hooks.audit.verification import Line, read_lines, verify
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.runtime.text import count_noun
+from dial_client.servers.secret_masking import find_secrets
+from dial_client.settings import configuration
+
+VARIABLE = "DIAL_AUDIT"
+"""The environment variable with the mode of the audit log: ``off``, ``on`` or ``arguments``.
+
+servers.json has no such key, because a project must not be able to switch the log off.
+
+"""
+_KEY_ENDINGS = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
+
+
+def find_audit_folder() -> Path:
+    """Return the folder of the user's audit log."""
+    return Path(platformdirs.user_state_dir("dial-client"), "audit")
+
+
+def open_audit_log(options: Options, settings: configuration.Settings) -> AuditLog | None:
+    """Return the user's audit log, whose files are created with its first entry; None if the log is switched off.
+
+    Raises:
+        ConfigError: The environment variable has an unknown value.
+    """
+    variable = os.environ.get(VARIABLE) or AuditMode.ON
+    if variable not in tuple(AuditMode):
+        raise ConfigError(f"unknown {VARIABLE} {variable!r}", hint=f"one of {', '.join(AuditMode)}")
+    if options.no_audit or variable == AuditMode.OFF:
+        return None
+    return AuditLog(
+        find_audit_folder(),
+        program=options.command,
+        with_arguments=options.audit_arguments or variable == AuditMode.ARGUMENTS,
+        mask=build_mask(_collect_secrets(settings)),
+        on_problem=warn,
+    )
+
+
+def _collect_secrets(settings: configuration.Settings) -> Iterator[str]:
+    """Yield the known secrets: those in the entries of servers, and keys, tokens and passwords of the environment."""
+    for server in settings.servers.values():
+        yield from find_secrets(server)
+    yield from (value for name, value in os.environ.items() if name.upper().endswith(_KEY_ENDINGS))
+
 
 _LOOK_EVERY = 0.2
 """Seconds between two checks for new lines."""
@@ -62,8 +107,9 @@ class Filters:
 
 async def show(folder: Path | None, filters: Filters, *, as_json: bool) -> int:
     """Print all selected entries, the oldest first."""
-    for fields in _read_entries(_find_log_folder(folder), filters):
-        _print(fields, as_json=as_json)
+    for line in read_lines(_find_log_folder(folder)):
+        if line.fields is not None and filters.match(line.fields):
+            _print(line.fields, as_json=as_json)
     return ExitCode.ANSWERED
 
 
@@ -124,13 +170,6 @@ def _find_log_folder(folder: Path | None) -> Path:
     return log_folder
 
 
-def _read_entries(folder: Path, filters: Filters) -> Iterator[dict[str, Any]]:
-    for line in read_lines(folder):
-        fields = line.fields
-        if fields is not None and filters.match(fields):
-            yield fields
-
-
 class _Reader:
     """Reads a log from its beginning; each further read returns the lines added since the last read."""
 
@@ -162,22 +201,20 @@ def _print(fields: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(fields))
         return
-    server, tool = (to_one_line(str(fields.get(name, "")), _MAX_NAME) for name in ("server", "tool"))
+
+    def show(name: str, limit: int, form: str = "{}") -> str:
+        return form.format(to_one_line(str(fields[name]), limit)) if name in fields else ""
+
+    verdict = to_one_line(str(fields.get("decision") or fields.get("outcome") or "?"), 20)
     words = [
-        to_one_line(str(fields.get("time", "")), 30),
-        _format_verdict(fields),
-        f"{server or 'host'}/{tool}",
-        *([f"by {to_one_line(str(fields['decided_by']), 200)}"] if "decided_by" in fields else []),
-        *([f"{fields['duration_s']} s"] if "duration_s" in fields else []),
-        *([f"{fields['result_bytes']} bytes"] if "result_bytes" in fields else []),
-        *([f"conversation {to_one_line(str(fields['conversation']), 60)}"] if "conversation" in fields else []),
+        show("time", 30),
+        f"{show('event', 20):<8} {verdict:<10}",
+        f"{show('server', _MAX_NAME) or 'host'}/{show('tool', _MAX_NAME)}",
+        show("decided_by", 200, "by {}"),
+        show("duration_s", 30, "{} s"),
+        show("result_bytes", 30, "{} bytes"),
+        show("conversation", 60, "conversation {}"),
     ]
-    print("  ".join(words))
+    print("  ".join(filter(None, words)))
     if "arguments" in fields:
         print(f"    {sanitize(json.dumps(fields['arguments']))}")
-
-
-def _format_verdict(fields: dict[str, Any]) -> str:
-    event = to_one_line(str(fields.get("event")), 20)
-    verdict = to_one_line(str(fields.get("decision") or fields.get("outcome") or "?"), 20)
-    return f"{event:<8} {verdict:<10}"

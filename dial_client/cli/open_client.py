@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from dial_client.cli.audit_setup import open_audit_log
+from dial_client.cli.audit_report import open_audit_log
 from dial_client.cli.load_settings import find_model_name
 from dial_client.cli.options import Options
 from dial_client.client.client_options import ApprovalPolicy
@@ -40,6 +40,10 @@ async def open_client(
         approve: The approver; ``--yes`` replaces it.
         callbacks: The callbacks for servers' requests.
     """
+
+    async def allow_all(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:  # noqa: ARG001 - an approver
+        return Approval(Decision.ONCE, decided_by="--yes")
+
     audit = open_audit_log(options, settings)
     chosen = replace(
         settings,
@@ -51,7 +55,7 @@ async def open_client(
         provider,
         tool_format=choose_tool_format(options, settings),
         limits=_build_limits(options),
-        approve=_allow_all if options.yes else approve,
+        approve=allow_all if options.yes else approve,
         approval=ApprovalPolicy(
             allow=options.allow,
             deny=options.deny,
@@ -116,11 +120,6 @@ def _load_own_rules(options: Options, settings: configuration.Settings) -> Polic
     own = find_user_config()
     is_in_use = own is None or own.absolute() in [path.absolute() for path in settings.sources]
     return (*load_policy(options.policy), *(() if is_in_use else load_policy(own)))
-
-
-async def _allow_all(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:  # noqa: ARG001 - an approver
-    """Approve every call, because ``--yes`` was given."""
-    return Approval(Decision.ONCE, decided_by="--yes")
 
 
 def _build_limits(options: Options) -> Limits:

@@ -7,7 +7,7 @@ from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 
 class ExitCode(IntEnum):
@@ -61,7 +61,7 @@ class Logs(StrEnum):
 
 Config = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "-c",
         "--config",
         metavar="FILE",
@@ -69,14 +69,14 @@ Config = Annotated[
         "./servers.json if you trust it.",
     ),
 ]
-Trust = Annotated[bool, typer.Option("--trust", help="Trust the ./servers.json of this folder for this run.")]
+Trust = Annotated[bool, Option("--trust", help="Trust the ./servers.json of this folder for this run.")]
 Profile = Annotated[
     str | None,
-    typer.Option("--profile", metavar="NAME", help="A profile of the configuration. Default: DIAL_PROFILE, else none."),
+    Option("--profile", metavar="NAME", help="A profile of the configuration. Default: DIAL_PROFILE, else none."),
 ]
 Model = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "-m",
         "--model",
         metavar="NAME",
@@ -85,8 +85,8 @@ Model = Annotated[
         "configuration's models.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Print details on standard error.")]
+AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
+Verbose = Annotated[bool, Option("-v", "--verbose", help="Print details on standard error.")]
 """The option of commands other than the chat."""
 
 
@@ -98,39 +98,25 @@ class Options:
     trust: Trust = False
     profile: Profile = None
     model: Model = None
-    base_url: Annotated[str | None, typer.Option("--base-url", metavar="URL", help="The model's endpoint.")] = None
+    base_url: Annotated[str | None, Option(metavar="URL", help="The model's endpoint.")] = None
     fallback_model: Annotated[
         tuple[str, ...],
-        typer.Option(
-            "--fallback-model",
-            metavar="NAME",
-            help="A model to ask if the first one cannot answer. May be given several times.",
-        ),
+        Option(metavar="NAME", help="A model to ask if the first one cannot answer. May be given several times."),
     ] = ()
     tool_format: Annotated[
-        Format | None,
-        typer.Option("--tool-format", metavar="FORMAT", help="How calls are written: native, react, xml or auto."),
+        Format | None, Option(metavar="FORMAT", help="How calls are written: native, react, xml or auto.")
     ] = None
-    system: Annotated[str | None, typer.Option("--system", metavar="TEXT", help="Instructions for the model.")] = None
-    max_depth: Annotated[
-        int | None, typer.Option("--max-depth", metavar="N", help="At most N rounds of tool calls; 10 by default.")
-    ] = None
-    timeout: Annotated[
-        float | None, typer.Option("--timeout", metavar="S", help="Seconds for a turn; 120 by default.")
-    ] = None
-    tool_timeout: Annotated[
-        float | None, typer.Option("--tool-timeout", metavar="S", help="Seconds for one tool call; 60 by default.")
-    ] = None
-    no_stream: Annotated[bool, typer.Option("--no-stream", help="Do not stream: request the answer in one piece.")] = (
-        False
+    system: Annotated[str | None, Option(metavar="TEXT", help="Instructions for the model.")] = None
+    max_depth: Annotated[int | None, Option(metavar="N", help="At most N rounds of tool calls; 10 by default.")] = None
+    timeout: Annotated[float | None, Option(metavar="S", help="Seconds for a turn; 120 by default.")] = None
+    tool_timeout: Annotated[float | None, Option(metavar="S", help="Seconds for one tool call; 60 by default.")] = None
+    no_stream: Annotated[bool, Option("--no-stream", help="Do not stream: request the answer in one piece.")] = False
+    output: Annotated[Output, Option(metavar="FORM", help="The form of the answer: text, json, jsonl or sse.")] = (
+        Output.TEXT
     )
-    output: Annotated[
-        Output, typer.Option("--output", metavar="FORM", help="The form of the answer: text, json, jsonl or sse.")
-    ] = Output.TEXT
     schema: Annotated[
         Path | None,
-        typer.Option(
-            "--schema",
+        Option(
             metavar="FILE",
             help="Print only an answer in JSON of this schema. FILE has a JSON Schema; an answer that does not fit it "
             "is not printed.",
@@ -138,100 +124,67 @@ class Options:
     ] = None
     allow: Annotated[
         tuple[str, ...],
-        typer.Option(
-            "--allow",
-            metavar="PATTERN",
-            help="Tools that run without asking, like 'time/*'. As SERVER/TOOL; repeatable.",
-        ),
+        Option(metavar="PATTERN", help="Tools that run without asking, like 'time/*'. As SERVER/TOOL; repeatable."),
     ] = ()
     deny: Annotated[
         tuple[str, ...],
-        typer.Option(
-            "--deny",
-            metavar="PATTERN",
-            help="Tools that never run; overrides --allow. As SERVER/TOOL or TOOL; repeatable.",
-        ),
+        Option(metavar="PATTERN", help="Tools that never run; overrides --allow. As SERVER/TOOL or TOOL; repeatable."),
     ] = ()
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Run all calls that no rule denies, without asking.")] = False
+    yes: Annotated[bool, Option("-y", "--yes", help="Run all calls that no rule denies, without asking.")] = False
     """Run every call that no rule denies, without asking for approval. Not the same as ``allow=("*",)``."""
     policy: Annotated[
         Path | None,
-        typer.Option(
-            "--policy",
-            metavar="FILE",
-            help="Rules that allow, ask about or deny calls. They are checked before other rules.",
-        ),
+        Option(metavar="FILE", help="Rules that allow, ask about or deny calls. They are checked before other rules."),
     ] = None
     sampling: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--sampling",
             help="Let servers use your model, if you consent. This is MCP sampling: it has a budget, and you are asked "
             "unless you have allowed it for the session.",
         ),
     ] = False
-    continue_latest: Annotated[bool, typer.Option("--continue", help="Continue the latest conversation.")] = False
+    continue_latest: Annotated[bool, Option("--continue", help="Continue the latest conversation.")] = False
     resume: Annotated[
         str | None,
-        typer.Option(
-            "--resume",
+        Option(
             metavar="[ID|WORDS]",
             help="Continue this conversation, or choose one. Name it by the beginning of its id, or by words in it.",
         ),
     ] = None
     store: Annotated[
-        str | None,
-        typer.Option("--store", metavar="URL", help="Where conversations are stored: a SQLite file, or postgresql://…"),
+        str | None, Option(metavar="URL", help="Where conversations are stored: a SQLite file, or postgresql://…")
     ] = None
     """The database of conversations, as a file or a URL; None for the user's own file."""
-    no_save: Annotated[bool, typer.Option("--no-save", help="Do not store conversations.")] = False
+    no_save: Annotated[bool, Option("--no-save", help="Do not store conversations.")] = False
     record: Annotated[
-        Path | None,
-        typer.Option("--record", metavar="FILE", help="Record the conversation. -m scripted:FILE replays it."),
+        Path | None, Option(metavar="FILE", help="Record the conversation. -m scripted:FILE replays it.")
     ] = None
     no_audit: Annotated[
-        bool, typer.Option("--no-audit", help="Write no audit log of tool calls. DIAL_AUDIT=off does the same.")
+        bool, Option("--no-audit", help="Write no audit log of tool calls. DIAL_AUDIT=off does the same.")
     ] = False
     audit_arguments: Annotated[
-        bool, typer.Option("--audit-arguments", help="Write the arguments of calls into the audit log.")
+        bool, Option("--audit-arguments", help="Write the arguments of calls into the audit log.")
     ] = False
     prompt_file: Annotated[
-        Path | None,
-        typer.Option("-f", "--file", metavar="FILE", help="Read the prompt from a file; - is standard input."),
+        Path | None, Option("-f", "--file", metavar="FILE", help="Read the prompt from a file; - is standard input.")
     ] = None
     plain: Annotated[
-        bool,
-        typer.Option("--plain", help="Print answers as the model writes them. In a terminal too, line by line."),
+        bool, Option("--plain", help="Print answers as the model writes them. In a terminal too, line by line.")
     ] = False
-    theme: Annotated[
-        str, typer.Option("--theme", metavar="NAME", help="Colours of answers: auto, dark, light, ansi or mono.")
-    ] = "auto"
-    quiet: Annotated[
-        bool, typer.Option("-q", "--quiet", help="Print only answers, questions and errors: no banner.")
-    ] = False
-    verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="Show reasoning, tokens and cost of each answer.")
-    ] = False
+    theme: Annotated[str, Option(metavar="NAME", help="Colours of answers: auto, dark, light, ansi or mono.")] = "auto"
+    quiet: Annotated[bool, Option("-q", "--quiet", help="Print only answers, questions and errors: no banner.")] = False
+    verbose: Annotated[bool, Option("-v", "--verbose", help="Show reasoning, tokens and cost of each answer.")] = False
     debug: Annotated[
-        bool, typer.Option("--debug", help="Write a log. In a terminal it goes into a file, else to standard error.")
+        bool, Option("--debug", help="Write a log. In a terminal it goes into a file, else to standard error.")
     ] = False
     command: str = "dial-chat"
     """The name of the program in the audit log."""
 
     @property
-    def stream(self) -> bool:
-        """Whether the model is asked for a streamed answer."""
-        return not self.no_stream
-
-    @property
     def save(self) -> bool:
         """Whether conversations are stored."""
         return not self.no_save
-
-    @property
-    def audit(self) -> AuditMode:
-        """The mode of the audit log; the environment may name another one."""
-        return AuditMode.OFF if self.no_audit else AuditMode.ARGUMENTS if self.audit_arguments else AuditMode.ON
 
     @property
     def logs(self) -> Logs:
@@ -245,13 +198,9 @@ class Options:
 class ConfigChoice:
     """The file that a command changes, as its options name it."""
 
-    user: Annotated[bool, typer.Option("--user", help="Change servers.json in your configuration folder.")] = False
-    folder: Annotated[
-        bool, typer.Option("--folder", help="Change ./servers.json, the configuration of this folder.")
-    ] = False
-    file: Annotated[Path | None, typer.Option("-c", "--config", "--file", metavar="FILE", help="Change this file.")] = (
-        None
-    )
+    user: Annotated[bool, Option("--user", help="Change servers.json in your configuration folder.")] = False
+    folder: Annotated[bool, Option("--folder", help="Change ./servers.json, the configuration of this folder.")] = False
+    file: Annotated[Path | None, Option("-c", "--config", "--file", metavar="FILE", help="Change this file.")] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,52 +209,38 @@ class ServeOptions:
 
     host: Annotated[
         str,
-        typer.Option(
-            "--host",
-            metavar="ADDRESS",
-            help="The address to listen on. Anything but loopback is reachable by other machines.",
+        Option(
+            metavar="ADDRESS", help="The address to listen on. Anything but loopback is reachable by other machines."
         ),
     ] = "127.0.0.1"
-    port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, metavar="N", help="The port to listen on; 0 picks a free one.")
-    ] = 8000
+    port: Annotated[int, Option(min=0, max=65535, metavar="N", help="The port to listen on; 0 picks a free one.")] = (
+        8000
+    )
     token: Annotated[
         str | None,
-        typer.Option(
-            "--token",
-            help="The token clients must send. Default: DIAL_SERVE_TOKEN, else a generated one, which is printed.",
-        ),
+        Option(help="The token clients must send. Default: DIAL_SERVE_TOKEN, else a generated one, which is printed."),
     ] = None
     """The token of clients; None to use the token of the environment, or to generate one."""
     no_token: Annotated[
-        bool,
-        typer.Option("--no-token", help="Require no token: every program on this machine has access. Loopback only."),
+        bool, Option("--no-token", help="Require no token: every program on this machine has access. Loopback only.")
     ] = False
     allow_host: Annotated[
-        tuple[str, ...],
-        typer.Option(
-            "--allow-host", metavar="NAME", help="A host name that clients may use in the Host header. Repeatable."
-        ),
+        tuple[str, ...], Option(metavar="NAME", help="A host name that clients may use in the Host header. Repeatable.")
     ] = ()
     max_turns: Annotated[
-        int,
-        typer.Option("--max-turns", min=1, metavar="N", help="At most N turns at once; further requests must retry."),
+        int, Option(min=1, metavar="N", help="At most N turns at once; further requests must retry.")
     ] = 64
     durable: Annotated[
         bool,
-        typer.Option(
-            "--durable", help="Finish every turn even if a process dies. Needs pip install 'dial-client[durable]'."
-        ),
+        Option("--durable", help="Finish every turn even if a process dies. Needs pip install 'dial-client[durable]'."),
     ] = False
     lock: Annotated[
         tuple[str, ...],
-        typer.Option(
-            "--lock",
-            metavar="SETTING",
-            help="A setting that conversations cannot change, such as model, or all. Repeatable.",
+        Option(
+            metavar="SETTING", help="A setting that conversations cannot change, such as model, or all. Repeatable."
         ),
     ] = ()
     """Settings that conversations cannot change; ``all`` for every setting."""
     allow_admin: Annotated[
-        bool, typer.Option("--allow-admin", help="Let clients add and change servers, which runs programs here.")
+        bool, Option("--allow-admin", help="Let clients add and change servers, which runs programs here.")
     ] = False

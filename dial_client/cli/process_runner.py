@@ -36,13 +36,12 @@ class Interrupts:
         """Set the turn that the next Ctrl-C cancels."""
         self._turn = turn
 
-    def hand_over(self, leave: Callable[[int], None]) -> None:
-        """Pass the first signal to `leave`, which shuts the program down. The next signal cancels as usual."""
-        self._leave = leave
+    def hand_over(self, leave: Callable[[int], None], reload: Callable[[], None]) -> None:
+        """Pass the first signal to `leave`, which shuts the program down; the next signal cancels as usual.
 
-    def reload_on_hangup(self, reload: Callable[[], None]) -> None:
-        """Call `reload` on each SIGHUP, instead of ending the program."""
-        self._reload = reload
+        Each SIGHUP calls `reload`, instead of ending the program.
+        """
+        self._leave, self._reload = leave, reload
 
     @contextmanager
     def ignored(self) -> Iterator[None]:
@@ -105,7 +104,9 @@ interrupts: Interrupts
 
 def run_to_exit_code(begin: Callable[[], Awaitable[int]], *, logs: Logs) -> int:
     """Run what `begin` returns to its exit code. An error is printed in one line on standard error."""
-    _prepare_streams()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, ValueError):
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a TextIOWrapper, unless replaced
     try:
         _configure_logging(logs)
         code = anyio.run(_run, begin())
@@ -151,10 +152,15 @@ def _discard(stream: TextIO) -> None:
 def complain(error: Exception) -> int:
     """Print an error in one line on standard error, and return its exit code."""
     error = _find_missing_folder(error) or error
-    code = _find_exit_code(error)
-    problem = str(error) if isinstance(error, DialError) else f"unexpected error: {type(error).__name__}: {error}"
-    is_defect = code is ExitCode.UNEXPECTED and not isinstance(error, DialError)
-    hint = " (dial-chat bug-report collects what a report needs)" if is_defect else ""
+    problem, hint, code = str(error), "", ExitCode.UNEXPECTED
+    match error:
+        case ConfigError() | ConversationNotFound():
+            code = ExitCode.USAGE
+        case ProviderError():
+            code = ExitCode.MODEL
+        case _ if not isinstance(error, DialError):
+            problem = f"unexpected error: {type(error).__name__}: {error}"
+            hint = " (dial-chat bug-report collects what a report needs)"
     print_to_stderr(f"dial-chat: {sanitize(' '.join(problem.split()))}{hint}")
     return code
 
@@ -170,16 +176,6 @@ def _find_missing_folder(error: Exception) -> ConfigError | None:
     except FileNotFoundError:
         return ConfigError("the current folder does not exist any more", hint="change to another folder")
     return None
-
-
-def _find_exit_code(error: Exception) -> ExitCode:
-    match error:
-        case ConfigError() | ConversationNotFound():
-            return ExitCode.USAGE
-        case ProviderError():
-            return ExitCode.MODEL
-        case _:
-            return ExitCode.UNEXPECTED
 
 
 async def _run(command: Awaitable[int]) -> int:
@@ -200,20 +196,18 @@ async def _run(command: Awaitable[int]) -> int:
     return code
 
 
-def _prepare_streams() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError, ValueError):
-            stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a TextIOWrapper, unless replaced
-
-
 def _configure_logging(logs: Logs) -> None:
     if logs is Logs.NONE:
         return
+    import platformdirs
     import structlog
 
     stream = sys.stderr
     if logs is Logs.FILE and sys.stderr.isatty():
-        path = _build_log_path()
+        folder = Path(platformdirs.user_state_dir("dial-client"))
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = folder / "debug.log"
+        path.touch(mode=0o600)  # only the user can read it; each run appends to it
         stream = path.open("a", encoding="utf-8", errors="replace", buffering=1)
         print(f"dial-chat: the log goes to {path}", file=sys.stderr, flush=True)
     logging.basicConfig(stream=stream, level=logging.WARNING, format="%(message)s")
@@ -225,14 +219,3 @@ def _configure_logging(logs: Logs) -> None:
             structlog.dev.ConsoleRenderer(colors=stream.isatty()),
         ]
     )
-
-
-def _build_log_path() -> Path:
-    """Return the path of the log file, which only the user can read. Each run appends to it."""
-    import platformdirs
-
-    folder = Path(platformdirs.user_state_dir("dial-client"))
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = folder / "debug.log"
-    path.touch(mode=0o600)
-    return path

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,17 @@ import anyio
 import anyio.to_thread
 
 from dial_client.cli import process_runner
-from dial_client.cli.audit_setup import find_audit_folder
+from dial_client.cli.audit_report import find_audit_folder
 from dial_client.cli.changed_config import change_config, find_file, find_holder
 from dial_client.cli.configuration_reload import apply_configuration
-from dial_client.cli.default_model import with_default_model
-from dial_client.cli.load_settings import find_model_name, open_model, print_notes, read_settings, warn
+from dial_client.cli.load_settings import (
+    find_model_name,
+    open_model,
+    print_notes,
+    read_settings,
+    warn,
+    with_default_model,
+)
 from dial_client.cli.open_client import open_client
 from dial_client.cli.options import ConfigChoice, ExitCode, Options, ServeOptions
 from dial_client.client.dial_client import DialClient
@@ -71,11 +78,17 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
             durable = None
             if isinstance(store, SQLStore):
                 await store.open()
-                durable = (
-                    await stack.enter_async_context(_build_durable_turns(dial, store, turns, locked))
-                    if serve_options.durable
-                    else None
-                )
+                if serve_options.durable:
+                    durable_turns = DurableTurns(
+                        dial,
+                        store,
+                        default_database(store.where),
+                        on_started=turns.add,
+                        is_stopping=lambda: turns.is_closed,
+                        when_busy="refuse",
+                        locked_settings=locked,
+                    )
+                    durable = await stack.enter_async_context(durable_turns)
             reload = ConfigurationReload(dial, options, settings, human_input, model)
             logins = ServerLogins(dial, reload.find_server)
             context = AppContext(
@@ -112,20 +125,6 @@ def _choose_model_name(options: Options, settings: Settings, provider: Provider)
     return find_model_name(options, settings) or provider.info.model or provider.info.name
 
 
-def _build_durable_turns(
-    dial: DialClient, store: SQLStore, turns: TurnRegistry, locked: frozenset[str]
-) -> DurableTurns:
-    return DurableTurns(
-        dial,
-        store,
-        default_database(store.where),
-        on_started=turns.add,
-        is_stopping=lambda: turns.is_closed,
-        when_busy="refuse",
-        locked_settings=locked,
-    )
-
-
 class ConfigurationReload:
     """Reloads the configuration on request, and applies it.
 
@@ -138,12 +137,7 @@ class ConfigurationReload:
     """
 
     def __init__(
-        self,
-        dial: DialClient,
-        options: Options,
-        settings: Settings,
-        human_input: HumanInputBroker,
-        model: ServedModel,
+        self, dial: DialClient, options: Options, settings: Settings, human_input: HumanInputBroker, model: ServedModel
     ) -> None:
         self._dial, self._options, self._settings = dial, options, settings
         self._human_input, self._model = human_input, model
@@ -165,10 +159,14 @@ class ConfigurationReload:
                 await self._reload()
 
     async def _reload(self) -> None:
+        def report(name: str, result: ServerStatus | DialError) -> None:
+            if isinstance(result, DialError):
+                warn(f"{name}: {result}")
+
         try:
             settings = await read_settings(self._options, may_ask=False)
             self._human_input.set_servers(settings.servers)  # before servers start: grants are for the old servers
-            changes = await apply_configuration(self._dial, self._options, self._settings, settings, _report)
+            changes = await apply_configuration(self._dial, self._options, self._settings, settings, report)
         except DialError as error:
             self._human_input.set_servers(self._settings.servers)
             warn(f"the configuration was not reloaded, the old one stays in effect: {error}")
@@ -176,11 +174,6 @@ class ConfigurationReload:
             self._settings = settings
             self._model.name = _choose_model_name(self._options, settings, self._dial.model.require())
             warn(f"the configuration was reloaded. {changes}")
-
-
-def _report(name: str, result: ServerStatus | DialError) -> None:
-    if isinstance(result, DialError):
-        warn(f"{name}: {result}")
 
 
 async def _serve(
@@ -207,8 +200,7 @@ async def _serve(
             failed = error
             server.shut_down()
 
-    process_runner.interrupts.hand_over(leave)
-    process_runner.interrupts.reload_on_hangup(reload.request)
+    process_runner.interrupts.hand_over(leave, reload.request)
     async with anyio.create_task_group() as group:
         group.start_soon(start)
         for task in tasks:
@@ -289,26 +281,17 @@ class ConfigAdministration:
         Raises:
             ConfigError: The file cannot be changed; the other methods raise it too.
         """
-
-        def edit(text: str) -> str:
-            return config_editor.add_server(text, name, entry)
-
+        edit = partial(config_editor.add_server, name=name, entry=entry)
         await self._change(lambda: read_text(find_file(self._choice)), edit, f"added {name!a}")
 
     async def remove(self, name: str) -> None:
         """Remove a server."""
-
-        def edit(text: str) -> str:
-            return config_editor.remove_server(text, name)
-
+        edit = partial(config_editor.remove_server, name=name)
         await self._change(lambda: find_holder(name, self._choice), edit, f"removed {name!a}")
 
     async def set_enabled(self, name: str, *, is_enabled: bool) -> None:
         """Enable or disable a server."""
-
-        def edit(text: str) -> str:
-            return config_editor.set_enabled(text, name, is_enabled=is_enabled)
-
+        edit = partial(config_editor.set_enabled, name=name, is_enabled=is_enabled)
         summary = f"{'enabled' if is_enabled else 'disabled'} {name!a}"
         await self._change(lambda: find_holder(name, self._choice), edit, summary)
 

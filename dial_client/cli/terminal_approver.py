@@ -33,11 +33,10 @@ from dial_client.cli.approval_prompt import (
     parse_answer,
     remove_keys,
 )
-from dial_client.cli.command_screen import CommandScreen
+from dial_client.cli.command_screen import CommandScreen, PlainScreen
 from dial_client.cli.input import editor
 from dial_client.cli.load_settings import warn_once
 from dial_client.cli.markdown.themes import MONO, Theme, style
-from dial_client.cli.plain_screen import PlainScreen
 from dial_client.cli.terminal.screen import Screen
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.cli.word_wrap import break_words

@@ -13,7 +13,7 @@ import pytest
 import typer.main
 from typer.core import TyperArgument, TyperGroup
 
-import dial_client.cli.commands.entry_point  # noqa: F401 - registers them
+import dial_client.cli.commands.program_commands  # noqa: F401 - registers them
 from dial_client.cli.commands import typer_apps
 from dial_client.cli.commands.command_line import split_command
 from site_pages.manual_page import walk_commands

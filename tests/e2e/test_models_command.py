@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.cli.models.local_models import LocalModel, list_local_models, measure_memory
+from dial_client.cli.models.model_names import LocalModel, list_local_models, measure_memory
 from dial_client.providers.embedded.weights import QWEN
 from tests.support.program import dial_chat
 

@@ -22,7 +22,7 @@ from dial_client.cli.doctor.bug_report import mask
 from dial_client.cli.doctor.check_registry import inspect
 from dial_client.cli.doctor.findings import Finding, Group
 from dial_client.cli.doctor.subject import DoctorTarget, Subject
-from dial_client.cli.models.endpoint_probe import fetch_models
+from dial_client.cli.models.model_search import fetch_models
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.servers.server_cache import JsonCache, ToolPins
 from dial_client.settings.configuration import ConfigFile

@@ -27,7 +27,7 @@ def test_importing_the_client_class_loads_no_sdk_and_no_server() -> None:
 
 def test_help_loads_neither_sdk_nor_client() -> None:
     program = (
-        "import sys; from dial_client.cli.commands.entry_point import run; code = run(['--help']); "
+        "import sys; from dial_client.cli.commands.program_commands import run; code = run(['--help']); "
         "heavy = ('openai', 'anthropic', 'mcp', 'anyio', 'pydantic', 'asyncio', 'starlette', 'uvicorn'); "
         "print([m for m in sys.modules if m in heavy], code)"
     )
@@ -51,7 +51,7 @@ def test_a_question_without_servers_loads_no_pydantic(tmp_path: Path) -> None:
     script.write_text('["Hello."]')
     config.write_text('{"mcpServers": {}}')
     program = (
-        "import sys; from dial_client.cli.commands.entry_point import run; "
+        "import sys; from dial_client.cli.commands.program_commands import run; "
         f"code = run(['-c', {str(config)!r}, '-m', 'scripted:' + {str(script)!r}, '--no-save', '--no-audit', 'Hi']); "
         "print([m for m in sys.modules if m in ('pydantic', 'pydantic_core', 'mcp', 'sqlalchemy')], code)"
     )

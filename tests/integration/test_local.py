@@ -96,7 +96,7 @@ def broken(tmp_path: Path) -> Path:
 
 def test_without_the_extra_the_error_names_the_extra(tmp_path: Path) -> None:
     program = (
-        "import sys; sys.modules['xllamacpp'] = None; from dial_client.cli.commands.entry_point import run; "
+        "import sys; sys.modules['xllamacpp'] = None; from dial_client.cli.commands.program_commands import run; "
         "sys.exit(run(['-m', 'local', 'Hello']))"
     )
     ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)

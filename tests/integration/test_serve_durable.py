@@ -13,7 +13,7 @@ import anyio
 import httpx2
 import pytest
 
-from dial_client.cli.commands.entry_point import run
+from dial_client.cli.commands.program_commands import run
 from dial_client.conversations.history import INTERRUPTED
 from dial_client.durable import DurableTimings
 from dial_client.messages.message import Message

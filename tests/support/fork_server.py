@@ -44,7 +44,7 @@ PACKAGES = (
 """What programs import of other packages; a package that is not there is left to the program."""
 MODULES = (
     *(
-        "dial_client.cli.commands.entry_point",
+        "dial_client.cli.commands.program_commands",
         "dial_client.cli.chat.conversation_loop",
         "dial_client.cli.chat.stored_conversations",
     ),

@@ -8,7 +8,7 @@ from dial_client.cli.chat.output_commands import find_code, to_osc52
 from dial_client.cli.chat.slash_commands import COMMANDS, describe_commands, describe_unknown
 from dial_client.cli.command_screen import Choice, pick
 from dial_client.cli.commands.command_line import find_near_command, is_bare_word, normalize_resume, split_command
-from dial_client.cli.commands.entry_point import run
+from dial_client.cli.commands.program_commands import run
 from tests.support.typed_screen import TypedScreen
 
 

@@ -9,7 +9,7 @@ import pytest
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from dial_client.cli.commands import entry_point as registered  # noqa: F401 - the import registers the commands
+from dial_client.cli.commands import program_commands as registered  # noqa: F401 - the import registers the commands
 from dial_client.cli.commands.command_help import EXAMPLES, format_chat_help, group_options
 from dial_client.cli.commands.typer_apps import (
     SETTINGS,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dial_client.cli.commands import entry_point as registered  # noqa: F401 - the import registers the commands
+from dial_client.cli.commands import program_commands as registered  # noqa: F401 - the import registers the commands
 from dial_client.cli.commands.shell_completion import SCRIPTS, choose_shell, find_candidates, install, print_candidates
 from dial_client.messages.errors import ConfigError
 from dial_client.servers.server_cache import JsonCache

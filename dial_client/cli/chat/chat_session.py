@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -123,43 +123,31 @@ class Interrupted(DialError):
     """The user pressed Ctrl-C."""
 
 
+@dataclass
 class ChatSession:
-    """The conversation at the terminal.
+    """The conversation at the terminal."""
 
-    Args:
-        dial: The client that answers the questions.
-        manager: The manager that stores the conversations.
-        options: The options of the command line.
-        settings: The configuration in use.
-        screen: The screen where commands print and ask.
-        conversation_id: The id of a stored conversation; None to create one with the first question.
-    """
-
-    def __init__(
-        self,
-        dial: DialClient,
-        manager: ConversationManager,
-        options: Options,
-        settings: Settings,
-        screen: CommandScreen,
-        conversation_id: str | None = None,
-    ) -> None:
-        self.dial = dial
-        self.manager = manager
-        self.options = options
-        self.settings = settings
-        self.screen = screen
-        self.conversation_id = conversation_id
-        self.turns: list[Turn] = []
-        """The turns of this run, the latest last."""
-        self.compactions: list[Compaction] = []
-        """The summaries that were written in this run."""
-        self.add_usage: Callable[[Usage, float | None], object] = lambda *_: None
-        """Adds the usage of a summary: its tokens, and its cost in US dollars if known."""
-        self.render: Callable[[str], str] = sanitize
-        """Formats an answer of the model for the terminal."""
-        self.set_theme: Callable[[str], None] | None = None
-        """Sets the colours by the name of a theme, or raises `KeyError`; None if the terminal has no colours."""
+    dial: DialClient
+    """The client that answers the questions."""
+    manager: ConversationManager
+    """The manager that stores the conversations."""
+    options: Options
+    settings: Settings
+    """The configuration in use."""
+    screen: CommandScreen
+    """The screen where commands print and ask."""
+    conversation_id: str | None = None
+    """The id of a stored conversation; None to create one with the first question."""
+    turns: list[Turn] = field(default_factory=list)
+    """The turns of this run, the latest last."""
+    compactions: list[Compaction] = field(default_factory=list)
+    """The summaries that were written in this run."""
+    add_usage: Callable[[Usage, float | None], object] = lambda *_: None
+    """Adds the usage of a summary: its tokens, and its cost in US dollars if known."""
+    render: Callable[[str], str] = sanitize
+    """Formats an answer of the model for the terminal."""
+    set_theme: Callable[[str], None] | None = None
+    """Sets the colours by the name of a theme, or raises `KeyError`; None if the terminal has no colours."""
 
     def print(self, text: str) -> None:
         """Print lines; text of models and servers in them must be escaped already."""
@@ -192,7 +180,7 @@ class ChatSession:
             await self._compact_first()
         watch = process_runner.interrupts.watch
         stream = self.manager.stream_chat(
-            self.conversation_id, question, stream=self.options.stream, on_started=watch, output_type=output_type
+            self.conversation_id, question, stream=not self.options.no_stream, on_started=watch, output_type=output_type
         )
         async with aclosing(stream) as events:
             async for event in events:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 
 from anyio import to_thread
 
 from dial_client.cli.configuration_files import describe_sources
-from dial_client.cli.default_model import with_default_model
-from dial_client.cli.load_settings import open_model, read_settings, warn_once
+from dial_client.cli.load_settings import open_model, read_settings, warn_once, with_default_model
 from dial_client.cli.options import Options
 from dial_client.cli.terminal import banner
 from dial_client.cli.terminal.ability import can_draw
@@ -64,7 +64,7 @@ async def _talk_on_screen(options: Options, settings: Settings, provider: Provid
 
     async def hold_conversation() -> int:
         # In a thread, so that the prompt is shown and accepts keys meanwhile.
-        await to_thread.run_sync(_load_client)
+        await to_thread.run_sync(import_module, "dial_client.cli.chat.conversation_loop")
         from dial_client.cli.chat.conversation_loop import run_loop
         from dial_client.cli.chat.startup_report import show_servers
 
@@ -76,8 +76,3 @@ async def _talk_on_screen(options: Options, settings: Settings, provider: Provid
     finally:
         if view.usage.turns > 1 and not options.quiet:
             screen.print_faint(view.usage.line)
-
-
-def _load_client() -> None:
-    """Import the modules that a conversation needs and the first prompt does not."""
-    from dial_client.cli.chat import conversation_loop  # noqa: F401 - imported to be loaded

@@ -26,7 +26,6 @@ from dial_client.messages.events import Finished
 from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Message
 from dial_client.messages.model import Provider
-from dial_client.messages.turn_result import Turn
 from dial_client.settings.configuration import Settings
 from dial_client.sinks.turn_display import TurnSink
 
@@ -131,19 +130,17 @@ class ConversationLoop:
                 async for event in events:
                     self._sink.show(event)
                     if isinstance(event, Finished):
-                        self._print_notes(event.turn)
+                        turn = event.turn
+                        # Each note once in this run; but if a limit ended the turn, its own notes again.
+                        known = turn.notes if turn.stop_reason is StopReason.ANSWERED else self._chat.dial.notes
+                        for note in turn.notes:
+                            (warn_once if note in known else warn)(note)
         except DialError as error:
             self._sink.end()
             warn(str(error))  # not `warn_once`: print a repeated error again
         finally:
             self._sink.end()
             self._is_answering = False
-
-    def _print_notes(self, turn: Turn) -> None:
-        """Print the notes of a turn, each once in this run; if a limit ended the turn, print its own notes again."""
-        known = turn.notes if turn.stop_reason is StopReason.ANSWERED else self._chat.dial.notes
-        for note in turn.notes:
-            (warn_once if note in known else warn)(note)
 
     def _interrupt(self) -> None:
         """Stop the running answer; if there is none, leave at the second interrupt."""

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dial_client.cli.chat.chat_session import ChatSession
 from dial_client.cli.configuration_reload import apply_configuration
-from dial_client.cli.input.input_references import build_prompt_message
 from dial_client.cli.load_settings import read_settings
 from dial_client.cli.servers import server_features
 from dial_client.messages.errors import ConfigError, DialError
-from dial_client.messages.message import Message
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.runtime.text import count_noun
 from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.settings.policy_config import Effect, matches, restricts
-from dial_client.tools.approval import ApprovalChecker
 
 
 async def show_tools(session: ChatSession, arguments: str) -> None:
@@ -65,11 +62,6 @@ async def restart(session: ChatSession, name: str) -> None:
     session.print(describe_status(await session.dial.restart_server(name)))
 
 
-async def call_prompt(session: ChatSession, line: str) -> Message | None:
-    """Return the message of ``/server:prompt arg=value``; None, with a warning, if that fails."""
-    return await build_prompt_message(session.dial, line)
-
-
 def describe_status(status: ServerStatus) -> str:
     """Return the state of a server in one line."""
     detail = status.error or count_noun(len(status.tools), "tool")
@@ -101,12 +93,7 @@ async def show_grants(session: ChatSession, arguments: str) -> None:
         return
     if arguments:
         raise ConfigError(f"unknown argument {to_one_line(arguments, 60)!r}", hint="/grants, or /grants revoke PATTERN")
-    lines = _describe_rules(session.dial.approvals)
-    hint = "/grants revoke PATTERN revokes the rules and grants of a tool."
-    session.print("\n".join([*lines, hint]) if lines else _NOTHING)
-
-
-def _describe_rules(approvals: ApprovalChecker) -> list[str]:
+    approvals = session.dial.approvals
     rules = approvals.rules
     granted = [f"{server}/{tool}" for server, tool in approvals.session_grants]
     stored = [(f"{grant.server}/{grant.tool}", grant.since[:10], grant.id) for grant in approvals.stored_grants]
@@ -117,7 +104,9 @@ def _describe_rules(approvals: ApprovalChecker) -> list[str]:
         *(("allow", tool, f"approved always, since {since}; {id_}") for tool, since, id_ in stored),
         *((rule.effect.value, ", ".join(rule.tools), f"{rule.name}: `dial-chat policy`") for rule in rules.policy),
     ]
-    return [to_one_line(f"{effect} {tools} ({why})", 200) for effect, tools, why in rows]
+    lines = [to_one_line(f"{effect} {tools} ({why})", 200) for effect, tools, why in rows]
+    hint = "/grants revoke PATTERN revokes the rules and grants of a tool."
+    session.print("\n".join([*lines, hint]) if lines else _NOTHING)
 
 
 _NOTHING = "There are no rules and no grants. /approve SERVER/TOOL and /deny PATTERN add rules for this session."

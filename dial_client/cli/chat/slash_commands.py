@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from dial_client.cli import process_runner
-from dial_client.cli.chat import conversation_commands, model_commands, output_commands, server_commands
+from dial_client.cli.chat import conversation_commands, output_commands, server_commands
 from dial_client.cli.chat.chat_session import ChatSession, CommandResult
+from dial_client.cli.input.input_references import build_prompt_message
 from dial_client.cli.options import Format
 from dial_client.cli.tty import Unanswered
 from dial_client.messages.errors import DialError
@@ -51,11 +52,12 @@ async def run_command(line: str, session: ChatSession) -> CommandResult:
 
 async def _run(line: str, session: ChatSession) -> CommandResult | None:
     name, _, arguments = line.partition(" ")
-    command = _find(name)
-    if command is not None:
-        return await command.run(session, arguments.strip())
+    full_name = _ALIASES.get(name.lower(), name.lower())
+    for command in COMMANDS:
+        if command.name == full_name:
+            return await command.run(session, arguments.strip())
     if ":" in name:
-        return CommandResult(await server_commands.call_prompt(session, line))
+        return CommandResult(await build_prompt_message(session.dial, line))
     if "/" in name[1:]:
         return CommandResult(line)
     session.print(describe_unknown(name))
@@ -77,9 +79,15 @@ def list_command_arguments(session: ChatSession) -> Mapping[str, Callable[[], Ma
         tools = {f"{tool.server}/{tool.tool}": tool.title or "" for tool in session.dial.tools}
         return {f"{name}/*": "all its tools" for name in session.dial.servers} | tools
 
+    def list_revocable() -> dict[str, str]:
+        approvals = session.dial.approvals
+        granted = (*approvals.session_grants, *((grant.server, grant.tool) for grant in approvals.stored_grants))
+        tools = (f"{server}/{tool}" for server, tool in granted)
+        return {f"revoke {name}": "" for name in (*approvals.rules.allow, *approvals.rules.deny, *tools)}
+
     return {
         "/help": lambda: {name[1:]: about for name, about in describe_commands().items()},
-        "/model": lambda: model_commands.list_model_choices(session),
+        "/model": lambda: conversation_commands.list_model_choices(session),
         "/format": lambda: {choice.value: "" for choice in Format},
         "/system": lambda: {"none": "no instructions"},
         "/compact": lambda: {"undo": "restore the summarized messages"},
@@ -89,14 +97,8 @@ def list_command_arguments(session: ChatSession) -> Mapping[str, Callable[[], Ma
         "/login": list_servers,
         "/approve": list_patterns,
         "/deny": list_patterns,
-        "/grants": lambda: {f"revoke {name}": "" for name in _list_revocable(session)},
+        "/grants": list_revocable,
     }
-
-
-def _list_revocable(session: ChatSession) -> list[str]:
-    approvals = session.dial.approvals
-    granted = (*approvals.session_grants, *((grant.server, grant.tool) for grant in approvals.stored_grants))
-    return [*approvals.rules.allow, *approvals.rules.deny, *(f"{server}/{tool}" for server, tool in granted)]
 
 
 def describe_unknown(name: str) -> str:
@@ -104,11 +106,6 @@ def describe_unknown(name: str) -> str:
     near = difflib.get_close_matches(name, [*describe_commands(), *_ALIASES], n=1)
     hint = f"did you mean {near[0]}? " if near else ""
     return f"There is no command {to_one_line(name, 60)}: {hint}/help lists the commands."
-
-
-def _find(name: str) -> ChatCommand | None:
-    name = _ALIASES.get(name.lower(), name.lower())
-    return next((command for command in COMMANDS if command.name == name), None)
 
 
 async def _help(session: ChatSession, arguments: str) -> None:
@@ -151,11 +148,11 @@ COMMANDS = (
     ChatCommand("/export", "[FILE]", "write the conversation to a file (.md or .json)", output_commands.export),
     ChatCommand("/calls", "", "the tool calls of the latest turn", output_commands.show_calls),
     ChatCommand("/last", "[N]", "the whole result of a tool call", output_commands.show_last),
-    ChatCommand("/model", "[NAME]", "the model, or answer with another one", model_commands.show_or_switch),
-    ChatCommand("/models", "", "the models that /model takes", model_commands.show_models),
-    ChatCommand("/system", "[TEXT|none]", "the instructions for the model", model_commands.show_or_set_system),
-    ChatCommand("/format", "[NAME]", "how tool calls are written", model_commands.show_or_set_format),
-    ChatCommand("/usage", "", "tokens, cost, and the context window (also /cost)", model_commands.show_usage),
+    ChatCommand("/model", "[NAME]", "the model, or answer with another one", conversation_commands.show_or_switch),
+    ChatCommand("/models", "", "the models that /model takes", conversation_commands.show_models),
+    ChatCommand("/system", "[TEXT|none]", "the instructions for the model", conversation_commands.show_or_set_system),
+    ChatCommand("/format", "[NAME]", "how tool calls are written", conversation_commands.show_or_set_format),
+    ChatCommand("/usage", "", "tokens, cost, and the context window (also /cost)", conversation_commands.show_usage),
     ChatCommand("/tools", "[WORDS]", "the tools that the model can call", server_commands.show_tools),
     ChatCommand("/servers", "[restart NAME]", "the servers and their state", server_commands.show_servers),
     ChatCommand("/restart", "NAME", "restart a server", server_commands.restart),

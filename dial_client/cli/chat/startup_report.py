@@ -90,7 +90,11 @@ async def show_servers(dial: DialClient, screen: Screen, *, quiet: bool) -> None
         ServerStartError: A required server did not start.
     """
     screen.on_enter = dial.skip_starting
-    await _show_starting(dial, screen, lambda: _list_starting(dial))
+
+    def list_starting() -> list[str]:
+        return [name for name, status in dial.servers.items() if status.state is ServerState.STARTING]
+
+    await _show_starting(dial, screen, list_starting)
     if not quiet:
         screen.print_faint(banner.format_servers_line(dial.servers, len(dial.tools), screen.columns))
     await announce_servers(dial)
@@ -173,10 +177,6 @@ def _describe_skipping(dial: DialClient) -> str:
     """Return the line that explains Enter; empty if the turn waits for no server."""
     awaited = _describe_awaited(dial)
     return to_one_line(f"starting: {awaited} · press Enter to continue without them", MAX_LINE) if awaited else ""
-
-
-def _list_starting(dial: DialClient) -> list[str]:
-    return [name for name, status in dial.servers.items() if status.state is ServerState.STARTING]
 
 
 async def _show_starting(dial: DialClient, screen: Screen, find_names: Callable[[], list[str]]) -> None:

@@ -12,23 +12,10 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperOption
 
-GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    (
-        "Model",
-        (
-            "model",
-            "base_url",
-            "fallback_model",
-            "system",
-            "tool_format",
-            "max_depth",
-            "timeout",
-            "tool_timeout",
-            "no_stream",
-        ),
-    ),
-    ("Servers and tools", ("config", "profile", "trust", "allow", "deny", "yes", "policy", "sampling")),
-    ("Conversation", ("continue_latest", "resume", "no_save", "record", "no_audit", "audit_arguments")),
+GROUPS = (
+    ("Model", "model base_url fallback_model system tool_format max_depth timeout tool_timeout no_stream"),
+    ("Servers and tools", "config profile trust allow deny yes policy sampling"),
+    ("Conversation", "continue_latest resume no_save record no_audit audit_arguments"),
 )
 """The option groups of ``dial-chat --help``: headings with names of parameters. Other options form a last group."""
 USAGE = ("dial-chat [OPTIONS] [PROMPT]", "dial-chat COMMAND [OPTIONS]")
@@ -73,7 +60,7 @@ def group_options(command: Any) -> Iterator[tuple[str, list[OptionHelp]]]:
     """Yield the groups of the options of a chat that are not empty, with their headings."""
     options = {option.name: describe_option(option) for option in command.params if is_shown(option)}
     for heading, names in GROUPS:
-        found = [options.pop(name) for name in names if name in options]
+        found = [options.pop(name) for name in names.split() if name in options]
         if found:
             yield heading, found
     yield _REST, [*options.values(), OptionHelp("-h, --help", "Show this help.")]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from dial_client import __version__
 from dial_client.cli.commands.command_help import ChatTyperCommand
-from dial_client.cli.commands.typer_apps import CommandRun, chat_app, command, command_app
-from dial_client.cli.options import AsJson, Options, ServeOptions
+from dial_client.cli.commands.command_line import is_bare_word, normalize_resume, resolve_bare_word, split_command
+from dial_client.cli.commands.typer_apps import SETTINGS, CommandRun, build_command, chat_app, command, command_app
+from dial_client.cli.options import AsJson, ExitCode, Options, ServeOptions
 
 _CONFIGURATION = ("config", "trust", "profile", "verbose")
 _CHAT = tuple(name for name in Options.__dataclass_fields__ if name not in ("store", "command"))
@@ -27,21 +30,21 @@ def _print_version(is_asked: bool) -> None:  # noqa: FBT001 - a callback of Type
 def chat(
     *,
     prompt: Annotated[
-        str | None, typer.Argument(help="The question. Without one, hold a conversation in the terminal.")
+        str | None, Argument(help="The question. Without one, hold a conversation in the terminal.")
     ] = None,
     options: Options,
     install_completion: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--install-completion",
             help="Let your shell complete dial-chat. PROMPT may name the shell: bash, zsh, fish or powershell.",
         ),
     ] = False,
     show_completion: Annotated[
-        bool, typer.Option("--show-completion", help="Print what --install-completion would install.")
+        bool, Option("--show-completion", help="Print what --install-completion would install.")
     ] = False,
     version: Annotated[  # noqa: ARG001 - its callback prints it
-        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+        bool, Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> CommandRun:
     """Ask a chat model that can use the tools of your MCP servers, or hold a conversation."""
@@ -94,8 +97,8 @@ def prompts(*, options: Options, as_json: AsJson = False) -> CommandRun:
 @command(command_app, *_CONFIGURATION, "tool_timeout", "no_audit", "audit_arguments")
 def call(
     *,
-    name: Annotated[str, typer.Argument(help="The name of the tool, as `dial-chat tools` lists it.")],
-    arguments: Annotated[str, typer.Argument(help="The arguments, a JSON object.")] = "{}",
+    name: Annotated[str, Argument(help="The name of the tool, as `dial-chat tools` lists it.")],
+    arguments: Annotated[str, Argument(help="The arguments, a JSON object.")] = "{}",
     options: Options,
     as_json: AsJson = False,
 ) -> CommandRun:
@@ -108,16 +111,12 @@ def call(
 @command(command_app)
 def conversations(
     *,
-    action: Annotated[str, typer.Argument(help="list, show, delete, export or import.")] = "list",
-    target: Annotated[
-        str | None, typer.Argument(metavar="ID", help="The id of a conversation; for import, a file.")
-    ] = None,
-    search: Annotated[
-        str, typer.Option("--search", metavar="WORDS", help="List conversations that contain all these words.")
-    ] = "",
-    limit: Annotated[int, typer.Option("--limit", metavar="N", help="The size of a page of the list.")] = 100,
-    cursor: Annotated[str | None, typer.Option("--cursor", help="Continue the list after this cursor.")] = None,
-    form: Annotated[str, typer.Option("--format", metavar="FORM", help="Export as markdown or json.")] = "markdown",
+    action: Annotated[str, Argument(help="list, show, delete, export or import.")] = "list",
+    target: Annotated[str | None, Argument(metavar="ID", help="The id of a conversation; for import, a file.")] = None,
+    search: Annotated[str, Option(metavar="WORDS", help="List conversations that contain all these words.")] = "",
+    limit: Annotated[int, Option(metavar="N", help="The size of a page of the list.")] = 100,
+    cursor: Annotated[str | None, Option(help="Continue the list after this cursor.")] = None,
+    form: Annotated[str, Option("--format", metavar="FORM", help="Export as markdown or json.")] = "markdown",
     as_json: AsJson = False,
 ) -> CommandRun:
     """List, show, delete, export or import stored conversations."""
@@ -141,30 +140,22 @@ def serve(*, serve_options: ServeOptions, options: Options) -> CommandRun:
 @command(command_app)
 def audit(
     *,
-    action: Annotated[str, typer.Argument(help="show, tail or verify.")] = "show",
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="tail: print new entries until Ctrl-C.")] = False,
+    action: Annotated[str, Argument(help="show, tail or verify.")] = "show",
+    follow: Annotated[bool, Option("-f", "--follow", help="tail: print new entries until Ctrl-C.")] = False,
     lines: Annotated[
-        int, typer.Option("-n", "--lines", min=0, metavar="N", help="tail: the number of last entries to print.")
+        int, Option("-n", "--lines", min=0, metavar="N", help="tail: the number of last entries to print.")
     ] = 10,
-    server: Annotated[str, typer.Option("--server", metavar="PATTERN", help="Only entries of these servers.")] = "",
-    tool: Annotated[str, typer.Option("--tool", metavar="PATTERN", help="Only entries of these tools.")] = "",
+    server: Annotated[str, Option(metavar="PATTERN", help="Only entries of these servers.")] = "",
+    tool: Annotated[str, Option(metavar="PATTERN", help="Only entries of these tools.")] = "",
     since: Annotated[
         str,
-        typer.Option(
-            "--since",
-            metavar="WHEN",
-            help="Only entries since this date, time or age: 2026-11-22, 2026-11-22T17:00, 90m, 3h, 2d.",
+        Option(
+            metavar="WHEN", help="Only entries since this date, time or age: 2026-11-22, 2026-11-22T17:00, 90m, 3h, 2d."
         ),
     ] = "",
-    conversation: Annotated[
-        str, typer.Option("--conversation", metavar="ID", help="Only entries of this conversation.")
-    ] = "",
-    head: Annotated[
-        str, typer.Option("--head", metavar="DIGEST", help="verify: a digest that the log must contain.")
-    ] = "",
-    folder: Annotated[
-        Path | None, typer.Option("--folder", metavar="FOLDER", help="The folder of the log, if not the default.")
-    ] = None,
+    conversation: Annotated[str, Option(metavar="ID", help="Only entries of this conversation.")] = "",
+    head: Annotated[str, Option(metavar="DIGEST", help="verify: a digest that the log must contain.")] = "",
+    folder: Annotated[Path | None, Option(metavar="FOLDER", help="The folder of the log, if not the default.")] = None,
     as_json: AsJson = False,
 ) -> CommandRun:
     """Show decisions about tool calls and their results, or verify that the log was not changed.
@@ -191,11 +182,9 @@ def doctor(
     options: Options,
     only: Annotated[
         list[str] | None,
-        typer.Option(
-            "--only", metavar="GROUP", help="Only these checks: config, servers, tools, model, files. Repeatable."
-        ),
+        Option(metavar="GROUP", help="Only these checks: config, servers, tools, model, files. Repeatable."),
     ] = None,
-    fix: Annotated[bool, typer.Option("--fix", help="Apply the fixes of findings that have one.")] = False,
+    fix: Annotated[bool, Option("--fix", help="Apply the fixes of findings that have one.")] = False,
     as_json: AsJson = False,
 ) -> CommandRun:
     """Check the configuration, the servers, their tools and the model. The exit code is 1 if there is an error."""
@@ -207,11 +196,11 @@ def doctor(
 @command(command_app, "config", "trust", "profile", "model", "base_url", "verbose", name="bug-report")
 def bug_report(
     *,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.", show_default=False)] = Path(
+    file: Annotated[Path, Argument(metavar="FILE", help="The file to write.", show_default=False)] = Path(
         "dial-chat-report.md"
     ),
     options: Options,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Write the file without asking.")] = False,
+    yes: Annotated[bool, Option("-y", "--yes", help="Write the file without asking.")] = False,
 ) -> CommandRun:
     """Write versions, the findings of doctor, and logs of the servers into one file. The report is printed first."""
     from dial_client.cli.doctor.bug_report import write_report
@@ -223,13 +212,13 @@ def bug_report(
 def models(
     *,
     action: Annotated[
-        str, typer.Argument(help="list or test. test asks a model short questions, to show what it can do.")
+        str, Argument(help="list or test. test asks a model short questions, to show what it can do.")
     ] = "list",
     name: Annotated[
-        str | None, typer.Argument(help="For test: the name of the model, as for -m. For list: a part of names.")
+        str | None, Argument(help="For test: the name of the model, as for -m. For list: a part of names.")
     ] = None,
     refresh: Annotated[
-        bool, typer.Option("--refresh", help="Request the lists of models again, not from the cache.")
+        bool, Option("--refresh", help="Request the lists of models again, not from the cache.")
     ] = False,
     options: Options,
     as_json: AsJson = False,
@@ -255,11 +244,11 @@ def models(
 @command(command_app, "config", "trust", "profile", "policy", "allow", "deny", "verbose")
 def policy(
     *,
-    action: Annotated[str, typer.Argument(help="list or test.")] = "list",
-    name: Annotated[str | None, typer.Argument(help="For test: SERVER/TOOL, or the name that the model uses.")] = None,
-    arguments: Annotated[str, typer.Argument(help="For test: a JSON object.")] = "{}",
+    action: Annotated[str, Argument(help="list or test.")] = "list",
+    name: Annotated[str | None, Argument(help="For test: SERVER/TOOL, or the name that the model uses.")] = None,
+    arguments: Annotated[str, Argument(help="For test: a JSON object.")] = "{}",
     tainted: Annotated[
-        bool, typer.Option("--tainted", help="Test the call in a conversation with untrusted content.")
+        bool, Option("--tainted", help="Test the call in a conversation with untrusted content.")
     ] = False,
     options: Options,
     as_json: AsJson = False,
@@ -288,8 +277,7 @@ def grants(
     *,
     revoke: Annotated[
         str | None,
-        typer.Option(
-            "--revoke",
+        Option(
             metavar="ID",
             help="Revoke a grant by its id or by a pattern SERVER/TOOL; --revoke --all revokes every grant.",
         ),
@@ -306,11 +294,10 @@ def grants(
 def trust(
     *,
     file: Annotated[
-        Path | None,
-        typer.Argument(metavar="[FILE]", help="A servers.json, or its folder: trusted without a question."),
+        Path | None, Argument(metavar="[FILE]", help="A servers.json, or its folder: trusted without a question.")
     ] = None,
-    list_all: Annotated[bool, typer.Option("--list", help="List the files that are trusted.")] = False,
-    revoke: Annotated[bool, typer.Option("--revoke", help="Revoke the trust in FILE, or in ./servers.json.")] = False,
+    list_all: Annotated[bool, Option("--list", help="List the files that are trusted.")] = False,
+    revoke: Annotated[bool, Option("--revoke", help="Revoke the trust in FILE, or in ./servers.json.")] = False,
     as_json: AsJson = False,
 ) -> CommandRun:
     """Trust a servers.json, so that dial-chat uses it in its folder; without FILE, show ./servers.json and ask."""
@@ -319,7 +306,97 @@ def trust(
     return manage(file, list_all=list_all, revoke=revoke, as_json=as_json)
 
 
+@command(command_app)
+async def init(
+    *,
+    model: Annotated[str | None, Option("-m", "--model", metavar="NAME", help="The model that answers.")] = None,
+    server: Annotated[
+        list[str] | None,
+        Option(
+            metavar="NAME",
+            help="A server: time, git, filesystem, fetch, memory, or a server of another MCP host on this machine. "
+            "Repeatable.",
+        ),
+    ] = None,
+    folder: Annotated[bool, Option("--folder", help="Write ./servers.json, for this folder.")] = False,
+    user: Annotated[
+        bool, Option("--user", help="Write the file into your configuration folder, for every folder.")
+    ] = False,
+    yes: Annotated[bool, Option("-y", "--yes", help="Ask no questions: use the defaults.")] = False,
+) -> int:
+    """Write a first servers.json: ask for the model, the servers and the folder, and try the file.
+
+    Without a terminal no questions are asked: the file names the best model that is found, and the servers that are
+    installed or that uvx can download.
+    """
+    from dial_client.cli.configuration.first_configuration import InitChoice, write_first_configuration
+    from dial_client.messages.errors import ConfigError
+
+    if user and folder:
+        raise ConfigError("--user and --folder name different files", "give one of them")
+    place = user if user or folder else None
+    return await write_first_configuration(InitChoice(place, model, tuple(server or ()), is_agreed=yes))
+
+
+_CONFIG_ACTIONS = ("path", "show", "get", "set", "unset", "edit", "schema")
+
+
+@command(command_app, "config", "trust", "profile", "model")
+async def config(
+    *,
+    action: Annotated[str, Argument(help=f"{', '.join(_CONFIG_ACTIONS[:-1])} or {_CONFIG_ACTIONS[-1]}.")] = "path",
+    key: Annotated[
+        str | None, Argument(help="For show, get, set and unset: a path such as mcpServers.time.args.")
+    ] = None,
+    value: Annotated[str | None, Argument(help="For set: the value, as JSON or as plain text.")] = None,
+    origin: Annotated[bool, Option("--origin", help="With show: the file and line of each value.")] = False,
+    user: Annotated[bool, Option("--user", help="Change the file of your configuration folder.")] = False,
+    options: Options,
+    as_json: AsJson = False,
+) -> int:
+    """Print the configuration files and folders, show or change values, or print the JSON Schema of servers.json."""
+    from dial_client.cli.configuration import configuration_edits, configuration_report
+
+    match action:
+        case "path":
+            return configuration_report.print_paths(options, as_json=as_json)
+        case "show" if origin:
+            return configuration_report.print_origins(options, key, as_json=as_json)
+        case "show" if key is None:
+            return configuration_report.print_values(options, as_json=as_json)
+        case "get" | "show":
+            return configuration_report.print_value(options, key)
+        case "schema":
+            return configuration_report.print_schema()
+        case "set":
+            return configuration_edits.set_key(options, key, value, in_user_file=user)
+        case "unset":
+            return configuration_edits.unset_key(options, key, in_user_file=user)
+        case "edit":
+            return await configuration_edits.edit_file(options, in_user_file=user)
+    from dial_client.messages.errors import ConfigError
+    from dial_client.runtime.text import did_you_mean
+
+    hint = did_you_mean(action, _CONFIG_ACTIONS) or f"one of {', '.join(_CONFIG_ACTIONS)}"
+    raise ConfigError(f"unknown command: config {action}", hint=hint)
+
+
 def _build_unknown_action(action: str, actions: str) -> Exception:
     from dial_client.messages.errors import ConfigError
 
     return ConfigError(f"unknown action {action!r}", hint=f"one of {actions}")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command of these arguments, and return its exit code."""
+    command, words = split_command(normalize_resume(arguments))
+    if not command and is_bare_word(words):
+        resolved = resolve_bare_word(words)
+        if resolved is None:
+            return int(ExitCode.USAGE)
+        command, words = split_command(resolved)
+    try:
+        build_command(command, SETTINGS)([*(command or "").split(), *words], prog_name="dial-chat")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(ExitCode.UNEXPECTED)
+    return int(ExitCode.ANSWERED)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from dial_client.cli.commands.typer_apps import CommandRun, command, open_group_app
 from dial_client.cli.options import AsJson, ConfigChoice, Options
 
 servers = open_group_app("servers")
 
-Name = Annotated[str, typer.Argument(help="The name of a server.")]
-Replace = Annotated[bool, typer.Option("--replace", help="Replace a server of the same name.")]
+Name = Annotated[str, Argument(help="The name of a server.")]
+Replace = Annotated[bool, Option("--replace", help="Replace a server of the same name.")]
 _CONFIGURATION = ("config", "trust", "profile", "verbose")
 
 
@@ -29,7 +29,7 @@ def login(
     *,
     name: Name,
     options: Options,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the login URL, but open no browser.")] = False,
+    no_browser: Annotated[bool, Option("--no-browser", help="Print the login URL, but open no browser.")] = False,
 ) -> CommandRun:
     """Log in to a server that requires OAuth."""
     from dial_client.cli.servers.oauth_login import log_in
@@ -49,7 +49,7 @@ def logout(*, name: Name, options: Options) -> CommandRun:
 def test(
     *,
     name: Name,
-    no_call: Annotated[bool, typer.Option("--no-call", help="Call no tool.")] = False,
+    no_call: Annotated[bool, Option("--no-call", help="Call no tool.")] = False,
     options: Options,
     as_json: AsJson = False,
 ) -> CommandRun:
@@ -57,7 +57,7 @@ def test(
 
     A tool that is declared read-only and needs no arguments is called once.
     """
-    from dial_client.cli.servers.server_check import check_server
+    from dial_client.cli.servers.server_features import check_server
 
     return check_server(options, name, with_call=not no_call, as_json=as_json)
 
@@ -65,10 +65,10 @@ def test(
 @command(servers)
 def add(
     *,
-    name: Annotated[str, typer.Argument(help="A name for the server; or a SOURCE alone, if it names its server.")],
+    name: Annotated[str, Argument(help="A name for the server; or a SOURCE alone, if it names its server.")],
     target: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="[URL | SOURCE | -- COMMAND [ARG]…]",
             help="The server's URL; or its program with arguments, after --; or a SOURCE: a link of Cursor or VS Code, "
             "an .mcpb bundle, a server.json, or a name of the MCP registry.",
@@ -76,25 +76,21 @@ def add(
     ] = None,
     env: Annotated[
         list[str] | None,
-        typer.Option("--env", metavar="KEY=VALUE", help="A variable for the program; VALUE may be ${VAR}. Repeatable."),
+        Option(metavar="KEY=VALUE", help="A variable for the program; VALUE may be ${VAR}. Repeatable."),
     ] = None,
     header: Annotated[
-        list[str] | None,
-        typer.Option("--header", metavar="LINE", help="A header, like 'Authorization: Bearer ${TOKEN}'. Repeatable."),
+        list[str] | None, Option(metavar="LINE", help="A header, like 'Authorization: Bearer ${TOKEN}'. Repeatable.")
     ] = None,
-    cwd: Annotated[str | None, typer.Option("--cwd", metavar="FOLDER", help="The program's working folder.")] = None,
-    transport: Annotated[
-        str | None, typer.Option("--transport", metavar="TYPE", help="stdio, http or sse; usually detected.")
-    ] = None,
+    cwd: Annotated[str | None, Option(metavar="FOLDER", help="The program's working folder.")] = None,
+    transport: Annotated[str | None, Option(metavar="TYPE", help="stdio, http or sse; usually detected.")] = None,
     allow: Annotated[
-        list[str] | None,
-        typer.Option("--allow", metavar="TOOL", help="A tool of the server that runs without approval. Repeatable."),
+        list[str] | None, Option(metavar="TOOL", help="A tool of the server that runs without approval. Repeatable.")
     ] = None,
     bundle_values: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="An option of a bundle. Repeatable.")
+        list[str] | None, Option("--set", metavar="KEY=VALUE", help="An option of a bundle. Repeatable.")
     ] = None,
     replace: Replace = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Add the server of a SOURCE without a question.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Add the server of a SOURCE without a question.")] = False,
     choice: ConfigChoice,
 ) -> CommandRun:
     """Add a server to your configuration: a program, a URL, or a server of a link, a bundle or the MCP registry."""
@@ -114,8 +110,8 @@ def add(
 @command(servers, name="add-json")
 def add_json(
     *,
-    name: Annotated[str, typer.Argument(help="A name for the server.")],
-    entry: Annotated[str, typer.Argument(metavar="JSON", help="The server's entry, as in servers.json.")],
+    name: Annotated[str, Argument(help="A name for the server.")],
+    entry: Annotated[str, Argument(metavar="JSON", help="The server's entry, as in servers.json.")],
     replace: Replace = False,
     choice: ConfigChoice,
 ) -> CommandRun:
@@ -154,17 +150,15 @@ def import_(
     *,
     source: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             metavar="[HOST|FILE]",
             help="claude-desktop, claude-code, cursor, vscode, windsurf, gemini-cli, codex, goose or zed; or a file. "
             "Without it, all hosts that are found.",
         ),
     ] = None,
-    server: Annotated[
-        list[str] | None, typer.Option("--server", metavar="NAME", help="Import this server only. Repeatable.")
-    ] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace servers of the same names.")] = False,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Import the servers without a question.")] = False,
+    server: Annotated[list[str] | None, Option(metavar="NAME", help="Import this server only. Repeatable.")] = None,
+    replace: Annotated[bool, Option("--replace", help="Replace servers of the same names.")] = False,
+    yes: Annotated[bool, Option("-y", "--yes", help="Import the servers without a question.")] = False,
     choice: ConfigChoice,
 ) -> CommandRun:
     """Import servers of other MCP hosts, and name the settings that cannot be imported."""
@@ -176,11 +170,9 @@ def import_(
 @command(servers, "config", "trust", "verbose")
 def export(
     *,
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]…", help="The servers; all without a name.")
-    ] = None,
+    names: Annotated[list[str] | None, Argument(metavar="[NAME]…", help="The servers; all without a name.")] = None,
     to: Annotated[
-        str, typer.Option("--to", metavar="HOST", help="The host to export for: claude-desktop, vscode, codex, …")
+        str, Option(metavar="HOST", help="The host to export for: claude-desktop, vscode, codex, …")
     ] = "claude-desktop",
     options: Options,
 ) -> CommandRun:
@@ -193,14 +185,13 @@ def export(
 @command(servers)
 def search(
     *,
-    words: Annotated[str, typer.Argument(metavar="WORD", help="A part of a server's name.")],
+    words: Annotated[str, Argument(metavar="WORD", help="A part of a server's name.")],
     registry: Annotated[
-        str | None,
-        typer.Option("--registry", metavar="URL", help="The URL of another registry. DIAL_REGISTRY_URL does the same."),
+        str | None, Option(metavar="URL", help="The URL of another registry. DIAL_REGISTRY_URL does the same.")
     ] = None,
     as_json: AsJson = False,
 ) -> CommandRun:
     """Search the MCP registry for servers."""
-    from dial_client.cli.servers.registry_client import search_registry
+    from dial_client.cli.servers.server_addition import search_registry
 
     return search_registry(words, registry, as_json=as_json)

@@ -14,13 +14,13 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from typer.core import TyperArgument, TyperGroup, TyperOption
+from typer.core import TyperArgument, TyperOption
 from typer.main import get_command
 
 from dial_client.cli.commands.command_help import describe_option
@@ -121,13 +121,10 @@ class KnownNames:
         if cache is None:
             return
         for name, server in settings.servers.items():
-            for tool in _select_tools(cache.read(server).get("tools")):
-                yield (name, tool["name"]), str(tool.get("title") or tool.get("description") or "")
-
-
-def _select_tools(tools: Any) -> list[dict[str, Any]]:
-    found = tools if isinstance(tools, list) else []
-    return [tool for tool in found if isinstance(tool, dict) and isinstance(tool.get("name"), str)]
+            tools = cache.read(server).get("tools")
+            for tool in tools if isinstance(tools, list) else ():
+                if isinstance(tool, dict) and isinstance(tool.get("name"), str):
+                    yield (name, tool["name"]), str(tool.get("title") or tool.get("description") or "")
 
 
 Candidates = Mapping[str, str]
@@ -142,7 +139,6 @@ _OPTION_VALUES: Mapping[str, Callable[[KnownNames], Candidates]] = {
 }
 _OF_SERVERS = ("login", "logout", "remove", "enable", "disable", "test")
 """The commands of the group ``servers`` that take the name of an existing server."""
-_SHELLS = dict.fromkeys(("bash", "zsh", "fish", "powershell"), "")
 _ARGUMENT_VALUES: Mapping[tuple[str, str], Callable[[KnownNames], Candidates]] = {
     ("call", "name"): KnownNames.list_tools,
     **{(f"servers {name}", "name"): KnownNames.list_servers for name in _OF_SERVERS},
@@ -181,12 +177,16 @@ def _list_options(command: str | None) -> dict[str, Any]:
 
 
 def _list_parameters(command: str | None) -> Sequence[Any]:
-    if command is None:
-        return get_command(chat_app).params
+    return get_command(chat_app).params if command is None else _build_command(command).params
+
+
+def _build_command(path: str) -> Any:
+    """Return a command, or a group; for an empty text the group of all commands."""
+    load_groups()
     found: Any = get_command(command_app)
-    for word in command.split():
+    for word in path.split():
         found = found.commands[word]
-    return [parameter for parameter in found.params if isinstance(parameter, TyperArgument | TyperOption)]
+    return found
 
 
 def _find_value(flags: Iterable[str], words: Sequence[str]) -> str | None:
@@ -218,7 +218,7 @@ def _list_argument_values(
 ) -> Candidates:
     if command is None:
         if {"--install-completion", "--show-completion"} & {*previous}:
-            return _SHELLS
+            return dict.fromkeys(SCRIPTS, "")
         return {} if positional else _list_commands()
     if list_group_commands(command):
         return {} if positional else _list_commands(command)
@@ -238,14 +238,9 @@ def _parse_listed_values(text: str) -> Candidates:
     return dict.fromkeys(words, "") if all(re.fullmatch(r"[a-z-]+", word) for word in words) else {}
 
 
-def _list_commands(name: str | None = None) -> Candidates:
-    load_groups()
-    group = get_command(command_app)
-    assert isinstance(group, TyperGroup)
-    if name is not None:
-        group = group.commands[name]
-        assert isinstance(group, TyperGroup)
-    return {name: (command.help or "").partition(". ")[0] for name, command in sorted(group.commands.items())}
+def _list_commands(group: str = "") -> Candidates:
+    commands = sorted(_build_command(group).commands.items())
+    return {name: (command.help or "").partition(". ")[0] for name, command in commands}
 
 
 def _filter_by_prefix(found: Candidates, current: str) -> Candidates:
@@ -274,10 +269,11 @@ def _format_lines(shell: str, found: Candidates) -> list[str]:
 def _format_bash_lines(environment: Mapping[str, str]) -> list[str]:
     """Return values as bash inserts them: in place of the text after the last word break character."""
     line = environment.get("_DIAL_CHAT_LINE", "")
-    try:
-        words, is_quoted = shlex.split(line), False
-    except ValueError:
-        words, is_quoted = next((shlex.split(line + quote) for quote in "'\"" if _is_closed(line + quote)), []), True
+    words, is_quoted = list[str](), True
+    for quote in ("", "'", '"'):
+        with suppress(ValueError):  # a quote is open
+            words, is_quoted = shlex.split(line + quote), bool(quote)
+            break
     if not line or (line[-1].isspace() and not is_quoted):
         words.append("")
     current = words[-1] if len(words) > 1 else ""
@@ -289,14 +285,6 @@ def _format_bash_lines(environment: Mapping[str, str]) -> list[str]:
         # Inside quotes bash inserts a value unchanged: it must not end the quotes or run a command.
         return [value for value in values if not set(value) & set("'\"$`\\!")]
     return [shlex.quote(value) for value in values]
-
-
-def _is_closed(line: str) -> bool:
-    try:
-        shlex.split(line)
-    except ValueError:
-        return False
-    return True
 
 
 _BASH = r"""# Completion of dial-chat for bash

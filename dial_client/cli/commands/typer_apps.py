@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from copy import copy
 from dataclasses import is_dataclass
 from functools import cache, cached_property
@@ -63,7 +63,7 @@ def load_groups() -> None:
 
 def list_command_names() -> set[str]:
     """Return the names of the commands and groups other than the chat, without building or importing them."""
-    return {*_list_names(command_app), *GROUPS}
+    return {*map(_find_name, command_app.registered_commands), *GROUPS}
 
 
 def list_group_commands(name: str) -> set[str]:
@@ -71,7 +71,7 @@ def list_group_commands(name: str) -> set[str]:
     if name not in GROUPS:
         return set()
     import_module(GROUPS[name][0])
-    return {*_list_names(open_group_app(name))}
+    return {*map(_find_name, open_group_app(name).registered_commands)}
 
 
 def select_command(app: typer.Typer, path: Sequence[str]) -> typer.Typer:
@@ -158,7 +158,11 @@ class _Callback:
             arguments[parameter] = kind(**filled, **({"command": self._program} if kind is Options else {}))
             if kind is Options:
                 logs = arguments[parameter].logs
-        _run(lambda: self._function(**arguments), logs)
+        from dial_client.cli.process_runner import run_to_exit_code
+
+        code = run_to_exit_code(lambda: self._function(**arguments), logs=logs)
+        sys.stdout.flush()
+        raise typer.Exit(code)
 
 
 def command(
@@ -184,45 +188,33 @@ def command(
     return register
 
 
-def run_command(choose: Callable[[], Callable[[], Awaitable[int]]], options: Options) -> None:
-    """Run the coroutine that `choose` returns, and exit with its code. `choose` imports what the command needs."""
-
-    def begin() -> Awaitable[int]:
-        return choose()()
-
-    _run(begin, options.logs)
-
-
-def _run(begin: Callable[[], Awaitable[int]], logs: Logs) -> None:
-    from dial_client.cli.process_runner import run_to_exit_code
-
-    code = run_to_exit_code(begin, logs=logs)
-    sys.stdout.flush()
-    raise typer.Exit(code)
-
-
-def _list_names(app: typer.Typer) -> list[str]:
-    return [_find_name(info) for info in app.registered_commands]
-
-
 def _find_name(info: CommandInfo) -> str:
     return info.name or (info.callback.__name__ if info.callback is not None else "")
 
 
-class PlainOption(TyperOption):
+class _Plain:
+    """A parameter that uses Typer's validation only if its value needs it."""
+
+    def process_value(self: Any, ctx: Any, value: Any) -> Any:
+        """Return the value in the type that the command expects."""
+        expected = self.type_descriptor.annotation
+        if value is None:
+            is_plain = not self.required
+        else:
+            is_plain = type(value) is expected or (expected is Path and type(value) is str)
+        if not is_plain:
+            return super().process_value(ctx, value)  # type: ignore[misc]  # the other base class has it
+        if type(value) is str and expected is Path:
+            return Path(value)  # the command that opens the file reports what is wrong with it
+        return value if self.callback is None else self.callback(ctx, self, value)
+
+
+class PlainOption(_Plain, TyperOption):
     """An option that uses Typer's validation only if its value needs it."""
 
-    def process_value(self, ctx: Any, value: Any) -> Any:
-        """Return the value of the option in the type that the command expects."""
-        return _convert(self, ctx, value) if _is_plain(self, value) else super().process_value(ctx, value)
 
-
-class PlainArgument(TyperArgument):
+class PlainArgument(_Plain, TyperArgument):
     """An argument that uses Typer's validation only if its value needs it."""
-
-    def process_value(self, ctx: Any, value: Any) -> Any:
-        """Return the value of the argument in the type that the command expects."""
-        return _convert(self, ctx, value) if _is_plain(self, value) else super().process_value(ctx, value)
 
 
 def build_command(name: str | None, settings: dict[str, Any]) -> Any:
@@ -247,16 +239,3 @@ def build_command(name: str | None, settings: dict[str, Any]) -> Any:
             elif type(parameter) is TyperArgument:
                 parameter.__class__ = PlainArgument
     return program
-
-
-def _is_plain(parameter: TyperOption | TyperArgument, value: Any) -> bool:
-    if value is None:
-        return not parameter.required
-    expected = parameter.type_descriptor.annotation
-    return type(value) is expected or (expected is Path and type(value) is str)
-
-
-def _convert(parameter: TyperOption | TyperArgument, ctx: Any, value: Any) -> Any:
-    if type(value) is str and parameter.type_descriptor.annotation is Path:
-        return Path(value)  # the command that opens the file reports what is wrong with it
-    return value if parameter.callback is None else parameter.callback(ctx, parameter, value)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from dial_client.cli.doctor.findings import Finding
 from dial_client.cli.doctor.subject import Subject
-from dial_client.cli.models.endpoint_probe import ModelListing, fetch_models, find_models_path, find_wires
+from dial_client.cli.models.model_search import ModelListing, fetch_models, find_models_path, find_wires
 from dial_client.messages.errors import ConfigError, ProviderError
 from dial_client.providers import open_provider
 from dial_client.providers.http.endpoint import Endpoint
@@ -45,7 +45,7 @@ async def check_model(subject: Subject) -> AsyncIterator[Finding]:
 
 
 def _check_local_model(name: str) -> Iterator[Finding]:
-    from dial_client.cli.models.local_models import list_local_models, measure_memory
+    from dial_client.cli.models.model_names import list_local_models, measure_memory
     from dial_client.providers.embedded.weights import find_cache_folder
 
     if any(importlib.util.find_spec(part) is None for part in ("xllamacpp", "huggingface_hub")):

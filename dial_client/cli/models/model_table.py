@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -12,9 +11,14 @@ import anyio
 
 from dial_client.cli.configuration_files import ask_for_files, find_folder_config, find_profile_name, read_trusted_files
 from dial_client.cli.load_settings import warn
-from dial_client.cli.models.endpoint_probe import fetch_models
-from dial_client.cli.models.local_models import LocalModel, list_local_models, measure_memory
-from dial_client.cli.models.model_names import read_fresh_ids, store_lists
+from dial_client.cli.models.model_names import (
+    LocalModel,
+    list_local_models,
+    measure_memory,
+    read_fresh_ids,
+    store_lists,
+)
+from dial_client.cli.models.model_search import fetch_models
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.word_wrap import print_lines
 from dial_client.messages.errors import ConfigError, ProviderError
@@ -36,29 +40,21 @@ _KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 
 
 @dataclass(frozen=True, slots=True)
-class ModelEndpoint:
-    """An endpoint that serves models."""
-
-    endpoint: Endpoint
-    prefix: str
-    """The prefix of a model id in a name for -m; empty if only a profile can name the endpoint's models."""
-
-
-@dataclass(frozen=True, slots=True)
 class EndpointModels:
     """The models of one endpoint."""
 
     host: str
     url: str
     prefix: str
+    """The prefix of a model id in a name for -m; empty if only a profile can name the endpoint's models."""
     ids: tuple[str, ...] = ()
     problem: str = ""
     """The reason why the endpoint has no list; empty if it has one."""
 
 
-async def find_endpoints(settings: Settings) -> list[ModelEndpoint]:
-    """Return the endpoints of the profiles, and of the vendors whose key is in the environment."""
-    found: dict[str, ModelEndpoint] = {}
+async def find_endpoints(settings: Settings) -> list[tuple[Endpoint, str]]:
+    """Return the endpoints of the profiles and of the vendors whose key is set, each with the prefix of its models."""
+    found: dict[str, tuple[Endpoint, str]] = {}
     names = [(f"{prefix}:-", f"{prefix}:") for prefix, variable in _KEYS.items() if os.environ.get(variable)]
     for name, prefix in (*names, *((name, "") for name in settings.models)):
         try:
@@ -66,48 +62,42 @@ async def find_endpoints(settings: Settings) -> list[ModelEndpoint]:
         except ConfigError:
             continue
         if isinstance(provider, HttpProvider):
-            found.setdefault(provider.endpoint.base_url, ModelEndpoint(provider.endpoint, prefix))
+            found.setdefault(provider.endpoint.base_url, (provider.endpoint, prefix))
         await provider.aclose()
     return list(found.values())
 
 
-async def list_endpoints(endpoints: Sequence[ModelEndpoint], *, is_refreshed: bool = False) -> list[EndpointModels]:
+async def list_endpoints(endpoints: list[tuple[Endpoint, str]], *, is_refreshed: bool) -> list[EndpointModels]:
     """Return the models of each endpoint, requested concurrently; cached lists are used for a day.
 
     Args:
-        endpoints: The endpoints to list.
+        endpoints: The endpoints to list, with their prefixes.
         is_refreshed: Request all lists again, even if they are cached.
     """
     cache = {} if is_refreshed else read_fresh_ids()
     results: dict[int, EndpointModels] = {}
 
-    async def request(number: int, model_endpoint: ModelEndpoint) -> None:
-        results[number] = await _request_models(model_endpoint)
+    async def request(number: int, endpoint: Endpoint) -> None:
+        try:
+            listing = await fetch_models(endpoint)
+        except ProviderError as error:
+            results[number] = replace(results[number], problem=str(error).removeprefix(f"{endpoint.host} "))
+            return
+        refused = listing.status in (401, 403)
+        problem = "refuses the key" if refused else f"has no list of models (HTTP {listing.status})"
+        ids = tuple(sorted(filter(str.isprintable, listing.ids)))
+        results[number] = replace(results[number], ids=ids, problem="" if listing.ids else problem)
 
     async with anyio.create_task_group() as group:
-        for number, model_endpoint in enumerate(endpoints):
-            url = model_endpoint.endpoint.base_url
-            if url in cache:
-                results[number] = EndpointModels(model_endpoint.endpoint.host, url, model_endpoint.prefix, cache[url])
-            else:
-                group.start_soon(request, number, model_endpoint)
+        for number, (endpoint, prefix) in enumerate(endpoints):
+            url = endpoint.base_url
+            results[number] = EndpointModels(endpoint.host, url, prefix, cache.get(url, ()))
+            if url not in cache:
+                group.start_soon(request, number, endpoint)
     listed = [results[number] for number in range(len(endpoints))]
     fetched = (models for models in listed if models.ids and models.url not in cache)
     store_lists({models.url: (models.prefix, models.ids) for models in fetched})
     return listed
-
-
-async def _request_models(model_endpoint: ModelEndpoint) -> EndpointModels:
-    endpoint = model_endpoint.endpoint
-    models = EndpointModels(endpoint.host, endpoint.base_url, model_endpoint.prefix)
-    try:
-        listing = await fetch_models(endpoint)
-    except ProviderError as error:
-        return replace(models, problem=str(error).removeprefix(f"{endpoint.host} "))
-    if listing.ids:
-        return replace(models, ids=tuple(sorted(filter(str.isprintable, listing.ids))))
-    refused = listing.status in (401, 403)
-    return replace(models, problem="refuses the key" if refused else f"has no list of models (HTTP {listing.status})")
 
 
 MAX_SHOWN = 12
@@ -188,9 +178,7 @@ def _describe_model(url: str, model: str) -> str:
 
 def _find_window_and_price(url: str, model: str) -> dict[str, Any]:
     info = ModelInfo(model, model, url)
-    price = [
-        prices.compute_cost(usage, info) for usage in (Usage(input_tokens=_MILLION), Usage(output_tokens=_MILLION))
-    ]
+    price = [prices.compute_cost(usage, info) for usage in (Usage(_MILLION), Usage(output_tokens=_MILLION))]
     return {
         "context_window": prices.find_context_window(info),
         "usd_per_million_tokens": None if None in price else price,

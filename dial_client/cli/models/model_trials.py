@@ -6,12 +6,9 @@ server is started, and nothing is stored.
 
 from __future__ import annotations
 
-import base64
 import json
-import struct
 import time
-import zlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -50,13 +47,8 @@ class TrialResult:
     """The cost in US dollars; None if it is unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    works: bool
-    detail: str
-    turn: Turn[Any]
-
-
+_Outcome = tuple[bool, str, Turn[Any]]
+"""Whether the model can do it, its behavior in one line, and the turn."""
 _Trial = Callable[[DialClient], Awaitable[_Outcome]]
 
 
@@ -84,31 +76,28 @@ async def test_model(options: Options, name: str, *, as_json: bool) -> int:
             result = await _run(trial_name, trial, dial)
             results.append(result)
             if not as_json:
-                _print(result)
+                mark = "yes" if result.works else "no"
+                print(f"{result.name:<18} {mark:<4} {result.seconds:6.1f} s  {result.detail}", flush=True)
     if as_json:
         print(json.dumps({"model": provider.info.name, "trials": [asdict(result) for result in results]}, indent=2))
     else:
-        _print_sum(results)
+        usage = sum((result.usage for result in results), Usage())
+        costs = [result.cost_usd for result in results]
+        cost = "" if None in costs else f", about ${sum(cost or 0 for cost in costs):.4f}"
+        print(f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out{cost}")
     return ExitCode.ANSWERED
 
 
 async def _run(name: str, trial: _Trial, dial: DialClient) -> TrialResult:
     began = time.monotonic()
     try:
-        outcome = await trial(dial)
+        works, detail, turn = await trial(dial)
     except DialError as error:
         if isinstance(error, ProviderError) and trial is _answer_in_text:
             raise
-        return _build_failure(name, error, began)
-    turn = outcome.turn
-    return TrialResult(
-        name, outcome.works, to_one_line(outcome.detail, 100), time.monotonic() - began, turn.usage, turn.cost_usd
-    )
-
-
-def _build_failure(name: str, error: DialError, began: float) -> TrialResult:
-    problem = to_one_line(str(error), 200)
-    return TrialResult(name, works=False, detail=problem, seconds=time.monotonic() - began, usage=Usage())
+        return TrialResult(name, False, to_one_line(str(error), 200), time.monotonic() - began, Usage())  # noqa: FBT003
+    seconds = time.monotonic() - began
+    return TrialResult(name, works, to_one_line(detail, 100), seconds, turn.usage, turn.cost_usd)
 
 
 def get_temperature(city: str) -> str:
@@ -122,7 +111,7 @@ def get_temperature(city: str) -> str:
 
 async def _answer_in_text(dial: DialClient) -> _Outcome:
     turn = await dial.run("Which number comes after forty-one? Answer with the number only.")
-    return _Outcome(bool(turn.text.strip()), f"answered {turn.text.strip()!r}", turn)
+    return bool(turn.text.strip()), f"answered {turn.text.strip()!r}", turn
 
 
 async def _stream(dial: DialClient) -> _Outcome:
@@ -133,7 +122,7 @@ async def _stream(dial: DialClient) -> _Outcome:
         if isinstance(event, Finished):
             turn = event.turn
     assert turn is not None
-    return _Outcome(pieces > 1, f"{pieces} pieces", turn)
+    return pieces > 1, f"{pieces} pieces", turn
 
 
 async def _call_a_tool(dial: DialClient) -> _Outcome:
@@ -143,14 +132,14 @@ async def _call_a_tool(dial: DialClient) -> _Outcome:
     reported = "17" in turn.text
     detail = f"called with {json.dumps(dict(called[0]))}" if called else "no call"
     missing = "" if reported else "; the answer lacks the result"
-    return _Outcome(right and reported, f"{detail}{missing}", turn)
+    return right and reported, f"{detail}{missing}", turn
 
 
 async def _call_in_parallel(dial: DialClient) -> _Outcome:
     turn = await dial.run("What are the temperatures in Oslo and in Lima? Call the tool for both cities at once.")
     rounds = [len(message.tool_calls) for message in turn.messages if message.tool_calls]
     limit = max(rounds, default=0)
-    return _Outcome(limit > 1, f"at most {count_noun(limit, 'call')} in one reply", turn)
+    return limit > 1, f"at most {count_noun(limit, 'call')} in one reply", turn
 
 
 async def _answer_in_a_schema(dial: DialClient) -> _Outcome:
@@ -163,52 +152,29 @@ async def _answer_in_a_schema(dial: DialClient) -> _Outcome:
     try:
         turn = await dial.run("Which is the largest city of Italy, and how many people live there?", output_type=schema)
     except OutputError as error:
-        return _Outcome(works=False, detail=f"no answer that fits the schema: {error}", turn=error.turn)
+        return False, f"no answer that fits the schema: {error}", error.turn
     ways = {StructuredOutput.WITH_TOOLS: "enforced by the endpoint", StructuredOutput.WITHOUT_TOOLS: "by a tool"}
     structured = dial.model.require().info.structured_output
     way = ways.get(structured, "checked by dial-chat")
-    return _Outcome(works=True, detail=f"{turn.text} ({way})", turn=turn)
+    return True, f"{turn.text} ({way})", turn
 
 
 async def _see_an_image(dial: DialClient) -> _Outcome:
     question = "This image has three stripes. Name their colors from left to right, and nothing else."
-    turn = await dial.run(Message(Role.USER, (TextPart(question), ImagePart(_build_striped_png(), "image/png"))))
+    turn = await dial.run(Message(Role.USER, (TextPart(question), ImagePart(_STRIPED_PNG, "image/png"))))
     text = turn.text.lower()
     places = [text.find(color) for color in _STRIPES]
     right = -1 not in places and places == sorted(places)
-    return _Outcome(right, f"stripes of {', '.join(_STRIPES)} are {turn.text.strip()!r}", turn)
+    return right, f"stripes of {', '.join(_STRIPES)} are {turn.text.strip()!r}", turn
 
 
-_STRIPES = {"yellow": b"\xff\xff\0", "blue": b"\0\0\xff", "red": b"\xff\0\0"}
+_STRIPES = ("yellow", "blue", "red")
 """The colors of the image, in order; a model that cannot see the image is unlikely to guess them."""
-
-
-def _build_striped_png() -> str:
-    """Return an image of vertical stripes, each of 32 pixels, as a PNG file in base64."""
-    size = 32
-    row = b"\0" + b"".join(color * size for color in _STRIPES.values())
-    width = size * len(_STRIPES)
-    parts = (
-        (b"IHDR", struct.pack(">IIBBBBB", width, width, 8, 2, 0, 0, 0)),
-        (b"IDAT", zlib.compress(row * width)),
-        (b"IEND", b""),
-    )
-    chunks = (
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts
-    )
-    return base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"".join(chunks)).decode()
-
-
-def _print(result: TrialResult) -> None:
-    mark = "yes" if result.works else "no"
-    print(f"{result.name:<18} {mark:<4} {result.seconds:6.1f} s  {result.detail}", flush=True)
-
-
-def _print_sum(results: Sequence[TrialResult]) -> None:
-    usage = sum((result.usage for result in results), Usage())
-    costs = [result.cost_usd for result in results]
-    cost = "" if None in costs else f", about ${sum(cost or 0 for cost in costs):.4f}"
-    print(f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out{cost}")
+_STRIPED_PNG = (
+    "iVBORw0KGgoAAAANSUhEUgAAAGAAAABgCAMAAADVRocKAAAACVBMVEX//wAAAP//AACM+tFxAAAAPklEQVR42u3NMQ0AAAgDsIF/"
+    "0UjYTdIaaFJMsUUEAoFAIBAIBAKBQCAQCAQCgUAgEAgEAoFAIBAIBALB1+AACpQkAY74Jn8AAAAASUVORK5CYII="
+)
+"""A PNG file of 96 by 96 pixels, with three vertical stripes of these colors, in base64."""
 
 
 _TRIALS: dict[str, _Trial] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,8 @@ from dial_client.settings.config_editor import read_text
 from dial_client.settings.host_documents import HostServer, read_host_file
 from dial_client.settings.mcp_hosts import HOSTS, HostName, find_host_files, write_host_text
 
-
-@dataclass(frozen=True, slots=True)
-class FoundServers:
-    """The servers in one file of another host."""
-
-    title: str
-    """The host and the file, for the output."""
-    servers: tuple[HostServer, ...]
+FoundServers = tuple[str, list[HostServer]]
+"""A host with its file, for the output, and the servers in the file."""
 
 
 async def import_servers(
@@ -86,35 +79,35 @@ def find_servers(source: str | None, *, with_folder: bool = True) -> list[FoundS
             raise ConfigError(
                 f"{source!r} is neither a host nor a file", did_you_mean(source, HostName) or f"hosts: {known}"
             )
-        return [FoundServers(str(path), tuple(read_host_file(path, None, folder)))]
-    found = []
+        return [(str(path), read_host_file(path, None, folder))]
+    found = list[FoundServers]()
     for file in find_host_files(folder):
         if file.is_of_folder and not with_folder:
             warn(f"{file.path} is left out: dial-chat servers import {file.host.name} reads it")
         elif source is None or file.host.name == source:
-            title = f"{file.host.title}, {file.path}"
             try:
-                found.append(FoundServers(title, tuple(read_host_file(file.path, file.host.name, folder))))
+                servers = read_host_file(file.path, file.host.name, folder)
+                found.append((f"{file.host.title}, {file.path}", servers))
             except ConfigError as error:
                 warn(f"{file.host.title}: {error}")
     if not found and source is not None:
         raise ConfigError(f"no configuration of {HOSTS[HostName(source)].title} was found", "name its file")
-    return [servers for servers in found if servers.servers]
+    return [(title, servers) for title, servers in found if servers]
 
 
 def _choose(
     found: Sequence[FoundServers], names: Sequence[str], taken: Sequence[str], *, replace: bool
 ) -> tuple[list[HostServer], list[str]]:
     """Return the servers to import, and a sentence for each that is left out or changed."""
-    known = [server.name for servers in found for server in servers.servers]
+    known = [server.name for _, servers in found for server in servers]
     for name in names:
         if name not in known:
             raise ConfigError(f"there is no server {name!r} to import", did_you_mean(name, known))
     chosen: dict[str, HostServer] = {}
     sentences = []
-    for servers in found:
-        sentences.append(f"{escape_line(servers.title)}:")
-        for server in servers.servers:
+    for title, servers in found:
+        sentences.append(f"{escape_line(title)}:")
+        for server in servers:
             if names and server.name not in names:
                 continue
             state = _describe_state(server, chosen, () if replace else taken)

@@ -2,6 +2,10 @@
 
 Links, bundles and registries are untrusted: the command shows what a server would run, and asks, before it writes or
 unpacks anything.
+
+The registry is requested with ``GET /v0.1/servers`` and ``GET /v0.1/servers/{name}/versions/{version}`` (the document
+docs/reference/api/openapi.yaml of modelcontextprotocol/registry, 2025-12-01). The base URL is an option, so that a
+company's own registry can be used.
 """
 
 from __future__ import annotations
@@ -10,17 +14,21 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import anyio
 
 from dial_client.cli.changed_config import ask_to_add, change_config, find_file, show_entries
 from dial_client.cli.load_settings import warn
 from dial_client.cli.options import ConfigChoice, ExitCode
-from dial_client.cli.servers.registry_client import fetch_server, is_registry_name
 from dial_client.cli.servers.server_proposals import is_installed
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
-from dial_client.messages.errors import ConfigError, ServerStartError
+from dial_client.cli.word_wrap import print_lines
+from dial_client.messages.errors import ConfigError, DialError, ServerStartError
 from dial_client.runtime.safe_text import escape_line, to_one_line
 from dial_client.runtime.text import did_you_mean
 from dial_client.settings import bundles, config_editor, jsonc
@@ -124,6 +132,7 @@ def build_server_entry(new: NewServer) -> dict[str, Any]:
 def find_entry_warnings(entry: Mapping[str, Any]) -> Iterator[str]:
     """Yield warnings about an entry: secrets in plain text, variables that are not set, a missing program."""
     from dial_client.servers.secret_masking import find_literal_secrets
+    from dial_client.servers.transports.server_process import find_program
 
     for place, variable in find_literal_secrets(entry):
         yield f"{place} seems to contain a secret in plain text; set a variable, and write ${{{variable}}} in its place"
@@ -133,9 +142,10 @@ def find_entry_warnings(entry: Mapping[str, Any]) -> Iterator[str]:
             yield f"the variable {name} is not set yet: the server needs it"
     command = entry.get("command")
     if isinstance(command, str) and "${" not in command:
-        problem = _check_program(command)
-        if problem:
-            yield problem
+        try:
+            find_program("the server", command, os.environ.get("PATH"), None)
+        except ServerStartError as error:
+            yield error.problem
 
 
 def _pair(text: str, separator: str, usage: str) -> tuple[str, str]:
@@ -143,16 +153,6 @@ def _pair(text: str, separator: str, usage: str) -> tuple[str, str]:
     if not found or not name.strip():
         raise ConfigError(f"this has no {separator!r}", usage)
     return (name.strip(), value.strip()) if separator == ":" else (name, value)
-
-
-def _check_program(command: str) -> str:
-    from dial_client.servers.transports.server_process import find_program
-
-    try:
-        find_program("the server", command, os.environ.get("PATH"), None)
-    except ServerStartError as error:
-        return error.problem
-    return ""
 
 
 BUNDLE_SUFFIXES = (".mcpb", ".dxt")
@@ -174,7 +174,7 @@ def is_source(text: str) -> bool:
     """Return True for a link, the path of a bundle or of a ``server.json``, or a name of the registry."""
     path = Path(text)
     is_file = path.suffix in BUNDLE_SUFFIXES or (path.suffix == ".json" and path.is_file())
-    return is_deep_link(text) or is_file or (is_registry_name(text) and not path.exists())
+    return is_deep_link(text) or is_file or (_NAME.fullmatch(text) is not None and not path.exists())
 
 
 async def add_source(
@@ -223,9 +223,10 @@ async def _read_source(source: str, values: Sequence[str], *, is_agreed: bool) -
         if linked.entry is None:
             raise ConfigError(f"the link contains no server: {'; '.join(linked.losses)}")
         return SourceServer(linked.name, linked.entry, linked.losses)
-    if Path(source).suffix in BUNDLE_SUFFIXES:
-        return await _read_bundle(Path(source), values, is_agreed=is_agreed)
-    return _from_registry(_read_file(Path(source)) or await fetch_server(source))
+    path = Path(source)
+    if path.suffix in BUNDLE_SUFFIXES:
+        return await _read_bundle(path, values, is_agreed=is_agreed)
+    return _from_registry(_read_file(path) or await fetch_server(source))
 
 
 def _read_file(path: Path) -> RegistryServer | None:
@@ -275,3 +276,123 @@ async def _read_bundle(path: Path, values: Sequence[str], *, is_agreed: bool) ->
         f"It is unpacked into {folder}.",
     ]
     return SourceServer(bundle.name, entry, notes, lambda: bundles.unpack_bundle(bundle, folder))
+
+
+if TYPE_CHECKING:
+    import httpx2
+
+URL = "https://registry.modelcontextprotocol.io"
+VARIABLE = "DIAL_REGISTRY_URL"
+"""The environment variable that names another registry."""
+SECONDS = 15.0
+"""Timeout of one request in seconds."""
+LIMIT = 30
+_MAX_BYTES = 8_000_000
+_NAME = re.compile(r"[A-Za-z0-9-]+\.[A-Za-z0-9.-]+/[A-Za-z0-9._-]+")
+
+
+class RegistryError(DialError):
+    """The registry cannot be reached, or its response is invalid."""
+
+
+async def search_registry(words: str, registry: str | None, *, as_json: bool) -> int:
+    """Print the servers of the registry whose names contain a word; return the exit code.
+
+    Raises:
+        ConfigError: The URL of the registry is wrong.
+        RegistryError: The registry cannot be reached, or its response is invalid.
+    """
+    base = _find_base_url(registry)
+    answer = await _get(f"{base}/v0.1/servers?search={quote(words, safe='')}&version=latest&limit={LIMIT}", base)
+    listed = answer.get("servers") if isinstance(answer, dict) else None
+    if not isinstance(listed, list):
+        raise RegistryError(f"{base} does not answer as an MCP registry: there is no list of servers")
+    found = list(filter(None, map(_read, listed)))
+    if as_json:
+        rows = [
+            {
+                "name": server.name,
+                "version": server.version,
+                "description": server.description,
+                "status": server.status,
+                "kinds": [choice.kind for choice in server.choices],
+            }
+            for server in found
+        ]
+        print(json.dumps(rows, indent=2))
+        return ExitCode.ANSWERED
+    for server in found:
+        kinds = ", ".join(dict.fromkeys(choice.kind for choice in server.choices)) or "cannot be used here"
+        print_lines([f"{to_one_line(server.name, 100)}  {to_one_line(server.version, 20)}  ({kinds})"])
+        print_lines((f"    {to_one_line(text, 200)}" for text in (server.description, server.warning) if text), 4)
+    metadata = answer.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("nextCursor"):
+        print(f"There are more: only the first {len(listed)} are listed; use a longer search term.")
+    print(
+        "dial-chat servers add NAME adds a server."
+        if found
+        else f"{base} has no server with {to_one_line(words, 60)!r}."
+    )
+    return ExitCode.ANSWERED
+
+
+async def fetch_server(name: str) -> RegistryServer:
+    """Return the newest version of a server of the registry.
+
+    Raises:
+        ConfigError: The registry has no such server, or the URL of the registry is wrong.
+        RegistryError: The registry cannot be reached, or its response is invalid.
+    """
+    base = _find_base_url(None)
+    answer = await _get(f"{base}/v0.1/servers/{quote(name, safe='')}/versions/latest", base, name)
+    return read_registry_document(answer)
+
+
+def _find_base_url(registry: str | None) -> str:
+    base = (registry or os.environ.get(VARIABLE) or URL).rstrip("/")
+    if not re.match(r"https?://[^/\s]+", base):
+        raise ConfigError(f"{base!r} is not the URL of a registry", "it begins with https://")
+    return base
+
+
+async def _get(url: str, base: str, name: str = "") -> Any:
+    import httpx2
+
+    try:
+        with anyio.fail_after(SECONDS):
+            async with (
+                httpx2.AsyncClient(timeout=SECONDS, follow_redirects=True) as client,
+                client.stream("GET", url, headers={"Accept": "application/json"}) as response,
+            ):
+                body = await _read_bounded(response)
+        if response.status_code == 404 and name:
+            raise ConfigError(f"{base} has no server {name!r}", "dial-chat servers search finds names")
+        if not response.is_success:
+            raise RegistryError(f"the MCP registry {base} answers with status {response.status_code}")
+        if len(body) > _MAX_BYTES:
+            raise RegistryError(f"the answer of the MCP registry {base} is too long")
+        return json.loads(body)
+    except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+        reason = str(error) or type(error).__name__
+        raise RegistryError(f"the MCP registry {base} cannot be reached: {reason}; is this machine offline?") from None
+    except (ValueError, RecursionError):
+        raise RegistryError(f"{base} does not answer as an MCP registry: this is not JSON") from None
+
+
+async def _read_bounded(response: httpx2.Response) -> bytes:
+    """Return the body, cut off after the piece that exceeds `_MAX_BYTES`."""
+    pieces, length = list[bytes](), 0
+    async with aclosing(response.aiter_bytes()) as body:
+        async for piece in body:
+            pieces.append(piece)
+            length += len(piece)
+            if length > _MAX_BYTES:
+                break
+    return b"".join(pieces)
+
+
+def _read(document: Any) -> RegistryServer | None:
+    try:
+        return read_registry_document(document)
+    except ConfigError:
+        return None

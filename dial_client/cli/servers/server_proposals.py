@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -103,7 +103,20 @@ def find_proposals(folder: Path, *, in_user_folder: bool) -> list[ServerProposal
         folder: The working folder.
         in_user_folder: Leave out servers that serve a single folder, for a configuration of every folder.
     """
-    return list(_find_startable(folder, in_user_folder=in_user_folder))
+    found = list[ServerProposal]()
+    for kind in _KINDS:
+        if kind.needs_folder and (in_user_folder or (kind.name == "git" and not (folder / ".git").exists())):
+            continue
+        for program, *runner_arguments in ((kind.program,), kind.runner):
+            if is_installed(program):
+                entry: dict[str, Any] = {"command": program}
+                if args := [*runner_arguments, *kind.args]:
+                    entry["args"] = args
+                if kind.auto_approve:
+                    entry["autoApprove"] = [*kind.auto_approve]
+                found.append(ServerProposal(kind.name, kind.about, entry, kind.is_default, kind.needs_folder))
+                break
+    return found
 
 
 def find_host_proposals() -> list[ServerProposal]:
@@ -141,21 +154,6 @@ def choose_by_name(names: Sequence[str], proposals: Sequence[ServerProposal]) ->
             hint = missing or did_you_mean(name, known) or f"there are {', '.join(known) or 'none'}"
             raise ConfigError(f"there is no server {name!r} to choose", hint)
     return [known[name] for name in dict.fromkeys(names)]
-
-
-def _find_startable(folder: Path, *, in_user_folder: bool) -> Iterator[ServerProposal]:
-    for kind in _KINDS:
-        if kind.needs_folder and (in_user_folder or (kind.name == "git" and not (folder / ".git").exists())):
-            continue
-        for program, *runner_arguments in ((kind.program,), kind.runner):
-            if is_installed(program):
-                entry: dict[str, Any] = {"command": program}
-                if args := [*runner_arguments, *kind.args]:
-                    entry["args"] = args
-                if kind.auto_approve:
-                    entry["autoApprove"] = [*kind.auto_approve]
-                yield ServerProposal(kind.name, kind.about, entry, kind.is_default, kind.needs_folder)
-                break
 
 
 def is_installed(program: str) -> bool:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import anyio
 
-from dial_client.cli.command_screen import CommandScreen
-from dial_client.cli.plain_screen import PlainScreen
+from dial_client.cli.command_screen import CommandScreen, PlainScreen
 from dial_client.cli.tty import UserInput, can_move_cursor, read_sent_line
 from dial_client.runtime.safe_text import sanitize
 
