@@ -1,29 +1,22 @@
-"""Reads the configuration, finds and opens the model, before the first prompt. `open_client` opens the client."""
+"""Reads the configuration and opens the model, before the first prompt is shown. `open_client` opens the client."""
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import sys
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
 from dial_client.cli.configuration_files import ask_for_files, describe_sources, find_profile_name
 from dial_client.cli.options import Options
 from dial_client.cli.printed_streams import PrintedStream
-from dial_client.cli.tty import Unanswered, can_ask_user
 from dial_client.cli.word_wrap import print_to_stderr
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.model import Provider
 from dial_client.providers import is_recording_name, open_provider
-from dial_client.providers.presets import MODELS_OF_KEYS
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.settings import configuration
 from dial_client.settings.config_locations import FILE_NAME
-from dial_client.settings.config_types import ModelProfile, Settings
 
 
 async def read_settings(
@@ -120,47 +113,3 @@ class _Progress:
         elif total and (tenth := done * 10 // total) != self._printed_tenth:
             self._printed_tenth = tenth
             warn_once(f"{what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB")
-
-
-async def with_default_model(options: Options, settings: Settings, environ: Mapping[str, str] = os.environ) -> Settings:
-    """Return the settings with a model: of a key in the environment, of a local server that runs, or the user's choice.
-
-    The embedded model is only used if the user names or chooses it: its weights are a download of 490 MB.
-
-    Args:
-        options: The options of the command line.
-        settings: The configuration; returned unchanged if it or an option names a model.
-        environ: The environment variables.
-
-    Raises:
-        ConfigError: No model was found, and the user cannot be asked, or names none.
-    """
-    if find_model_name(options, settings):
-        return settings
-    for variable, model in MODELS_OF_KEYS.items():
-        if environ.get(variable):
-            warn_once(f"no model is named: using {model}, because {variable} is set (-m chooses another)")
-            return replace(settings, default_model=model)
-    from dial_client.cli.models.model_search import ModelProposal, find_models
-
-    proposal: ModelProposal | None = next(
-        (found for found in await find_models(environ=environ) if found.name != "local"), None
-    )
-    if proposal is not None:
-        about = to_one_line(proposal.about, 200)
-        warn_once(f"no model is named and no key is set: using {proposal.name}, {about} (-m chooses another)")
-    elif can_ask_user():
-        from dial_client.cli.configuration.first_configuration import ask_for_model
-
-        embedded = ModelProposal("local", "the embedded model, a demonstration: downloads 490 MB, needs no key")
-        with suppress(Unanswered):
-            proposals = [embedded] if importlib.util.find_spec("xllamacpp") else []
-            proposal = await ask_for_model(proposals, "Which model answers? None is named, no key is set.")
-    if proposal is None:
-        raise ConfigError(
-            "no model is named, no key is set, and no local model server runs",
-            hint="give -m NAME (-m local is the embedded model, 490 MB), set OPENAI_API_KEY or ANTHROPIC_API_KEY, "
-            "or start Ollama, LM Studio, llama.cpp or vLLM",
-        )
-    own = {proposal.name: ModelProfile(proposal.name, **proposal.profile)} if proposal.profile else {}
-    return replace(settings, default_model=proposal.name, models={**settings.models, **own})

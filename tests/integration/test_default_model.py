@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dial_client.cli.load_settings import with_default_model
+from dial_client.cli.default_model import with_default_model
 from dial_client.cli.options import Options
 from dial_client.messages.errors import ConfigError
 from dial_client.settings.configuration import parse

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dial_client.cli.configuration.first_configuration import choose_servers, format_configuration
+from dial_client.cli.configuration.first_configuration import format_configuration
+from dial_client.cli.init_questions import choose_servers
 from dial_client.cli.models.model_search import LocalServer, ModelProposal, find_models, list_local_servers
 from dial_client.cli.servers.server_proposals import ServerProposal, choose_by_name, find_proposals
 from dial_client.messages.errors import ConfigError

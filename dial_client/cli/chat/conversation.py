@@ -9,7 +9,8 @@ from importlib import import_module
 from anyio import to_thread
 
 from dial_client.cli.configuration_files import describe_sources
-from dial_client.cli.load_settings import open_model, read_settings, warn_once, with_default_model
+from dial_client.cli.default_model import with_default_model
+from dial_client.cli.load_settings import open_model, read_settings, warn_once
 from dial_client.cli.options import Options
 from dial_client.cli.terminal import banner
 from dial_client.cli.terminal.ability import can_draw

@@ -15,8 +15,9 @@ from dial_client.cli import elicitation_prompt
 from dial_client.cli.chat.chat_session import open_session
 from dial_client.cli.chat.startup_report import WaitForServers, wait_for_servers, wait_for_servers_in_lines
 from dial_client.cli.command_screen import CommandScreen, PlainScreen
+from dial_client.cli.default_model import with_default_model
 from dial_client.cli.input.input_references import with_attachments
-from dial_client.cli.load_settings import open_model, print_notes, read_settings, with_default_model
+from dial_client.cli.load_settings import open_model, print_notes, read_settings
 from dial_client.cli.open_client import open_client
 from dial_client.cli.options import ExitCode, Options, Output
 from dial_client.cli.terminal.ability import can_draw

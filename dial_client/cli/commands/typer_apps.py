@@ -192,29 +192,20 @@ def _find_name(info: CommandInfo) -> str:
     return info.name or (info.callback.__name__ if info.callback is not None else "")
 
 
-class _Plain:
-    """A parameter that uses Typer's validation only if its value needs it."""
-
-    def process_value(self: Any, ctx: Any, value: Any) -> Any:
-        """Return the value in the type that the command expects."""
-        expected = self.type_descriptor.annotation
-        if value is None:
-            is_plain = not self.required
-        else:
-            is_plain = type(value) is expected or (expected is Path and type(value) is str)
-        if not is_plain:
-            return super().process_value(ctx, value)  # type: ignore[misc]  # the other base class has it
-        if type(value) is str and expected is Path:
-            return Path(value)  # the command that opens the file reports what is wrong with it
-        return value if self.callback is None else self.callback(ctx, self, value)
-
-
-class PlainOption(_Plain, TyperOption):
+class PlainOption(TyperOption):
     """An option that uses Typer's validation only if its value needs it."""
 
+    def process_value(self, ctx: Any, value: Any) -> Any:
+        """Return the value of the option in the type that the command expects."""
+        return _convert(self, ctx, value) if _is_plain(self, value) else super().process_value(ctx, value)
 
-class PlainArgument(_Plain, TyperArgument):
+
+class PlainArgument(TyperArgument):
     """An argument that uses Typer's validation only if its value needs it."""
+
+    def process_value(self, ctx: Any, value: Any) -> Any:
+        """Return the value of the argument in the type that the command expects."""
+        return _convert(self, ctx, value) if _is_plain(self, value) else super().process_value(ctx, value)
 
 
 def build_command(name: str | None, settings: dict[str, Any]) -> Any:
@@ -239,3 +230,16 @@ def build_command(name: str | None, settings: dict[str, Any]) -> Any:
             elif type(parameter) is TyperArgument:
                 parameter.__class__ = PlainArgument
     return program
+
+
+def _is_plain(parameter: TyperOption | TyperArgument, value: Any) -> bool:
+    if value is None:
+        return not parameter.required
+    expected = parameter.type_descriptor.annotation
+    return type(value) is expected or (expected is Path and type(value) is str)
+
+
+def _convert(parameter: TyperOption | TyperArgument, ctx: Any, value: Any) -> Any:
+    if type(value) is str and parameter.type_descriptor.annotation is Path:
+        return Path(value)  # the command that opens the file reports what is wrong with it
+    return value if parameter.callback is None else parameter.callback(ctx, parameter, value)
