@@ -2,7 +2,7 @@
 
 A script runs ``dial-chat`` with the variable `cli.COMPLETION_VARIABLE` and the words of the command line. The
 candidates come from files on this machine: no server is started, no model requested, no untrusted configuration used.
-Import `entry_point` first, because it registers the commands.
+Import `program_commands` first, because it registers the commands.
 """
 
 from __future__ import annotations
