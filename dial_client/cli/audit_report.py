@@ -206,15 +206,18 @@ def _print(fields: dict[str, Any], *, as_json: bool) -> None:
         return form.format(to_one_line(str(fields[name]), limit)) if name in fields else ""
 
     verdict = to_one_line(str(fields.get("decision") or fields.get("outcome") or "?"), 20)
-    words = [
-        show("time", 30),
-        f"{show('event', 20):<8} {verdict:<10}",
-        f"{show('server', _MAX_NAME) or 'host'}/{show('tool', _MAX_NAME)}",
+    details = [
         show("decided_by", 200, "by {}"),
         show("duration_s", 30, "{} s"),
         show("result_bytes", 30, "{} bytes"),
         show("conversation", 60, "conversation {}"),
     ]
-    print("  ".join(filter(None, words)))
+    words = [
+        show("time", 30),
+        f"{show('event', 20):<8} {verdict:<10}",
+        f"{show('server', _MAX_NAME) or 'host'}/{show('tool', _MAX_NAME)}",
+        *filter(None, details),
+    ]
+    print("  ".join(words))
     if "arguments" in fields:
         print(f"    {sanitize(json.dumps(fields['arguments']))}")
