@@ -40,7 +40,7 @@ from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.http_server import HttpServer, open_socket
 from dial_client.serve.human_input import HumanInputBroker
 from dial_client.serve.security import build_policy, is_loopback
-from dial_client.serve.server_logins import ServerLogins
+from dial_client.serve.server_routes import ServerLogins
 from dial_client.serve.turn_registry import ServedModel, TurnRegistry
 from dial_client.servers.status import ServerStatus
 from dial_client.settings import config_editor

@@ -131,11 +131,7 @@ class Middleware:
 
 
 class _Refusal(Exception):
-    """Carries a reason from `refuse` to the chain."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    """Carries a reason, its only argument, from `refuse` to the chain."""
 
 
 def refuse(reason: str) -> NoReturn:
@@ -182,13 +178,13 @@ class _RequestKind(Generic[RequestT, ResultT]):
         try:
             result = await layer.call(request, call_next)
         except _Refusal as refusal:
-            return self.refuse(refusal.reason, request, call_next.result)
+            return self.refuse(refusal.args[0], request, call_next.result)
         except DialError:
             raise
         except Exception as error:
             cause = _unwrap(error)  # a task group in the layer wraps the errors of inner layers
             if isinstance(cause, _Refusal):
-                return self.refuse(cause.reason, request, call_next.result)
+                return self.refuse(cause.args[0], request, call_next.result)
             if cause is call_next.error or isinstance(cause, DialError):
                 raise cause from None
             _log_failure(layer.name, error)
@@ -261,21 +257,17 @@ class Instruments(Protocol):
 
     async def around_turn(self, request: TurnRequest, info: ModelInfo, call_next: CallNext[TurnRequest, Turn]) -> Turn:
         """Measure a turn, including its middleware."""
-        ...
 
     async def around_model_call(
         self, request: ModelRequest, info: ModelInfo, call_next: CallNext[ModelRequest, ModelReply]
     ) -> ModelReply:
         """Measure a request to a model, excluding the middleware around it."""
-        ...
 
     async def around_tool_call(self, call: ToolCall, call_next: CallNext[ToolCall, ToolCallResult]) -> ToolCallResult:
         """Measure a tool call, including its middleware."""
-        ...
 
     def record_restart(self, server: str) -> None:
         """Count a restart of a server."""
-        ...
 
 
 class MiddlewareChain:

@@ -10,6 +10,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cache
+from pathlib import Path
 
 MAX_WORD = 40
 """Maximum characters of a word; longer words are cut."""
@@ -21,19 +22,6 @@ HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 """The boundaries between the words of ``camelCase``."""
 _MARKS = re.compile("[\u0300-\u036f]")
 
-_STOP_WORDS = """
-    about again ago already also always am an and any anybody anyone anything are as at be because been before being
-    both but by can cannot could couldn did didn do does doesn doing don done each either else ever every everybody
-    everyone everything for from had hadn has hasn have haven having he her here hers him his how however if in into
-    is isn it its just kind let like ll lot make makes many may me might mine more most much must my need neither
-    never no nobody nor not nothing now of often one only onto or other our ours own please quite rather re really
-    same shall she should shouldn so some somebody someone something soon sort still such than that the their theirs
-    them then there these they thing things this those though through to today together tomorrow too tool tools
-    toward under unless until upon us use used uses using ve very via want wants was wasn way we were weren what
-    whatever when where whether which while who whom whose why will with within without would wouldn yes yesterday
-    yet you your yours
-"""
-
 PARTICLES = frozenset({"back", "down", "off", "on", "out", "over", "up"})
 """Words that have a meaning after a verb, and mostly none elsewhere."""
 
@@ -41,99 +29,6 @@ QUESTIONS = frozenset(
     {"are", "did", "do", "does", "how", "is", "was", "were", "what", "when", "where", "which", "who", "whose", "why"}
 )
 """The first words of questions, which most likely need a tool that gets, lists or finds something."""
-
-_SYNONYMS = """
-create add new insert
-create open start begin register generate
-delete remove erase drop discard trash destroy
-clear empty reset purge truncate
-list show display view browse all
-get read show view fetch retrieve see load open
-find search lookup query locate
-update edit change modify alter set adjust replace fix correct
-update reschedule postpone shift
-set raise lower increase decrease reduce
-move put rename
-send post write tell publish notify
-say message comment post
-write save store put
-run execute start trigger launch invoke
-retry rerun repeat again
-stop cancel end abort terminate kill
-pause suspend
-resume continue
-reply answer respond response
-ask request
-copy duplicate clone
-connect link relate
-upload attach attachment
-download export save
-share access permission
-assign owner delegate
-approve accept confirm
-reject decline deny
-close resolve finish complete
-check verify validate test
-status state health
-enable activate
-disable deactivate
-install setup
-schedule plan
-go visit navigate open
-summary summarize overview
-compare diff difference change
-push commit
-compute calculate
-file document doc
-file disk filesystem
-folder directory
-message mail email
-message post chat
-repository repo project
-issue ticket bug task
-comment note remark
-user person people member account
-customer client
-contact person people
-meeting meet event appointment calendar
-available free busy
-database db sql
-row record entry line
-column field
-page site website url web
-page wiki article
-picture image photo
-video movie film
-music song track audio media
-sound volume loud quiet
-invoice bill
-pay payment charge
-money balance amount fund
-price cost
-coupon discount
-evidence proof
-log history
-error failure fail problem
-build workflow pipeline ci job
-label tag
-star favorite bookmark
-reaction emoji
-channel room
-version release revision
-machine host node server
-container pod
-text content
-spreadsheet sheet
-size large big
-fast slow performance speed optimize
-security vulnerability
-private direct personal
-password secret credential token
-remind reminder alarm timer
-weather forecast
-warm cold hot heat temperature
-end tail
-"""
 
 _ENDINGS = (("ing", 3), ("ed", 3), ("ion", 3), ("ment", 3), ("er", 4), ("ly", 5))
 """English endings, each with the minimum number of letters of the word without it."""
@@ -156,18 +51,22 @@ SAME_AS = {
 def find_significant_stem(word: str) -> str:
     """Return the stem of a word; empty for a stop word or a single letter."""
     is_letter = len(word) == 1 and word.isascii() and word.isalpha()
-    return "" if is_letter or word in _list_stop_words() else stem(word[:MAX_WORD])
+    return "" if is_letter or word in _read_words()[0] else stem(word[:MAX_WORD])
 
 
 @cache
-def _list_stop_words() -> frozenset[str]:
-    return frozenset(_STOP_WORDS.split())
+def _read_words() -> tuple[frozenset[str], list[list[str]]]:
+    """Return the stop words and the groups of synonyms."""
+    import tomllib
+
+    words = tomllib.loads(Path(__file__).with_name("search_words.toml").read_text(encoding="utf-8"))
+    return frozenset(words["stop_words"].split()), [line.split() for line in words["synonyms"].splitlines()]
 
 
 @cache
 def build_synonyms() -> Mapping[str, Iterable[str]]:
     """Return the synonyms of each stem that has any, as stems."""
-    groups = [[stem(word) for word in line.split()] for line in _SYNONYMS.strip().splitlines()]
+    groups = [[stem(word) for word in group] for group in _read_words()[1]]
     by_stem: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for group in groups:
         for word in group:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,19 +23,15 @@ MAX_BYTES = 512 * 1024
 """Bytes to read from the end of the audit log."""
 
 
+@dataclass(frozen=True, slots=True)
 class AccessRoutes:
-    """The routes ``/grants`` and ``/audit``.
+    """The routes ``/grants`` and ``/audit``."""
 
-    Args:
-        dial: The client, entered.
-        requests: The grants of all processes.
-        audit_folder: The folder of the user's audit log; None without an audit log.
-    """
-
-    def __init__(self, dial: DialClient, requests: PendingRequests, audit_folder: Path | None) -> None:
-        self._dial = dial
-        self._requests = requests
-        self._audit_folder = audit_folder
+    dial: DialClient
+    requests: PendingRequests
+    """The grants of all processes."""
+    audit_folder: Path | None
+    """The folder of the user's audit log; None without an audit log."""
 
     def build_routes(self) -> list[Route]:
         """Return the routes."""
@@ -48,8 +45,8 @@ class AccessRoutes:
         return build_json_response({"grants": await self._list_grants()})
 
     async def _list_grants(self) -> list[dict[str, Any]]:
-        shared = await self._requests.list_granted()
-        stored = [{**grant.to_dict(), "scope": "always"} for grant in self._dial.approvals.stored_grants]
+        shared = await self.requests.list_granted()
+        stored = [{**grant.to_dict(), "scope": "always"} for grant in self.dial.approvals.stored_grants]
         in_conversations = [
             {"id": tool.key, "server": tool.server, "tool": tool.tool, "scope": "conversation"}
             | {"conversation": tool.conversation_id}
@@ -58,10 +55,9 @@ class AccessRoutes:
         ]
         always = {(grant["server"], grant["tool"]) for grant in stored}
         shared_for_session = {(tool.server, tool.tool) for tool in shared if not tool.conversation_id}
-        session = sorted({*self._dial.approvals.session_grants, *(shared_for_session - always)})
         for_session = [
             {"id": _compute_id(server, tool), "server": server, "tool": tool, "scope": "session"}
-            for server, tool in session
+            for server, tool in sorted({*self.dial.approvals.session_grants, *(shared_for_session - always)})
         ]
         return [*stored, *for_session, *in_conversations]
 
@@ -71,23 +67,20 @@ class AccessRoutes:
         if grant is None:
             raise HttpError(404, "there is no such grant", "not_found")
         if grant["scope"] == "conversation":
-            await self._requests.revoke(id_)
-        else:
-            await self._revoke_tool(grant)
-        return Response(status_code=204)
-
-    async def _revoke_tool(self, grant: dict[str, Any]) -> None:
-        """Revoke a grant, and the session's grants for the same tool, which the same answer may have created."""
+            await self.requests.revoke(id_)
+            return Response(status_code=204)
         if grant["scope"] == "always":
-            self._dial.approvals.revoke(grant["id"])
-        self._dial.approvals.forget(grant["server"], grant["tool"])
-        for tool in await self._requests.list_granted():
+            self.dial.approvals.revoke(id_)
+        # The session's grants for the same tool end, too: the same answer may have created them.
+        self.dial.approvals.forget(grant["server"], grant["tool"])
+        for tool in await self.requests.list_granted():
             if (tool.server, tool.tool, tool.conversation_id) == (grant["server"], grant["tool"], ""):
-                await self._requests.revoke(tool.key)
+                await self.requests.revoke(tool.key)
+        return Response(status_code=204)
 
     async def _audit(self, request: Request) -> Response:
         limit = read_limit(request, MAX_ENTRIES)
-        folder = self._audit_folder
+        folder = self.audit_folder
         entries = await anyio.to_thread.run_sync(read_last_entries, folder, limit) if folder else []
         return build_json_response({"entries": entries})
 

@@ -14,20 +14,17 @@ from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.durable import DurableTurns
 from dial_client.serve.access_routes import AccessRoutes
-from dial_client.serve.app_routes import AppRoutes
 from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.cluster.remote_turns import RemoteTurns
 from dial_client.serve.conversation_routes import ConversationRoutes
 from dial_client.serve.http_messages import HttpError, build_json_response
 from dial_client.serve.human_input import HumanInputBroker, HumanInputRoutes
-from dial_client.serve.model_routes import ModelRoutes
 from dial_client.serve.openai_endpoint import ChatCompletionsEndpoint
 from dial_client.serve.prompt_routes import PromptRoutes
 from dial_client.serve.security import HEALTH, AccessPolicy, SecurityMiddleware
-from dial_client.serve.server_logins import LoginRoutes, ServerLogins
-from dial_client.serve.server_routes import ServerAdministration, ServerRoutes
+from dial_client.serve.server_routes import LoginRoutes, ServerAdministration, ServerLogins, ServerRoutes
 from dial_client.serve.static_files import StaticFiles
-from dial_client.serve.tool_routes import ToolRoutes
+from dial_client.serve.tool_routes import AppRoutes, ToolRoutes
 from dial_client.serve.turn_registry import ServedModel, TurnRegistry
 from dial_client.stores.conversation_store import ConversationStore
 from dial_client.stores.sql_store import SQLStore
@@ -76,8 +73,7 @@ def build_routes(context: AppContext) -> list[Route]:
         Route("/assets/{name:path}", files.send_asset),
         *ChatCompletionsEndpoint(dial, turns, model, context.peers.mailbox).build_routes(),
         *ConversationRoutes(dial, manager, turns, model, durable, remote_turns).build_routes(),
-        *PromptRoutes(dial).build_routes(),
-        *ModelRoutes(dial, model, context.locked_settings).build_routes(),
+        *PromptRoutes(dial, model, context.locked_settings).build_routes(),
         *(LoginRoutes(context.logins).build_routes() if context.logins is not None else ()),
         *ServerRoutes(dial, context.administration).build_routes(),
         *ToolRoutes(dial, context.human_input).build_routes(),

@@ -6,7 +6,7 @@ MCP Apps add text to the user's next message (``ui/update-model-context``): the 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import InitVar, dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal, cast
 
@@ -122,35 +122,23 @@ _EXPORTS = {"json": ("application/json", "json"), "markdown": ("text/markdown; c
 """For each format the media type and the file name extension."""
 
 
+@dataclass
 class ConversationRoutes:
-    """The routes under ``/conversations``.
+    """The routes under ``/conversations``."""
 
-    Args:
-        dial: The client, entered.
-        manager: Manages the conversations.
-        turns: The running turns of this process.
-        model: The model's name in the API.
-        durable: Runs turns that outlive this process; its manager is `manager`. None for turns that end with this
-            process.
-        remote_turns: The turns of other processes; None without a shared database.
-    """
+    _dial: DialClient
+    _manager: ConversationManager
+    _turns: TurnRegistry
+    """The running turns of this process."""
+    _model: ServedModel
+    durable: InitVar[DurableTurns | None]
+    """Runs turns that outlive this process, with the same manager; None for turns that end with this process."""
+    _remote_turns: RemoteTurns | None
+    """The turns of other processes; None without a shared database."""
 
-    def __init__(
-        self,
-        dial: DialClient,
-        manager: ConversationManager,
-        turns: TurnRegistry,
-        model: ServedModel,
-        durable: DurableTurns | None = None,
-        remote_turns: RemoteTurns | None = None,
-    ) -> None:
-        self._dial = dial
-        self._manager = manager
-        self._start = manager.start if durable is None else durable.start
-        self._read = manager.view if durable is None else durable.view
-        self._turns = turns
-        self._model = model
-        self._remote_turns = remote_turns
+    def __post_init__(self, durable: DurableTurns | None) -> None:
+        self._start = self._manager.start if durable is None else durable.start
+        self._read = self._manager.view if durable is None else durable.view
 
     def build_routes(self) -> list[Route]:
         """Return the routes."""

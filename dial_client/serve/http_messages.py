@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,7 +24,6 @@ MAX_TOTAL = 64 * 1024 * 1024
 """Bytes of the bodies of all requests in progress."""
 UNCOUNTED = 64 * 1024
 """Bytes of each body that are not counted: small requests are accepted even while large bodies use up the limit."""
-_RETRY_AFTER = "5"
 
 
 class BodyBudget:
@@ -39,45 +38,27 @@ class BodyBudget:
         self._reserved = 0
 
     @contextmanager
-    def share(self) -> Iterator[BodyShare]:
-        """Provide the share of one request; its bytes are released on exit."""
-        share = BodyShare(self)
+    def share(self) -> Iterator[Callable[[int], None]]:
+        """Provide a function that reserves enough for a request's body of so many bytes, which are released on exit.
+
+        The function raises `HttpError` if the limit would be exceeded.
+        """
+        reserved = 0
+
+        def reserve(size: int) -> None:
+            nonlocal reserved
+            missing = max(0, size - UNCOUNTED - reserved)
+            if missing and self._reserved + missing > self._max_total:
+                message = "other requests with large bodies are in progress: try again later"
+                headers = {"retry-after": "5"}
+                raise HttpError(503, message, "too_many_bodies", kind="server_error", headers=headers)
+            self._reserved += missing
+            reserved += missing
+
         try:
-            yield share
+            yield reserve
         finally:
-            self._reserved -= share.reserved
-
-    def reserve(self, size: int) -> None:
-        """Reserve `size` more bytes.
-
-        Raises:
-            HttpError: The limit would be exceeded.
-        """
-        if self._reserved + size > self._max_total:
-            message = "other requests with large bodies are in progress: try again later"
-            headers = {"retry-after": _RETRY_AFTER}
-            raise HttpError(503, message, "too_many_bodies", kind="server_error", headers=headers)
-        self._reserved += size
-
-
-class BodyShare:
-    """The bytes that one request has reserved."""
-
-    def __init__(self, budget: BodyBudget) -> None:
-        self._budget = budget
-        self.reserved = 0
-        """Bytes of the body that are counted."""
-
-    def grow(self, size: int) -> None:
-        """Reserve enough for a body of `size` bytes.
-
-        Raises:
-            HttpError: The limit would be exceeded.
-        """
-        missing = size - UNCOUNTED - self.reserved
-        if missing > 0:
-            self._budget.reserve(missing)
-            self.reserved += missing
+            self._reserved -= reserved
 
 
 async def read_text(request: Request) -> str:
@@ -197,7 +178,8 @@ def to_http_error(error: Exception) -> HttpError:
         case HttpError():
             return error
         case HTTPException():
-            return HttpError(error.status_code, _describe(error), "not_found", headers=error.headers)
+            message = _ROUTING_ERRORS.get(error.status_code, error.detail)
+            return HttpError(error.status_code, message, "not_found", headers=error.headers)
         case ConversationNotFound():
             return HttpError(404, str(error), "conversation_not_found")
         case ConversationBusy():
@@ -213,12 +195,7 @@ def to_http_error(error: Exception) -> HttpError:
             return HttpError(500, "an unexpected error occurred", "unexpected", kind="server_error")
 
 
-def _describe(error: HTTPException) -> str:
-    return {404: "there is nothing at this path", 405: "this path does not support this method"}.get(
-        error.status_code, error.detail
-    )
-
-
+_ROUTING_ERRORS = {404: "there is nothing at this path", 405: "this path does not support this method"}
 _PASSED_THROUGH = frozenset({400, 413, 422, 429})
 """Statuses of the model's endpoint that are returned to the client: the client can correct or repeat its request.
 Other statuses concern this server's own request and become 502 or 504."""

@@ -14,6 +14,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import anyio
@@ -146,7 +147,7 @@ class _WaitingRequest:
         self.answered.set()
 
     def receive_answer(self, body: Mapping[str, Any]) -> None:
-        """Set an answer that another process has accepted and validated.
+        """Set an answer that another process has accepted and validated, if there is none yet.
 
         Raises:
             KeyError: A field is missing.
@@ -235,7 +236,8 @@ class HumanInputBroker:
         grant_key = self._compute_grant_key(tool, context.server)
         if not context.why_asked and await self.requests.is_granted(grant_key):
             return Approval(Decision.ONCE, decided_by="grant for the session")
-        listener = self._find_listener(context.turn_id)
+        called, _ = self._listeners.get(context.turn_id, (None, ""))
+        listener = next((turn for turn in self._turns.conversation_turns if turn.id == context.turn_id), called)
         if listener is None:
             return self._deny(tool, context)
         conversation_key = _hash(grant_key, CONVERSATION, listener.conversation_id)
@@ -258,10 +260,6 @@ class HumanInputBroker:
             await self.requests.grant(GrantedTool(grant_key, context.server, tool.tool))
             return replace(answer, decision=Decision.ONCE, decided_by="the user, for the session")
         return answer
-
-    def _find_listener(self, id_: str) -> Listener | None:
-        listener, _ = self._listeners.get(id_, (None, ""))
-        return next((turn for turn in self._turns.conversation_turns if turn.id == id_), listener)
 
     def _deny(self, tool: ToolSpec, context: ApprovalContext) -> Approval:
         name = f"{context.server}/{tool.tool}"
@@ -324,15 +322,16 @@ class HumanInputBroker:
 
     def _compute_grant_key(self, tool: ToolSpec, server: str) -> str:
         settings = self._find_settings(server)
-        return _hash(server, self._identify(settings) if settings is not None else (), build_definition(tool))
+        identity: tuple[str, ...] = ()
+        if settings is not None:
+            # The working folder is a part of the identity: in another folder, the same program works on other files.
+            folder = (settings.cwd or self._working_folder) if settings.command else ""
+            identity = (compute_identity(settings), folder)
+        return _hash(server, identity, build_definition(tool))
 
     def _find_settings(self, server: str) -> ServerSettings | None:
         settings = self._servers.get(server)
         return settings if isinstance(settings, ServerSettings) else None
-
-    def _identify(self, settings: ServerSettings) -> tuple[str, str]:
-        # The working folder is a part of the identity: in another folder, the same program works on other files.
-        return compute_identity(settings), (settings.cwd or self._working_folder) if settings.command else ""
 
     async def list_pending(self, kind: str) -> list[dict[str, Any]]:
         """Return the waiting requests of a kind as JSON types, oldest first.
@@ -486,18 +485,15 @@ class HumanInputRoutes:
     def build_routes(self) -> list[Route]:
         """Return the routes."""
         return [
-            Route("/approvals", self._list_approvals),
+            Route("/approvals", partial(self._list, APPROVAL)),
             Route("/approvals/{id}", self._decide, methods=["POST"]),
             Route("/approvals/{id}/check", self._check, methods=["POST"]),
-            Route("/questions", self._list_questions),
+            Route("/questions", partial(self._list, QUESTION)),
             Route("/questions/{id}", self._answer, methods=["POST"]),
         ]
 
-    async def _list_approvals(self, request: Request) -> Response:  # noqa: ARG002
-        return build_json_response({"approvals": await self._human_input.list_pending(APPROVAL)})
-
-    async def _list_questions(self, request: Request) -> Response:  # noqa: ARG002
-        return build_json_response({"questions": await self._human_input.list_pending(QUESTION)})
+    async def _list(self, kind: str, request: Request) -> Response:  # noqa: ARG002
+        return build_json_response({f"{kind}s": await self._human_input.list_pending(kind)})
 
     async def _decide(self, request: Request) -> Response:
         body = await read_json(request)

@@ -23,7 +23,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dial_client.runtime.logs import get_logger
-from dial_client.serve.http_messages import MAX_TOTAL, BodyBudget, BodyShare, HttpError, to_http_error
+from dial_client.serve.http_messages import MAX_TOTAL, BodyBudget, HttpError, to_http_error
 
 log = get_logger(__name__)
 
@@ -105,13 +105,16 @@ class SecurityMiddleware:
         try:
             self._check(scope)
             scope["app"] = self  # otherwise Starlette itself responds to a wrong method
-            with self._bodies.share() as share:
-                await self._app(scope, self._limit_body(scope, receive, share), response.send)
+            with self._bodies.share() as reserve:
+                await self._app(scope, self._limit_body(scope, receive, reserve), response.send)
         except Exception as error:
             if response.has_started:
                 log.warning("response_interrupted", error=type(error).__name__)
                 raise
-            await _close_after_unread_body(to_http_error(error)).to_response()(scope, receive, response.send)
+            refusal = to_http_error(error)
+            if refusal.status in (408, 413) or refusal.error["code"] == _AMBIGUOUS_LENGTH:
+                refusal.headers["connection"] = "close"  # the rest of the body will not be read
+            await refusal.to_response()(scope, receive, response.send)
 
     def _check(self, scope: Scope) -> None:
         path: str = scope["path"]
@@ -149,12 +152,12 @@ class SecurityMiddleware:
                 401, message, "invalid_api_key", kind="authentication_error", headers={"www-authenticate": "Bearer"}
             )
 
-    def _limit_body(self, scope: Scope, receive: Receive, share: BodyShare) -> Receive:
+    def _limit_body(self, scope: Scope, receive: Receive, reserve: Callable[[int], None]) -> Receive:
         content_length = Headers(scope=scope).get("content-length", "0")
         announced = int(content_length) if content_length.isdigit() else 0
         if announced > self._policy.max_body:
             raise _build_too_large_error(self._policy.max_body)
-        return _BodyReader(receive, share, self._policy, announced).receive
+        return _BodyReader(receive, reserve, self._policy, announced).receive
 
 
 class _Response:
@@ -177,9 +180,9 @@ class _Response:
 class _BodyReader:
     """Receives a request's body within the limits of the policy."""
 
-    def __init__(self, receive: Receive, share: BodyShare, policy: AccessPolicy, announced: int) -> None:
+    def __init__(self, receive: Receive, reserve: Callable[[int], None], policy: AccessPolicy, announced: int) -> None:
         self._receive = receive
-        self._share = share
+        self._reserve = reserve
         self._max_body = policy.max_body
         self._deadline = anyio.current_time() + policy.body_timeout
         self._announced = announced
@@ -189,7 +192,7 @@ class _BodyReader:
     async def receive(self) -> Message:
         if self._is_complete:
             return await self._receive()
-        self._share.grow(max(self._announced, self._received))
+        self._reserve(max(self._announced, self._received))
         with anyio.move_on_after(self._deadline - anyio.current_time()) as timeout:
             message = await self._receive()
         if timeout.cancelled_caught:
@@ -198,15 +201,8 @@ class _BodyReader:
         self._is_complete = not message.get("more_body", False)
         if self._received > self._max_body:
             raise _build_too_large_error(self._max_body)
-        self._share.grow(self._received)
+        self._reserve(self._received)
         return message
-
-
-def _close_after_unread_body(error: HttpError) -> HttpError:
-    """Return the error with ``Connection: close`` if the rest of the body will not be read."""
-    if error.status in (408, 413) or error.error["code"] == _AMBIGUOUS_LENGTH:
-        error.headers["connection"] = "close"
-    return error
 
 
 def _check_length(headers: Headers, http_version: str) -> None:

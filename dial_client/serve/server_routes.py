@@ -1,17 +1,286 @@
-"""The HTTP API for MCP servers: states, restarts, and configuration changes if the operator allows them."""
+"""The HTTP API for MCP servers: states, restarts, OAuth logins, and configuration changes if the operator allows them.
+
+ServerLogins.begin     connects to the server with a separate client, which requests a login (RFC 6749, 4.1)
+ServerLogins.redirect  passes the query of the authorization server's redirect to the waiting login
+ServerLogins.run       runs one task per login; after the login, the served client restarts the server
+
+The redirect comes from another origin, so it cannot carry the token of `dial-chat serve`. It is accepted only with the
+``state`` of a waiting login, only once, and only from the browser that started the login, which a cookie identifies.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import hmac
+import html
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
+from urllib.parse import parse_qs, urlsplit
 
+import anyio
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from dial_client.client.dial_client import DialClient
+from dial_client.hooks.server_callbacks import Callbacks, LoginRequest, build_login_hint
+from dial_client.messages.errors import ConfigError, DialError, LoginFailed
+from dial_client.runtime.logs import get_logger
+from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.serve.http_messages import HttpError, build_json_response, read_json
-from dial_client.serve.server_logins import ServerLogins
+from dial_client.serve.security import OAUTH_CALLBACK
+from dial_client.servers.status import ServerState, ServerStatus
+from dial_client.settings.config_types import ServerSettings
+
+log = get_logger(__name__)
+
+LOGIN_SECONDS = 600.0
+"""Seconds for a whole login, including the time the user needs."""
+REQUEST_SECONDS = 60.0
+"""Seconds for a server to request the login, and after the redirect for the login to end."""
+MAX_LOGINS = 20
+"""Maximum number of logins that wait until `ServerLogins.run` starts them."""
+
+
+class LoginAttempt:
+    """One login. It is the `Login` callback of the client that connects to the server.
+
+    Args:
+        server: The server's settings.
+        redirect_uri: The URL of this service that the authorization server redirects the browser to.
+        browser: A secret of the browser that started the login.
+    """
+
+    def __init__(self, server: ServerSettings, redirect_uri: str, browser: str) -> None:
+        self.server = server
+        self.redirect_uri = redirect_uri
+        self.browser = browser
+        self.scope = anyio.CancelScope()
+        self.request: LoginRequest | None = None
+        """The login request for the user; None until the server requires a login."""
+        self.problem = ""
+        """Why the login failed; empty if it succeeded. Until `ended` is set, the value is preliminary."""
+        self.responded = anyio.Event()
+        """Set when the server has requested the login, or when the login has ended."""
+        self.ended = anyio.Event()
+        self._redirected = anyio.Event()
+        self._state = self._url = ""
+
+    async def __call__(self, request: LoginRequest) -> str:
+        """Wait for the redirect and return its URL.
+
+        Raises:
+            LoginFailed: The server requests a second login, for example for more scopes.
+        """
+        if self.request is not None:
+            raise LoginFailed("the server requires another login: start it again")
+        self.request = request
+        self._state = parse_qs(urlsplit(request.url).query)["state"][0]
+        self.responded.set()
+        await self._redirected.wait()
+        return self._url
+
+    def accepts(self, state: str, browser: str) -> bool:
+        """Return True if a redirect with this ``state``, from this browser, belongs to the login."""
+        is_state = bool(self._state) and hmac.compare_digest(self._state.encode(), state.encode())
+        return is_state and hmac.compare_digest(self.browser.encode(), browser.encode())
+
+    def redirect(self, query: str) -> None:
+        """Set the query of the redirect. A second redirect with the same ``state`` is not accepted."""
+        self._state, self._url = "", f"{self.redirect_uri}?{query}"
+        self._redirected.set()
+
+
+class ServerLogins:
+    """The logins in progress.
+
+    Args:
+        dial: The served client, which restarts a server after its login.
+        find_server: Returns the settings of a server; None if there is no such server.
+    """
+
+    def __init__(self, dial: DialClient, find_server: Callable[[str], ServerSettings | None]) -> None:
+        self._dial = dial
+        self._find_server = find_server
+        self._attempts: dict[str, LoginAttempt] = {}
+        self._begun, self._received = anyio.create_memory_object_stream[LoginAttempt](MAX_LOGINS)
+
+    @staticmethod
+    def is_needed(status: ServerStatus) -> bool:
+        """Return True if a server has failed because it requires a login."""
+        return status.state is ServerState.FAILED and build_login_hint(status.name) in (status.error or "")
+
+    async def begin(self, name: str, redirect_uri: str, browser: str) -> LoginRequest | None:
+        """Start a login and return the login request for the user. An earlier login to the same server is cancelled.
+
+        Returns:
+            None if the server is ready without another login.
+
+        Raises:
+            ConfigError: No enabled server with a URL has this name, the server failed or did not respond in time, or
+                too many logins are in progress.
+        """
+        server = self._find_server(name)
+        if server is None or server.url is None or not server.enabled:
+            raise ConfigError(
+                f"{name!r} is not an enabled server with a URL", hint="only servers with a URL can require a login"
+            )
+        if (earlier := self._attempts.get(name)) is not None:
+            earlier.scope.cancel()
+        attempt = self._attempts[name] = LoginAttempt(server, redirect_uri, browser)
+        try:
+            self._begun.send_nowait(attempt)
+        except anyio.WouldBlock:
+            del self._attempts[name]
+            raise ConfigError("too many logins are in progress", hint="try again later") from None
+        with anyio.move_on_after(REQUEST_SECONDS):
+            await attempt.responded.wait()
+        if attempt.request is None and not (attempt.ended.is_set() and not attempt.problem):
+            attempt.scope.cancel()
+            raise ConfigError(attempt.problem or f"{name!r} does not answer", hint="see the server's state")
+        return attempt.request
+
+    async def redirect(self, query: str, browser: str) -> LoginAttempt | None:
+        """Pass a redirect to its login, and return the login after it has ended.
+
+        Returns:
+            None if no login in progress has the ``state`` of the redirect, or another browser started that login.
+        """
+        state = parse_qs(query).get("state", [""])[0]
+        attempt = next((entry for entry in self._attempts.values() if entry.accepts(state, browser)), None)
+        if attempt is None:
+            return None
+        attempt.redirect(query)
+        with anyio.move_on_after(REQUEST_SECONDS) as timeout:
+            await attempt.ended.wait()
+        if timeout.cancelled_caught:
+            attempt.problem = "the server does not answer"
+        return attempt
+
+    async def run(self) -> None:
+        """Run logins until `close` or cancellation."""
+        with self._begun, self._received:
+            async with anyio.create_task_group() as group:
+                async for attempt in self._received:
+                    group.start_soon(self._log_in, attempt)
+
+    def close(self) -> None:
+        """Cancel all logins; no further login can start."""
+        self._begun.close()
+        for attempt in self._attempts.values():
+            attempt.scope.cancel()
+
+    async def _log_in(self, attempt: LoginAttempt) -> None:
+        name = attempt.server.name
+        attempt.problem = "the login was not completed"
+        try:
+            with attempt.scope, anyio.move_on_after(LOGIN_SECONDS):
+                attempt.problem = await self._open(attempt)
+            if not attempt.problem:
+                await self._dial.restart_server(name)
+        except DialError as error:
+            attempt.problem = str(error)
+        except Exception as error:  # noqa: BLE001 - a failed login must not stop the service
+            log.warning("login_failed", server=name, error=type(error).__name__)
+            attempt.problem = "an unexpected error occurred"
+        finally:
+            if self._attempts.get(name) is attempt:
+                del self._attempts[name]
+            attempt.ended.set()
+            attempt.responded.set()
+
+    async def _open(self, attempt: LoginAttempt) -> str:
+        """Connect to the server with a separate client; return why that failed, or an empty string if it is ready."""
+        server = replace(attempt.server, startup_timeout=LOGIN_SECONDS, enabled=True, lazy=False)
+        async with DialClient(servers={server.name: server}, callbacks=Callbacks(login=attempt)) as client:
+            status = client.servers[server.name]
+        return "" if status.state is ServerState.READY else status.error or status.state.value
+
+
+COOKIE = "dial-login-"
+"""Prefix of the cookies' names. A cookie identifies the browser that started a login."""
+_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>
+<h1>{title}</h1><p>{text}</p></html>"""
+_CLOSE = "You can close this page and go back to the conversation."
+_AGAIN = (
+    "This login has ended, or was started in another browser or at another process. "
+    "Start it again in the panel of servers."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LoginRoutes:
+    """The routes of OAuth logins. They must precede the other routes under ``/servers``."""
+
+    logins: ServerLogins
+
+    def build_routes(self) -> list[Route]:
+        """Return the routes."""
+        return [
+            Route("/servers/{name:path}/login", self._begin, methods=["POST"]),
+            Route(OAUTH_CALLBACK, self._receive, methods=["GET"]),
+        ]
+
+    async def _begin(self, request: Request) -> Response:
+        redirect_uri = _check_redirect_uri((await read_json(request)).get("redirect_uri"), request)
+        browser = secrets.token_urlsafe(32)
+        login = await self.logins.begin(request.path_params["name"], redirect_uri, browser)
+        if login is None:
+            return build_json_response({"url": None, "host": None, "scopes": []})
+        response = build_json_response({"url": login.url, "host": login.origin, "scopes": list(login.scopes)})
+        parts = urlsplit(redirect_uri)
+        response.set_cookie(
+            *(_name_cookie(urlsplit(login.url).query), browser, int(LOGIN_SECONDS)),
+            path=parts.path,
+            secure=parts.scheme == "https",
+            httponly=True,
+            samesite="lax",
+        )
+        return response
+
+    async def _receive(self, request: Request) -> Response:
+        query = request.url.query
+        attempt = await self.logins.redirect(query, request.cookies.get(_name_cookie(query), ""))
+        if attempt is None:
+            return _build_page("There is no such login", _AGAIN, 400)
+        name = sanitize(attempt.server.name)
+        if attempt.problem:
+            return _build_page(f"The login to {name} failed", to_one_line(attempt.problem, 400), 400)
+        return _build_page(f"You are logged in to {name}", _CLOSE, 200)
+
+
+def _check_redirect_uri(value: object, request: Request) -> str:
+    """Return the redirect URI from the request. It must be this service's callback URL, at the host of the request.
+
+    Raises:
+        HttpError: The value is another URL.
+    """
+    try:
+        parts = urlsplit(value) if isinstance(value, str) else urlsplit("")
+    except ValueError:  # such as an unfinished IPv6 address
+        parts = urlsplit("")
+    is_own = parts.netloc.lower() == request.headers.get("host", "").lower() and parts.path.endswith(OAUTH_CALLBACK)
+    if parts.scheme not in ("http", "https") or not is_own or parts.query or parts.fragment:
+        raise HttpError(400, f"redirect_uri must be the URL of {OAUTH_CALLBACK} at this host", "bad_redirect_uri")
+    return parts.geturl()
+
+
+def _name_cookie(query: str) -> str:
+    """Return the name of a login's cookie, derived from the ``state`` in a query.
+
+    Each login needs its own name: a browser shares cookies of the same name and path among all ports of a host, and
+    logins to two servers may be in progress at the same time.
+    """
+    state = parse_qs(query).get("state", [""])[0]
+    return COOKIE + hashlib.sha256(state.encode()).hexdigest()[:32]
+
+
+def _build_page(title: str, text: str, status: int) -> Response:
+    page = _PAGE.format(title=html.escape(title), text=html.escape(text))
+    return Response(page, status, {"content-type": "text/html; charset=utf-8"})
 
 
 class ServerAdministration(Protocol):
@@ -30,17 +299,14 @@ class ServerAdministration(Protocol):
         """Enable or disable a server."""
 
 
+@dataclass(frozen=True, slots=True)
 class ServerRoutes:
-    """The routes under ``/servers``.
+    """The routes under ``/servers``."""
 
-    Args:
-        dial: The client, entered.
-        administration: Changes the configuration; None to refuse changes.
-    """
-
-    def __init__(self, dial: DialClient, administration: ServerAdministration | None) -> None:
-        self._dial = dial
-        self._administration = administration
+    dial: DialClient
+    """The client, entered."""
+    administration: ServerAdministration | None
+    """Changes the configuration; None to refuse changes."""
 
     def build_routes(self) -> list[Route]:
         """Return the routes."""
@@ -49,20 +315,18 @@ class ServerRoutes:
             Route("/servers", self._list, methods=["GET"]),
             Route("/servers", self._add, methods=["POST"]),
             Route(f"{path}/restart", self._restart, methods=["POST"]),
-            Route(f"{path}/enable", self._enable, methods=["POST"]),
-            Route(f"{path}/disable", self._disable, methods=["POST"]),
+            Route(f"{path}/enable", partial(self._set_enabled, is_enabled=True), methods=["POST"]),
+            Route(f"{path}/disable", partial(self._set_enabled, is_enabled=False), methods=["POST"]),
             Route(path, self._remove, methods=["DELETE"]),
         ]
 
     async def _list(self, request: Request) -> Response:  # noqa: ARG002
-        servers = [
-            {**status.to_dict(), "needs_login": ServerLogins.is_needed(status)}
-            for status in self._dial.servers.values()
-        ]
-        return build_json_response({"servers": servers, "can_change": self._administration is not None})
+        statuses = self.dial.servers.values()
+        servers = [{**status.to_dict(), "needs_login": ServerLogins.is_needed(status)} for status in statuses]
+        return build_json_response({"servers": servers, "can_change": self.administration is not None})
 
     async def _restart(self, request: Request) -> Response:
-        await self._dial.restart_server(self._find(request))
+        await self.dial.restart_server(self._find(request))
         return Response(status_code=204)
 
     async def _add(self, request: Request) -> Response:
@@ -78,22 +342,18 @@ class ServerRoutes:
         await self._require_administration().remove(self._find(request))
         return Response(status_code=204)
 
-    async def _enable(self, request: Request) -> Response:
-        await self._require_administration().set_enabled(self._find(request), is_enabled=True)
-        return Response(status_code=204)
-
-    async def _disable(self, request: Request) -> Response:
-        await self._require_administration().set_enabled(self._find(request), is_enabled=False)
+    async def _set_enabled(self, request: Request, *, is_enabled: bool) -> Response:
+        await self._require_administration().set_enabled(self._find(request), is_enabled=is_enabled)
         return Response(status_code=204)
 
     def _require_administration(self) -> ServerAdministration:
-        if self._administration is None:
+        if self.administration is None:
             message = "the configuration cannot be changed over HTTP: dial-chat serve --allow-admin allows it"
             raise HttpError(403, message, "not_allowed", kind="permission_error")
-        return self._administration
+        return self.administration
 
     def _find(self, request: Request) -> str:
         name: str = request.path_params["name"]
-        if name not in self._dial.servers:
+        if name not in self.dial.servers:
             raise HttpError(404, f"there is no server {name!r}", "not_found")
         return name

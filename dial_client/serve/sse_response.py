@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass, field
 
 import anyio
 from anyio.abc import TaskGroup
@@ -25,37 +26,27 @@ OPENING_COMMENT = ": this turn\n\n"
 _HEADERS = {"content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no"}
 
 
+@dataclass
 class SSEResponse:
     """An ASGI response with server-sent events.
 
     The response starts with the first event or keepalive. An exception before that leads to an ordinary error response.
-
-    Args:
-        events: Encoded events, each ending in a blank line. The generator is closed when the client disconnects.
-        headers: Further headers of the response.
-        on_close: Called when the response ends, also after an error.
-        keepalive_interval: Seconds without an event after which a comment keeps the connection alive.
-        send_timeout: Seconds in which the client must read the sent data.
     """
 
-    def __init__(
-        self,
-        events: AsyncGenerator[str, None],
-        headers: Mapping[str, str] | None = None,
-        on_close: Callable[[], None] = lambda: None,
-        *,
-        keepalive_interval: float = KEEPALIVE_INTERVAL,
-        send_timeout: float = SEND_TIMEOUT,
-    ) -> None:
-        self._events = events
-        self._headers = {**_HEADERS, **(headers or {})}
-        self._on_close = on_close
-        self._keepalive_interval = keepalive_interval
-        self._send_timeout = send_timeout
+    events: AsyncGenerator[str, None]
+    """Encoded events, each ending in a blank line. The generator is closed when the client disconnects."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Further headers of the response."""
+    on_close: Callable[[], None] = lambda: None
+    """Called when the response ends, also after an error."""
+    keepalive_interval: float = KEEPALIVE_INTERVAL
+    """Seconds without an event after which a comment keeps the connection alive."""
+    send_timeout: float = SEND_TIMEOUT
+    """Seconds in which the client must read the sent data."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - required by ASGI
         """Send the events until they end or the client disconnects."""
-        stream = _Stream(self._headers, send, self._keepalive_interval, self._send_timeout)
+        stream = _Stream({**_HEADERS, **self.headers}, send, self.keepalive_interval, self.send_timeout)
         failure: Exception | None = None
 
         async def cancel_on_disconnect(group: TaskGroup) -> None:
@@ -63,7 +54,7 @@ class SSEResponse:
             group.cancel_scope.cancel()
 
         try:
-            async with aclosing(self._events) as events, anyio.create_task_group() as group:
+            async with aclosing(self.events) as events, anyio.create_task_group() as group:
                 group.start_soon(stream.send_keepalives)
                 group.start_soon(cancel_on_disconnect, group)
                 try:
@@ -73,7 +64,7 @@ class SSEResponse:
                     failure = error
                 group.cancel_scope.cancel()
         finally:
-            self._on_close()
+            self.on_close()
         if failure is not None:
             raise failure
         await stream.end()

@@ -104,7 +104,7 @@ class StaticFiles:
     """Serves the files of the web page. Requested names are looked up in a table, never joined to a path."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
-        files = [*_list_files(folder), *sorted((folder / VENDOR).rglob("*"))]
+        files = [*sorted(folder.glob("*")), *sorted((folder / VENDOR).rglob("*"))]
         self._files: dict[str, tuple[Path, ...]] = {
             file.relative_to(folder).as_posix(): (file,) for file in files if file.suffix in _TYPES
         }
@@ -141,10 +141,6 @@ class StaticFiles:
         if cached is None or cached.sources != sources:
             cached = self._contents[name] = _compress(sources, _join(files, sources) if name == BUNDLE else sources[0])
         return cached
-
-
-def _list_files(folder: Path) -> list[Path]:
-    return sorted(folder.iterdir()) if folder.is_dir() else []
 
 
 def _join(files: Sequence[Path], sources: Sequence[bytes]) -> bytes:

@@ -1,4 +1,4 @@
-"""The HTTP API for tools: the list of tools, a tool's schema, and calls outside of turns, by the user and by MCP Apps.
+"""The HTTP API for tools and MCP Apps: tools, their schemas, the pages of apps, and calls outside of turns.
 
 The event stream of such a call also announces requests for input.
 """
@@ -8,23 +8,33 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from dial_client import __version__
 from dial_client.client.dial_client import DialClient
 from dial_client.hooks.approval_request import quote_name, to_claims
 from dial_client.hooks.audit.entries import Origin
-from dial_client.messages.errors import DialError
+from dial_client.messages.errors import DialError, ServerError, ServerGone
 from dial_client.messages.events import Event
+from dial_client.messages.mcp_apps import MAX_SOURCES, parse_policy
 from dial_client.messages.message import ToolSpec
-from dial_client.serve.http_messages import HttpError, build_json_response, read_json, read_object, to_http_error
+from dial_client.serve.http_messages import (
+    HttpError,
+    build_json_response,
+    read_json,
+    read_object,
+    read_string,
+    to_http_error,
+)
 from dial_client.serve.human_input import HumanInputBroker
+from dial_client.serve.security import APP_FRAME
 from dial_client.serve.sse_response import OPENING_COMMENT, SSEResponse, encode_event
 from dial_client.sinks.sse_encoder import encode_named
 
@@ -34,24 +44,19 @@ _MAX_EVENTS = 64
 """Maximum number of unsent events of one call."""
 
 
+@dataclass(eq=False)
 class DirectCall:
-    """A call outside of any turn.
+    """A call outside of any turn."""
 
-    Args:
-        conversation_id: The conversation that the call belongs to; empty for none.
-        server: The server of the tool.
-        call: Makes the call and returns its result, of JSON types only.
-    """
+    conversation_id: str
+    """The conversation that the call belongs to; empty for none."""
+    server: str
+    """The server of the tool."""
+    call: Callable[[Origin], Awaitable[Mapping[str, Any]]]
+    """Makes the call and returns its result, of JSON types only."""
 
-    def __init__(
-        self, conversation_id: str, server: str, call: Callable[[Origin], Awaitable[Mapping[str, Any]]]
-    ) -> None:
+    def __post_init__(self) -> None:
         self.id = secrets.token_hex(16)
-        self.conversation_id = conversation_id
-        self.server = server
-        self.call = call
-        self.events: MemoryObjectSendStream[str]
-        self.received: MemoryObjectReceiveStream[str]
         self.events, self.received = anyio.create_memory_object_stream[str](_MAX_EVENTS)
 
     def announce(self, event: Event) -> None:
@@ -80,9 +85,17 @@ class DirectCalls:
         if self._running >= MAX_CALLS:
             message = f"{MAX_CALLS} calls are running: try again later"
             raise HttpError(429, message, "too_many_calls", kind="rate_limit_error", headers={"retry-after": "2"})
-        return _DirectCallResponse(self, call)
 
-    async def run(self, call: DirectCall) -> None:
+        async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+            # If the client disconnects, the call is cancelled.
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._run, call)
+                await SSEResponse(_read_events(call))(scope, receive, send)
+                group.cancel_scope.cancel()
+
+        return respond
+
+    async def _run(self, call: DirectCall) -> None:
         """Run a call and send its events. The last event is ``result``, or ``error`` if the call failed."""
         self._running += 1
         try:
@@ -94,20 +107,6 @@ class DirectCalls:
                     await call.events.send(encode_named("error", {"message": to_http_error(error).error["message"]}))
         finally:
             self._running -= 1
-
-
-class _DirectCallResponse:
-    """Streams the events of one call. If the client disconnects, the call is cancelled."""
-
-    def __init__(self, calls: DirectCalls, call: DirectCall) -> None:
-        self._calls = calls
-        self._call = call
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._calls.run, self._call)
-            await SSEResponse(_read_events(self._call))(scope, receive, send)
-            group.cancel_scope.cancel()
 
 
 async def _read_events(call: DirectCall) -> AsyncGenerator[str, None]:
@@ -175,3 +174,99 @@ def _summarize(tool: ToolSpec) -> dict[str, Any]:
         "title": tool.title,
         "read_only": tool.read_only,
     }
+
+
+_FRAME = b"""<!doctype html>
+<meta charset="utf-8">
+<title>App</title>
+<script>
+addEventListener("message", function start({ source, data }) {
+  if (source !== parent || data?.method !== "ui/notifications/sandbox-resource-ready") return;
+  removeEventListener("message", start);
+  document.open();
+  document.write(data.params.html);
+  document.close();
+});
+parent.postMessage({ jsonrpc: "2.0", method: "ui/notifications/sandbox-proxy-ready", params: {} }, "*");
+</script>
+"""
+"""The document of an app's frame. It replaces itself with the HTML that the page sends; the Content-Security-Policy of
+its response stays in force."""
+
+
+class AppRoutes:
+    """The routes under ``/apps``.
+
+    Args:
+        dial: The client, entered.
+        human_input: Asks the user to approve the apps' calls.
+    """
+
+    def __init__(self, dial: DialClient, human_input: HumanInputBroker) -> None:
+        self._dial = dial
+        self._calls = DirectCalls(human_input)
+
+    def build_routes(self) -> list[Route]:
+        """Return the routes."""
+        return [
+            Route(APP_FRAME, self._frame),
+            Route("/apps/read", self._read, methods=["POST"]),
+            Route("/apps/resource", self._read_resource, methods=["POST"]),
+            Route("/apps/call", self._call, methods=["POST"]),
+        ]
+
+    async def _frame(self, request: Request) -> Response:
+        """Return the empty document, with a policy for the origins in the query. It contains no user data."""
+        names = ("connect", "resource", "frame", "base_uri")
+        policy = parse_policy({name: request.query_params.getlist(name)[:MAX_SOURCES] for name in names})
+        headers = {
+            "content-type": "text/html; charset=utf-8",
+            "content-security-policy": policy.header,
+            "connection-allowlist": policy.connection_allowlist,
+            "x-frame-options": "SAMEORIGIN",
+            "x-dns-prefetch-control": "off",
+        }
+        return Response(_FRAME, headers=headers)
+
+    async def _read(self, request: Request) -> Response:
+        body = await read_json(request)
+        server, uri, tool = read_string(body, "server", ""), read_string(body, "uri", ""), read_string(body, "tool", "")
+        try:
+            app = await self._dial.apps.read(server, uri)
+        except ServerError as error:
+            raise _to_http_error(error) from error
+        policy = app.policy
+        return build_json_response(
+            {
+                "html": app.html,
+                "policy": {name: getattr(policy, name) for name in ("connect", "resource", "frame", "base_uri")},
+                "origins": policy.origins,
+                "left_out": app.left_out,
+                "prefers_border": app.prefers_border,
+                "tool": self._dial.apps.describe_tool(server, tool),
+                "host": {"name": "dial-chat", "version": __version__},
+            }
+        )
+
+    async def _read_resource(self, request: Request) -> Response:
+        body = await read_json(request)
+        server, uri = read_string(body, "server", ""), read_string(body, "uri", "")
+        try:
+            return build_json_response(await self._dial.apps.read_resource(server, uri))
+        except ServerError as error:
+            raise _to_http_error(error) from error
+
+    async def _call(self, request: Request) -> Any:
+        body = await read_json(request)
+        arguments = read_object(body, "arguments")
+        server, tool = read_string(body, "server", ""), read_string(body, "tool", "")
+
+        async def call(origin: Origin) -> Mapping[str, Any]:
+            return await self._dial.apps.call(server, tool, arguments, origin=origin)
+
+        return self._calls.start(DirectCall(read_string(body, "conversation", ""), server, call))
+
+
+def _to_http_error(error: ServerError) -> HttpError:
+    is_gone = isinstance(error, ServerGone)
+    return HttpError(503 if is_gone else 404, str(error), "server_unavailable" if is_gone else "app_not_found")

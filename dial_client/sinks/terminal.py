@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from unicodedata import east_asian_width
@@ -17,7 +17,7 @@ from unicodedata import east_asian_width
 import anyio
 
 from dial_client.hooks.server_callbacks import ServerLog
-from dial_client.messages.citations import Citation, format_source_list
+from dial_client.messages.citations import format_source_list
 from dial_client.messages.events import (
     Event,
     Finished,
@@ -117,9 +117,7 @@ class TerminalSink:
         if self._pause.is_on:
             self._pause.keep(print_line)
         else:
-            self._end_line()
-            self._end_reasoning()
-            self._clear_status()
+            self.end()
             self._call_above = ""
             print_line()
 
@@ -156,24 +154,18 @@ class TerminalSink:
         await self._pause.wait_until_shown(call_id)
         self._clock.begin_question()
         try:
-            async with self._question_lock, self._screen():
+            async with self._question_lock:
+                self._pause.begin()
+                self.end()
+                self._call_above = ""
                 if call_id in self._started:
                     self._started[call_id] = (self._started[call_id][0], None)
-                yield
+                try:
+                    yield
+                finally:
+                    self._pause.end()
         finally:
             self._clock.end_question()
-
-    @asynccontextmanager
-    async def _screen(self) -> AsyncGenerator[None, None]:
-        self._pause.begin()
-        self._end_line()
-        self._end_reasoning()
-        self._clear_status()
-        self._call_above = ""
-        try:
-            yield
-        finally:
-            self._pause.end()
 
     def _start_call(self, call_id: str, name: str, arguments: str) -> None:
         """Show a call that starts: as a status if a question about it may follow, otherwise as a line."""
@@ -227,8 +219,7 @@ class TerminalSink:
             self._end_reasoning()
             self._clear_status()
             self._call_above = ""
-            self._out.write(text)
-            self._out.flush()
+            print(text, end="", file=self._out, flush=True)
             self._is_in_line = not text.endswith("\n")
 
     def _write_reasoning(self, text: str) -> None:
@@ -236,20 +227,15 @@ class TerminalSink:
             self._end_line()
             self._clear_status()
             self._call_above = ""
-            self._err.write(self._dim(text))
-            self._err.flush()
+            print(self._dim(text), end="", file=self._err, flush=True)
             self._is_in_reasoning = not text.endswith("\n")
 
     def _write_line(self, line: str) -> None:
-        self._end_line()
-        self._end_reasoning()
-        self._clear_status()
+        self.end()
         self._call_above = ""
         if self._columns is not None and len(line) >= self._columns:
-            rows = textwrap.wrap(line, self._columns - 1, subsequent_indent="  ", break_long_words=False)
-            line = "\n".join(rows)
-        self._err.write(f"{self._dim(line)}\n")
-        self._err.flush()
+            line = textwrap.fill(line, self._columns - 1, subsequent_indent="  ", break_long_words=False)
+        print(self._dim(line), file=self._err, flush=True)
 
     def _dim(self, text: str) -> str:
         has_colour = self._is_live and not os.environ.get("NO_COLOR")
@@ -266,21 +252,19 @@ class TerminalSink:
     def _end_reasoning(self) -> None:
         if self._is_in_reasoning:
             self._is_in_reasoning = False
-            self._err.write(f"{self._dim(self._safe_reasoning.finish())}\n")
-            self._err.flush()
+            print(self._dim(self._safe_reasoning.finish()), file=self._err, flush=True)
 
     def _write_status(self, text: str) -> None:
         if self._is_live and not self._is_in_line and not self._is_in_reasoning:
             self._clear_status()
             # A line that wraps cannot be cleared completely.
-            self._err.write(to_one_line(text, min(MAX_STATUS, shutil.get_terminal_size().columns - 1)))
-            self._err.flush()
+            line = to_one_line(text, min(MAX_STATUS, shutil.get_terminal_size().columns - 1))
+            print(line, end="", file=self._err, flush=True)
             self._has_status = True
 
     def _clear_status(self) -> None:
         if self._has_status:
-            self._err.write("\r\x1b[K")
-            self._err.flush()
+            print("\r\x1b[K", end="", file=self._err, flush=True)
             self._has_status = False
 
     def _finish(self, turn: Turn) -> None:
@@ -290,19 +274,14 @@ class TerminalSink:
         self._clear_status()
         for call_id in list(self._started):
             self._write_started(call_id)
-        self._write_sources(turn.citations)
+        if sources := format_source_list(turn.citations):
+            print("", *sources, sep="\n", file=self._out, flush=True)
         if turn.stop_reason is StopReason.CANCELLED:
             self._write_line("interrupted")
         seconds = self._clock.seconds
         self.usage.add(turn, seconds)
         if self._shows_usage and (turn.usage.input_tokens or turn.usage.output_tokens):
             self._write_line(format_usage_line(turn, seconds))
-
-    def _write_sources(self, citations: Sequence[Citation]) -> None:
-        """Write the numbered list of the answer's sources after the answer."""
-        if lines := format_source_list(citations):
-            self._out.write("\n".join(("", *lines, "")))
-            self._out.flush()
 
     def _write_media(self, message: Message) -> None:
         """Describe the images and files of the model's message, which a terminal cannot show."""

@@ -1,4 +1,4 @@
-"""The protocol `ConversationStore`, and the data that stores return.
+"""The protocol `ConversationStore`, the data that stores return, and `StoreCore`: the changes, alike in every store.
 
 Stored messages are never rewritten, only appended; messages in one call are appended together or not at all. A store
 keeps all fields of a message that `Message.to_dict` returns. Selected versions, settings and details of turns are
@@ -12,13 +12,15 @@ to all processes that use the store.
 from __future__ import annotations
 
 import base64
+import secrets
 import unicodedata
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Protocol, Self
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol, Self, TypeVar
 
-from dial_client.messages.errors import ConfigError
+from dial_client.messages.errors import ConfigError, ConversationBusy, ConversationNotFound
 from dial_client.messages.message import Message
 
 MAX_TITLE = 60
@@ -99,7 +101,6 @@ class ConversationStore(Protocol):
             conversation_id: The id, in printable ASCII; by default a random id. If a conversation has this id, it is
                 returned unchanged.
         """
-        ...
 
     async def append(
         self, conversation_id: str, messages: Sequence[Message], *, title: str = "", turn: str | None = None
@@ -116,7 +117,6 @@ class ConversationStore(Protocol):
             ConversationNotFound: The conversation does not exist.
             ConversationBusy: The turn has ended, or another turn has taken the conversation over.
         """
-        ...
 
     async def acquire(
         self,
@@ -146,7 +146,6 @@ class ConversationStore(Protocol):
         Raises:
             ConversationNotFound: The conversation does not exist.
         """
-        ...
 
     async def renew(
         self, conversation_id: str, turn: str, lease: float, unfinished: Sequence[Message] | None = None
@@ -163,7 +162,6 @@ class ConversationStore(Protocol):
             False, with nothing stored, if another turn has taken the conversation over or it was deleted. A lease that
             has expired can be renewed until then.
         """
-        ...
 
     async def release(self, conversation_id: str, turn: str, messages: Sequence[Message] = ()) -> None:
         """Append a turn's last messages, and release the conversation; does nothing if it was deleted.
@@ -177,7 +175,6 @@ class ConversationStore(Protocol):
             ConversationBusy: The turn has already ended, or another turn has taken the conversation over; nothing is
                 appended.
         """
-        ...
 
     async def get(self, conversation_id: str) -> Conversation:
         """Return a conversation with all its stored messages.
@@ -185,7 +182,6 @@ class ConversationStore(Protocol):
         Raises:
             ConversationNotFound: The conversation does not exist.
         """
-        ...
 
     async def list(self, limit: int = 50, *, cursor: str | None = None, search: str = "") -> Page:
         """Return at most `limit` conversations, the most recently changed first.
@@ -198,11 +194,9 @@ class ConversationStore(Protocol):
         Raises:
             ConfigError: The cursor is invalid.
         """
-        ...
 
     async def latest(self) -> ConversationSummary | None:
         """Return the most recently changed conversation; None if the store is empty."""
-        ...
 
     async def rename(self, conversation_id: str, title: str) -> None:
         """Change the title of a conversation, but not its place in the list.
@@ -210,7 +204,6 @@ class ConversationStore(Protocol):
         Raises:
             ConversationNotFound: The conversation does not exist.
         """
-        ...
 
     async def delete(self, conversation_id: str) -> None:
         """Delete a conversation and its messages.
@@ -218,11 +211,9 @@ class ConversationStore(Protocol):
         Raises:
             ConversationNotFound: The conversation does not exist.
         """
-        ...
 
     async def aclose(self) -> None:
         """Close files and connections; may be called twice."""
-        ...
 
 
 def build_title(text: str, limit: int = MAX_TITLE) -> str:
@@ -276,3 +267,217 @@ def split_search(search: str) -> tuple[str, ...]:
 def casefold_text(text: str) -> str:
     """Return a text normalized for searches: case-folded, without characters that text columns cannot store."""
     return text.casefold().replace("\0", " ").encode(errors="replace").decode()
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredConversation:
+    """The record of a conversation, without its messages."""
+
+    id: str
+    title: str
+    created_at: datetime
+    updated_at: datetime
+    message_count: int = 0
+    """The number of stored messages, including entries."""
+    entry_count: int = 0
+    """The number of stored entries (`Message.entry`)."""
+    turn: str = ""
+    """The id of the turn that holds the conversation, or held it when its process was killed."""
+    held_until: float = 0.0
+    """The end of the lease, in seconds by the store's clock."""
+    unfinished: Any = None
+    """The unfinished messages, encoded by `StoreCore._encode`, or None."""
+
+    def is_held(self, now: float) -> bool:
+        """Return True if a turn holds the conversation at the time `now`."""
+        return bool(self.turn) and self.held_until > now
+
+
+@dataclass(slots=True)
+class RowChange:
+    """A conversation before and after a change."""
+
+    record: StoredConversation | None
+    """The record of the conversation, which the change replaces; None if the conversation does not exist."""
+    now: float
+    """The time in seconds by the store's clock."""
+    added: list[Any] = field(default_factory=list)
+    """The messages to append, encoded by `StoreCore._encode`."""
+
+
+Change = Callable[[RowChange], T]
+"""A synchronous function that reads and changes a row; if it raises, the row is unchanged."""
+
+
+class StoreCore(ABC):
+    """The methods of a `ConversationStore` that write."""
+
+    def __init__(self) -> None:
+        self._last_stamp = datetime.min.replace(tzinfo=UTC)
+
+    @abstractmethod
+    async def _change(self, conversation_id: str, change: Change[T]) -> T:
+        """Apply a change in one transaction, isolated from other changes of the conversation."""
+
+    @abstractmethod
+    def _encode(self, messages: Sequence[Message]) -> Sequence[Any]:
+        """Return the messages encoded for this store.
+
+        Raises:
+            DialError: A message cannot be stored.
+        """
+
+    @abstractmethod
+    async def list(self, limit: int = 50, *, cursor: str | None = None, search: str = "") -> Page:
+        """See `ConversationStore.list`."""
+
+    @abstractmethod
+    async def get(self, conversation_id: str) -> Conversation:
+        """See `ConversationStore.get`."""
+
+    async def create(
+        self, title: str = "", messages: Sequence[Message] = (), *, conversation_id: str | None = None
+    ) -> Conversation:
+        """See `ConversationStore.create`."""
+        now, encoded = self._stamp(), self._encode(messages)
+        id_ = conversation_id or secrets.token_hex(16)
+        record = StoredConversation(id_, build_title(title), now, now, len(encoded), _count_entries(messages))
+
+        def change(row: RowChange) -> bool:
+            if row.record is not None:
+                return False
+            row.record = record
+            row.added += encoded
+            return True
+
+        if not await self._change(record.id, change):
+            return await self.get(record.id)
+        return Conversation(record.id, record.title, now, now, tuple(messages), message_count=record.message_count)
+
+    async def append(
+        self, conversation_id: str, messages: Sequence[Message], *, title: str = "", turn: str | None = None
+    ) -> None:
+        """See `ConversationStore.append`."""
+        encoded, now = self._encode(messages), self._stamp()
+
+        def change(row: RowChange) -> None:
+            record = _require_record(row, conversation_id)
+            if turn is not None and record.turn != turn:
+                raise _build_taken_over_error(conversation_id)
+            unfinished = record.unfinished if turn is None else None
+            row.record = replace(_with_messages(record, messages, now, title), unfinished=unfinished)
+            row.added += encoded
+
+        await self._change(conversation_id, change)
+
+    async def acquire(
+        self,
+        conversation_id: str,
+        turn: str,
+        messages: Sequence[Message],
+        *,
+        expected_count: int,
+        lease: float,
+        title: str,
+    ) -> bool:
+        """See `ConversationStore.acquire`."""
+        encoded, now = self._encode(messages), self._stamp()
+
+        def change(row: RowChange) -> bool:
+            record = _require_record(row, conversation_id)
+            if record.is_held(row.now) or record.message_count != expected_count:
+                return False
+            extended = _with_messages(record, messages, now, title)
+            row.record = replace(extended, turn=turn, held_until=row.now + lease)
+            row.added += encoded
+            return True
+
+        return await self._change(conversation_id, change)
+
+    async def renew(
+        self, conversation_id: str, turn: str, lease: float, unfinished: Sequence[Message] | None = None
+    ) -> bool:
+        """See `ConversationStore.renew`."""
+        encoded = None if unfinished is None else self._encode(unfinished)
+
+        def change(row: RowChange) -> bool:
+            record = row.record
+            if record is None or record.turn != turn:
+                return False
+            kept = record.unfinished if encoded is None else encoded
+            row.record = replace(record, held_until=row.now + lease, unfinished=kept)
+            return True
+
+        return await self._change(conversation_id, change)
+
+    async def release(self, conversation_id: str, turn: str, messages: Sequence[Message] = ()) -> None:
+        """See `ConversationStore.release`."""
+        encoded, now = self._encode(messages), self._stamp()
+
+        def change(row: RowChange) -> None:
+            if row.record is None:
+                return
+            if row.record.turn != turn:
+                raise _build_taken_over_error(conversation_id)
+            extended = _with_messages(row.record, messages, now, "") if encoded else row.record
+            row.record = replace(extended, turn="", held_until=0.0, unfinished=None)
+            row.added += encoded
+
+        await self._change(conversation_id, change)
+
+    async def rename(self, conversation_id: str, title: str) -> None:
+        """See `ConversationStore.rename`."""
+
+        def change(row: RowChange) -> None:
+            row.record = replace(_require_record(row, conversation_id), title=build_title(title))
+
+        await self._change(conversation_id, change)
+
+    async def delete(self, conversation_id: str) -> None:
+        """See `ConversationStore.delete`."""
+
+        def change(row: RowChange) -> None:
+            _require_record(row, conversation_id)
+            row.record = None
+
+        await self._change(conversation_id, change)
+
+    async def latest(self) -> ConversationSummary | None:
+        """See `ConversationStore.latest`."""
+        return next(iter(await self.list(1)), None)
+
+    def _stamp(self) -> datetime:
+        """Return the current time, never the same twice, so that lists have an order even with a coarse clock."""
+        self._last_stamp = max(datetime.now(UTC), self._last_stamp + timedelta(microseconds=1))
+        return self._last_stamp
+
+
+def _require_record(row: RowChange, conversation_id: str) -> StoredConversation:
+    if row.record is None:
+        raise ConversationNotFound(conversation_id)
+    return row.record
+
+
+def _with_messages(
+    record: StoredConversation, messages: Sequence[Message], now: datetime, title: str
+) -> StoredConversation:
+    """Return the record after appending messages, without unfinished messages."""
+    return replace(
+        record,
+        title=record.title or build_title(title),
+        updated_at=now,
+        message_count=record.message_count + len(messages),
+        entry_count=record.entry_count + _count_entries(messages),
+        unfinished=None,
+    )
+
+
+def _count_entries(messages: Sequence[Message]) -> int:
+    return sum(message.entry is not None for message in messages)
+
+
+def _build_taken_over_error(conversation_id: str) -> ConversationBusy:
+    return ConversationBusy(conversation_id, f"the conversation {conversation_id!r} was taken over by another turn")

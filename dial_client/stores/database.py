@@ -144,13 +144,19 @@ class Database:
         return engine
 
     async def _translate_errors(self, pending: Awaitable[T]) -> T:
+        import sqlite3
+
+        from sqlalchemy.exc import SQLAlchemyError
+
         try:
             return await pending
-        except _list_driver_errors() as error:
+        except (SQLAlchemyError, sqlite3.Error, OSError) as error:
             raise self._to_dial_error(error) from error
 
     def _to_dial_error(self, error: Exception) -> DialError:
-        cause = _find_cause(error)
+        from sqlalchemy.exc import StatementError
+
+        cause: BaseException = (error.orig or error) if isinstance(error, StatementError) else error
         text = str(cause).partition("\n")[0]
         if isinstance(cause, OSError):
             return DialError(f"the database of conversations cannot be reached ({text or type(cause).__name__})")
@@ -163,13 +169,6 @@ class Database:
         return DialError(f"the database of conversations failed: {_FAILED.get(kind, type(cause).__name__)} ({text})")
 
 
-def _find_cause(error: Exception) -> BaseException:
-    """Return the driver's error inside an error of SQLAlchemy, or the error itself."""
-    from sqlalchemy.exc import StatementError
-
-    return (error.orig or error) if isinstance(error, StatementError) else error
-
-
 def _find_error_class(cause: BaseException) -> str:
     """Return the name of SQLite's primary error code, or the class of PostgreSQL's SQLSTATE; empty for neither."""
     # asyncpg, or SQLAlchemy's adapter to it, sets `sqlstate`. An error of Python's module `sqlite3` itself, such as a
@@ -177,14 +176,6 @@ def _find_error_class(cause: BaseException) -> str:
     if sqlstate := getattr(cause, "sqlstate", None):
         return str(sqlstate)[:2]
     return str(getattr(cause, "sqlite_errorname", "")).removeprefix("SQLITE_").partition("_")[0]
-
-
-def _list_driver_errors() -> tuple[type[Exception], ...]:
-    import sqlite3
-
-    from sqlalchemy.exc import SQLAlchemyError
-
-    return SQLAlchemyError, sqlite3.Error, OSError
 
 
 async def _transaction(engine: AsyncEngine, operation: Callable[[AsyncConnection], Awaitable[T]], *, writes: bool) -> T:

@@ -9,16 +9,19 @@ from typing import TypeVar
 from dial_client.messages.errors import ConversationNotFound
 from dial_client.messages.message import Message, Role
 from dial_client.stores.conversation_store import (
+    Change,
     Conversation,
     ConversationSummary,
     Page,
+    RowChange,
+    StoreCore,
+    StoredConversation,
     build_page,
     casefold_text,
     parse_cursor,
     split_search,
     to_sortable_time,
 )
-from dial_client.stores.store_core import Change, RowChange, StoreCore, StoredConversation
 
 T = TypeVar("T")
 

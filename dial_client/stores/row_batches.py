@@ -21,14 +21,20 @@ import anyio
 
 from dial_client.messages.errors import DialError
 from dial_client.runtime.logs import get_logger
-from dial_client.stores.conversation_store import build_title, casefold_text, to_sortable_time
+from dial_client.stores.conversation_store import (
+    Change,
+    RowChange,
+    StoredConversation,
+    build_title,
+    casefold_text,
+    to_sortable_time,
+)
 from dial_client.stores.database import (
     MAX_LEASE_SECONDS,
     Database,
     build_clock_expression,
     build_lease_expression,
 )
-from dial_client.stores.store_core import Change, RowChange, StoredConversation
 
 if TYPE_CHECKING:
     from sqlalchemy import CursorResult
@@ -46,16 +52,16 @@ _MAX_TURN = 64
 _MAX_COUNT = 2**31 - 1
 
 
+@dataclass(eq=False, slots=True)
 class Request(Generic[T]):
     """A request for a conversation, and its result."""
 
-    def __init__(self, conversation_id: str, change: Change[T] | None = None) -> None:
-        self.conversation_id = conversation_id
-        self.change = change
-        """The change of the conversation; None for a request that reads it."""
-        self.result: T | None = None
-        self.error: Exception | None = None
-        self.done = anyio.Event()
+    conversation_id: str
+    change: Change[T] | None = None
+    """The change of the conversation; None for a request that reads it."""
+    result: T | None = None
+    error: Exception | None = None
+    done: anyio.Event = field(default_factory=anyio.Event)
 
 
 Process = Callable[["AsyncConnection", Sequence[Request[Any]]], Awaitable[None]]

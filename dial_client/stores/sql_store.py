@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from dial_client.messages.errors import ConversationNotFound, DialError
@@ -14,9 +13,11 @@ from dial_client.messages.message import Message
 from dial_client.runtime.logs import get_logger
 from dial_client.stores import row_batches
 from dial_client.stores.conversation_store import (
+    Change,
     Conversation,
     ConversationSummary,
     Page,
+    StoreCore,
     build_cursor,
     parse_cursor,
     split_search,
@@ -25,7 +26,6 @@ from dial_client.stores.database import Database, build_lease_expression
 from dial_client.stores.mailbox import Mailbox
 from dial_client.stores.migrations import extract_search_text
 from dial_client.stores.row_batches import Batcher, EncodedMessage, Request, Rows, execute
-from dial_client.stores.store_core import Change, StoreCore
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
@@ -76,9 +76,7 @@ class SQLStore(StoreCore):
         await self.open()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *failure: object) -> None:
         await self.aclose()
 
     async def open(self) -> None:
@@ -165,7 +163,14 @@ class SQLStore(StoreCore):
         return await self._writer.submit(Request(_check_id(conversation_id), change))  # type: ignore[return-value]
 
     def _encode(self, messages: Sequence[Message]) -> Sequence[EncodedMessage]:
-        return [_encode_message(message) for message in messages]
+        encoded: list[EncodedMessage] = []
+        for message in messages:
+            try:
+                data = message.to_dict()
+                encoded.append(EncodedMessage(json.dumps(data, separators=(",", ":")), extract_search_text(data)))
+            except (TypeError, ValueError, RecursionError) as error:
+                raise DialError(f"a message of the {message.role} cannot be stored: {error}") from error
+        return encoded
 
 
 def _build_conditions(cursor: str | None, words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
@@ -200,14 +205,6 @@ def _check_id(conversation_id: str) -> str:
     if not (conversation_id.isascii() and conversation_id.isprintable()):
         raise ConversationNotFound(conversation_id)
     return conversation_id
-
-
-def _encode_message(message: Message) -> EncodedMessage:
-    try:
-        data = message.to_dict()
-        return EncodedMessage(json.dumps(data, separators=(",", ":")), extract_search_text(data))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise DialError(f"a message of the {message.role} cannot be stored: {error}") from error
 
 
 def _decode_all(read: Iterable[Any]) -> tuple[tuple[Message, ...], tuple[str, ...], tuple[int, ...]]:

@@ -17,10 +17,9 @@ from dial_client.messages.events import Event, Finished, MessageCompleted, TextD
 from dial_client.messages.limits import StopReason
 from dial_client.messages.message import ImagePart, Message, Role, TextPart
 from dial_client.providers.scripted import ScriptedProvider
-from dial_client.stores.conversation_store import ConversationStore
+from dial_client.stores.conversation_store import Change, ConversationStore
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore
-from dial_client.stores.store_core import Change
 from dial_client.turns.event_log import MAX_UNREAD
 from dial_client.turns.turn_handle import TurnHandle
 from tests.support.managed_conversations import (

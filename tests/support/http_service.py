@@ -22,7 +22,7 @@ from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.http_server import HEAD_TIMEOUT, SHUTDOWN_GRACE, ConnectionLimits, HttpServer, open_socket
 from dial_client.serve.human_input import ANSWER_TIMEOUT, HumanInputBroker
 from dial_client.serve.security import MAX_BODY, AccessPolicy
-from dial_client.serve.server_logins import ServerLogins
+from dial_client.serve.server_routes import ServerLogins
 from dial_client.serve.turn_registry import MAX_TURNS, ServedModel, TurnRegistry
 from dial_client.settings import configuration
 from dial_client.settings.config_types import ServerSettings

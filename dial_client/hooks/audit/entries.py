@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from dial_client.messages.message import Content, Failure, TextPart, ToolCallRequest, ToolCallResult, ToolSpec
@@ -129,9 +128,7 @@ class CallAudit:
             self._entry = replace(self._entry, id=create_id(), arguments=arguments)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._is_over:
             return
         self._give_up_question()

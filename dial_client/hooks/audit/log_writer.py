@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from dial_client.hooks.audit.entries import AuditEntry
@@ -204,9 +203,7 @@ class AuditLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         self.close()
 
     def record(self, entry: AuditEntry) -> None:
@@ -227,7 +224,9 @@ class AuditLog:
     def _flush(self) -> None:
         try:
             if self._end is None:
-                self._make_folder()
+                self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                if sys.platform != "win32" and self._folder.stat().st_mode & 0o077:
+                    self._folder.chmod(0o700)
             with self._lock.held(_SHORT_PATIENCE if self._is_failing else _PATIENCE):
                 self._find_end()
                 while self._pending:
@@ -249,11 +248,6 @@ class AuditLog:
         if is_failing != self._is_failing:
             self._is_failing = is_failing
             self._on_problem(problem)
-
-    def _make_folder(self) -> None:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if sys.platform != "win32" and self._folder.stat().st_mode & 0o077:
-            self._folder.chmod(0o700)
 
     def _find_end(self) -> None:
         """Find the end of the chain, unless no other process has written since the last line of this one."""
@@ -325,10 +319,8 @@ class AuditLog:
         if written != len(data):
             os.ftruncate(self._handle, self._end.size)
             raise OSError(None, "the disk is full")
-        line = data.strip(b"\n")
-        digest = line[-66:-2].decode()
-        end = self._end
-        self._end = _End(end.path, end.name, end.identity, end.size + len(data), end.n + 1, digest)
+        digest = data.strip(b"\n")[-66:-2].decode()
+        self._end = replace(self._end, size=self._end.size + len(data), n=self._end.n + 1, digest=digest, is_full=False)
 
     def _open(self, path: Path) -> None:
         self._release()

@@ -83,7 +83,11 @@ class HandoffStore:
                 restored += handoff.messages
                 model_ids |= handoff.model_ids
             else:
-                restored.append(_restore_result(message, model_ids, names))
+                if message.role is Role.TOOL:
+                    call_id = message.tool_call_id
+                    id_, name = model_ids.get(call_id, call_id or ""), names.get(call_id)
+                    message = replace(message, tool_call_id=id_, name=name)  # noqa: PLW2901
+                restored.append(message)
             names |= {call.id: call.name for call in message.tool_calls}
         return repair_history(restored, NO_RESULT)
 
@@ -132,11 +136,3 @@ def _parse(message: Envelope) -> _Handoff:
     if not isinstance(model_ids, dict) or not all(isinstance(id_, str) for id_ in model_ids.values()):
         raise ValueError("the call ids are invalid")
     return _Handoff(tuple(Message.from_dict(item) for item in content["messages"]), model_ids)
-
-
-def _restore_result(message: Message, model_ids: Mapping[str | None, str], names: Mapping[str | None, str]) -> Message:
-    """Return a tool's result with the model's call id; other messages unchanged."""
-    if message.role is not Role.TOOL:
-        return message
-    call_id = message.tool_call_id
-    return replace(message, tool_call_id=model_ids.get(call_id, call_id or ""), name=names.get(call_id))

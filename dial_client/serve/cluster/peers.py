@@ -282,18 +282,15 @@ class PeerBus:
         """Handle a request to a turn, or without a turn the answer to a request of this process."""
         if turn is None:
             try:
-                self._pass_answer(message.parse_content())
+                answer = message.parse_content()
+                if (receive := self._answer_receivers.get(answer["id"])) is not None:
+                    receive(answer)
             except (KeyError, TypeError, ValueError, AttributeError) as error:  # from another version, or forged
                 log.warning("message_invalid", error=type(error).__name__)
         elif message.body == STOP:
             turn.cancel()
         elif message.body == READ and turn.id not in self._publishers:
             self._publishers[turn.id] = TurnPublisher(turn, self._model.name)
-
-    def _pass_answer(self, answer: Mapping[str, Any]) -> None:
-        receive = self._answer_receivers.get(answer["id"])
-        if receive is not None:
-            receive(answer)
 
     async def _publish(self) -> bool:
         """Send the new events of turns that are read at other processes; return True if there were any."""

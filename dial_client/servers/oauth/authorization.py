@@ -28,8 +28,8 @@ from dial_client.hooks.server_callbacks import Login, LoginRequest
 from dial_client.messages.errors import LoginFailed
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import to_one_line
+from dial_client.servers.oauth.oauth_http_client import TRUST_HINT, UrlPolicy, find_origin, to_browser_url, to_display
 from dial_client.servers.oauth.token_storage import TokenRecord, TokenStorage
-from dial_client.servers.oauth.url_policy import TRUST_HINT, UrlPolicy, find_origin, to_browser_url, to_display
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.settings.config_types import OAuthGrant, OAuthSettings, ServerSettings
 

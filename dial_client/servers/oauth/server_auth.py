@@ -26,9 +26,8 @@ from dial_client.hooks.server_callbacks import Login, build_login_hint
 from dial_client.messages.errors import LoginFailed
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.servers.oauth.authorization import NO_STORAGE, OAuthContext, OAuthProvider
-from dial_client.servers.oauth.oauth_http_client import OAuthHttpClient, read_oauth_error
+from dial_client.servers.oauth.oauth_http_client import OAuthHttpClient, UrlPolicy, read_oauth_error, to_display
 from dial_client.servers.oauth.token_storage import TokenStorage
-from dial_client.servers.oauth.url_policy import UrlPolicy, to_display
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.settings.config_types import OAuthGrant, OAuthSettings, ServerSettings
 
