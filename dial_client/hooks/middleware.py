@@ -282,9 +282,7 @@ class MiddlewareChain:
     """
 
     def __init__(
-        self,
-        middleware: Iterable[Middleware] = (),
-        find_instruments: Callable[[], Instruments | None] = lambda: None,
+        self, middleware: Iterable[Middleware] = (), find_instruments: Callable[[], Instruments | None] = lambda: None
     ) -> None:
         if isinstance(middleware, Middleware):
             raise TypeError(f"middleware takes a list: middleware=[{type(middleware).__name__}(…)]")

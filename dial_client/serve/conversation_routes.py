@@ -5,7 +5,7 @@ MCP Apps add text to the user's next message (``ui/update-model-context``): the 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import InitVar, dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal, cast
@@ -216,7 +216,9 @@ class ConversationRoutes:
     async def _chat(self, request: Request) -> Any:
         body = await read_json(request)
         content, stream = _read_content(body), body.get("stream", True)
-        taint = self._read_taint(body)
+        taint = read_string(body, "taint", "")
+        if taint and taint not in self._dial.servers:
+            raise HttpError(400, "taint must be the name of a server", "bad_taint", param="taint")
         contexts = read_app_contexts(body, self._dial.servers)
         edited_position = read_position(body, "edits")
         del body  # contains a second copy of the images and documents
@@ -244,12 +246,6 @@ class ConversationRoutes:
             return SSEResponse(stream_turn(turn, 0, self._model.name), headers)
         return build_json_response((await turn.result()).to_dict(), headers=headers)
 
-    def _read_taint(self, body: dict[str, Any]) -> str:
-        taint = read_string(body, "taint", "")
-        if taint and taint not in self._dial.servers:
-            raise HttpError(400, "taint must be the name of a server", "bad_taint", param="taint")
-        return taint
-
     async def _respond(
         self, conversation_id: str, status: int = 200, fields: Mapping[str, Any] = MappingProxyType({})
     ) -> Response:
@@ -272,19 +268,17 @@ class ConversationRoutes:
     async def _stream_events(self, request: Request) -> SSEResponse:
         turn_id = request.path_params["turn"]
         after = parse_last_event_id(request.headers.get("last-event-id"), turn_id)
-        events = await self._find_events(read_conversation_id(request), turn_id, after)
+        conversation_id, events = read_conversation_id(request), None
+        if (turn := self._manager.find_turn(conversation_id, turn_id)) is not None:
+            if turn.has_ended:
+                await self._manager.get(conversation_id)  # raises ConversationNotFound if it was deleted
+            events = stream_turn(turn, after, self._model.name)
+        elif self._remote_turns is not None:
+            events = await self._remote_turns.find_events(conversation_id, turn_id, after)
         if events is None:
             message = "the events of this turn are not available: read the conversation"
             raise HttpError(404, message, "turn_not_found")
         return SSEResponse(events, {"x-turn-id": turn_id})
-
-    async def _find_events(self, conversation_id: str, turn_id: str, after: int) -> AsyncGenerator[str, None] | None:
-        turn = self._manager.find_turn(conversation_id, turn_id)
-        if turn is None:
-            return await self._remote_turns.find_events(conversation_id, turn_id, after) if self._remote_turns else None
-        if turn.has_ended:
-            await self._manager.get(conversation_id)  # raises ConversationNotFound if it was deleted
-        return stream_turn(turn, after, self._model.name)
 
     async def _read_state(self, request: Request) -> Response:
         return build_json_response({"state": await self._manager.read_state(read_conversation_id(request))})

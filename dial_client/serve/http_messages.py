@@ -185,7 +185,10 @@ def to_http_error(error: Exception) -> HttpError:
         case ConversationBusy():
             return HttpError(409, str(error), "conversation_busy", headers={"retry-after": "1"})
         case ProviderError():
-            return _from_provider_error(error)
+            status = error.status if error.status in _PASSED_THROUGH else 504 if error.code == "timeout" else 502
+            headers = {} if error.retry_after is None else {"retry-after": str(math.ceil(error.retry_after))}
+            kind = "rate_limit_error" if status == 429 else _INVALID_REQUEST if status < 500 else "upstream_error"
+            return HttpError(status, str(error), error.code or "model_failed", kind=kind, headers=headers)
         case ConfigError():
             return HttpError(400, str(error), "invalid_request")
         case DialError():
@@ -199,10 +202,3 @@ _ROUTING_ERRORS = {404: "there is nothing at this path", 405: "this path does no
 _PASSED_THROUGH = frozenset({400, 413, 422, 429})
 """Statuses of the model's endpoint that are returned to the client: the client can correct or repeat its request.
 Other statuses concern this server's own request and become 502 or 504."""
-
-
-def _from_provider_error(error: ProviderError) -> HttpError:
-    status = error.status if error.status in _PASSED_THROUGH else 504 if error.code == "timeout" else 502
-    headers = {} if error.retry_after is None else {"retry-after": str(math.ceil(error.retry_after))}
-    kind = "rate_limit_error" if status == 429 else _INVALID_REQUEST if status < 500 else "upstream_error"
-    return HttpError(status, str(error), error.code or "model_failed", kind=kind, headers=headers)

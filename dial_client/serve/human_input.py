@@ -141,7 +141,12 @@ class _WaitingRequest:
     def set_answer(self, body: Mapping[str, Any]) -> None:
         """Set the answer from the form in which `HumanInputBroker.decide` and `HumanInputBroker.answer` send it."""
         if self.request.kind == APPROVAL:
-            self.answer = _parse_approval(body)
+            arguments = body.get("arguments")
+            arguments = None if arguments is None else _check_type(arguments, dict)
+            decision, reason, decided_by = body["decision"], _check_type(body["reason"], str), ""
+            if decision == CONVERSATION:
+                decision, decided_by = Decision.ONCE, _FOR_CONVERSATION
+            self.answer = Approval(decision, reason, decided_by, arguments)
         else:
             self.answer = ElicitationAnswer(ElicitationAction(body["action"]), _check_type(body["content"], dict))
         self.answered.set()
@@ -411,16 +416,14 @@ class HumanInputBroker:
             return await self.requests.answer(request, answer)
         if waiting.answer is not None:
             return False
-        if not await self.requests.withdraw(request) and not await self._has_expired(waiting):
-            return False
+        if not await self.requests.withdraw(request):
+            # Either another process has answered, or the message expired, for example while the machine slept.
+            with anyio.move_on_after(_DELIVERY_TIMEOUT):
+                await waiting.answered.wait()
+            if waiting.answered.is_set() or self._waiting.get(request.id) is not waiting:
+                return False
         waiting.set_answer(answer)
         return True
-
-    async def _has_expired(self, waiting: _WaitingRequest) -> bool:
-        """Return True if a request expired in the mailbox without an answer, for example while the machine slept."""
-        with anyio.move_on_after(_DELIVERY_TIMEOUT):
-            await waiting.answered.wait()
-        return waiting.answer is None and self._waiting.get(waiting.request.id) is waiting
 
 
 def _describe_elicitation(question: Elicitation) -> dict[str, Any]:

@@ -254,8 +254,4 @@ def build_page_headers(mime_type: str) -> Mapping[str, str]:
 
 def build_frame_headers(mime_type: str) -> Mapping[str, str]:
     """Return the headers of the document that draws diagrams: only the page may embed it, and its origin is opaque."""
-    return {
-        **build_page_headers(mime_type),
-        "content-security-policy": _FRAME_POLICY,
-        "x-frame-options": "SAMEORIGIN",
-    }
+    return {**build_page_headers(mime_type), "content-security-policy": _FRAME_POLICY, "x-frame-options": "SAMEORIGIN"}

@@ -166,17 +166,16 @@ class ProtocolChooser:
 
     def choose(self) -> ProtocolChoice:
         """Return the protocol to open the next session with."""
-        protocol = self._configured
-        if protocol is Protocol.AUTO and self._is_known_as_legacy():
+        protocol, before = self._configured, self._last_exit
+        if protocol is Protocol.AUTO:
             # Probing for the newer protocol can cost ten seconds: some servers ignore unknown requests.
-            protocol = Protocol.LEGACY
+            if before is None:
+                is_legacy = self._cache.guess_legacy()
+            else:
+                spoke_legacy = before.protocol_version is not None and not is_modern(before.protocol_version)
+                is_legacy = spoke_legacy or bool(self._sends_requests)
+            protocol = Protocol.LEGACY if is_legacy else protocol
         return ProtocolChoice(protocol, self._sends_requests is None)
-
-    def _is_known_as_legacy(self) -> bool:
-        if self._last_exit is None:
-            return self._cache.guess_legacy()
-        version = self._last_exit.protocol_version
-        return bool(self._sends_requests) or (version is not None and not is_modern(version))
 
     def record_exit(self, session_exit: Exit) -> bool:
         """Record how a session ended; return True if the next one must be opened at once with another protocol."""

@@ -325,11 +325,16 @@ class ServerRequests:
     ) -> ElicitResult:
         from mcp_types import ElicitResult
 
-        tools = _list_tools(calls)
+        tools, message = _list_tools(calls), clean(params.message)
         if params.mode == "url":
-            answer = await self._ask_to_open(params.message, params.url, tools, calls)
+            # Other schemes open files and programs (MCP, "URL Mode Elicitation"; CVE-2025-6514).
+            if not is_web_url(params.url):
+                log.warning("url_refused", server=self._server)
+                return ElicitResult(action="decline")
+            warnings = find_url_doubts(params.url) + _build_removal_warning(message.removed)
+            question = Elicitation(self._server, message.text, None, params.url, {}, warnings, tools)
+            answer = await self._ask_user(question, calls)
             return ElicitResult(action=ElicitationAction(answer.action).value)
-        message = clean(params.message)
         schema, removed = clean_schema(params.requested_schema)
         form = Form(schema)
         warnings = tuple(f"it asks for what seems to be a secret: {to_one_line(name, 100)}" for name in form.secrets)
@@ -342,19 +347,6 @@ class ServerRequests:
         if form.find_problems(content):
             raise _InvalidAnswer(form, content)
         return ElicitResult(action="accept", content=content)
-
-    async def _ask_to_open(
-        self, message: str, url: str, tools: tuple[str, ...], calls: tuple[_Call, ...]
-    ) -> ElicitationAnswer:
-        """Ask the user to open a URL; decline a URL that is not http(s) without asking."""
-        # Other schemes open files and programs (MCP, "URL Mode Elicitation"; CVE-2025-6514).
-        if not is_web_url(url):
-            log.warning("url_refused", server=self._server)
-            return ElicitationAnswer(ElicitationAction.DECLINE)
-        text = clean(message)
-        warnings = find_url_doubts(url) + _build_removal_warning(text.removed)
-        question = Elicitation(self._server, text.text, None, url, {}, warnings, tools)
-        return await self._ask_user(question, calls)
 
     async def _ask_user(self, question: Elicitation, calls: tuple[_Call, ...]) -> ElicitationAnswer:
         assert self.capabilities.elicit is not None

@@ -12,6 +12,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import InitVar, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -137,36 +138,26 @@ class SessionLifecycle:
         self._changes.set(None)
 
 
+@dataclass(eq=False)
 class ServerSession:
-    """One session with a server, over the first transport that works.
+    """One session with a server, over the first transport that works."""
 
-    Args:
-        target: How the server is reached.
-        status: The server's status; the session sets its tools, adds notes, and publishes that it is ready.
-        notifications: The server's notifications and subscriptions; the session records changes of lists in them.
-        capabilities: What the client offers to this server.
-        cache: Stores the server's tools and protocol for the next run of the program.
-        choice: The protocol to open the session with.
-    """
+    _target: Target
+    _status: ServerStatusWriter
+    """The server's status; the session sets its tools, adds notes, and publishes that it is ready."""
+    _notifications: Notifications
+    """The server's notifications and subscriptions; the session records changes of lists in them."""
+    capabilities: InitVar[ClientCapabilities]
+    """What the client offers to this server."""
+    _cache: ServerCache
+    """Stores the server's tools and protocol for the next run of the program."""
+    _choice: ProtocolChoice
 
-    def __init__(
-        self,
-        target: Target,
-        status: ServerStatusWriter,
-        notifications: Notifications,
-        capabilities: ClientCapabilities,
-        cache: ServerCache,
-        choice: ProtocolChoice,
-    ) -> None:
-        self._target = target
-        self._settings = target if isinstance(target, ServerSettings) else None
-        self._status = status
-        self._notifications = notifications
-        self._cache = cache
-        self._choice = choice
+    def __post_init__(self, capabilities: ClientCapabilities) -> None:
+        self._settings = self._target if isinstance(self._target, ServerSettings) else None
         self._mask = SecretMask() if self._settings is None else SecretMask.from_settings(self._settings)
-        self._requests = ServerRequests(status.name, capabilities)
-        self._tool_watch = ToolWatch(status.add_note, notifications)
+        self._requests = ServerRequests(self._status.name, capabilities)
+        self._tool_watch = ToolWatch(self._status.add_note, self._notifications)
         self._lifecycle = SessionLifecycle()
         self._in_flight: Observable[frozenset[anyio.CancelScope]] = Observable(frozenset())
         self._transport: TransportFactory | None = None

@@ -183,12 +183,8 @@ class ServerStatusWriter:
 
     def snapshot(self) -> ServerStatus:
         """Return the complete current status of the server."""
-        return replace(
-            self.summary,
-            tools=tuple(tool.name for tool in self.tools),
-            stderr=self._read_stderr(),
-            logs=tuple(self.logs),
-        )
+        names = tuple(tool.name for tool in self.tools)
+        return replace(self.summary, tools=names, stderr=self._read_stderr(), logs=tuple(self.logs))
 
     async def wait_until(self, predicate: Callable[[], bool], seconds: float = math.inf) -> None:
         """Wait until the predicate is true, at most `seconds`; it is evaluated after each change of the status."""

@@ -29,12 +29,7 @@ from dial_client.stores.conversation_store import (
     casefold_text,
     to_sortable_time,
 )
-from dial_client.stores.database import (
-    MAX_LEASE_SECONDS,
-    Database,
-    build_clock_expression,
-    build_lease_expression,
-)
+from dial_client.stores.database import MAX_LEASE_SECONDS, Database, build_clock_expression, build_lease_expression
 
 if TYPE_CHECKING:
     from sqlalchemy import CursorResult

@@ -38,12 +38,8 @@ def record_restart(server: str) -> None:
 
 def _find_providers() -> Iterator[object]:
     """Yield the providers that the program has set; their classes come from an SDK, not from the API."""
-    trace, metrics = (sys.modules.get(name) for name in _API)
-    if trace is not None:
-        provider = trace.get_tracer_provider()
-        if not type(provider).__module__.startswith(_API):
-            yield provider
-    if metrics is not None:
-        provider = metrics.get_meter_provider()
-        if not type(provider).__module__.startswith(_API):
-            yield provider
+    for name, getter in zip(_API, ("get_tracer_provider", "get_meter_provider"), strict=True):
+        if (api := sys.modules.get(name)) is not None:
+            provider: object = getattr(api, getter)()
+            if not type(provider).__module__.startswith(_API):
+                yield provider

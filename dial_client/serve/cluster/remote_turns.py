@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 
 import anyio
 
@@ -106,7 +107,10 @@ class RemoteTurns:
                             after = position
                             yield text
                     if not messages:
-                        check.update(await self._find_holder_if_readable(conversation_id))
+                        holder = "", False
+                        with suppress(DialError):  # the database may recover before the turn counts as lost
+                            holder = await self._find_holder(conversation_id)
+                        check.update(holder)
             except Exception as error:  # noqa: BLE001 - any failure must end the stream for the client
                 yield encode_end(error, {})
 
@@ -118,13 +122,6 @@ class RemoteTurns:
         try:
             return await self._store.read_turn(conversation_id)
         except ConversationNotFound:
-            return "", False
-
-    async def _find_holder_if_readable(self, conversation_id: str) -> tuple[str, bool]:
-        """Return what `_find_holder` returns; ("", False) if the database failed."""
-        try:
-            return await self._find_holder(conversation_id)
-        except DialError:  # the database may recover before the turn counts as lost
             return "", False
 
 

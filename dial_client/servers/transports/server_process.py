@@ -293,7 +293,10 @@ class ServerProcess:
             async with self._stopping:
                 if self not in _running:
                     return
-                self._close_stdin()
+                if self._stdin_open:
+                    self._stdin_open = False
+                    anyio.notify_closing(self._stdin)
+                    self._pipes[0].close()
                 if not await self.wait_exited(GRACE):
                     self._send_signal(signal.SIGTERM)
                     if not await self.wait_exited(GRACE):
@@ -343,12 +346,6 @@ class ServerProcess:
     def _send_signal(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError, PermissionError):  # an empty group, or members that belong to another user
             os.killpg(self.pid, number)
-
-    def _close_stdin(self) -> None:
-        if self._stdin_open:
-            self._stdin_open = False
-            anyio.notify_closing(self._stdin)
-            self._pipes[0].close()
 
 
 _running: set[ServerProcess] = set()

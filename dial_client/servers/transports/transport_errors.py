@@ -29,8 +29,6 @@ HTTP_FAILURE = -32010
 
 UNSENT, BROKEN = "unsent", "broken"
 """Outcomes of a request after a network error: not sent, or unknown."""
-_GATEWAY = (502, 503, 504)
-_UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 
 _SESSION_CODES = (INVALID_REQUEST, -32000, -32001)
 """Error codes with which server SDKs reject an unknown session."""
@@ -103,7 +101,8 @@ def _to_message(error: BaseException) -> str:
 
 def find_outcome(error: Exception) -> str:
     """Return the outcome of a request that failed with a network error: `UNSENT` or `BROKEN`."""
-    return UNSENT if isinstance(error, _UNSENT) else BROKEN
+    is_unsent = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
+    return UNSENT if is_unsent else BROKEN
 
 
 def describe_network_error(error: Exception) -> str:
@@ -224,7 +223,7 @@ def classify_start_error(error: BaseException, *, has_url: bool) -> StartFailure
     status = cause.response.status_code if isinstance(cause, httpx2.HTTPStatusError) else data.get("status")
     # Nothing answers at the URL, or only a gateway that cannot reach the server.
     has_network_error = isinstance(cause, httpx2.TransportError) or data.get("network") is not None
-    kind = ExitKind.UNREACHABLE if has_url and (has_network_error or status in _GATEWAY) else ExitKind.DIED
+    kind = ExitKind.UNREACHABLE if has_url and (has_network_error or status in (502, 503, 504)) else ExitKind.DIED
     if status == 401:  # only the user can log in or change the token
         kind = ExitKind.MISCONFIGURED
     message = "" if is_closed(cause) else to_message(cause)
