@@ -11,10 +11,9 @@ from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPC
 
 from dial_client.servers.notifications import Notifications, ToolWatch
 from dial_client.servers.transports import response_repair
+from dial_client.servers.transports.rate_limit import BURST, RateLimiter
 from dial_client.servers.transports.response_repair import (
-    BURST,
     MAX_BLOCKS,
-    RateLimiter,
     ResponseRepairer,
     find_response,
     parse_messages,

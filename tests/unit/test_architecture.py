@@ -26,7 +26,7 @@ def test_files_named_in_the_architecture_and_contributing_documents_exist() -> N
     ("subject", "file"),
     [
         ("token storage", "servers/oauth/token_storage.py"),
-        ("rate limit", "servers/transports/response_repair.py"),
+        ("rate limit", "servers/transports/rate_limit.py"),
         ("retry", "providers/http/retry_policy.py"),
         ("elicitation", "hooks/elicitation_form.py"),
         ("context window", "turns/context_window.py"),

@@ -26,7 +26,8 @@ from dial_client.servers.oauth.oauth_http_client import read_body
 from dial_client.servers.oauth.server_auth import Send, ServerAuth
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.servers.transports import transport_errors
-from dial_client.servers.transports.response_repair import TokenBucket, find_response
+from dial_client.servers.transports.rate_limit import TokenBucket
+from dial_client.servers.transports.response_repair import find_response
 from dial_client.settings.configuration import ServerSettings
 
 if TYPE_CHECKING:

@@ -1,0 +1,80 @@
+"""A rate limit for the notifications and requests of a server, to protect the client's CPU time and memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from mcp_types import JSONRPCNotification, JSONRPCRequest
+
+BURST = 500
+"""Messages of one kind that pass before the rate is limited."""
+RATE = 50.0
+"""Messages of one kind that pass per second after the burst.
+
+Dropping announcements loses no change: a list is read `notifications.DEBOUNCE` seconds after the last one that passed.
+"""
+MAX_NUMBER = 1e300
+"""Limit of progress numbers: the SDK (mcp 2.3) stops reading if it cannot convert a number to a float."""
+_KINDS = {
+    "notifications/progress": "progress",
+    "notifications/message": "logs",
+    "notifications/tools/list_changed": "changes of its tools",
+    "notifications/prompts/list_changed": "changes of its prompts",
+    "notifications/resources/list_changed": "changes of its resources",
+    "notifications/resources/updated": "updates of resources",
+    "ping": "pings",
+}
+
+
+class RateLimiter:
+    """Drops messages above the rate limit, and calls ``note`` when it does.
+
+    Responses always pass: there is at most one for each request.
+    """
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+        self._buckets: dict[str, TokenBucket] = {}
+
+    def allows(self, message: object) -> bool:
+        """Return True if the message may pass; False if it must be dropped."""
+        if not isinstance(message, JSONRPCNotification | JSONRPCRequest):
+            return True
+        # One number that cannot be converted would end the connection, with all its calls: see `MAX_NUMBER`.
+        if message.method == "notifications/progress" and not _is_valid_progress(message.params or {}):
+            return False
+        # Each kind has its own bucket: a flood of log messages must not drop the one notice that the tools have
+        # changed. Kinds that this list does not name share a bucket, so that a server cannot make up new ones.
+        default = "requests" if isinstance(message, JSONRPCRequest) else "notifications"
+        kind = _KINDS.get(message.method, default)
+        if self._buckets.setdefault(kind, TokenBucket(BURST, RATE)).take():
+            return True
+        self._note(f"it sends a flood of {kind}; some of them are dropped")
+        return False
+
+
+class TokenBucket:
+    """A token bucket: it starts full with ``burst`` tokens, and is refilled with ``rate`` tokens per second."""
+
+    def __init__(self, burst: int, rate: float) -> None:
+        self._burst = burst
+        self._rate = rate
+        self._tokens = float(burst)
+        self._refilled_at = time.monotonic()
+
+    def take(self) -> bool:
+        """Take a token; return False if there is none."""
+        now = time.monotonic()
+        self._tokens = min(self._burst, self._tokens + (now - self._refilled_at) * self._rate)
+        self._refilled_at = now
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+
+def _is_valid_progress(params: dict[str, Any]) -> bool:
+    numbers = (params.get("progress"), params.get("total"))
+    return all(not isinstance(number, int) or abs(number) < MAX_NUMBER for number in numbers)
