@@ -89,6 +89,8 @@ class BlockParser:
         """The number of blocks in these lines that stand for returned blocks."""
         self._pending: Block | None = None
         """The block that further lines may change."""
+        self._source = self._lines
+        """The lines in which this block counts its own."""
         self._code: Block | None = None
         """The open code block."""
         self._code_indent = 0
@@ -105,8 +107,8 @@ class BlockParser:
         """Return an independent copy of this parser."""
         return copy.copy(self)  # the lists of a parser are replaced, never changed
 
-    def feed(self, line: str) -> list[Block]:
-        """Add a line without its line break, and return the blocks that became final."""
+    def feed(self, line: str, *, is_end: bool = False) -> list[Block]:
+        """Add a line without its line break, and return the blocks that became final; at the end, all blocks."""
         blocks: list[Block] = []
         if self._code is not None:
             blocks.append(self._read_code(line, self._code))
@@ -117,34 +119,41 @@ class BlockParser:
             if row := self._read_row(line, self._table):
                 return [row]
             self._table = None
-        if self._pending is not None and self._pending.kind == "table" and "|" not in line:
-            blocks += self._take(is_end=True)  # text below a table is no row of it
-        if line.strip() or self._lines[-1:] != [line]:
+        pending, is_blank = self._pending, not line.strip()
+        if pending is not None and pending.kind == "table" and "|" not in line:
+            self._forget([pending], self._source, may_continue=False)  # text below a table is no row of it
+            blocks, pending = [*blocks, pending], None
+        if not is_blank or self._lines[-1:] != [line]:
             self._lines = [*self._lines, line]
-        return blocks + self._take()
+        if is_blank and (pending is None or not pending.text.startswith(("$$", "\\["))):
+            # A blank line ends a paragraph, and changes no block before it: nothing is parsed again.
+            ended = [] if pending is None else [pending]
+            self._forget(ended, [*self._source, line])
+            return blocks + ended
+        self._source = self._lines
+        parsed = _parse(self._lines)[self._returned :]
+        self._pending = None if is_end or not parsed or self._is_final(parsed[-1]) else parsed.pop()
+        self._forget(parsed, self._lines, may_continue=not is_end)
+        return blocks + parsed
 
     def finish(self) -> list[Block]:
         """End the message, and return the remaining blocks."""
-        end = [] if self._code is None else [self._end_code(self._code)]
-        return end + self._take(is_end=True)
+        return [*([] if self._code is None else [self._end_code(self._code)]), *filter(None, [self._pending])]
 
-    def _take(self, *, is_end: bool = False) -> list[Block]:
-        """Return the blocks that are final, and replace their lines by those that open their containers."""
-        blocks = _parse(self._lines)[self._returned :]
-        self._pending = None
-        if blocks and not (is_end or self._is_final(blocks[-1])):
-            self._pending = blocks.pop()
+    def _forget(self, blocks: list[Block], lines: list[str], *, may_continue: bool = True) -> None:
+        """Replace the lines of final blocks, out of the lines they count in, by those that open their containers."""
         if not blocks:
-            return blocks
+            return
         last = blocks[-1]
+        if self._pending is last:
+            self._pending = None
         if last.kind == "code start":
             self._code = last
-            self._code_indent = len((_strip_quotes(self._lines[last.start], last) or "").partition(last.mark)[0])
-        elif last.kind == "table" and last.end == len(self._lines) and not is_end:
-            self._table, self._table_head = last, self._lines[last.start : last.start + 2]
-        opening = _open_containers(last.containers, self._lines)
-        self._lines, self._returned = opening + self._lines[last.end :], len(opening)
-        return blocks
+            self._code_indent = len((_strip_quotes(lines[last.start], last) or "").partition(last.mark)[0])
+        elif last.kind == "table" and last.end == len(lines) and may_continue:
+            self._table, self._table_head = last, lines[last.start : last.start + 2]
+        opening = _open_containers(last.containers, lines)
+        self._lines, self._returned = opening + lines[last.end :], len(opening)
 
     def _is_final(self, block: Block) -> bool:
         match block.kind:
@@ -238,23 +247,23 @@ def _read_tokens(tokens: list[Token], lines: list[str]) -> Iterator[Block]:
         elif token.type in ("blockquote_close", "list_item_close"):
             if open_containers.pop().is_empty:
                 yield Block("paragraph", containers[-1].line, containers[-1].line + 1, containers)
-        elif block := _read_block(tokens[index:], containers, lines):
+        elif block := _read_block(tokens, index, containers, lines):
             yield block
 
 
-def _read_block(tokens: list[Token], containers: tuple[Container, ...], lines: list[str]) -> Block | None:
-    """Return the block that the first token begins; None if it begins none."""
-    token = tokens[0]
+def _read_block(tokens: list[Token], index: int, containers: tuple[Container, ...], lines: list[str]) -> Block | None:
+    """Return the block that a token begins; None if it begins none."""
+    token = tokens[index]
     start, end = token.map or (0, 0)
     match token.type:
         case "paragraph_open":
-            text = tokens[1].content
+            text = tokens[index + 1].content
             if containers and containers[-1].marker == "-" and containers[-1].is_empty and (task := _TASK.match(text)):
                 containers[-1].marker = f"[{task[1].lower()}]"
                 text = text[task.end() :]
             return Block("paragraph", start, end, containers, re.sub(" *\n *", "\n", text))
         case "heading_open":
-            return Block("heading", start, end, containers, tokens[1].content, level=int(token.tag[1]))
+            return Block("heading", start, end, containers, tokens[index + 1].content, level=int(token.tag[1]))
         case "hr":
             return Block("rule", start, end, containers)
         case "fence":
@@ -265,7 +274,7 @@ def _read_block(tokens: list[Token], containers: tuple[Container, ...], lines: l
         case "open_formula":
             return Block("paragraph", start, end, containers, token.content)
         case "table_open":
-            return _read_table(tokens, containers, lines)
+            return _read_table(tokens[index:], containers, lines)
     return None
 
 
