@@ -130,8 +130,7 @@ async def run_turn(
     if services.middleware.wraps_turns:
         reason = await _run_in_middleware(services, messages, options, turn)
     else:
-        run = TurnRun(services, messages, options, turn)
-        reason = await run.finish(await resolve(run.context, run.ask, run.run_calls))
+        reason = await TurnRun(services, messages, options, turn).run()
     turn.recorder.note(*services.notes())
     return reason
 
@@ -145,8 +144,7 @@ async def _run_in_middleware(
     async def run_to_end(request: TurnRequest) -> Turn:
         nonlocal recorded
         changed = replace(services, limits=request.limits, system=request.system)
-        run = TurnRun(changed, request.messages, options, turn)
-        reason = await run.finish(await resolve(run.context, run.ask, run.run_calls))
+        reason = await TurnRun(changed, request.messages, options, turn).run()
         recorded = turn.recorder.build_turn(reason)
         return recorded
 
@@ -248,6 +246,15 @@ class TurnRun:
         )
         self.context = ConversationContext(conversation, limits.max_depth, min(options.depth, limits.max_depth))
         """The conversation without its system messages, at the start of the turn."""
+
+    async def run(self) -> StopReason:
+        """Run the turn to its end, and return why it ended. An object runs once."""
+        try:
+            return await self.finish(await resolve(self.context, self.ask, self.run_calls))
+        finally:
+            # The parts of this object hold its methods. Without this line, the handle of an ended turn would stay, with
+            # all its events, until the garbage collector finds the circle.
+            del self._turn
 
     def offer_tools(self) -> tuple[ToolSpec, ...]:
         """Return the servers' and the client-side tools; the same tuple object while they do not change.
