@@ -180,9 +180,8 @@ def describe_request(
         for claim in describe_claims(tool):
             yield from add_bars(claim.splitlines(), columns, limit)
     if context.why_asked:
-        yield from _wrap_lines(
-            "  ", [f"reason for asking: {' '.join(escape_unseen(context.why_asked).split())}"], columns
-        )
+        reason = f"reason for asking: {' '.join(escape_unseen(context.why_asked).split())}"
+        yield from (f"  {piece}" for piece, _ in _split_line(reason, columns - 3))
     yield from _format_arguments(call, columns, whole=whole, changes=changes)
     yield from (f"({note})" for note in describe_invisible(call, tool))
 
@@ -272,10 +271,6 @@ def _escape_marks(line: str) -> str:
         marks = 0 if count_cells(char) else marks + 1
         written.append(char if marks <= MAX_MARKS else f"\\u{{{ord(char):x}}}")
     return "".join(written)
-
-
-def _wrap_lines(indent: str, lines: Iterable[str], columns: int) -> Iterator[str]:
-    yield from (f"{indent}{piece}" for line in lines for piece, _ in _split_line(line, columns - len(indent) - 1))
 
 
 def _split_line(line: str, columns: int) -> Iterator[tuple[str, int]]:

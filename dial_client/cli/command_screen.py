@@ -5,10 +5,12 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
 from dial_client.cli import tty
+from dial_client.cli.markdown.themes import MONO, Theme
 from dial_client.cli.word_wrap import break_words
 
 
@@ -32,29 +34,30 @@ Search = Callable[[str], Awaitable[Sequence[Choice]]]
 class CommandScreen(Protocol):
     """Prints text and asks questions. Questions raise `tty.Unanswered` if the user presses Ctrl-C or Ctrl-D."""
 
+    @property
+    def theme(self) -> Theme:
+        """The colours of its output."""
+
+    def suspend(self) -> AbstractAsyncContextManager[None]:
+        """Leave the terminal to another program in this context."""
+
     def print(self, text: str) -> None:
         """Print lines; text of models and servers in them must be escaped already."""
-        ...
 
     def print_prose(self, text: str) -> None:
         """Print sentences of the program, with word wrap in a terminal."""
-        ...
 
     async def ask_key(self, lines: Sequence[str], question: str, keys: Mapping[str, str]) -> str:
         """Return the pressed key. `keys` maps each valid key to its meaning; for any other key, ask again."""
-        ...
 
     async def ask_line(self, question: str, *, hidden: bool = False, default: str = "") -> str:
         """Return the typed line."""
-        ...
 
     async def choose(self, question: str, search: Search, words: str = "") -> str | None:
         """Return the value of the item that the user chooses, after a search for `words`; None if they choose none."""
-        ...
 
     async def page(self, text: str) -> None:
         """Show a text that may be long, page by page if possible. The text must be escaped already."""
-        ...
 
 
 ROWS = 12
@@ -100,6 +103,10 @@ async def choose_by_number(screen: CommandScreen, question: str, search: Search,
 
 class PlainScreen:
     """Prints lines, and reads each answer as a line."""
+
+    theme = MONO
+    suspend = nullcontext
+    """Does nothing, because nothing is drawn."""
 
     def print(self, text: str) -> None:
         """Print lines."""

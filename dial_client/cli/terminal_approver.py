@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -34,10 +33,9 @@ from dial_client.cli.approval_prompt import (
     remove_keys,
 )
 from dial_client.cli.command_screen import CommandScreen, PlainScreen
-from dial_client.cli.input import editor
+from dial_client.cli.input import user_programs
 from dial_client.cli.load_settings import warn_once
-from dial_client.cli.markdown.themes import MONO, Theme, style
-from dial_client.cli.terminal.screen import Screen
+from dial_client.cli.markdown.themes import Theme, style
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.cli.word_wrap import break_words
 from dial_client.client.sampling import SAMPLING
@@ -51,11 +49,8 @@ from dial_client.tools.file_changes import FileChange, find_changes, find_edits
 
 MAX_INLINE = 200
 """The maximum characters of a value that is edited in the prompt; longer and multi-line values open the editor."""
-MAX_KEYS = 9
-
-Suspended = Callable[[], AbstractAsyncContextManager[None]]
 MAX_NUMBER = 9
-"""The highest number of a call that can be chosen by a key."""
+"""The highest number of a call or an argument that can be chosen by a key."""
 MAX_REASON = 200
 """The maximum characters of the user's reason that are printed."""
 _DECISIONS = {"y": "yes", "s": "yes, for this session", "a": "yes, always", "n": "no", "q": "quit the turn"}
@@ -64,15 +59,7 @@ GATHER = 0.05
 """Seconds to wait for further calls of the same reply, to ask about them in one question."""
 
 
-@asynccontextmanager
-async def suspend_nothing() -> AsyncGenerator[None, None]:
-    """Leave the terminal as it is."""
-    yield
-
-
-async def edit_arguments(
-    call: ToolCallRequest, tool: ToolSpec, screen: CommandScreen, suspended: Suspended
-) -> ToolCallRequest:
+async def edit_arguments(call: ToolCallRequest, tool: ToolSpec, screen: CommandScreen) -> ToolCallRequest:
     """Let the user edit an argument until the arguments fit the tool's schema, and return the changed call.
 
     The call is returned unchanged if it has no arguments, the editor fails, or the user drops the change.
@@ -81,7 +68,6 @@ async def edit_arguments(
         call: The call as the model requested it, or as an earlier edit changed it.
         tool: The tool, whose schema the arguments must fit.
         screen: The screen that asks the questions.
-        suspended: Returns a context manager that leaves the terminal to the editor.
 
     Raises:
         Unanswered: The user pressed Ctrl-C or Ctrl-D.
@@ -93,25 +79,20 @@ async def edit_arguments(
     is_text = isinstance(value, str)
     text = value if is_text else json.dumps(value, ensure_ascii=False, indent=2)
     check = ArgumentCheck(tool.original_schema or tool.input_schema)
-    while (edited := await _edit(name, text, screen, suspended)) is not None:
+    while (edited := await _edit(name, text, screen)) is not None:
         text = edited
-        arguments, problem = _replace(call.arguments, name, text, is_text=is_text)
-        if not (problems := [problem] if problem else check.find_problems(arguments)):
-            return replace(call, arguments=arguments)
+        try:
+            arguments = {**call.arguments, name: text if is_text else json.loads(text)}
+        except ValueError as error:
+            problems = [f"{name} is not JSON: {error}"]
+        else:
+            if not (problems := check.find_problems(arguments)):
+                return replace(call, arguments=arguments)
         lines = [f"The arguments do not fit: {to_one_line('; '.join(problems), 500)}"]
         keys = {"e": "edit again", "d": "drop the change"}
-        key = await screen.ask_key(lines, "[e]dit again  [d]rop the change:", keys)
-        if key == "d":
+        if await screen.ask_key(lines, "[e]dit again  [d]rop the change:", keys) == "d":
             break
     return call
-
-
-def _replace(arguments: Mapping[str, Any], name: str, text: str, *, is_text: bool) -> tuple[dict[str, Any], str]:
-    """Return the arguments with a new value, and an error text if the value is not JSON."""
-    try:
-        return {**arguments, name: text if is_text else json.loads(text)}, ""
-    except ValueError as error:
-        return {}, f"{name} is not JSON: {error}"
 
 
 async def _choose(call: ToolCallRequest, screen: CommandScreen) -> str | None:
@@ -119,25 +100,20 @@ async def _choose(call: ToolCallRequest, screen: CommandScreen) -> str | None:
     names = list(call.arguments)
     if len(names) <= 1:
         return names[0] if names else None
-    keys = {str(at): name for at, name in enumerate(names[:MAX_KEYS], 1)}
+    keys = {str(at): name for at, name in enumerate(names[:MAX_NUMBER], 1)}
     shown = "  ".join(f"[{key}] {to_one_line(escape_unseen(name), 30)}" for key, name in keys.items())
     meanings = {key: to_one_line(name, 30) for key, name in keys.items()}
     return keys[await screen.ask_key([shown], "Which argument?", meanings)]
 
 
-async def _edit(name: str, text: str, screen: CommandScreen, suspended: Suspended) -> str | None:
+async def _edit(name: str, text: str, screen: CommandScreen) -> str | None:
     """Return the text as the user edited it; None if the editor failed."""
     if len(text) <= MAX_INLINE and text == escape_unseen(text).strip() and "\n" not in text:
         return await screen.ask_line(f"{to_one_line(escape_unseen(name), 30)}:", default=text)
-    async with suspended():
-        edited = await anyio.to_thread.run_sync(editor.edit, text)
+    async with screen.suspend():
+        edited = await anyio.to_thread.run_sync(user_programs.edit, text)
     # `edit` removes the line break that editors add at the end: restore it if the text ended with one.
     return f"{edited}\n" if edited is not None and text.endswith("\n") else edited
-
-
-def find_changed_arguments(requested: ToolCallRequest, changed: ToolCallRequest) -> Mapping[str, Any] | None:
-    """Return the arguments of a changed call; None if they equal the requested arguments."""
-    return None if requested.arguments == changed.arguments else changed.arguments
 
 
 def build_approver(sink: TurnSink, screen: CommandScreen, servers: Mapping[str, object]) -> Approver:
@@ -152,14 +128,13 @@ def build_approver(sink: TurnSink, screen: CommandScreen, servers: Mapping[str, 
 
 
 async def _deny(_: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
-    server = context.server
+    name = f"{context.server}/{tool.tool}"
     if context.change:
-        problem = f"{server}/{tool.tool} has changed since it was approved, and there is no terminal to ask at"
+        problem = f"{name} has changed since it was approved, and there is no terminal to ask at"
         warn_once(f"{problem}: not allowed; review it in a terminal, or allow all calls with --yes")
     elif context.why_asked:
-        warn_once(f"not allowed without a terminal to ask at: {server}/{tool.tool}: {context.why_asked}")
+        warn_once(f"not allowed without a terminal to ask at: {name}: {context.why_asked}")
     else:
-        name = f"{server}/{tool.tool}"
         warn_once(f"not allowed without a terminal to ask at: {name}; --allow {name} allows it")
     return deny_unattended(tool, context)
 
@@ -175,11 +150,6 @@ class _Waiting:
     answer: Approval | None = None
     number: int = 0
     """The number of the call in a question about several calls, from 1."""
-
-    @property
-    def is_own_question(self) -> bool:
-        """Whether the call needs its own answer, because its tool has changed or there is a reason to ask."""
-        return bool(self.context.change or self.context.why_asked)
 
 
 class TerminalApprover:
@@ -197,17 +167,13 @@ class TerminalApprover:
             async with self._sink.question(None if tool.tool == SAMPLING else call.id):
                 if waiting.answer is None:
                     await anyio.sleep(GATHER)
-                    await self._ask(self._find_batch(waiting))
+                    # Waiting calls share one question; a sampling request has its own.
+                    shared = (asked for asked in self._waiting if asked.answer is None and asked.tool.tool != SAMPLING)
+                    await self._ask([waiting] if tool.tool == SAMPLING else list(shared))
         finally:
             self._waiting.remove(waiting)
         assert waiting.answer is not None
         return waiting.answer
-
-    def _find_batch(self, first: _Waiting) -> list[_Waiting]:
-        """Return the waiting calls that share a question with `first`. A sampling request has its own question."""
-        if first.tool.tool == SAMPLING:
-            return [first]
-        return [waiting for waiting in self._waiting if waiting.answer is None and waiting.tool.tool != SAMPLING]
 
     async def _ask(self, batch: list[_Waiting]) -> None:
         """Ask about calls until all of them are answered."""
@@ -234,8 +200,10 @@ class TerminalApprover:
             if waiting.answer and waiting.answer.decision in (Decision.SESSION, Decision.ALWAYS)
         }
         for waiting in self._waiting:
-            may_share_answer = waiting.answer is None and not waiting.is_own_question
-            if may_share_answer and (waiting.context.server, waiting.tool.tool) in lasting:
+            context = waiting.context
+            # A changed tool, and a call with a reason to ask, need an answer of their own.
+            may_share_answer = waiting.answer is None and not (context.change or context.why_asked)
+            if may_share_answer and (context.server, waiting.tool.tool) in lasting:
                 waiting.answer = Approval(Decision.ONCE)
 
     async def _compare(self, waiting: _Waiting, call: ToolCallRequest) -> None:
@@ -290,7 +258,8 @@ class TerminalApprover:
                 lines = [explain(keys)]
                 match answer:
                     case Approval():
-                        waiting.answer = replace(answer, arguments=find_changed_arguments(waiting.call, call))
+                        changed = None if call.arguments == waiting.call.arguments else call.arguments
+                        waiting.answer = replace(answer, arguments=changed)
                     case PromptAction.VIEW:
                         lines = list(self._describe(waiting, call, whole=True))
                     case PromptAction.QUIT:
@@ -302,8 +271,7 @@ class TerminalApprover:
                 waiting.answer = Approval(Decision.DENY, str(how))
 
     async def _edit(self, waiting: _Waiting, call: ToolCallRequest) -> ToolCallRequest:
-        suspended = self._screen.suspend if isinstance(self._screen, Screen) else suspend_nothing
-        call = await edit_arguments(call, waiting.tool, self._screen, suspended)
+        call = await edit_arguments(call, waiting.tool, self._screen)
         await self._compare(waiting, call)
         return call
 
@@ -315,8 +283,7 @@ class TerminalApprover:
                 print(line if line.startswith(BAR[0]) else break_words(line, measure_terminal_width()), file=sys.stderr)
             sys.stderr.flush()
             return await ask_for_line(last)
-        theme = screen.theme if isinstance(screen, Screen) else MONO
-        key = await screen.ask_key([paint(line, theme) for line in lines], last, keys)
+        key = await screen.ask_key([paint(line, screen.theme) for line in lines], last, keys)
         reason = ""
         if key == "n":
             with suppress(Unanswered):
@@ -324,7 +291,7 @@ class TerminalApprover:
         if (answer := _DECISIONS.get(key)) is not None:
             because = f", because {to_one_line(reason, MAX_REASON)}" if reason else ""
             rows = break_words(f"{remove_keys(last)}{answer}{because}", measure_terminal_width()).splitlines()
-            screen.print("\n".join(style(row, theme.faint) for row in rows))
+            screen.print("\n".join(style(row, screen.theme.faint) for row in rows))
         return f"n, {reason}" if reason else key
 
 
@@ -337,10 +304,8 @@ def _quit() -> Approval:
 def paint(line: str, theme: Theme) -> str:
     """Return a line of the prompt in colours. Untrusted text in it must be escaped already."""
     bar, text = line[: len(BAR)], line[len(BAR) :]
-    if bar == ADDED:
-        return style(line, theme.added)
-    if bar == REMOVED:
-        return style(line, theme.removed)
+    if bar in (ADDED, REMOVED):
+        return style(line, theme.added if bar == ADDED else theme.removed)
     if line.startswith(BAR[0]):
         return style(bar, theme.faint) + text
     return style(line, theme.strong if " wants to " in line else theme.faint)

@@ -90,9 +90,14 @@ class TerminalSink:
 
     def end(self) -> None:
         """End a turn: finish an incomplete line, and clear the status."""
+        self._begin_row()
+
+    def _begin_row(self) -> None:
+        """End an incomplete line, and clear the status."""
         self._end_line()
         self._end_reasoning()
         self._clear_status()
+        self._call_above = ""
 
     def add_usage(self, usage: Usage, cost_usd: float | None) -> None:
         """Add usage outside of turns to the sum of the session."""
@@ -117,8 +122,7 @@ class TerminalSink:
         if self._pause.is_on:
             self._pause.keep(print_line)
         else:
-            self.end()
-            self._call_above = ""
+            self._begin_row()
             print_line()
 
     def _show(self, event: Event) -> None:
@@ -132,7 +136,8 @@ class TerminalSink:
             case ToolCallStarted(call, server, tool):
                 self._start_call(call.id, describe_name(call, server, tool), describe_arguments(call.arguments))
             case ToolCallProgress(_, progress, total, message):
-                self._write_status(f"  {_format_progress(progress, total)} {to_one_line(message or '', MAX_LINE)}")
+                share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
+                self._write_status(f"  {share} {to_one_line(message or '', MAX_LINE)}")
             case ToolCallFinished():
                 self._finish_call(event)
             case ServerChanged(name, status):
@@ -156,8 +161,7 @@ class TerminalSink:
         try:
             async with self._question_lock:
                 self._pause.begin()
-                self.end()
-                self._call_above = ""
+                self._begin_row()
                 if call_id in self._started:
                     self._started[call_id] = (self._started[call_id][0], None)
                 try:
@@ -231,8 +235,7 @@ class TerminalSink:
             self._is_in_reasoning = not text.endswith("\n")
 
     def _write_line(self, line: str) -> None:
-        self.end()
-        self._call_above = ""
+        self._begin_row()
         if self._columns is not None and len(line) >= self._columns:
             line = textwrap.fill(line, self._columns - 1, subsequent_indent="  ", break_long_words=False)
         print(self._dim(line), file=self._err, flush=True)
@@ -289,7 +292,3 @@ class TerminalSink:
             for part in message.content:
                 if not isinstance(part, TextPart):
                     self._write_line(f"[{describe(part)}: not shown here]")
-
-
-def _format_progress(progress: float, total: float | None) -> str:
-    return f"{progress:g} of {total:g}" if total else f"{progress:g}"

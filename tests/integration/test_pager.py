@@ -9,7 +9,7 @@ import pytest
 from anyio import to_thread
 
 from dial_client.cli import process_runner
-from dial_client.cli.terminal import pager
+from dial_client.cli.input import user_programs
 
 STUBBORN = """
 import pathlib, signal, sys, time
@@ -39,4 +39,4 @@ async def test_a_pager_that_ignores_sigterm_is_killed_with_the_program(
 
     monkeypatch.setattr(process_runner, "interrupts", process_runner.Interrupts(), raising=False)
     with pytest.raises(Stopped):
-        await to_thread.run_sync(pager.page, "a long text", check)
+        await to_thread.run_sync(user_programs.page, "a long text", check)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 
 from dial_client.cli.command_screen import Search, choose_by_number
+from dial_client.cli.markdown.themes import MONO
 
 
 class TypedScreen:
     """Keeps what is printed, and answers questions with these lines and keys, in their order."""
+
+    theme = MONO
+    suspend = nullcontext
 
     def __init__(self, *lines: str) -> None:
         self.lines = list(lines)

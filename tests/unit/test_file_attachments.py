@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dial_client.cli.input import file_attachments
-from dial_client.cli.input.file_attachments import read_files
-from dial_client.cli.input.file_mentions import FileMention, find_file_mentions, find_problem
+from dial_client.cli.input import file_mentions
+from dial_client.cli.input.file_mentions import FileMention, find_file_mentions, find_problem, read_files
 from dial_client.cli.input.tab_completion import propose_local_completions
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import MAX_TEXT, FilePart, ImagePart, TextPart
@@ -96,9 +95,9 @@ def test_a_file_that_is_too_large_or_of_an_unsupported_type_is_refused(folder: P
             b"x" * (MAX_TEXT + 1),
             "@log is too large (256 kB): a text file may have at most 256 kB",
         ),
-        "png": (PNG + bytes(file_attachments.MAX_IMAGE), "@png is too large (5.0 MB): an image may have at most 5 MB"),
+        "png": (PNG + bytes(file_mentions.MAX_IMAGE), "@png is too large (5.0 MB): an image may have at most 5 MB"),
         "pdf": (
-            b"%PDF-" + bytes(file_attachments.MAX_DOCUMENT),
+            b"%PDF-" + bytes(file_mentions.MAX_DOCUMENT),
             "@pdf is too large (15.0 MB): a PDF document may have at most 15 MB",
         ),
     }

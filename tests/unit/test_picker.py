@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from dial_client.cli.command_screen import Choice
+from dial_client.cli.input.user_programs import find_pager, is_longer
 from dial_client.cli.markdown.themes import MONO
-from dial_client.cli.terminal.pager import find_pager, is_longer
 from dial_client.cli.terminal.question_line import Picker
 from dial_client.messages.errors import ConfigError
 

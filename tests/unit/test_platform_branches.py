@@ -21,10 +21,9 @@ from dial_client.cli.chat import output_commands
 from dial_client.cli.commands import shell_completion
 from dial_client.cli.doctor.config_checks import check_permissions
 from dial_client.cli.doctor.subject import DoctorTarget, Subject
-from dial_client.cli.input import editor, file_attachments, file_completion, file_mentions, shell_command
+from dial_client.cli.input import file_completion, file_mentions, shell_command, user_programs
 from dial_client.cli.input.keyboard import with_decoded_keys
 from dial_client.cli.servers import oauth_login
-from dial_client.cli.terminal import pager
 from dial_client.cli.terminal.screen_application import resume_drawing
 from dial_client.messages.errors import ConfigError
 from dial_client.servers.secret_masking import SecretMask
@@ -77,8 +76,8 @@ def test_a_shell_command_runs_in_the_shell_of_comspec() -> None:
 @pytest.mark.usefixtures("windows")
 def test_a_backslash_in_the_commands_of_editor_and_pager_separates_folders() -> None:
     command = r'"C:\Program Files\vim\vim.exe" -n'
-    assert editor.find_editor({"EDITOR": command}) == [r"C:\Program Files\vim\vim.exe", "-n"]
-    assert pager.find_pager({"PAGER": command}) == [r"C:\Program Files\vim\vim.exe", "-n"]
+    assert user_programs.find_editor({"EDITOR": command}) == [r"C:\Program Files\vim\vim.exe", "-n"]
+    assert user_programs.find_pager({"PAGER": command}) == [r"C:\Program Files\vim\vim.exe", "-n"]
 
 
 @pytest.mark.usefixtures("windows")
@@ -100,7 +99,7 @@ def test_a_dropped_file_is_mentioned_by_its_path(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("windows")
 def test_an_attached_file_is_read_on_windows(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("noon")
-    assert file_attachments._read(tmp_path / "notes.txt") == b"noon"
+    assert file_mentions._read(tmp_path / "notes.txt") == b"noon"
 
 
 @pytest.mark.usefixtures("windows")

@@ -13,7 +13,7 @@ from dial_client.cli.default_model import with_default_model
 from dial_client.cli.load_settings import open_model, read_settings, warn_once
 from dial_client.cli.options import Options
 from dial_client.cli.terminal import banner
-from dial_client.cli.terminal.ability import can_draw
+from dial_client.cli.terminal.banner import can_draw
 from dial_client.cli.terminal.console import LineConsole
 from dial_client.cli.terminal.turn_view import open_screen
 from dial_client.cli.word_wrap import print_to_stderr

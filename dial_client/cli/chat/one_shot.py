@@ -20,7 +20,7 @@ from dial_client.cli.input.input_references import with_attachments
 from dial_client.cli.load_settings import open_model, print_notes, read_settings
 from dial_client.cli.open_client import open_client
 from dial_client.cli.options import ExitCode, Options, Output
-from dial_client.cli.terminal.ability import can_draw
+from dial_client.cli.terminal.banner import can_draw
 from dial_client.cli.terminal.turn_view import open_screen
 from dial_client.cli.terminal_approver import build_approver
 from dial_client.cli.tty import UserInput

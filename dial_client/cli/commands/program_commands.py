@@ -53,7 +53,7 @@ def chat(
 
         return set_up_completion(prompt, is_installed=install_completion)
     from dial_client.cli import prompt_input
-    from dial_client.cli.terminal.ability import check_theme
+    from dial_client.cli.terminal.banner import check_theme
 
     check_theme(options.theme)
     question = prompt_input.read(prompt, options.prompt_file)

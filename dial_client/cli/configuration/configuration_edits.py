@@ -12,7 +12,7 @@ from anyio import to_thread
 
 from dial_client.cli import process_runner
 from dial_client.cli.changed_config import change_config, find_file, is_file_trusted, renew_trust
-from dial_client.cli.input.editor import find_editor
+from dial_client.cli.input.user_programs import find_editor
 from dial_client.cli.options import ConfigChoice, ExitCode, Options
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.messages.errors import ConfigError, describe_system_error

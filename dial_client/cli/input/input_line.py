@@ -27,7 +27,7 @@ from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.widgets import SearchToolbar
 
-from dial_client.cli.input import editor
+from dial_client.cli.input import user_programs
 from dial_client.cli.input.file_mentions import build_mentions
 from dial_client.cli.input.keyboard import open_input, open_output, read_early_lines
 from dial_client.cli.input.pasted_text import PastedTexts, normalize_newlines
@@ -339,7 +339,7 @@ class InputLine:
         )
 
     async def _open_editor(self, buffer: Buffer) -> None:
-        edited = await run_in_terminal(lambda: editor.edit(self.pasted.unfold(buffer.text)), in_executor=True)
+        edited = await run_in_terminal(lambda: user_programs.edit(self.pasted.unfold(buffer.text)), in_executor=True)
         if edited is not None:
             text = self.pasted.fold(edited)
             buffer.document = Document(text, len(text))

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import anyio
 
-from dial_client.cli.input.file_attachments import read_files
-from dial_client.cli.input.file_mentions import find_file_mentions, find_problem
+from dial_client.cli.input.file_mentions import find_file_mentions, find_problem, read_files
 from dial_client.cli.load_settings import print_notes, warn
 from dial_client.cli.tty import UserInput
 from dial_client.client.dial_client import DialClient

@@ -8,7 +8,6 @@ Commands without a Unicode form are kept as they are written.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 MAX_DEPTH = 20
 _TOKEN = re.compile(r"\\[A-Za-z]+\*?|\\.|[{}^_&\[\]]|\s+|[A-Za-z0-9.]+|.", re.DOTALL)
@@ -56,15 +55,8 @@ _STYLES = "displaystyle textstyle limits nolimits nonumber notag"
 IGNORED = frozenset(f"left right big Big bigg Bigg bigl bigr Bigl Bigr middle {_STYLES}".split())
 _UPRIGHT = "mathrm mathbf mathit mathsf mathtt operatorname boldsymbol bm mbox"
 TEXTS = frozenset(f"text textrm textbf textit textsf texttt {_UPRIGHT}".split())
-ACCENTS = {
-    "hat": "\u0302",
-    "widehat": "\u0302",
-    "bar": "\u0304",
-    "overline": "\u0305",
-    "vec": "\u20d7",
-    "dot": "\u0307",
-}
-ACCENTS |= {"ddot": "\u0308", "tilde": "\u0303", "widetilde": "\u0303", "underline": "\u0332"}
+ACCENTS = {"hat": "\u0302", "widehat": "\u0302", "bar": "\u0304", "overline": "\u0305", "vec": "\u20d7"}
+ACCENTS |= {"dot": "\u0307", "ddot": "\u0308", "tilde": "\u0303", "widetilde": "\u0303", "underline": "\u0332"}
 DOUBLE_STRUCK = dict(zip("CHNPQRZABDEFGIJKLMOSTUVWXY1", "ℂℍℕℙℚℝℤ𝔸𝔹𝔻𝔼𝔽𝔾𝕀𝕁𝕂𝕃𝕄𝕆𝕊𝕋𝕌𝕍𝕎𝕏𝕐𝟙", strict=True))
 SCRIPT = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "𝒜ℬ𝒞𝒟ℰℱ𝒢ℋℐ𝒥𝒦ℒℳ𝒩𝒪𝒫𝒬ℛ𝒮𝒯𝒰𝒱𝒲𝒳𝒴𝒵", strict=True))
 RAISED = dict(
@@ -159,7 +151,8 @@ class _Reader:
             text = self._read_argument()
             return text[:1] + ACCENTS[name] + text[1:] if len(text) <= 1 else "".join(c + ACCENTS[name] for c in text)
         if name in ("mathbb", "mathcal", "mathscr"):
-            return _map_characters(self._read_argument(), DOUBLE_STRUCK if name == "mathbb" else SCRIPT)
+            table = DOUBLE_STRUCK if name == "mathbb" else SCRIPT
+            return "".join(table.get(char, char) for char in self._read_argument())
         if name in _OF_TWO:
             above, below = self._read_argument(), self._read_argument()
             return f"C({above}, {below})" if name == "binom" else f"{_enclose(above)}/{_enclose(below)}"
@@ -207,7 +200,3 @@ class _Reader:
 def _enclose(text: str) -> str:
     """Return a text in brackets, unless it is a single number or letter."""
     return text if _SIMPLE.match(text) else f"({text})"
-
-
-def _map_characters(text: str, table: Mapping[str, str]) -> str:
-    return "".join(table.get(char, char) for char in text)

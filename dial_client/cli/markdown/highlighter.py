@@ -49,7 +49,10 @@ class Highlighter:
             return Text(line)
         text = Text()
         for kind, part in self._split(line):
-            text.append(part, _choose_style(kind, self._theme) or None)
+            known = kind
+            while known and known not in self._theme.tokens:  # ``Name.Function.Magic`` looks like ``Name.Function``
+                known = known.rpartition(".")[0]
+            text.append(part, self._theme.tokens.get(known) or None)
         return text if text.plain == line else Text(line)
 
     def _split(self, line: str) -> Iterator[tuple[str, str]]:
@@ -112,12 +115,3 @@ def _find_lexer(language: str) -> Any:
         return get_lexer_by_name(_ALIASES.get(language, language))
     except ClassNotFound:
         return None
-
-
-def _choose_style(kind: str, theme: Theme) -> str:
-    """Return the style of a kind, or of its nearest parent kind: ``Name.Function.Magic``, ``Name.Function``."""
-    while kind:
-        if kind in theme.tokens:
-            return theme.tokens[kind]
-        kind = kind.rpartition(".")[0]
-    return ""

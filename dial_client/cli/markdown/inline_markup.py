@@ -35,7 +35,6 @@ _BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
 _BARE = re.compile(r"https?://[\x21-\x7e]+")
 _ADDRESS = re.compile(r"https?://[\x21-\x7e]+\Z")
 _PRODUCT = re.compile(r"[A-Za-z0-9]\*[A-Za-z0-9]")
-_NO_FORMULA = re.compile(r"\A\s|\s\Z|\A\Z")
 _SCHEME = re.compile(r"\A(?:https?://)?(?:www\.)?|/\Z")
 _MARKS = re.compile(r"([\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{12})[^\w\s]+")
 _CLOSING = "、。，．！？；：）］｝」』】〉》〕ー～…’”"  # noqa: RUF001 - punctuation of East Asian text
@@ -218,10 +217,13 @@ def _read_formula(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - m
     end = {"\\(": "\\)", "\\[": "\\]"}.get(start, start)
     first = state.pos + len(start)
     last = state.src.find(end, first, first + MAX_FORMULA)
-    if last < 0 or "\n\n" in state.src[first:last] or not _is_formula(state.src, first, last, start):
+    inside = state.src[first:last]
+    if last < 0 or "\n\n" in inside or not inside.strip():
         return False
+    if start == "$" and (inside != inside.strip() or "`" in inside or state.src[last + 1 : last + 2].isalnum()):
+        return False  # an amount of money
     if not silent:
-        state.push("formula", "", 0).content = state.src[first:last].strip()
+        state.push("formula", "", 0).content = inside.strip()
     state.pos = last + len(end)
     return True
 
@@ -234,10 +236,3 @@ def _read_product(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - m
         state.append_pending("*")
     state.pos += 1
     return True
-
-
-def _is_formula(source: str, first: int, last: int, start: str) -> bool:
-    inside = source[first:last]
-    if start != "$":
-        return bool(inside.strip())
-    return not (_NO_FORMULA.search(inside) or source[last + 1 : last + 2].isalnum() or "`" in inside)

@@ -2,14 +2,46 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from dial_client import __version__
+from dial_client.cli.markdown.themes import THEMES
+from dial_client.cli.options import Options
+from dial_client.cli.tty import can_move_cursor
 from dial_client.cli.word_wrap import count_cells, fit
+from dial_client.messages.errors import ConfigError
 from dial_client.runtime.safe_text import to_one_line
-from dial_client.runtime.text import count_noun
+from dial_client.runtime.text import count_noun, did_you_mean
 from dial_client.servers.status import ServerState, ServerStatus
+
+
+def check_theme(name: str) -> None:
+    """Check the name of a theme.
+
+    Raises:
+        ConfigError: There is no such theme.
+    """
+    names = ["auto", *THEMES]
+    if name not in names:
+        hint = did_you_mean(name, names) or f"there are: {', '.join(names)}"
+        raise ConfigError(f"there is no theme {name!r}", hint=hint)
+
+
+def can_draw(options: Options) -> bool:
+    """Return True if a live area can be drawn: input and output are a terminal that moves its cursor."""
+    if options.plain or not has_colour():
+        return False
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    return all(stream is not None and stream.isatty() for stream in streams) and can_move_cursor()
+
+
+def has_colour() -> bool:
+    """Return False if the user wants no colours (no-color.org)."""
+    return not os.environ.get("NO_COLOR")
+
 
 MAX_TEXT = 600
 UNCUT = 10_000

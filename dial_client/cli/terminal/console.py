@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import anyio
@@ -37,9 +37,6 @@ class Console(CommandScreen, Protocol):
     @property
     def set_theme(self) -> Callable[[str], None] | None:
         """Sets the colours by the name of a theme, or raises `KeyError`; None if the console has no colours."""
-
-    def suspend(self) -> AbstractAsyncContextManager[None]:
-        """Leave the terminal to another program in this context."""
 
     def complete_with(self, completer: Completer) -> None:
         """Propose completions of the input."""
@@ -130,10 +127,6 @@ class LineConsole(PlainScreen):
     def render(self, answer: str) -> str:
         """Return the text without control characters."""
         return sanitize(answer)
-
-    def suspend(self) -> AbstractAsyncContextManager[None]:
-        """Do nothing, because nothing is drawn."""
-        return nullcontext()
 
     def edit(self, text: str) -> None:
         """Put a text into the next line."""

@@ -168,7 +168,11 @@ def render(state: LiveState, columns: int, rows: int, now: float) -> list[str]:
     """
     if state.items is not None:
         return state.items(columns, rows)
-    below = [*_format_calls(state, columns, max(1, rows // 3), now), *_format_queue(state.queued, columns)]
+    calls, limit = list(state.calls.values()), max(1, rows // 3)
+    below = [format_running_call(call, columns, now, _choose_frame(now - call.since)) for call in calls[:limit]]
+    if len(calls) > limit:
+        below.append(fit(f"  … and {len(calls) - limit:,} more calls", columns - 1))
+    below += _format_queue(state.queued, columns)
     if state.is_asking:
         return below[-rows:]
     if state.starting:
@@ -204,14 +208,6 @@ def format_starting_servers(state: LiveState, columns: int, now: float) -> str:
     tail = tail if columns > 2 * len(tail) else ""
     room = columns - len(tail) - 3
     return f"{sign} {fit(f'{state.settled}starting: {names}', room)}{_DIM}{tail}{_PLAIN}"
-
-
-def _format_calls(state: LiveState, columns: int, limit: int, now: float) -> Iterable[str]:
-    calls = list(state.calls.values())
-    for call in calls[:limit]:
-        yield format_running_call(call, columns, now, _choose_frame(now - call.since))
-    if len(calls) > limit:
-        yield fit(f"  … and {len(calls) - limit:,} more calls", columns - 1)
 
 
 def _format_queue(messages: Sequence[str], columns: int) -> Iterable[str]:

@@ -24,7 +24,7 @@ from dial_client.cli.markdown.themes import Theme, choose_theme, style
 from dial_client.cli.printed_streams import redirect_prints
 from dial_client.cli.terminal import live_area
 from dial_client.cli.terminal.live_area import LiveState
-from dial_client.cli.terminal.question_line import Question, QuestionLine
+from dial_client.cli.terminal.question_line import Picker, Question, QuestionLine
 from dial_client.cli.terminal.screen_application import KeyActions, build_application, paint_above, resume_drawing
 from dial_client.cli.tty import UserInput
 from dial_client.cli.word_wrap import break_line, break_words
@@ -69,12 +69,12 @@ class Screen:
     @property
     def columns(self) -> int:
         """The width of the terminal."""
-        return self._measure_size()[0]
+        return self._measure_size().columns
 
     @property
     def rows(self) -> int:
         """The height of the terminal."""
-        return self._measure_size()[1]
+        return self._measure_size().lines
 
     @property
     def is_asking(self) -> bool:
@@ -166,8 +166,6 @@ class Screen:
             search: Finds the items.
             words: The initial words in the line.
         """
-        from dial_client.cli.terminal.question_line import Picker
-
         picker = Picker(search, self.theme, self.refresh, words=words)
         chosen: str | None = None
         self.live.items = picker.format_lines
@@ -188,11 +186,11 @@ class Screen:
 
     async def page(self, text: str) -> None:
         """Show a text in the user's pager if it is longer than the screen, else print it."""
-        from dial_client.cli.terminal import pager
+        from dial_client.cli.input import user_programs
 
-        if pager.find_pager() and pager.is_longer(text, self.columns, self.rows):
+        if user_programs.find_pager() and user_programs.is_longer(text, self.columns, self.rows):
             async with self.suspend():
-                if await anyio.to_thread.run_sync(pager.page, text, anyio.from_thread.check_cancelled):
+                if await anyio.to_thread.run_sync(user_programs.page, text, anyio.from_thread.check_cancelled):
                     return
         self.print(text)
 
@@ -253,7 +251,8 @@ class Screen:
         return results[0]
 
     def _make_application(self) -> Any:
-        keys = KeyActions(self._interrupt, lambda: self._send(None), self._take_back, self._drop, self._enter_empty)
+        enter = lambda: self.on_enter()  # noqa: E731, PLW0108 - it is set later
+        keys = KeyActions(self._interrupt, lambda: self._send(None), self._take_back, self._pop_queued, enter)
         application = build_application(lambda: self._live_text, self._input_line, self._question, keys)
 
         def paint(_: Any) -> None:
@@ -266,11 +265,16 @@ class Screen:
         return application
 
     async def _show(self, task_status: TaskStatus[None]) -> None:
+        from dial_client.cli.input.keyboard import read_early_lines
+
+        def begin() -> None:
+            read_early_lines(self._application)
+            task_status.started()
+
         self._is_running = True
-        settings = {"handle_sigint": False, "set_exception_handler": False}
         try:
             with resume_drawing(self._application):
-                await self._application.run_async(lambda: self._begin(task_status), **settings)
+                await self._application.run_async(begin, handle_sigint=False, set_exception_handler=False)
         except (EOFError, OSError):
             process_runner.interrupts.leaving.cancel()
         finally:
@@ -312,16 +316,6 @@ class Screen:
             self.print(line)
         return await self._question.ask(question, default)
 
-    def _begin(self, task_status: TaskStatus[None]) -> None:
-        self._read_ahead()
-        task_status.started()
-
-    def _read_ahead(self) -> None:
-        """Read the lines that were typed before the screen was shown."""
-        from dial_client.cli.input.keyboard import read_early_lines
-
-        read_early_lines(self._application)
-
     def _read_early_keys(self) -> None:
         """Put keys that were pressed before the question was shown into the input line."""
         if self._application is None or not self._is_running:
@@ -350,19 +344,12 @@ class Screen:
             return
         self._on_interrupt()
 
-    def _enter_empty(self) -> None:
-        self.on_enter()
-
     def _take_back(self) -> bool:
         """Put the latest queued message into the input line; return False if there is none."""
         if self._input_line is None or (taken := self._pop_queued()) is None:
             return False
         self._input_line.edit(taken.text)
         return True
-
-    def _drop(self) -> bool:
-        """Remove the latest queued message; return False if there is none."""
-        return self._pop_queued() is not None
 
     def _pop_queued(self) -> UserInput | None:
         """Remove the latest queued message, and return it. A None, which ends the conversation, stays in the queue."""
@@ -386,11 +373,10 @@ class Screen:
             self._application.layout.focus(self._input_line.container)
         self.refresh()
 
-    def _measure_size(self) -> tuple[int, int]:
+    def _measure_size(self) -> os.terminal_size:
         if self._application is None:
-            size = shutil.get_terminal_size()
-            return size.columns, size.lines
+            return shutil.get_terminal_size()
         with suppress(OSError):
             found = self._application.output.get_size()
-            return found.columns, found.rows
-        return 80, 24
+            return os.terminal_size((found.columns, found.rows))
+        return os.terminal_size((80, 24))

@@ -33,9 +33,9 @@ class KeyActions:
     leave: Callable[[], None]
     take_back: Callable[[], bool]
     """Puts the latest queued message into the input line; returns False if none is queued."""
-    drop: Callable[[], bool]
-    """Removes the latest queued message; returns False if none is queued."""
-    enter_empty: Callable[[], None]
+    drop: Callable[[], object]
+    """Removes the latest queued message, if there is one."""
+    enter_empty: Callable[[], object]
     """Called for Enter in an empty line."""
 
 
@@ -72,7 +72,7 @@ def build_application(
         min_redraw_interval=REDRAW,
         input=open_input(),
         output=open_output(),
-        **_build_line_settings(input_line),
+        **({} if input_line is None else {"editing_mode": input_line.editing_mode, "cursor": input_line.cursor}),
     )
     application.ttimeoutlen, application.timeoutlen = ESCAPE, SEQUENCE
     application.after_render += _finish_painting
@@ -129,10 +129,6 @@ def _finish_painting(application: Application[None]) -> None:
 
     if isinstance(application.output, ScreenOutput):
         application.output.release()
-
-
-def _build_line_settings(input_line: Any) -> dict[str, Any]:
-    return {} if input_line is None else {"editing_mode": input_line.editing_mode, "cursor": input_line.cursor}
 
 
 def _build_bindings(input_line: Any, question: QuestionLine, keys: KeyActions) -> KeyBindings:

@@ -180,26 +180,19 @@ class TurnView:
             call.waits = True
         try:
             async with self._screen.panel():
-                self._begin_question(call_id)
+                # Events are held back, and the call is not in the live area, because the question shows it.
+                self._pause.begin()
+                self._follows_call, self._screen.live.is_asking = False, True
+                self._screen.live.calls = {key: call for key, call in self._running.items() if key != call_id}
                 try:
                     yield
                 finally:
-                    self._end_question()
+                    self._screen.live.is_asking, self._screen.live.calls = False, self._running
+                    self._pause.end()
         finally:
             self._clock.end_question()
             if call is not None:
                 call.waits, call.since = False, call.since + time.monotonic() - question_began
-
-    def _begin_question(self, call_id: str | None) -> None:
-        """Hold events back, and remove the call from the live area, because the question shows it."""
-        self._pause.begin()
-        self._follows_call = False
-        self._screen.live.is_asking = True
-        self._screen.live.calls = {key: call for key, call in self._running.items() if key != call_id}
-
-    def _end_question(self) -> None:
-        self._screen.live.is_asking, self._screen.live.calls = False, self._running
-        self._pause.end()
 
     def _show(self, event: Event) -> None:
         self._screen.live.is_waiting = self._screen.live.is_waiting and isinstance(event, ServerChanged)
