@@ -22,10 +22,7 @@ import httpx2
 
 from dial_client import DialClient, ServerState
 from dial_client.extend import ElicitationAnswer
-from dial_client.hooks.server_callbacks import Callbacks, Elicitation, LoginRequest
-from dial_client.messages.errors import LoginFailed
-from dial_client.settings import configuration
-from dial_client.settings.config_types import OAuthSettings
+from tests.inner import Callbacks, Elicitation, LoginFailed, LoginRequest, OAuthSettings, configuration
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
 CONTEXT: Mapping[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.hooks.audit.record_format import list_log_files
+from tests.inner import list_log_files
 from tests.integration.test_changed_tools import EVIL
 from tests.integration.test_changed_tools import configured as changed
 from tests.integration.test_serve_shutdown import ask, serving

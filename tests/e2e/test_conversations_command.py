@@ -10,9 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from dial_client.conversations.history import CUT_OFF
-from dial_client.messages.message import Message
-from dial_client.stores.sql_store import SQLStore
+from tests.inner import CUT_OFF, Message, SQLStore
 from tests.support.program import LONG, dial_chat, environment, started, write_config
 from tests.support.temporary_stores import MESSAGES
 

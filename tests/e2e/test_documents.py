@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dial_client.providers import open_provider
-from dial_client.settings import configuration, jsonc
-from dial_client.settings.config_entries import MODEL_KEYS, SERVER_ALIASES, SERVER_KEYS
+from tests.inner import MODEL_KEYS, SERVER_ALIASES, SERVER_KEYS, configuration, jsonc, open_provider
 from tests.support.program import dial_chat, run_example, write_config
 
 ROOT = Path(__file__).parents[2]

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from dial_client import DialClient, Limits, Message, StopReason, Turn
-from dial_client.providers.embedded.local_provider import LocalProvider
 from evals.judges import admits, asks_back, faults, inventions
 from evals.servers import sample_repository
+from tests.inner import LocalProvider
 from tests.support.real_weights import with_weights
 
 pytestmark = [

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from dial_client.providers.scripted import ScriptedProvider
 from evals import distractors
 from evals.matching import is_expected, says
 from evals.report import row, rows, table
 from evals.run import Outcome, run_offer
 from evals.servers import sample_repository, server_entries
 from evals.tasks import SETS, Expected, Kind, Offer, Task, load, offers
+from tests.inner import ScriptedProvider
 from tests.support.program import python_server
 
 ROOT = Path(__file__).parents[2]

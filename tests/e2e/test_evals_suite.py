@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from dial_client.providers.scripted import ScriptedProvider
 from evals import judges
 from evals.servers import server_entries
 from evals.suite import KINDS, OFFERS, Case, load_cases, pack, quick
 from evals.suite_report import suite_table
 from evals.suite_run import Judged, run_cases
 from evals.tasks import SETS
+from tests.inner import ScriptedProvider
 
 ROOT = Path(__file__).parents[2]
 LEAST = {"ordinary": 60, "failures": 20, "missing": 15, "offline": 15, "chains": 24, "unicode": 10, "calls": 60}

@@ -23,9 +23,8 @@ from mcp.server import MCPServer
 
 from dial_client import DialClient, Message, ProviderError, StopReason, ToolCallProgress, Turn
 from dial_client.extend import Elicitation, ElicitationAnswer
-from dial_client.hooks.server_callbacks import Callbacks
-from dial_client.settings.config_types import Api
 from dial_client.testing import ScriptedProvider
+from tests.inner import Api, Callbacks
 from tests.integration.test_conversations_after_failure import ask, check_request
 from tests.support.fakes import virtual_time
 from tests.support.model_endpoint import Answer, Call, Raw, Recorded, Say, events, model_endpoint, provider_of, refuse

@@ -14,9 +14,8 @@ import typer.main
 from typer.core import TyperArgument, TyperGroup
 
 import dial_client.cli.commands.program_commands  # noqa: F401 - registers them
-from dial_client.cli.commands import typer_apps
-from dial_client.cli.commands.command_line import split_command
 from site_pages.manual_page import walk_commands
+from tests.inner import split_command, typer_apps
 from tests.support.hostile_repository import KEY, HostileFolder, hostile_folder
 from tests.support.program import LONG
 from tests.support.pseudo_terminal import plain, run_in_terminal

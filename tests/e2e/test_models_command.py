@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.cli.models.model_names import LocalModel, list_local_models, measure_memory
-from dial_client.providers.embedded.weights import QWEN
+from tests.inner import QWEN, LocalModel, list_local_models, measure_memory
 from tests.support.program import dial_chat
 
 

@@ -13,9 +13,7 @@ import anyio
 import httpx2
 import pytest
 
-from dial_client.messages.errors import LoginFailed
-from dial_client.servers.oauth.redirect_listener import RedirectListener
-from dial_client.servers.oauth.token_storage import TokenRecord, TokenStorage
+from tests.inner import LoginFailed, RedirectListener, TokenRecord, TokenStorage
 from tests.support.oauth_logins import find_stored_logins, redirect_user_data
 from tests.support.program import LONG, dial_chat, started, write_config
 from tests.support.servers.launch import web

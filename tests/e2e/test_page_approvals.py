@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.hooks.approval_request import format_arguments
-from dial_client.messages.message import ToolCallRequest
-from dial_client.serve.static_files import FOLDER
+from tests.inner import FOLDER, ToolCallRequest, format_arguments
 from tests.support.browser import Browser, Tab
 from tests.support.web_page import DONE, assert_harmless, open_page, read_text, send_message, serve_page, two_servers
 

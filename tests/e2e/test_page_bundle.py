@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from dial_client.serve.static_files import FOLDER, join_modules
+from tests.inner import FOLDER, join_modules
 from tests.support.node_program import needs_node, run_node
 
 pytestmark = pytest.mark.once

@@ -11,15 +11,18 @@ from typing import Any
 import pytest
 from anyio import to_thread
 
-from dial_client.conversations.conversation_manager import ConversationManager
-from dial_client.conversations.history import INTERRUPTED
-from dial_client.messages.message import Message, ToolCallRequest
-from dial_client.serve.cluster import remote_turns
-from dial_client.serve.cluster.peers import build_turn_events_topic as events_of
-from dial_client.serve.sse_response import encode_end
-from dial_client.sinks import sse_encoder
-from dial_client.stores.sql_store import SQLStore
 from tests.e2e.test_page_apps import call
+from tests.inner import (
+    INTERRUPTED,
+    ConversationManager,
+    Message,
+    SQLStore,
+    ToolCallRequest,
+    encode_end,
+    remote_turns,
+    sse_encoder,
+)
+from tests.inner import build_turn_events_topic as events_of
 from tests.integration.test_human_input import CALL, Pen, stream_chat
 from tests.integration.test_serve_cluster import next_text, two
 from tests.support.browser import Browser, Tab

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from dial_client.serve.static_files import BUNDLE
+from tests.inner import BUNDLE
 
 PAGE = Path(__file__).parents[2] / "dial_client" / "serve" / "page"
 FILES = sorted(path for path in PAGE.iterdir() if path.is_file())

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from dial_client.messages.citations import Citation, insert_markers
+from tests.inner import Citation, insert_markers
 from tests.support.browser import Browser
 from tests.support.node_program import import_from, needs_node, run_node
 from tests.support.web_page import assert_harmless, open_page, read_text, save_as_html, send_message, serve_page

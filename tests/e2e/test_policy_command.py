@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.messages.message import ToolSpec
-from dial_client.settings.config_types import ServerSettings, Transport
-from dial_client.tools.grants import GrantStore
+from tests.inner import GrantStore, ServerSettings, ToolSpec, Transport
 from tests.support.program import dial_chat, entry, write_config
 
 RULES = [

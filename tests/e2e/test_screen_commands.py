@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dial_client.cli.chat.slash_commands import COMMANDS
+from tests.inner import COMMANDS
 from tests.support.program import entry, write_config
 from tests.support.screens import ScreenReader, screen
 

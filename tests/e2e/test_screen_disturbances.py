@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.cli.terminal.question_line import QUIET
-from dial_client.cli.word_wrap import count_cells
+from tests.inner import QUIET, count_cells
 from tests.support.program import LONG, entry, write_config
 from tests.support.screens import ScreenReader, screen
 

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from dial_client import __version__
-from dial_client.cli.terminal import live_area
-from dial_client.cli.terminal.question_line import QUIET
+from tests.inner import QUIET, live_area
 from tests.support.program import entry, write_config
 from tests.support.screens import ScreenReader, screen
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.settings.jsonc import read
+from tests.inner import read
 from tests.support.browser import WHY_NOT, Browser
 from tests.support.newcomer import ROOT, Newcomer, installed_newcomer, list_commands
 from tests.support.real_weights import HAS_MODEL

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dial_client.stores.conversation_store import ConversationStore
+from tests.inner import ConversationStore
 from tests.support.temporary_stores import KINDS, place, store_at
 
 

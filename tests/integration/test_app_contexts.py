@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.serve.conversation_routes import MAX_CONTEXT
+from tests.inner import MAX_CONTEXT
 from tests.support.http_service import serve
 from tests.support.servers.library import library
 

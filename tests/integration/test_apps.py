@@ -17,8 +17,7 @@ from dial_client import (
     ToolCallFinished,
     Turn,
 )
-from dial_client.providers.scripted import ScriptedProvider
-from dial_client.stores.memory_store import MemoryStore
+from tests.inner import MemoryStore, ScriptedProvider
 from tests.support.servers.app_server import COUNTER, HOSTILE, REMOTE, build
 
 pytestmark = [pytest.mark.anyio, pytest.mark.once]

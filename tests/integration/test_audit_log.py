@@ -17,9 +17,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.hooks.audit.log_writer import LOCK_NAME, AuditLog, FileLock
-from dial_client.hooks.audit.record_format import build_mask, compute_digest, list_log_files
-from dial_client.hooks.audit.verification import verify
+from tests.inner import LOCK_NAME, AuditLog, FileLock, build_mask, compute_digest, list_log_files, verify
 from tests.support.audit_logs import calls_of, entry, lines_of
 from tests.support.program import LONG
 

@@ -9,20 +9,26 @@ import anyio
 import pytest
 
 from dial_client import Approval, DialClient, ToolCallRequest, ToolSpec
-from dial_client.client.client_options import ApprovalPolicy
-from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.extend import Elicitation, ElicitationAnswer, SamplingRequest
-from dial_client.hooks.audit.entries import AuditEntry, Origin, TurnAudit
-from dial_client.hooks.server_callbacks import Callbacks
-from dial_client.messages.limits import Limits
-from dial_client.providers.scripted import ScriptedProvider
-from dial_client.runtime.deadline import Deadline
-from dial_client.servers.connection import Connection
-from dial_client.stores.memory_store import MemoryStore
-from dial_client.tools.approval import ApprovalChecker, ApprovalContext, Approver
-from dial_client.tools.catalog import build_catalog
-from dial_client.tools.executor import ToolExecutor
-from dial_client.tools.policy import PolicyRules
+from tests.inner import (
+    ApprovalChecker,
+    ApprovalContext,
+    ApprovalPolicy,
+    Approver,
+    AuditEntry,
+    Callbacks,
+    Connection,
+    ConversationManager,
+    Deadline,
+    Limits,
+    MemoryStore,
+    Origin,
+    PolicyRules,
+    ScriptedProvider,
+    ToolExecutor,
+    TurnAudit,
+    build_catalog,
+)
 from tests.support.audit_logs import Entries
 from tests.support.clients import ASK, call, client
 from tests.support.fakes import ReceivedEvents, server, text_result, tool_named

@@ -7,9 +7,15 @@ from typing import Any
 
 import pytest
 
-from dial_client.messages.message import Message, Role, ToolCallRequest, ToolCallResult, ToolSpec
-from dial_client.providers.embedded.local_provider import GrammarToolCallingProvider
-from dial_client.providers.scripted import ScriptedProvider
+from tests.inner import (
+    GrammarToolCallingProvider,
+    Message,
+    Role,
+    ScriptedProvider,
+    ToolCallRequest,
+    ToolCallResult,
+    ToolSpec,
+)
 from tests.support.model_endpoint import ParsedReply, hear
 
 pytestmark = pytest.mark.anyio

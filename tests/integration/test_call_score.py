@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 
-from dial_client.messages.message import Message, ToolSpec
-from dial_client.providers.embedded.call_policy import READ_THRESHOLD
-from dial_client.providers.embedded.decisions import DecisionProvider, score_decision
-from dial_client.providers.embedded.local_provider import GrammarToolCallingProvider
-from dial_client.providers.http.endpoint import Endpoint
-from dial_client.settings.endpoint_profile import EndpointProfile
+from tests.inner import (
+    READ_THRESHOLD,
+    DecisionProvider,
+    Endpoint,
+    EndpointProfile,
+    GrammarToolCallingProvider,
+    Message,
+    ToolSpec,
+    score_decision,
+)
 from tests.support.model_endpoint import ParsedReply, Raw, Say, hear, model_endpoint, one_json
 
 pytestmark = pytest.mark.anyio

@@ -10,8 +10,7 @@ import anyio
 import pytest
 
 from dial_client import DialClient
-from dial_client.client.client_options import ApprovalPolicy
-from dial_client.messages.message import Failure, extract_text
+from tests.inner import ApprovalPolicy, Failure, extract_text
 from tests.support.program import LONG, dial_chat, write_config
 from tests.support.servers.launch import script
 from tests.support.servers.tool_changes import TWICE, ChangingServer, build_changing_server, tool

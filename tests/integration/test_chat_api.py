@@ -6,13 +6,20 @@ from typing import Any
 
 import pytest
 
-from dial_client.messages.errors import ProviderError
-from dial_client.messages.message import Message, ToolCallResult, ToolSpec
-from dial_client.messages.model import ModelSettings, ToolChoice
-from dial_client.messages.token_usage import Usage
-from dial_client.providers.chat_api import ChatProvider
-from dial_client.providers.http.endpoint import Endpoint
-from dial_client.settings.endpoint_profile import CHAT, OLLAMA, EndpointProfile
+from tests.inner import (
+    CHAT,
+    OLLAMA,
+    ChatProvider,
+    Endpoint,
+    EndpointProfile,
+    Message,
+    ModelSettings,
+    ProviderError,
+    ToolCallResult,
+    ToolChoice,
+    ToolSpec,
+    Usage,
+)
 from tests.integration.test_chat_stream import A1, A2, CALL, ask, calls, delta, piece, whole
 from tests.support.model_endpoint import Call, Raw, Say, events, hear, model_endpoint, one_json
 

@@ -11,23 +11,29 @@ from typing import Any
 import anyio
 import pytest
 
-from dial_client.cli import process_runner
-from dial_client.cli.chat.chat_session import ChatSession, CommandResult, open_session
-from dial_client.cli.chat.slash_commands import list_command_arguments, run_command
-from dial_client.cli.open_client import open_client
-from dial_client.cli.options import Options
-from dial_client.client.client_options import ApprovalPolicy
-from dial_client.client.dial_client import DialClient
-from dial_client.conversations.conversation_manager import ConversationManager
-from dial_client.messages.errors import ConfigError
-from dial_client.messages.events import Event, StatusChanged
-from dial_client.messages.message import Message
-from dial_client.providers.scripted import ScriptedProvider
-from dial_client.settings import configuration
-from dial_client.settings.config_types import ModelProfile
-from dial_client.settings.configuration import Settings
-from dial_client.stores.memory_store import MemoryStore
-from dial_client.tools.approval import Approval
+from tests.inner import (
+    Approval,
+    ApprovalPolicy,
+    ChatSession,
+    CommandResult,
+    ConfigError,
+    ConversationManager,
+    DialClient,
+    Event,
+    MemoryStore,
+    Message,
+    ModelProfile,
+    Options,
+    ScriptedProvider,
+    Settings,
+    StatusChanged,
+    configuration,
+    list_command_arguments,
+    open_client,
+    open_session,
+    process_runner,
+    run_command,
+)
 from tests.support.managed_conversations import ADD, Calculator
 from tests.support.program import entry
 from tests.support.typed_screen import TypedScreen

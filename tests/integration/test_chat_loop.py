@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dial_client import ConfigError, DialClient, Finished, Message, ProviderError, SQLStore, TextDelta
-from dial_client.stores.conversation_store import ConversationStore
 from dial_client.testing import ScriptedProvider
+from tests.inner import ConversationStore
 from tests.support.clients import ADD, client
 
 pytestmark = pytest.mark.anyio

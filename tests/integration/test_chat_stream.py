@@ -7,12 +7,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.messages.errors import ProviderError
-from dial_client.messages.message import Message
-from dial_client.messages.model import FinishReason
-from dial_client.providers.chat_api import ChatProvider
-from dial_client.providers.http.endpoint import Endpoint
-from dial_client.settings.endpoint_profile import CHAT, EndpointProfile
+from tests.inner import CHAT, ChatProvider, Endpoint, EndpointProfile, FinishReason, Message, ProviderError
 from tests.support.model_endpoint import ParsedReply, Raw, events, hear, model_endpoint, one_json
 
 pytestmark = pytest.mark.anyio

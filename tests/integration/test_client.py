@@ -35,10 +35,8 @@ from dial_client import (
     ToolSpec,
     Turn,
 )
-from dial_client.client.client_options import ApprovalPolicy
-from dial_client.messages.model import Delta, ModelRequest
 from dial_client.testing import ScriptedProvider
-from dial_client.tools.approval import ApprovalContext
+from tests.inner import ApprovalContext, ApprovalPolicy, Delta, ModelRequest
 from tests.support.clients import ADD, ASK, calculator, call, client
 
 pytestmark = pytest.mark.anyio

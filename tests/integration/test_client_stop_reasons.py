@@ -23,9 +23,8 @@ from dial_client import (
     ToolCallStarted,
     ToolSpec,
 )
-from dial_client.messages.model import Delta, ModelRequest
 from dial_client.testing import ScriptedProvider
-from dial_client.tools.approval import ApprovalContext
+from tests.inner import ApprovalContext, Delta, ModelRequest
 from tests.support.clients import ADD, ASK, calculator, call, client
 from tests.support.fakes import virtual_time
 

@@ -11,9 +11,8 @@ import pytest
 from mcp.server import MCPServer
 
 from dial_client import DialClient, Limits, Message, ModelSettings, StopReason, ToolSpec, Turn
-from dial_client.conversations.history import repair_history
-from dial_client.messages.message import Role
 from dial_client.testing import ScriptedProvider
+from tests.inner import Role, repair_history
 
 pytestmark = pytest.mark.anyio
 

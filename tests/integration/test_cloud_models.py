@@ -13,9 +13,7 @@ import pytest
 
 from dial_client import ConfigError, ProviderError
 from dial_client.extend import Provider
-from dial_client.messages.message import Message
-from dial_client.providers import open_provider
-from dial_client.settings.config_types import Api, ModelProfile
+from tests.inner import Api, Message, ModelProfile, open_provider
 from tests.support.aws_frames import frame_stream
 from tests.support.model_endpoint import (
     Answer,

@@ -8,15 +8,27 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from dial_client.conversations.compaction import PROMPT
-from dial_client.conversations.history_edits import SUMMARY_HEAD
-from dial_client.messages.errors import ConfigError, ConversationBusy, ConversationNotFound, ProviderError
-from dial_client.messages.limits import StopReason
-from dial_client.messages.message import Message, Role, ToolCallRequest
-from dial_client.messages.model import Completion, Delta, FinishReason, ModelInfo, ModelRequest, TextChunk
-from dial_client.messages.token_usage import Usage
-from dial_client.providers.scripted import ScriptedProvider
-from dial_client.stores.conversation_store import ConversationStore
+from tests.inner import (
+    PROMPT,
+    SUMMARY_HEAD,
+    Completion,
+    ConfigError,
+    ConversationBusy,
+    ConversationNotFound,
+    ConversationStore,
+    Delta,
+    FinishReason,
+    Message,
+    ModelInfo,
+    ModelRequest,
+    ProviderError,
+    Role,
+    ScriptedProvider,
+    StopReason,
+    TextChunk,
+    ToolCallRequest,
+    Usage,
+)
 from tests.support.managed_conversations import ADD, WAIT, Calculator, assert_valid, dialogue, managed, read_messages
 from tests.support.temporary_stores import MESSAGES
 

@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
-from dial_client.messages.errors import ConfigError
-from dial_client.messages.model import ModelSettings, ToolFormat
-from dial_client.settings.configuration import (
+from tests.inner import (
     FLAGS,
     Api,
+    ConfigError,
     ModelProfile,
+    ModelSettings,
     Protocol,
     ServerSettings,
     Settings,
+    ToolFormat,
     Transport,
     find_config,
     load,

@@ -10,9 +10,7 @@ import anyio
 import pytest
 from anyio.abc import SocketStream
 
-from dial_client.serve.http_messages import UNCOUNTED
-from dial_client.serve.http_server import MAX_CONNECTIONS, ConnectionLimits, compute_max_connections
-from dial_client.serve.security import AccessPolicy
+from tests.inner import MAX_CONNECTIONS, UNCOUNTED, AccessPolicy, ConnectionLimits, compute_max_connections
 from tests.integration.test_conversation_routes import Maths
 from tests.integration.test_serve_security import WAITS, raw, rest
 from tests.support.http_service import TOKEN, read_events, serve

@@ -15,14 +15,18 @@ import pytest
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 
-from dial_client.messages.errors import ServerError, ServerGone
-from dial_client.runtime.background_tasks import BackgroundTasks
-from dial_client.servers.connection import Connection
-from dial_client.servers.server_manager import ServerManager
-from dial_client.servers.server_requests import ClientCapabilities
-from dial_client.servers.session import Target
-from dial_client.servers.status import ServerState, ServerStatus
-from dial_client.settings.configuration import Protocol
+from tests.inner import (
+    BackgroundTasks,
+    ClientCapabilities,
+    Connection,
+    Protocol,
+    ServerError,
+    ServerGone,
+    ServerManager,
+    ServerState,
+    ServerStatus,
+    Target,
+)
 from tests.support.program import LONG
 from tests.support.servers.launch import (
     call_for_text,

@@ -7,11 +7,18 @@ from typing import Any
 
 import pytest
 
-from dial_client.messages.errors import ConfigError
-from dial_client.messages.message import Message, ToolCallRequest, ToolCallResult, ToolSpec
-from dial_client.messages.model import ToolFormatHandler
-from dial_client.providers.formats import ReActFormatHandler, XMLFormatHandler
-from dial_client.settings.endpoint_profile import CHAT, apply_quirks
+from tests.inner import (
+    CHAT,
+    ConfigError,
+    Message,
+    ReActFormatHandler,
+    ToolCallRequest,
+    ToolCallResult,
+    ToolFormatHandler,
+    ToolSpec,
+    XMLFormatHandler,
+    apply_quirks,
+)
 from tests.support.gbnf_acceptor import accepts
 from tests.support.model_endpoint import Say, hear, model_endpoint, provider_of, refuse
 

@@ -18,8 +18,8 @@ from mcp.server import MCPServer
 from rich.console import Console
 
 from dial_client import DialClient, LimitReached, Limits, Message, OutputError, ProviderError, Turn
-from dial_client.messages.model import ModelRequest
 from dial_client.testing import ScriptedProvider
+from tests.inner import ModelRequest
 from tests.support.clients import ADD, calculator, call, client
 from tests.support.model_endpoint import Say, model_endpoint
 

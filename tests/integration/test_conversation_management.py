@@ -6,11 +6,20 @@ import json
 
 import pytest
 
-from dial_client.conversations.history import INTERRUPTED, NO_RESULT_YET
-from dial_client.messages.errors import ConfigError, ConversationNotFound
-from dial_client.messages.message import ImagePart, Message, Role, TextPart, ToolCallRequest, ToolCallResult
-from dial_client.providers.scripted import ScriptedProvider
-from dial_client.stores.conversation_store import ConversationStore
+from tests.inner import (
+    INTERRUPTED,
+    NO_RESULT_YET,
+    ConfigError,
+    ConversationNotFound,
+    ConversationStore,
+    ImagePart,
+    Message,
+    Role,
+    ScriptedProvider,
+    TextPart,
+    ToolCallRequest,
+    ToolCallResult,
+)
 from tests.support.managed_conversations import WAIT, Calculator, dialogue, managed
 from tests.support.temporary_stores import CALL, MESSAGES
 

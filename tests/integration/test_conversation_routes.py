@@ -11,11 +11,19 @@ import anyio.lowlevel
 import pytest
 from mcp.server import MCPServer
 
-from dial_client.messages.message import ImagePart, Message
-from dial_client.messages.model import Completion, Delta, FinishReason, ModelInfo, ModelRequest, TextChunk
-from dial_client.providers.scripted import ScriptedProvider
-from dial_client.stores.memory_store import MemoryStore
-from dial_client.stores.sql_store import SQLStore
+from tests.inner import (
+    Completion,
+    Delta,
+    FinishReason,
+    ImagePart,
+    MemoryStore,
+    Message,
+    ModelInfo,
+    ModelRequest,
+    ScriptedProvider,
+    SQLStore,
+    TextChunk,
+)
 from tests.support.http_service import Gate, HttpService, ServerSentEvent, join_text, read_events, serve
 from tests.support.servers.library import PNG, library
 

@@ -8,23 +8,28 @@ from typing import Any
 
 import pytest
 
-from dial_client.cli.configuration_reload import apply_configuration
-from dial_client.cli.load_settings import open_model
-from dial_client.cli.open_client import open_client
-from dial_client.cli.options import Options
-from dial_client.client.dial_client import DialClient
-from dial_client.conversations.conversation_manager import ConversationManager
-from dial_client.conversations.conversation_settings import check_settings
-from dial_client.conversations.conversation_settings import read_settings as read_conversation_settings
-from dial_client.messages.errors import ConfigError
-from dial_client.messages.limits import Limits
-from dial_client.messages.message import Message
-from dial_client.messages.model import InstructionSource, ModelSettings
-from dial_client.providers.scripted import ScriptedProvider
-from dial_client.settings import configuration
-from dial_client.settings.config_types import Api, ModelProfile, Settings
-from dial_client.stores.conversation_store import ConversationStore
-from dial_client.turns.turn_keywords import TurnKeywords
+from tests.inner import (
+    Api,
+    ConfigError,
+    ConversationManager,
+    ConversationStore,
+    DialClient,
+    InstructionSource,
+    Limits,
+    Message,
+    ModelProfile,
+    ModelSettings,
+    Options,
+    ScriptedProvider,
+    Settings,
+    TurnKeywords,
+    apply_configuration,
+    check_settings,
+    configuration,
+    open_client,
+    open_model,
+)
+from tests.inner import read_settings as read_conversation_settings
 from tests.support.http_service import serve
 from tests.support.managed_conversations import ADD, Calculator, managed
 from tests.support.model_endpoint import Say, model_endpoint

@@ -11,17 +11,28 @@ import anyio.to_thread
 import pytest
 from anyio.lowlevel import checkpoint
 
-from dial_client.conversations.history import INTERRUPTED
-from dial_client.messages.errors import DialError, ProviderError
-from dial_client.messages.events import Event, Finished, MessageCompleted, TextDelta, ToolCallStarted
-from dial_client.messages.limits import StopReason
-from dial_client.messages.message import ImagePart, Message, Role, TextPart
-from dial_client.providers.scripted import ScriptedProvider
-from dial_client.stores.conversation_store import Change, ConversationStore
-from dial_client.stores.memory_store import MemoryStore
-from dial_client.stores.sql_store import SQLStore
-from dial_client.turns.event_log import MAX_UNREAD
-from dial_client.turns.turn_handle import TurnHandle
+from tests.inner import (
+    INTERRUPTED,
+    MAX_UNREAD,
+    Change,
+    ConversationStore,
+    DialError,
+    Event,
+    Finished,
+    ImagePart,
+    MemoryStore,
+    Message,
+    MessageCompleted,
+    ProviderError,
+    Role,
+    ScriptedProvider,
+    SQLStore,
+    StopReason,
+    TextDelta,
+    TextPart,
+    ToolCallStarted,
+    TurnHandle,
+)
 from tests.support.managed_conversations import (
     ADD,
     WAIT,

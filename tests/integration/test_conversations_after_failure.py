@@ -16,7 +16,7 @@ import pytest
 from mcp.server import MCPServer
 
 from dial_client import DialClient, Finished, Limits, Message, ProviderError, StopReason, Turn
-from dial_client.settings.config_types import Api
+from tests.inner import Api
 from tests.support.model_endpoint import (
     Answer,
     Bytes,

@@ -11,16 +11,30 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from dial_client.client.dial_client import DialClient
-from dial_client.conversations.conversation_manager import ConversationManager
-from dial_client.messages.errors import ConfigError, ConversationBusy, ConversationNotFound
-from dial_client.messages.events import Event, Finished, TextDelta
-from dial_client.messages.limits import StopReason
-from dial_client.messages.message import Message, Role, ToolCallRequest
-from dial_client.messages.model import CallChunk, Completion, Delta, FinishReason, ModelInfo, ModelRequest, TextChunk
-from dial_client.providers.scripted import ScriptedProvider
-from dial_client.stores.conversation_store import ConversationStore
-from dial_client.stores.memory_store import MemoryStore
+from tests.inner import (
+    CallChunk,
+    Completion,
+    ConfigError,
+    ConversationBusy,
+    ConversationManager,
+    ConversationNotFound,
+    ConversationStore,
+    Delta,
+    DialClient,
+    Event,
+    Finished,
+    FinishReason,
+    MemoryStore,
+    Message,
+    ModelInfo,
+    ModelRequest,
+    Role,
+    ScriptedProvider,
+    StopReason,
+    TextChunk,
+    TextDelta,
+    ToolCallRequest,
+)
 from tests.support.managed_conversations import Calculator, Echo, assert_valid, dialogue, managed, read, read_messages
 
 pytestmark = pytest.mark.anyio

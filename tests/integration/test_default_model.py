@@ -6,10 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dial_client.cli.default_model import with_default_model
-from dial_client.cli.options import Options
-from dial_client.messages.errors import ConfigError
-from dial_client.settings.configuration import parse
+from tests.inner import ConfigError, Options, parse, with_default_model
 from tests.support.json_service import json_service
 from tests.support.program import dial_chat
 from tests.support.screens import screen

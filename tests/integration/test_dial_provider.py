@@ -7,12 +7,22 @@ from typing import Any
 import anyio
 import pytest
 
-from dial_client.messages.errors import ProviderError
-from dial_client.messages.message import ImagePart, Message, ProviderState, Role, TextPart, ToolCallResult, ToolSpec
-from dial_client.messages.model import ModelSettings, ToolFormat
-from dial_client.providers import open_provider
-from dial_client.providers.dial import DialProvider
-from dial_client.settings.config_types import Api, ModelProfile
+from tests.inner import (
+    Api,
+    DialProvider,
+    ImagePart,
+    Message,
+    ModelProfile,
+    ModelSettings,
+    ProviderError,
+    ProviderState,
+    Role,
+    TextPart,
+    ToolCallResult,
+    ToolFormat,
+    ToolSpec,
+    open_provider,
+)
 from tests.support.model_endpoint import Call, ModelEndpoint, Raw, Say, events, hear, model_endpoint, one_json, refuse
 
 pytestmark = pytest.mark.anyio

@@ -17,15 +17,21 @@ from typing import Any
 import anyio
 import pytest
 
-from dial_client.cli.doctor import model_checks, server_checks
-from dial_client.cli.doctor.bug_report import mask
-from dial_client.cli.doctor.check_registry import inspect
-from dial_client.cli.doctor.findings import Finding, Group
-from dial_client.cli.doctor.subject import DoctorTarget, Subject
-from dial_client.cli.models.model_search import fetch_models
-from dial_client.providers.http.endpoint import Endpoint
-from dial_client.servers.server_cache import JsonCache, ToolPins
-from dial_client.settings.configuration import ConfigFile
+from tests.inner import (
+    ConfigFile,
+    DoctorTarget,
+    Endpoint,
+    Finding,
+    Group,
+    JsonCache,
+    Subject,
+    ToolPins,
+    fetch_models,
+    inspect,
+    mask,
+    model_checks,
+    server_checks,
+)
 from tests.support.program import LONG, entry
 
 pytestmark = [pytest.mark.anyio, pytest.mark.once]

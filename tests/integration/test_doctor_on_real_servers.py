@@ -16,11 +16,7 @@ import httpx2
 import pytest
 
 from benchmarks.together import NPM, real_servers
-from dial_client.cli.doctor.check_registry import inspect
-from dial_client.cli.doctor.findings import Finding, Group
-from dial_client.cli.doctor.subject import DoctorTarget, ServerOutcome, Subject
-from dial_client.cli.doctor.tool_checks import format_size_lines
-from dial_client.settings.configuration import ConfigFile
+from tests.inner import ConfigFile, DoctorTarget, Finding, Group, ServerOutcome, Subject, format_size_lines, inspect
 from tests.support.program import LONG, python_server
 
 PACKAGES = NPM.parent / "@modelcontextprotocol"

@@ -19,15 +19,28 @@ from anyio import to_thread
 
 import dial_client
 from dial_client import ConversationManager, DialClient, Limits, Message, SQLStore
-from dial_client.conversations.conversation_manager import WhenBusy
-from dial_client.conversations.history import INTERRUPTED, repair_history
-from dial_client.conversations.history_edits import apply_edits
-from dial_client.durable import SQLITE_IS_TOO_OLD, DurableResult, DurableTimings, DurableTurns, default_database
-from dial_client.messages.errors import ConfigError, ConversationBusy, ConversationNotFound, DialError
-from dial_client.messages.events import Finished, RoundStarted
-from dial_client.messages.message import ImagePart, Role, TextPart
 from dial_client.testing import ScriptedProvider
-from dial_client.turns.turn_handle import TurnHandle
+from tests.inner import (
+    INTERRUPTED,
+    SQLITE_IS_TOO_OLD,
+    ConfigError,
+    ConversationBusy,
+    ConversationNotFound,
+    DialError,
+    DurableResult,
+    DurableTimings,
+    DurableTurns,
+    Finished,
+    ImagePart,
+    Role,
+    RoundStarted,
+    TextPart,
+    TurnHandle,
+    WhenBusy,
+    apply_edits,
+    default_database,
+    repair_history,
+)
 from tests.support.durable_worker import ROUNDS
 from tests.support.program import LONG, start_python
 from tests.support.temporary_stores import database_url, needs_dbos, needs_postgres

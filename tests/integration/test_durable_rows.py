@@ -14,12 +14,23 @@ import anyio
 import pytest
 
 from dial_client import ConversationManager, DialClient, SQLStore
-from dial_client.durable import SQLITE_IS_TOO_OLD, DurableTimings, DurableTurns, default_database
-from dial_client.durable.dbos_database import to_dbos_url
-from dial_client.durable.results import build_turn_id, read_output_type
-from dial_client.durable.serialization import NAME, RowRefused, from_json, to_json
-from dial_client.messages.errors import ConfigError, ConversationNotFound, DialError
 from dial_client.testing import ScriptedProvider
+from tests.inner import (
+    NAME,
+    SQLITE_IS_TOO_OLD,
+    ConfigError,
+    ConversationNotFound,
+    DialError,
+    DurableTimings,
+    DurableTurns,
+    RowRefused,
+    build_turn_id,
+    default_database,
+    read_output_type,
+    to_dbos_url,
+    to_json,
+)
+from tests.inner import serialization_from_json as from_json
 from tests.support.program import LONG
 from tests.support.temporary_stores import needs_dbos, needs_postgres, place
 

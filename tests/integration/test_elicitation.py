@@ -11,9 +11,7 @@ import pytest
 
 from dial_client import DialClient, Limits, ServerState, ToolCallResult
 from dial_client.extend import Elicitation, ElicitationAnswer
-from dial_client.hooks.elicitation_form import Form
-from dial_client.hooks.server_callbacks import Callbacks
-from dial_client.servers import server_requests
+from tests.inner import Callbacks, Form, server_requests
 from tests.support.fakes import virtual_time
 from tests.support.program import LONG, python_server
 from tests.support.servers import questions

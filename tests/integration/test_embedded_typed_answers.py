@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dial_client.messages.message import Failure, Message
-from dial_client.messages.model import FinishReason, OutputFormat
-from dial_client.providers.embedded.answers import NO_TOOL_FITS
-from dial_client.settings.config_types import Api
+from tests.inner import NO_TOOL_FITS, Api, Failure, FinishReason, Message, OutputFormat
 from tests.integration.test_grammar_tool_calling import MEASURE, UNKNOWN, Model, asked, write_call
 from tests.support.model_endpoint import Say, hear, model_endpoint, provider_of
 

@@ -8,7 +8,7 @@ import pytest
 from mcp.server import MCPServer
 
 from dial_client import DialClient, Message
-from dial_client.settings.config_types import Api
+from tests.inner import Api
 from tests.support.model_endpoint import Answer, Call, Recorded, Say, model_endpoint, one_json, provider_of, refuse
 
 pytestmark = pytest.mark.anyio

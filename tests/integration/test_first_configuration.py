@@ -6,12 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from dial_client.cli.configuration.first_configuration import format_configuration
-from dial_client.cli.init_questions import choose_servers
-from dial_client.cli.models.model_search import LocalServer, ModelProposal, find_models, list_local_servers
-from dial_client.cli.servers.server_proposals import ServerProposal, choose_by_name, find_proposals
-from dial_client.messages.errors import ConfigError
-from dial_client.settings.configuration import parse
+from tests.inner import (
+    ConfigError,
+    LocalServer,
+    ModelProposal,
+    ServerProposal,
+    choose_by_name,
+    choose_servers,
+    find_models,
+    find_proposals,
+    format_configuration,
+    list_local_servers,
+    parse,
+)
 from tests.support.json_service import json_service
 from tests.support.program import LONG
 

@@ -14,16 +14,24 @@ import pytest
 
 import dial_client
 from dial_client import ConversationManager, DialClient
-from dial_client.messages.errors import ConfigError
-from dial_client.messages.message import Message, ToolSpec
-from dial_client.providers.embedded import weights
-from dial_client.providers.embedded.weights import Weights
-from dial_client.providers.script_format import read_file
-from dial_client.servers.oauth.token_storage import MAX_BYTES, TokenRecord, TokenStorage
-from dial_client.servers.server_cache import JsonCache, ServerCache, ToolPins
-from dial_client.settings.config_types import ServerSettings, Transport
-from dial_client.stores.memory_store import MemoryStore
 from dial_client.testing import ScriptedProvider
+from tests.inner import TOKEN_STORAGE_MAX_BYTES as MAX_BYTES
+from tests.inner import (
+    ConfigError,
+    JsonCache,
+    MemoryStore,
+    Message,
+    ServerCache,
+    ServerSettings,
+    TokenRecord,
+    TokenStorage,
+    ToolPins,
+    ToolSpec,
+    Transport,
+    Weights,
+    read_file,
+    weights,
+)
 from tests.integration.test_foreign_rows import MESSAGES, nested
 
 HEAD = {"recording": 1, "by": "dial-client", "provider": "chat"}

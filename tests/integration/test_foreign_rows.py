@@ -12,13 +12,18 @@ import anyio
 import pytest
 
 from dial_client import Message, SQLStore
-from dial_client.serve.cluster.handoffs import HandoffStore
-from dial_client.serve.cluster.peers import PeerBus, build_turn_events_topic
-from dial_client.serve.cluster.pending_requests import PendingRequests
-from dial_client.serve.cluster.remote_turns import RemoteTurns, TurnLost
-from dial_client.serve.human_input import APPROVAL
-from dial_client.serve.turn_registry import ServedModel, TurnRegistry
-from dial_client.stores.row_batches import EPOCH
+from tests.inner import (
+    APPROVAL,
+    EPOCH,
+    HandoffStore,
+    PeerBus,
+    PendingRequests,
+    RemoteTurns,
+    ServedModel,
+    TurnLost,
+    TurnRegistry,
+    build_turn_events_topic,
+)
 from tests.support.http_service import MODEL, HttpService, serve
 from tests.support.temporary_stores import needs_postgres, place
 

@@ -7,12 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from dial_client.messages.errors import ServerGone
-from dial_client.runtime.background_tasks import BackgroundTasks
-from dial_client.servers import restart_policy
-from dial_client.servers.connection import Connection
-from dial_client.servers.status import ServerState
-from dial_client.settings.configuration import Protocol
+from tests.inner import BackgroundTasks, Connection, Protocol, ServerGone, ServerState, restart_policy
 from tests.support.servers.launch import call_for_text, state, until, web, web_server
 
 pytestmark = pytest.mark.anyio

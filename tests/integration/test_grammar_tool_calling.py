@@ -7,21 +7,23 @@ from typing import Any
 
 import pytest
 
-from dial_client.messages.message import (
+from tests.inner import (
+    NO_TOOL_FITS,
     NOT_ALLOWED,
+    NOT_CONNECTED,
+    REPEATED,
     Failure,
+    FinishReason,
+    GrammarToolCallingProvider,
     ImagePart,
     Message,
     Role,
+    ScriptedProvider,
     ToolCallRequest,
     ToolCallResult,
     ToolSpec,
+    format_conversation,
 )
-from dial_client.messages.model import FinishReason
-from dial_client.providers.embedded.answers import NO_TOOL_FITS, NOT_CONNECTED
-from dial_client.providers.embedded.decisions import format_conversation
-from dial_client.providers.embedded.local_provider import REPEATED, GrammarToolCallingProvider
-from dial_client.providers.scripted import ScriptedProvider
 from tests.support.gbnf_acceptor import accepts
 from tests.support.model_endpoint import ParsedReply, hear
 

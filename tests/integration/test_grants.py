@@ -13,13 +13,21 @@ from typing import Any
 import pytest
 
 from dial_client import DialClient
-from dial_client.client.client_options import ApprovalPolicy
-from dial_client.messages.message import Message, ToolCallRequest, ToolSpec
-from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.testing import ScriptedProvider
-from dial_client.tools.approval import Approval, ApprovalChecker, ApprovalContext, Approver
-from dial_client.tools.grants import GrantStore
-from dial_client.tools.policy import PolicyRules
+from tests.inner import (
+    Approval,
+    ApprovalChecker,
+    ApprovalContext,
+    ApprovalPolicy,
+    Approver,
+    GrantStore,
+    Message,
+    PolicyRules,
+    ServerSettings,
+    ToolCallRequest,
+    ToolSpec,
+    Transport,
+)
 from tests.integration.test_taint import Person, calls
 from tests.support.servers.launch import raw
 

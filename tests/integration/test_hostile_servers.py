@@ -12,9 +12,8 @@ import anyio
 import pytest
 
 from dial_client import DialClient, Message, StopReason
-from dial_client.servers import notifications
-from dial_client.servers.transports import server_process
 from dial_client.testing import ScriptedProvider
+from tests.inner import notifications, server_process
 from tests.support.hostile_cases import ADD, ERAS, ROOT, ROWS, URL_ROWS, Row, entry, seen_of, url_entry
 from tests.support.program import LONG, dial_chat, write_config
 from tests.support.servers import hostile_calls, hostile_http, hostile_starts  # noqa: F401 (two of them fill MOVES)

@@ -10,11 +10,16 @@ from typing import Any
 
 import pytest
 
-from dial_client.messages.errors import ProviderError
-from dial_client.messages.message import Message
-from dial_client.messages.model import Completion, FinishReason, ModelRequest, TextChunk
-from dial_client.providers.http.endpoint import Endpoint
-from dial_client.providers.http.transport import HttpTransport
+from tests.inner import (
+    Completion,
+    Endpoint,
+    FinishReason,
+    HttpTransport,
+    Message,
+    ModelRequest,
+    ProviderError,
+    TextChunk,
+)
 from tests.support.model_endpoint import (
     Bytes,
     ModelEndpoint,

@@ -12,7 +12,7 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from pydantic import BaseModel
 
-from dial_client.servers.status import ServerState
+from tests.inner import ServerState
 from tests.support.http_service import HttpService, ServerSentEvent, read_events, serve
 
 pytestmark = pytest.mark.anyio

@@ -13,8 +13,7 @@ from mcp.server import MCPServer
 from mcp_types import BlobResourceContents, EmbeddedResource, ImageContent, TextContent
 
 from dial_client import ConversationManager, DialClient, FilePart, ImagePart, Message, Role, SQLStore, TextPart, Turn
-from dial_client.settings.config_types import Api
-from dial_client.stores.conversation_store import Conversation
+from tests.inner import Api, Conversation
 from tests.support.model_endpoint import Call, ModelEndpoint, Say, model_endpoint, provider_of
 
 pytestmark = pytest.mark.anyio

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dial_client.runtime import safe_text as tables
-from dial_client.runtime.safe_text import count_unseen, escape_unseen, parse_ranges, sanitize
-from dial_client.serve.static_files import FOLDER
+from tests.inner import FOLDER, count_unseen, escape_unseen, parse_ranges, sanitize
+from tests.inner import safe_text as tables
 
 NODE = shutil.which("node")
 VISIBLE_FORMATS = frozenset(

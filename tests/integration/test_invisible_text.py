@@ -12,18 +12,29 @@ from pydantic import BaseModel, Field
 
 from dial_client import DialClient, Message
 from dial_client.extend import Elicitation, ElicitationAnswer
-from dial_client.hooks.approval_request import describe_invisible
-from dial_client.hooks.server_callbacks import Callbacks
-from dial_client.messages.events import ReasoningDelta, TextDelta, ToolCallProgress
-from dial_client.messages.message import FilePart, ToolCallRequest
-from dial_client.messages.model import CallChunk, Completion, FinishReason, ModelRequest, ReasoningChunk, TextChunk
-from dial_client.runtime.safe_text import count_unseen, to_one_line
-from dial_client.schema.provider_schema import adapt
-from dial_client.servers.server_requests import map_sampling_request
 from dial_client.testing import ScriptedProvider
-from dial_client.tools import result_content
-from dial_client.tools.catalog import build_catalog
-from dial_client.turns import status_text
+from tests.inner import (
+    Callbacks,
+    CallChunk,
+    Completion,
+    FilePart,
+    FinishReason,
+    ModelRequest,
+    ReasoningChunk,
+    ReasoningDelta,
+    TextChunk,
+    TextDelta,
+    ToolCallProgress,
+    ToolCallRequest,
+    adapt,
+    build_catalog,
+    count_unseen,
+    describe_invisible,
+    map_sampling_request,
+    result_content,
+    status_text,
+    to_one_line,
+)
 from tests.support.fakes import server, tool_named
 from tests.support.model_calls import Exchange
 

@@ -10,10 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dial_client import DialClient, Message
-from dial_client.messages.message import ToolSpec
-from dial_client.providers.chat_api import JsonToLines
-from dial_client.providers.formats import ReActFormatHandler
-from dial_client.settings.config_types import Api, ModelProfile
+from tests.inner import Api, JsonToLines, ModelProfile, ReActFormatHandler, ToolSpec
 from tests.support.fakes import unhurried
 from tests.support.model_endpoint import Say, hear, model_endpoint, provider_of, refuse
 from tests.support.program import entry

@@ -10,10 +10,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from dial_client.conversations.history import repair_conversation
-from dial_client.messages.message import Message, Role
-from dial_client.providers.scripted import ScriptedProvider
-from dial_client.stores.sql_store import SQLStore
+from tests.inner import Message, Role, ScriptedProvider, SQLStore, repair_conversation
 from tests.support.managed_conversations import assert_valid, managed
 from tests.support.program import start_python
 

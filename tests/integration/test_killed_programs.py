@@ -13,14 +13,18 @@ from typing import Any
 import anyio
 import pytest
 
-from dial_client.client.dial_client import DialClient
-from dial_client.conversations.conversation_manager import ConversationManager
-from dial_client.conversations.history import CUT_OFF, INTERRUPTED, repair_history
-from dial_client.conversations.history_edits import apply_edits
-from dial_client.messages.message import Message
-from dial_client.providers.scripted import ScriptedProvider
-from dial_client.stores.conversation_store import Conversation
-from dial_client.stores.sql_store import SQLStore
+from tests.inner import (
+    CUT_OFF,
+    INTERRUPTED,
+    Conversation,
+    ConversationManager,
+    DialClient,
+    Message,
+    ScriptedProvider,
+    SQLStore,
+    apply_edits,
+    repair_history,
+)
 from tests.support.conversation_program import server
 from tests.support.program import start_python
 from tests.support.temporary_stores import DATABASES, place

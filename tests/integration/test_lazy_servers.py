@@ -11,11 +11,8 @@ import anyio
 import pytest
 
 from dial_client import Approval, DialClient, Message
-from dial_client.client.client_options import ApprovalPolicy
-from dial_client.messages.message import Failure, ToolCallRequest, ToolSpec, extract_text
-from dial_client.servers.status import ServerState
 from dial_client.testing import ScriptedProvider
-from dial_client.tools.approval import ApprovalContext
+from tests.inner import ApprovalContext, ApprovalPolicy, Failure, ServerState, ToolCallRequest, ToolSpec, extract_text
 from tests.support.program import LONG, dial_chat, write_config
 from tests.support.servers.launch import script
 from tests.support.servers.tool_changes import TWICE, ChangingServer, build_changing_server, tool

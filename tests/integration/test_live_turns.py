@@ -7,13 +7,19 @@ from contextlib import aclosing
 import anyio
 import pytest
 
-from dial_client.conversations.turn_queue import MAX_ENDED
-from dial_client.messages.errors import ProviderError
-from dial_client.messages.events import Event, Finished, RoundStarted, TextDelta, ToolCallFinished
-from dial_client.messages.limits import StopReason
-from dial_client.providers.scripted import ScriptedProvider
-from dial_client.stores.conversation_store import ConversationStore
-from dial_client.turns.turn_handle import TurnHandle
+from tests.inner import (
+    MAX_ENDED,
+    ConversationStore,
+    Event,
+    Finished,
+    ProviderError,
+    RoundStarted,
+    ScriptedProvider,
+    StopReason,
+    TextDelta,
+    ToolCallFinished,
+    TurnHandle,
+)
 from tests.support.managed_conversations import ADD, Calculator, Echo, dialogue, managed, read_messages
 
 pytestmark = pytest.mark.anyio

@@ -18,20 +18,24 @@ from typing import Any
 import anyio
 import pytest
 
-from dial_client.messages.errors import ConfigError, ProviderError
-from dial_client.messages.message import Message, ToolCallResult, ToolSpec
-from dial_client.messages.model import (
+from tests.inner import (
+    TEMPLATE,
+    VARIABLE,
     CallChunk,
     Completion,
+    ConfigError,
     FinishReason,
+    LocalProvider,
+    Message,
+    ModelProcess,
     ModelRequest,
+    ProviderError,
     TextChunk,
+    ToolCallResult,
     ToolChoice,
     ToolFormat,
+    ToolSpec,
 )
-from dial_client.providers.embedded import TEMPLATE
-from dial_client.providers.embedded.local_provider import VARIABLE, LocalProvider
-from dial_client.providers.embedded.process import ModelProcess
 from tests.support.real_weights import WEIGHTS, with_weights
 
 pytestmark = [

@@ -17,10 +17,7 @@ from urllib.parse import urlsplit
 import anyio
 import pytest
 
-from dial_client.messages.errors import ConfigError, ProviderError
-from dial_client.providers import open_provider
-from dial_client.providers.embedded.local_provider import LocalProvider
-from dial_client.providers.embedded.weights import choose, ensure_from_hub
+from tests.inner import ConfigError, LocalProvider, ProviderError, choose, ensure_from_hub, open_provider
 
 pytestmark = pytest.mark.anyio
 pytest.importorskip("huggingface_hub", reason="the extra 'local' is not installed")

@@ -17,8 +17,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from dial_client.messages.errors import ProviderError
-from dial_client.providers.embedded.weights import FetchProgress, Weights, ensure
+from tests.inner import FetchProgress, ProviderError, Weights, ensure
 
 pytestmark = pytest.mark.anyio
 pytest.importorskip("filelock", reason="the extra 'local' is not installed")

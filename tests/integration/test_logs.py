@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from dial_client.runtime.logs import get_logger
+from tests.inner import get_logger
 
 
 @pytest.fixture(autouse=True)

@@ -8,9 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from dial_client.stores import mailbox
-from dial_client.stores.mailbox import Envelope, Mailbox
-from dial_client.stores.sql_store import SQLStore
+from tests.inner import Envelope, Mailbox, SQLStore, mailbox
 from tests.support.temporary_stores import DATABASES, place
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("kept", DATABASES, indirect=True)]

@@ -13,12 +13,29 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dial_client.messages.message import Content, FilePart, ImagePart, Message, Part, Role, TextPart, ToolCallRequest
-from dial_client.messages.model import Completion
-from dial_client.providers import chat_api, messages_api, responses_api
-from dial_client.providers.api_history import MAX_IMAGE, MAX_PARTS, MAX_TOTAL, count_expired
-from dial_client.settings.config_types import Api
-from dial_client.settings.endpoint_profile import ANTHROPIC, CHAT, OPENAI, EndpointProfile
+from tests.inner import (
+    ANTHROPIC,
+    CHAT,
+    MAX_IMAGE,
+    MAX_PARTS,
+    MAX_TOTAL,
+    OPENAI,
+    Api,
+    Completion,
+    Content,
+    EndpointProfile,
+    FilePart,
+    ImagePart,
+    Message,
+    Part,
+    Role,
+    TextPart,
+    ToolCallRequest,
+    chat_api,
+    count_expired,
+    messages_api,
+    responses_api,
+)
 from tests.support.model_endpoint import Say, hear, model_endpoint, provider_of
 from tests.unit.test_wire_history_rules import check_chat, check_messages, check_responses
 

@@ -8,9 +8,8 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from dial_client import DialClient, FilePart, ImagePart, Limits, Message, Role, TextPart
-from dial_client.messages.model import Delta, ModelInfo, ModelRequest
 from dial_client.testing import ScriptedProvider
-from dial_client.turns.mentions import MAX_ATTACHED
+from tests.inner import MAX_ATTACHED, Delta, ModelInfo, ModelRequest
 from tests.support.servers.launch import raw
 from tests.support.servers.library import PNG, Library, library
 

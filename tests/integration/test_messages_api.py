@@ -7,11 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from dial_client.messages.errors import ProviderError
-from dial_client.messages.message import Message, ToolCallRequest
-from dial_client.messages.model import FinishReason
-from dial_client.messages.token_usage import Usage
-from dial_client.settings.config_types import Api
+from tests.inner import Api, FinishReason, Message, ProviderError, ToolCallRequest, Usage
 from tests.support.model_endpoint import (
     Answer,
     ParsedReply,

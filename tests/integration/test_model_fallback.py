@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dial_client import DialClient
-from dial_client.settings.config_types import Api, ModelProfile
+from tests.inner import Api, ModelProfile
 from tests.support.model_endpoint import Answer, Call, Say, model_endpoint, refuse
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ import pytest
 from mcp.server import MCPServer
 
 from dial_client import DialClient, Message
-from dial_client.settings.config_types import ModelProfile
+from tests.inner import ModelProfile
 from tests.support.model_endpoint import Call, ModelEndpoint, Say, model_endpoint, one_json
 
 pytestmark = pytest.mark.anyio

@@ -11,14 +11,24 @@ from typing import Any
 
 import pytest
 
-from dial_client.messages.errors import ProviderError
-from dial_client.messages.message import ImagePart, Message, TextPart, ToolCallRequest, ToolCallResult, ToolSpec
-from dial_client.messages.model import ModelRequest, ModelSettings, ToolChoice
-from dial_client.messages.token_usage import Usage
-from dial_client.providers import open_provider
-from dial_client.providers.presets import PRESETS
-from dial_client.providers.request_adaptation import ToolNameMapping
-from dial_client.settings.config_types import Api, ModelProfile
+from tests.inner import (
+    PRESETS,
+    Api,
+    ImagePart,
+    Message,
+    ModelProfile,
+    ModelRequest,
+    ModelSettings,
+    ProviderError,
+    TextPart,
+    ToolCallRequest,
+    ToolCallResult,
+    ToolChoice,
+    ToolNameMapping,
+    ToolSpec,
+    Usage,
+    open_provider,
+)
 from tests.integration.test_schema_dialects import check_gemini, check_openai
 from tests.support.model_endpoint import (
     Answer,

@@ -16,7 +16,7 @@ import httpx2
 import pytest
 
 from dial_client import DialClient, Limits, ServerState
-from dial_client.hooks.server_callbacks import Callbacks, Login
+from tests.inner import Callbacks, Login
 from tests.support.oauth_logins import Person, find_stored_logins, redirect_user_data
 from tests.support.program import LONG
 from tests.support.servers.launch import raw, until

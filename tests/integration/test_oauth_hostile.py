@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from dial_client import DialClient, ServerState
-from dial_client.hooks.server_callbacks import Callbacks
-from dial_client.messages.errors import LoginFailed
-from dial_client.servers.oauth.oauth_http_client import UrlPolicy, to_browser_url
+from tests.inner import Callbacks, LoginFailed, UrlPolicy, to_browser_url
 from tests.support.oauth_logins import Person, redirect_user_data
 from tests.support.servers.launch import raw
 from tests.support.servers.oauth_server import RESOURCE, WELL_KNOWN, Guarded, guarded

@@ -10,18 +10,27 @@ from typing import Any
 
 import pytest
 
-from dial_client.messages.errors import ConfigError
-from dial_client.messages.model import ModelSettings, ToolFormat
-from dial_client.providers import open_provider
-from dial_client.providers.chat_api import ChatProvider
-from dial_client.providers.dial import DialProvider
-from dial_client.providers.http.endpoint import Endpoint, is_loopback
-from dial_client.providers.http.http_provider import HttpProvider
-from dial_client.providers.messages_api import MessagesProvider
-from dial_client.providers.presets import PRESETS, UNKNOWN, find_preset_by_url
-from dial_client.providers.responses_api import ResponsesProvider
-from dial_client.settings.config_types import Api, ModelProfile
-from dial_client.settings.endpoint_profile import CHAT, EndpointProfile, apply_quirks
+from tests.inner import (
+    CHAT,
+    PRESETS,
+    UNKNOWN,
+    Api,
+    ChatProvider,
+    ConfigError,
+    DialProvider,
+    Endpoint,
+    EndpointProfile,
+    HttpProvider,
+    MessagesProvider,
+    ModelProfile,
+    ModelSettings,
+    ResponsesProvider,
+    ToolFormat,
+    apply_quirks,
+    find_preset_by_url,
+    open_provider,
+)
+from tests.inner import endpoint_is_loopback as is_loopback
 
 OPENAI_KEY = {"OPENAI_API_KEY": "sk-openai"}
 ANTHROPIC_KEY = {"ANTHROPIC_API_KEY": "sk-anthropic"}

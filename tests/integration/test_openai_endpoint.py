@@ -15,8 +15,7 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from dial_client.messages.message import FilePart, ImagePart, Role, TextPart
-from dial_client.providers.scripted import ScriptedProvider
+from tests.inner import FilePart, ImagePart, Role, ScriptedProvider, TextPart
 from tests.integration.test_conversation_routes import ADD, Maths
 from tests.support.http_service import MODEL, TOKEN, HttpService, serve
 

@@ -9,9 +9,8 @@ import jsonschema_rs
 import pytest
 from mcp.server import MCPServer
 
-from dial_client.serve.application import build_routes
-from dial_client.serve.security import APP_FRAME, HEALTH
 from site_pages.http_pages import list_operations, read_openapi, resolve
+from tests.inner import APP_FRAME, HEALTH, build_routes
 from tests.support.http_service import HttpService, serve
 
 pytestmark = [pytest.mark.once, pytest.mark.anyio]

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from anyio import to_thread
 
-from dial_client.cli import process_runner
-from dial_client.cli.input import user_programs
+from tests.inner import process_runner, user_programs
 
 STUBBORN = """
 import pathlib, signal, sys, time

@@ -8,10 +8,7 @@ from typing import Any
 import pytest
 
 from dial_client import DialClient
-from dial_client.client.client_options import ApprovalPolicy
-from dial_client.settings.config_types import ServerSettings, Transport
-from dial_client.settings.policy_config import load_policy
-from dial_client.tools.policy import PolicyRules, check_patterns
+from tests.inner import ApprovalPolicy, PolicyRules, ServerSettings, Transport, check_patterns, load_policy
 from tests.support.servers.launch import raw
 
 TIME = ServerSettings("time", Transport.STDIO, "x")

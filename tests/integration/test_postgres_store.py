@@ -9,9 +9,7 @@ import anyio
 import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from dial_client.messages.errors import ConfigError, DialError
-from dial_client.messages.message import Message
-from dial_client.stores.sql_store import SQLStore
+from tests.inner import ConfigError, DialError, Message, SQLStore
 from tests.support.temporary_stores import MESSAGES, database_url, needs_postgres
 
 pytestmark = pytest.mark.anyio

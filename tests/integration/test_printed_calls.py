@@ -8,10 +8,7 @@ import pytest
 from mcp.server.mcpserver import MCPServer
 
 from dial_client import DialClient, Message
-from dial_client.messages.events import ReasoningDelta, TextDelta, ToolCallStarted
-from dial_client.messages.model import ToolFormat
-from dial_client.messages.turn_result import Turn
-from dial_client.providers.scripted import ScriptedProvider
+from tests.inner import ReasoningDelta, ScriptedProvider, TextDelta, ToolCallStarted, ToolFormat, Turn
 
 pytestmark = pytest.mark.anyio
 

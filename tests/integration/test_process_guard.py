@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dial_client.servers.transports.server_process import ProcessGuard, ServerProcess, guard
+from tests.inner import ProcessGuard, ServerProcess, guard
 from tests.support.program import LONG
 from tests.support.servers.launch import is_alive, raw, until
 

@@ -8,12 +8,8 @@ import pytest
 from mcp.server import MCPServer
 
 from dial_client import DialClient, Finished, LimitReached, Limits, Message, Role, StopReason, Turn
-from dial_client.messages.message import Failure, ToolCallRequest, ToolCallResult
-from dial_client.messages.model import ToolChoice
-from dial_client.messages.token_usage import Usage
-from dial_client.messages.turn_result import ToolCallRecord
 from dial_client.testing import ScriptedProvider
-from dial_client.turns.turn_recorder import find_limit
+from tests.inner import Failure, ToolCallRecord, ToolCallRequest, ToolCallResult, ToolChoice, Usage, find_limit
 
 ASK = [Message.user("go on")]
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.serve.prompt_routes import MAX_CONTENT, content_to_dict
-from dial_client.servers.resources import ResourceContent
+from tests.inner import MAX_CONTENT, ResourceContent, content_to_dict
 from tests.support.http_service import HttpService, serve
 from tests.support.servers.library import PNG, TEMPLATE, library
 

@@ -11,7 +11,7 @@ from mcp.server.lowlevel import Server
 
 from dial_client import DialClient, ImagePart, Message, Role, ServerError, ServerGone
 from dial_client.extend import Prompt, PromptArgument
-from dial_client.messages.message import Icon
+from tests.inner import Icon
 from tests.integration.test_resources import asked, books, every_way
 from tests.support.fakes import virtual_time
 from tests.support.program import LONG as PATIENCE

@@ -9,17 +9,20 @@ import anyio
 import pytest
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from dial_client.servers.notifications import Notifications, ToolWatch
-from dial_client.servers.transports import response_repair
-from dial_client.servers.transports.rate_limit import BURST, RateLimiter
-from dial_client.servers.transports.response_repair import (
+from tests.inner import (
+    BURST,
     MAX_BLOCKS,
+    MAX_LINES,
+    Notifications,
+    RateLimiter,
     ResponseRepairer,
+    StderrTail,
+    ToolWatch,
     find_response,
     parse_messages,
     repair_content,
+    response_repair,
 )
-from dial_client.servers.transports.server_process import MAX_LINES, StderrTail
 from tests.support.fakes import virtual_time
 
 PROGRESS = "notifications/progress"

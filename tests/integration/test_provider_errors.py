@@ -11,13 +11,18 @@ import httpx2
 import pytest
 from anyio import to_thread
 
-from dial_client.messages import errors
-from dial_client.messages.errors import ProviderError
-from dial_client.messages.message import Message, ToolSpec
-from dial_client.messages.model import FinishReason, ModelRequest, TextChunk
-from dial_client.providers.http import provider_errors
-from dial_client.providers.http.endpoint import Endpoint
-from dial_client.settings.config_types import Api
+from tests.inner import (
+    Api,
+    Endpoint,
+    FinishReason,
+    Message,
+    ModelRequest,
+    ProviderError,
+    TextChunk,
+    ToolSpec,
+    errors,
+    provider_errors,
+)
 from tests.support.model_endpoint import (
     ModelEndpoint,
     Raw,

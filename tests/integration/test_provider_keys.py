@@ -6,13 +6,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.messages.message import ToolSpec
-from dial_client.providers import open_provider
-from dial_client.providers.dial import DialProvider
-from dial_client.providers.http.endpoint import Endpoint
-from dial_client.providers.presets import PRESETS
-from dial_client.settings.config_types import Api
-from dial_client.settings.endpoint_profile import EndpointProfile
+from tests.inner import PRESETS, Api, DialProvider, Endpoint, EndpointProfile, ToolSpec, open_provider
 from tests.integration.test_open_provider import endpoint_of, opened, settings
 from tests.support.model_endpoint import Recorded, Say, hear, model_endpoint
 

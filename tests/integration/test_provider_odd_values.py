@@ -10,12 +10,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.messages.errors import ProviderError
-from dial_client.messages.model import Completion, Delta
-from dial_client.providers.http.http_provider import HttpProvider
-from dial_client.providers.http.response_stream import ResponseStream
-from dial_client.providers.tool_call_codec import to_json_bytes
-from dial_client.settings.config_types import Api
+from tests.inner import Api, Completion, Delta, HttpProvider, ProviderError, ResponseStream, to_json_bytes
 from tests.support.model_endpoint import Call, Recorded, Say, provider_of, write_reply
 
 pytestmark = pytest.mark.anyio

@@ -7,11 +7,21 @@ from typing import Any
 import jiter
 import pytest
 
-from dial_client.messages.errors import ProviderError
-from dial_client.messages.message import ImagePart, Message, Role, TextPart, ToolCallRequest, ToolCallResult, ToolSpec
-from dial_client.messages.model import FinishReason, ToolChoice
-from dial_client.messages.token_usage import Usage, parse_usage
-from dial_client.settings.config_types import Api
+from tests.inner import (
+    Api,
+    FinishReason,
+    ImagePart,
+    Message,
+    ProviderError,
+    Role,
+    TextPart,
+    ToolCallRequest,
+    ToolCallResult,
+    ToolChoice,
+    ToolSpec,
+    Usage,
+    parse_usage,
+)
 from tests.support.model_endpoint import (
     Answer,
     Call,

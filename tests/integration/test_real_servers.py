@@ -15,8 +15,7 @@ import pytest
 from benchmarks.together import real_servers
 from dial_client import DialClient, ServerState, ToolCallResult
 from dial_client.extend import Elicitation, ElicitationAnswer, SamplingRequest
-from dial_client.hooks.server_callbacks import Callbacks
-from dial_client.messages.message import ImagePart, extract_text
+from tests.inner import Callbacks, ImagePart, extract_text
 from tests.support.program import LONG
 from tests.support.servers.launch import until
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.providers.script_format import ApiReply
-from dial_client.settings.config_types import Api
+from tests.inner import Api, ApiReply
 from tests.recordings.__main__ import add
 from tests.recordings.corpus import Answer, Reading, read_answer, read_corpus, to_reply
 from tests.recordings.sdk_readings import SdkReader

@@ -13,11 +13,17 @@ from typing import Any
 import pytest
 
 from dial_client import DialClient, Message, Turn
-from dial_client.messages.errors import ConfigError
-from dial_client.messages.message import ToolCallRequest
-from dial_client.messages.model import CallChunk, Completion, FinishReason, TextChunk
-from dial_client.providers.scripted import ScriptedProvider
-from dial_client.settings.config_types import Api, ModelProfile
+from tests.inner import (
+    Api,
+    CallChunk,
+    Completion,
+    ConfigError,
+    FinishReason,
+    ModelProfile,
+    ScriptedProvider,
+    TextChunk,
+    ToolCallRequest,
+)
 from tests.support.fakes import Model
 from tests.support.model_endpoint import Call, Say, hear, model_endpoint
 from tests.support.program import entry, started, write_config

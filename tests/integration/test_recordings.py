@@ -12,14 +12,23 @@ from typing import Any
 import pytest
 
 from dial_client import DialClient, Message, Turn
-from dial_client.client.recording import load_recording
-from dial_client.messages.errors import ConfigError, ProviderError
-from dial_client.messages.limits import Limits
-from dial_client.messages.message import ToolCallRequest
-from dial_client.messages.model import CallChunk, Completion, FinishReason, ReasoningChunk, TextChunk
-from dial_client.messages.token_usage import Usage
-from dial_client.settings.config_types import Api, ModelProfile
-from dial_client.tools.approval import Approval, Decision
+from tests.inner import (
+    Api,
+    Approval,
+    CallChunk,
+    Completion,
+    ConfigError,
+    Decision,
+    FinishReason,
+    Limits,
+    ModelProfile,
+    ProviderError,
+    ReasoningChunk,
+    TextChunk,
+    ToolCallRequest,
+    Usage,
+    load_recording,
+)
 from tests.support.fakes import Model
 from tests.support.model_endpoint import Call, Raw, Say, events, model_endpoint, refuse
 from tests.support.program import dial_chat, entry, write_config

@@ -7,8 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from dial_client.servers.status import ServerState
-from dial_client.settings.configuration import Transport
+from tests.inner import ServerState, Transport
 from tests.support.servers.launch import call_for_text, connection, state, web, web_server
 
 pytestmark = pytest.mark.anyio

@@ -6,10 +6,18 @@ from typing import Any
 
 import pytest
 
-from dial_client.messages.errors import ProviderError
-from dial_client.messages.message import FilePart, ImagePart, Message, Role, TextPart, ToolCallRequest, ToolSpec
-from dial_client.messages.model import ToolChoice
-from dial_client.settings.config_types import Api
+from tests.inner import (
+    Api,
+    FilePart,
+    ImagePart,
+    Message,
+    ProviderError,
+    Role,
+    TextPart,
+    ToolCallRequest,
+    ToolChoice,
+    ToolSpec,
+)
 from tests.integration.test_provider_errors import refusal
 from tests.support.model_endpoint import Raw, Say, hear, model_endpoint, one_json, provider_of, refuse
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from dial_client.messages.message import FilePart, ImagePart, Message, Role, TextPart, ToolCallRequest, ToolSpec
-from dial_client.settings.config_types import Api
+from tests.inner import Api, FilePart, ImagePart, Message, Role, TextPart, ToolCallRequest, ToolSpec
 from tests.support.model_endpoint import Say, hear, model_endpoint, provider_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.once]

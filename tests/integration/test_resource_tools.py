@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from dial_client import Approval, DialClient, Limits, Message, Turn
-from dial_client.client.client_options import ApprovalPolicy
-from dial_client.messages.message import Failure, ImagePart
-from dial_client.settings.configuration import Protocol, read_server_mapping
 from dial_client.testing import ScriptedProvider
+from tests.inner import ApprovalPolicy, Failure, ImagePart, Protocol, read_server_mapping
 from tests.support.fakes import tool_named
 from tests.support.program import python_server
 from tests.support.servers.launch import HERE, python_script, raw

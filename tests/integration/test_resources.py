@@ -13,9 +13,8 @@ from mcp.server.lowlevel import Server
 
 from dial_client import DialClient, ServerError, ServerGone, ServerState
 from dial_client.extend import Resource, ResourceContent
-from dial_client.servers import notifications as following
-from dial_client.servers.resources import CACHE_SECONDS
-from dial_client.settings.configuration import Protocol
+from tests.inner import CACHE_SECONDS, Protocol
+from tests.inner import notifications as following
 from tests.support.fakes import virtual_time
 from tests.support.program import LONG as PATIENCE
 from tests.support.servers.launch import python_script, raw, script, web, web_server

@@ -9,8 +9,7 @@ import pytest
 from openai.types.responses import ResponseOutputItem
 from openai.types.responses.response_input_item_param import ResponseInputItemParam
 
-from dial_client.messages.message import Message, ProviderState, Role, ToolCallRequest
-from dial_client.providers.responses_api import ITEM_FIELDS, to_input_item, to_messages
+from tests.inner import ITEM_FIELDS, Message, ProviderState, Role, ToolCallRequest, to_input_item, to_messages
 
 CALL = {"type": "function_call", "id": "fc_1", "call_id": "a", "name": "now", "arguments": "{}", "status": "completed"}
 

@@ -10,18 +10,18 @@ from itertools import pairwise
 import anyio
 import pytest
 
-from dial_client.servers.connection import Connection
-from dial_client.servers.restart_policy import (
+from tests.inner import (
     FIRST_PAUSE,
     MAX_DEATHS,
     MAX_PAUSE,
     UNREACHABLE_PAUSES,
+    ClientCapabilities,
+    Connection,
     Exit,
     ExitKind,
     RestartPolicy,
+    ServerState,
 )
-from dial_client.servers.server_requests import ClientCapabilities
-from dial_client.servers.status import ServerState
 from tests.support.fakes import virtual_time
 from tests.support.servers.launch import (
     web,

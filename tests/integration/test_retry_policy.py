@@ -16,22 +16,25 @@ import pytest
 from anyio import to_thread
 
 from dial_client import DialClient
-from dial_client.messages.errors import ProviderError
-from dial_client.messages.events import RoundStarted, StatusChanged
-from dial_client.messages.limits import Limits, StopReason
-from dial_client.messages.message import Message
-from dial_client.messages.model import FinishReason
-from dial_client.providers.http import provider_errors, retry_policy
-from dial_client.providers.http.endpoint import Endpoint
-from dial_client.providers.http.retry_policy import (
+from tests.inner import (
     DEADLINE_MARGIN,
+    Api,
+    Endpoint,
+    FinishReason,
+    Limits,
+    Message,
+    ProviderError,
     RetryClass,
+    RoundStarted,
+    StatusChanged,
+    StopReason,
     classify_connection_error,
     classify_refusal,
     compute_delay,
+    provider_errors,
+    retry_policy,
+    status_text,
 )
-from dial_client.settings.config_types import Api
-from dial_client.turns import status_text
 from tests.support.model_endpoint import Answer, Bytes, Raw, Say, hear, model_endpoint, one_json, provider_of, refuse
 from tests.support.program import LONG
 

@@ -11,10 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dial_client.messages.message import ToolSpec
-from dial_client.providers.http.http_provider import to_dialect
-from dial_client.schema import provider_schema
-from dial_client.schema.tool_arguments import coerce
+from tests.inner import ToolSpec, coerce, provider_schema, to_dialect
 from tests.support.model_endpoint import Say, hear, model_endpoint, provider_of
 
 GEMINI_FORMATS = {"date-time", "enum", "int32", "int64", "float", "double"}

@@ -17,11 +17,7 @@ from hypothesis import strategies as st
 
 from benchmarks.search import KeywordSearch, as_wire, hit_rates
 from benchmarks.search_data import questions, tools
-from dial_client.messages.message import Message, ToolSpec
-from dial_client.providers.chat_api import ChatProvider
-from dial_client.providers.http.endpoint import Endpoint
-from dial_client.settings.endpoint_profile import CHAT
-from dial_client.tools.search_index import MAX_QUERY, MAX_SCHEMAS, SearchIndex
+from tests.inner import CHAT, MAX_QUERY, MAX_SCHEMAS, ChatProvider, Endpoint, Message, SearchIndex, ToolSpec
 from tests.support.fakes import unhurried
 from tests.support.model_endpoint import Say, hear, model_endpoint
 

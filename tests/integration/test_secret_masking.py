@@ -10,11 +10,17 @@ from typing import Any
 import pytest
 
 from dial_client import DialClient, Message, ServerError
-from dial_client.hooks.server_callbacks import Callbacks, ServerLog
-from dial_client.servers.secret_masking import SecretMask, find_secrets
-from dial_client.servers.transports.server_process import MAX_LINE_BYTES, StderrTail
-from dial_client.settings.configuration import ServerSettings, Transport
 from dial_client.testing import ScriptedProvider
+from tests.inner import (
+    MAX_LINE_BYTES,
+    Callbacks,
+    SecretMask,
+    ServerLog,
+    ServerSettings,
+    StderrTail,
+    Transport,
+    find_secrets,
+)
 from tests.support.clients import call
 from tests.support.oauth_logins import Person, redirect_user_data
 from tests.support.program import dial_chat, write_config

@@ -13,12 +13,8 @@ import httpx2
 import pytest
 from mcp.server import MCPServer
 
-from dial_client.messages.message import Message
-from dial_client.messages.model import Provider
-from dial_client.providers.scripted import ScriptedProvider
-from dial_client.serve.cluster import peers, remote_turns
-from dial_client.serve.cluster.peers import build_turn_events_topic as events_of
-from dial_client.stores.sql_store import SQLStore
+from tests.inner import Message, Provider, ScriptedProvider, SQLStore, peers, remote_turns
+from tests.inner import build_turn_events_topic as events_of
 from tests.integration.test_conversation_routes import Maths
 from tests.integration.test_human_input import ASKS, CALL, Pen, results, stream_chat, until
 from tests.support.http_service import MODEL, HttpService, ServerSentEvent, join_text, read_events, serve

@@ -13,11 +13,7 @@ import anyio
 import httpx2
 import pytest
 
-from dial_client.cli.commands.program_commands import run
-from dial_client.conversations.history import INTERRUPTED
-from dial_client.durable import DurableTimings
-from dial_client.messages.message import Message
-from dial_client.stores.sql_store import SQLStore
+from tests.inner import INTERRUPTED, DurableTimings, Message, SQLStore, run
 from tests.integration.test_conversation_routes import Maths, chat
 from tests.integration.test_durable import new_enough
 from tests.integration.test_serve_shutdown import ask, no_signals, serving

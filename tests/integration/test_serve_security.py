@@ -11,8 +11,8 @@ import httpx2
 import pytest
 from anyio.abc import SocketStream
 
-from dial_client.serve.security import AccessPolicy, build_policy, is_loopback
-from dial_client.serve.static_files import StaticFiles
+from tests.inner import AccessPolicy, StaticFiles, build_policy
+from tests.inner import security_is_loopback as is_loopback
 from tests.integration.test_conversation_routes import Maths, chat
 from tests.support.http_service import TOKEN, HttpService, serve
 

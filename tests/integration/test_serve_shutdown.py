@@ -15,7 +15,7 @@ import anyio
 import httpx2
 import pytest
 
-from dial_client.stores.memory_store import MemoryStore
+from tests.inner import MemoryStore
 from tests.integration.test_conversation_routes import Maths
 from tests.support.http_service import ServerSentEvent, join_text, read_events, serve
 from tests.support.program import LONG, dial_chat, entry, started, write_config

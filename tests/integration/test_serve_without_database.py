@@ -11,22 +11,29 @@ from typing import Any
 import anyio
 import pytest
 
-from dial_client.client.dial_client import DialClient
-from dial_client.messages.events import InputRequested
-from dial_client.messages.limits import StopReason
-from dial_client.messages.message import Message, ToolCallRequest, ToolCallResult
-from dial_client.messages.token_usage import Usage
-from dial_client.messages.turn_result import Turn
-from dial_client.providers.scripted import ScriptedProvider
-from dial_client.serve import human_input
-from dial_client.serve.cluster import peers, remote_turns
-from dial_client.serve.cluster.handoffs import HandoffStore
-from dial_client.serve.cluster.peers import POLL_INTERVAL, PeerBus
-from dial_client.serve.cluster.peers import build_turn_events_topic as events_of
-from dial_client.serve.turn_registry import ServedModel, TurnRegistry
-from dial_client.sinks.sse_encoder import DONE
-from dial_client.stores.mailbox import Mailbox
-from dial_client.stores.sql_store import SQLStore
+from tests.inner import (
+    DONE,
+    POLL_INTERVAL,
+    DialClient,
+    HandoffStore,
+    InputRequested,
+    Mailbox,
+    Message,
+    PeerBus,
+    ScriptedProvider,
+    ServedModel,
+    SQLStore,
+    StopReason,
+    ToolCallRequest,
+    ToolCallResult,
+    Turn,
+    TurnRegistry,
+    Usage,
+    human_input,
+    peers,
+    remote_turns,
+)
+from tests.inner import build_turn_events_topic as events_of
 from tests.integration.test_conversation_routes import Maths
 from tests.integration.test_human_input import CALL, Pen, chat_events, results, stream_chat, until
 from tests.integration.test_serve_cluster import WAITS, next_text, reading, two

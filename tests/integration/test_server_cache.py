@@ -16,9 +16,17 @@ import pytest
 from mcp_types import Tool
 
 from dial_client import DialClient
-from dial_client.servers.server_cache import MAX_BYTES, REPROBE_SECONDS, JsonCache, ServerCache, compute_identity
-from dial_client.servers.status import ServerState
-from dial_client.settings.config_types import Protocol, ServerSettings, Transport
+from tests.inner import (
+    REPROBE_SECONDS,
+    JsonCache,
+    Protocol,
+    ServerCache,
+    ServerSettings,
+    ServerState,
+    Transport,
+    compute_identity,
+)
+from tests.inner import SERVER_CACHE_MAX_BYTES as MAX_BYTES
 from tests.support.fakes import tool_named
 from tests.support.program import LONG
 from tests.support.servers.tool_changes import build_changing_server, tool

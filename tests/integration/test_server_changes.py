@@ -14,13 +14,21 @@ import pytest
 from mcp.server import MCPServer
 
 from dial_client import Approval, DialClient, Message
-from dial_client.messages.errors import ConfigError
-from dial_client.messages.events import ServerChanged
-from dial_client.messages.message import Failure, ToolCallRequest, ToolSpec, extract_text
-from dial_client.messages.model import CallChunk, Completion, FinishReason, TextChunk
-from dial_client.messages.turn_result import Turn
-from dial_client.servers.status import ServerState
-from dial_client.tools.approval import ApprovalContext
+from tests.inner import (
+    ApprovalContext,
+    CallChunk,
+    Completion,
+    ConfigError,
+    Failure,
+    FinishReason,
+    ServerChanged,
+    ServerState,
+    TextChunk,
+    ToolCallRequest,
+    ToolSpec,
+    Turn,
+    extract_text,
+)
 from tests.support.fakes import Model, Step
 from tests.support.program import LONG
 from tests.support.servers.launch import is_alive, raw, until

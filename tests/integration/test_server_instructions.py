@@ -9,7 +9,10 @@ from mcp.server import MCPServer
 
 from dial_client import DialClient, Message
 from dial_client.extend import ToolFormat
-from dial_client.messages.model import (
+from tests.inner import (
+    GUIDANCE,
+    MAX_CHARS,
+    MAX_CHARS_IN_ALL,
     Completion,
     FinishReason,
     Instruction,
@@ -18,7 +21,6 @@ from dial_client.messages.model import (
     TextChunk,
     separate_instructions,
 )
-from dial_client.turns.instructions import GUIDANCE, MAX_CHARS, MAX_CHARS_IN_ALL
 from tests.support.fakes import Model
 
 pytestmark = pytest.mark.anyio

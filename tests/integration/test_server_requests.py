@@ -24,12 +24,17 @@ from dial_client import (
     ToolSpec,
     Usage,
 )
-from dial_client.client.client_options import ApprovalPolicy
 from dial_client.extend import ElicitationAnswer, SamplingReply, SamplingRequest, ServerLog
-from dial_client.hooks.server_callbacks import Callbacks
-from dial_client.messages.model import CallChunk, Completion, FinishReason, TextChunk
-from dial_client.settings import configuration
-from dial_client.tools.approval import ApprovalContext
+from tests.inner import (
+    ApprovalContext,
+    ApprovalPolicy,
+    Callbacks,
+    CallChunk,
+    Completion,
+    FinishReason,
+    TextChunk,
+    configuration,
+)
 from tests.support.fakes import Model, tool_named
 from tests.support.program import LONG, python_server
 from tests.support.servers import questions

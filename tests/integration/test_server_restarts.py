@@ -17,14 +17,21 @@ import pytest
 import dial_client.servers.connection
 import dial_client.servers.server_manager
 from dial_client import DialClient, Message
-from dial_client.messages.errors import ServerError, ServerGone
-from dial_client.runtime.background_tasks import BackgroundTasks
-from dial_client.servers import restart_policy, session
-from dial_client.servers.connection import Connection
-from dial_client.servers.restart_policy import MAX_DEATHS, Exit, ExitKind
-from dial_client.servers.server_manager import ServerManager
-from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.testing import ScriptedProvider
+from tests.inner import (
+    MAX_DEATHS,
+    BackgroundTasks,
+    Connection,
+    Exit,
+    ExitKind,
+    ServerError,
+    ServerGone,
+    ServerManager,
+    ServerState,
+    ServerStatus,
+    restart_policy,
+    session,
+)
 from tests.support.program import LONG
 from tests.support.servers.launch import (
     call_for_text,

@@ -9,16 +9,23 @@ import pytest
 from pydantic import TypeAdapter
 
 from dial_client import DialClient, Finished, Message, ToolCallFinished, ToolCallStarted
-from dial_client.hooks.middleware import CallNext, Middleware, ModelReply
-from dial_client.messages.citations import Citation
-from dial_client.messages.errors import ConfigError
-from dial_client.messages.events import ReasoningDelta, StatusChanged, to_dict
-from dial_client.messages.limits import StopReason
-from dial_client.messages.message import ImagePart, TextPart
-from dial_client.messages.model import ModelRequest
-from dial_client.messages.token_usage import Usage
-from dial_client.providers.server_tools import build_server_tools
-from dial_client.settings.config_types import Api
+from tests.inner import (
+    Api,
+    CallNext,
+    Citation,
+    ConfigError,
+    ImagePart,
+    Middleware,
+    ModelReply,
+    ModelRequest,
+    ReasoningDelta,
+    StatusChanged,
+    StopReason,
+    TextPart,
+    Usage,
+    build_server_tools,
+    to_dict,
+)
 from tests.support.model_endpoint import events, model_endpoint, one_json, provider_of
 
 pytestmark = pytest.mark.anyio

@@ -6,17 +6,19 @@ import pytest
 from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, INVALID_REQUEST
 
-from dial_client.messages.errors import ServerError, ServerGone
-from dial_client.servers.restart_policy import ExitKind
-from dial_client.servers.server_requests import NeedsOlderProtocol
-from dial_client.servers.session import CallNotRun, to_tool_error
-from dial_client.servers.transports.transport_errors import (
+from tests.inner import (
     BROKEN,
     HTTP_FAILURE,
     UNSENT,
     CallFailureKind,
+    CallNotRun,
+    ExitKind,
+    NeedsOlderProtocol,
+    ServerError,
+    ServerGone,
     classify_call_error,
     classify_start_error,
+    to_tool_error,
 )
 
 REJECTED = MCPError(HTTP_FAILURE, "HTTP 404", {"status": 404, "session": "rejected"})

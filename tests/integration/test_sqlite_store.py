@@ -21,10 +21,7 @@ import anyio
 import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from dial_client.messages.errors import ConfigError, DialError
-from dial_client.messages.message import Message
-from dial_client.stores import migrations
-from dial_client.stores.sql_store import SQLStore
+from tests.inner import ConfigError, DialError, Message, SQLStore, migrations
 from tests.support.temporary_stores import MESSAGES, join_threads, locked, query
 
 pytestmark = pytest.mark.anyio

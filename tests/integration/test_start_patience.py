@@ -13,12 +13,20 @@ import pytest
 from mcp.server import MCPServer
 
 from dial_client import DialClient
-from dial_client.cli.chat.startup_report import announce_servers
-from dial_client.messages.message import ToolCallRequest, extract_text
-from dial_client.messages.model import CallChunk, Completion, FinishReason, InstructionSource, ModelRequest, TextChunk
-from dial_client.servers.server_manager import STARTUP_PATIENCE
-from dial_client.servers.status import ServerState
-from dial_client.settings.config_types import ServerSettings
+from tests.inner import (
+    STARTUP_PATIENCE,
+    CallChunk,
+    Completion,
+    FinishReason,
+    InstructionSource,
+    ModelRequest,
+    ServerSettings,
+    ServerState,
+    TextChunk,
+    ToolCallRequest,
+    announce_servers,
+    extract_text,
+)
 from tests.support.fakes import Model, Step, virtual_time
 from tests.support.program import LONG
 from tests.support.servers.launch import raw, until

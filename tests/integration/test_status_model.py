@@ -9,14 +9,23 @@ import pytest
 from mcp.server import MCPServer
 
 from dial_client import ConfigError, DialClient, Finished, Message, StatusChanged, StopReason
-from dial_client.messages.errors import ProviderError
-from dial_client.messages.events import Emit, ToolCallFinished, ToolCallStarted
-from dial_client.messages.message import ToolCallRequest, ToolCallResult
-from dial_client.messages.model import Completion, FinishReason, ModelInfo, TextChunk
-from dial_client.messages.token_usage import Usage
 from dial_client.testing import ScriptedProvider
-from dial_client.turns.prices import compute_cost
-from dial_client.turns.status_model import MAX_TOKENS, StatusModel
+from tests.inner import (
+    MAX_TOKENS,
+    Completion,
+    Emit,
+    FinishReason,
+    ModelInfo,
+    ProviderError,
+    StatusModel,
+    TextChunk,
+    ToolCallFinished,
+    ToolCallRequest,
+    ToolCallResult,
+    ToolCallStarted,
+    Usage,
+    compute_cost,
+)
 from tests.support.fakes import Model, ReceivedEvents, virtual_time
 
 pytestmark = pytest.mark.anyio

@@ -18,18 +18,23 @@ from hypothesis import strategies as st
 from mcp import Client, MCPError
 from mcp_types import JSONRPCError, JSONRPCResponse
 
-from dial_client.messages.errors import ServerGone, ServerStartError
-from dial_client.servers.status import ServerState
-from dial_client.servers.transports.response_repair import LineSplitter, LineTooLong, parse_messages
-from dial_client.servers.transports.server_process import (
+from tests.inner import (
     MAX_LINES,
+    LineSplitter,
+    LineTooLong,
+    ServerGone,
     ServerProcess,
+    ServerSettings,
+    ServerStartError,
+    ServerState,
     StderrTail,
+    StdioTransport,
+    Transport,
+    WindowsStdioTransport,
     build_environment,
     find_program,
+    parse_messages,
 )
-from dial_client.servers.transports.stdio import StdioTransport, WindowsStdioTransport
-from dial_client.settings.config_types import ServerSettings, Transport
 from tests.support.program import LONG
 from tests.support.servers.launch import call_for_text, connection, is_alive, raw, read_requests, script, until
 

@@ -10,11 +10,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.client.dial_client import DialClient
-from dial_client.conversations.conversation_manager import ConversationManager
-from dial_client.conversations.turn_input import Regeneration
-from dial_client.providers.scripted import ScriptedProvider
-from dial_client.stores.sql_store import SQLStore
+from tests.inner import ConversationManager, DialClient, Regeneration, ScriptedProvider, SQLStore
 from tests.support.temporary_stores import DATABASES, place
 
 pytestmark = pytest.mark.anyio

@@ -10,10 +10,19 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dial_client.messages.errors import DialError
-from dial_client.messages.message import FilePart, ImagePart, Message, ProviderState, Role, TextPart, ToolCallRequest
-from dial_client.stores.conversation_store import MAX_TITLE, build_title
-from dial_client.stores.sql_store import SQLStore
+from tests.inner import (
+    MAX_TITLE,
+    DialError,
+    FilePart,
+    ImagePart,
+    Message,
+    ProviderState,
+    Role,
+    SQLStore,
+    TextPart,
+    ToolCallRequest,
+    build_title,
+)
 from tests.support.temporary_stores import MESSAGES, query
 
 pytestmark = pytest.mark.anyio

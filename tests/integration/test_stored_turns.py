@@ -5,9 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from dial_client.messages.errors import ConversationBusy, ConversationNotFound
-from dial_client.messages.message import Message
-from dial_client.stores.conversation_store import ConversationStore
+from tests.inner import ConversationBusy, ConversationNotFound, ConversationStore, Message
 from tests.support.temporary_stores import MESSAGES
 
 pytestmark = pytest.mark.anyio

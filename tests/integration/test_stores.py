@@ -7,9 +7,7 @@ from datetime import UTC, datetime
 import anyio
 import pytest
 
-from dial_client.messages.errors import ConfigError, ConversationNotFound
-from dial_client.messages.message import Message, ToolCallResult
-from dial_client.stores.conversation_store import ConversationStore
+from tests.inner import ConfigError, ConversationNotFound, ConversationStore, Message, ToolCallResult
 from tests.support.temporary_stores import CALL, MESSAGES
 
 pytestmark = pytest.mark.anyio

@@ -8,10 +8,7 @@ from collections.abc import Iterator
 import anyio
 import pytest
 
-from dial_client.messages.errors import ServerError, ServerGone
-from dial_client.servers.status import ServerState
-from dial_client.servers.transports import streamable_http
-from dial_client.settings.configuration import Transport
+from tests.inner import ServerError, ServerGone, ServerState, Transport, streamable_http
 from tests.support.program import LONG
 from tests.support.servers.launch import (
     call_for_text,

@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from dial_client import DialClient, Message
-from dial_client.messages.errors import ProviderError
-from dial_client.messages.events import Finished, TextDelta
-from dial_client.providers.scripted import ScriptedProvider
+from tests.inner import Finished, ProviderError, ScriptedProvider, TextDelta
 from tests.support.deviations import CASES, Case
 
 pytestmark = pytest.mark.anyio

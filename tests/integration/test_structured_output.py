@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 from typing_extensions import TypedDict
 
 from dial_client import DialClient, Finished, OutputDelta, OutputError, Turn
-from dial_client.settings.config_types import Api
+from tests.inner import Api
 from tests.support.model_endpoint import Answer, Call, Recorded, Say, model_endpoint, provider_of, refuse
 
 pytestmark = [pytest.mark.anyio, pytest.mark.once]

@@ -8,15 +8,18 @@ import pytest
 from mcp_types import CallToolResult
 
 from dial_client import DialClient, Message
-from dial_client.messages.limits import Limits
-from dial_client.messages.message import ToolCallRequest, ToolCallResult
-from dial_client.runtime.deadline import Deadline
-from dial_client.servers.session import OnCallProgress
 from dial_client.testing import ScriptedProvider
-from dial_client.tools.approval import ApprovalChecker
-from dial_client.tools.catalog import build_catalog
-from dial_client.tools.executor import ToolExecutor
-from dial_client.tools.policy import PolicyRules
+from tests.inner import (
+    ApprovalChecker,
+    Deadline,
+    Limits,
+    OnCallProgress,
+    PolicyRules,
+    ToolCallRequest,
+    ToolCallResult,
+    ToolExecutor,
+    build_catalog,
+)
 from tests.support.fakes import ReceivedEvents, server, tool_named
 from tests.support.program import entry
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dial_client import DialClient
-from dial_client.cli.input.tab_completion import propose_completions
+from tests.inner import propose_completions
 from tests.support.servers.launch import raw
 from tests.support.servers.library import Library, library
 

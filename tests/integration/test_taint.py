@@ -10,14 +10,19 @@ from typing import Any
 import pytest
 
 from dial_client import Approval, DialClient, Message, ToolCallRequest, ToolSpec, Turn
-from dial_client.client.client_options import ApprovalPolicy
-from dial_client.messages.message import Failure, ToolCallResult
-from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.testing import ScriptedProvider
-from dial_client.tools.approval import ApprovalContext
-from dial_client.tools.catalog import build_catalog
-from dial_client.tools.policy import ProposedCall, can_act_or_send
-from dial_client.tools.taint import find_taint
+from tests.inner import (
+    ApprovalContext,
+    ApprovalPolicy,
+    Failure,
+    ProposedCall,
+    ServerSettings,
+    ToolCallResult,
+    Transport,
+    build_catalog,
+    can_act_or_send,
+    find_taint,
+)
 from tests.support.fakes import server
 from tests.support.servers.launch import python_script, raw
 

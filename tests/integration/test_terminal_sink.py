@@ -13,25 +13,28 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dial_client.messages.events import (
+from tests.inner import (
+    PATIENCE,
     Event,
+    Failure,
     Finished,
+    Message,
     MessageCompleted,
     ReasoningDelta,
     RoundStarted,
     ServerChanged,
     StatusChanged,
+    StopReason,
+    TerminalSink,
     TextDelta,
     ToolCallFinished,
     ToolCallProgress,
+    ToolCallRequest,
+    ToolCallResult,
     ToolCallStarted,
+    Turn,
+    Usage,
 )
-from dial_client.messages.limits import StopReason
-from dial_client.messages.message import Failure, Message, ToolCallRequest, ToolCallResult
-from dial_client.messages.token_usage import Usage
-from dial_client.messages.turn_result import Turn
-from dial_client.sinks.terminal import TerminalSink
-from dial_client.sinks.turn_display import PATIENCE
 from tests.support.fakes import virtual_time
 
 CALL = ToolCallRequest("1", "add", {"a": 1, "b": "x y"})

@@ -10,10 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dial_client.messages.message import Message, ToolCallRequest, ToolCallResult, ToolSpec
-from dial_client.messages.model import ModelRequest
-from dial_client.providers.request_adaptation import ToolNameMapping
-from dial_client.settings.config_types import Api
+from tests.inner import Api, Message, ModelRequest, ToolCallRequest, ToolCallResult, ToolNameMapping, ToolSpec
 from tests.support.model_endpoint import Call, Say, hear, model_endpoint, provider_of, refuse
 
 WIRES = pytest.mark.parametrize("wire", list(Api))

@@ -10,12 +10,18 @@ import pytest
 from mcp.server import MCPServer
 
 from dial_client import DialClient, Limits, Message, StopReason, Turn
-from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.testing import ScriptedProvider
-from dial_client.tools.approval import Approval, ApprovalContext
-from dial_client.tools.catalog import build_catalog
-from dial_client.tools.result_content import ResultStore
-from dial_client.tools.tool_selection import MAX_OFFERED, ToolSnapshot, TurnTools
+from tests.inner import (
+    MAX_OFFERED,
+    Approval,
+    ApprovalContext,
+    ResultStore,
+    ToolCallRequest,
+    ToolSnapshot,
+    ToolSpec,
+    TurnTools,
+    build_catalog,
+)
 from tests.support.fakes import server, tool_named
 from tests.support.program import entry
 

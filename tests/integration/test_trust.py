@@ -11,12 +11,20 @@ from typing import Any
 
 import pytest
 
-from dial_client.cli import trust_summary
-from dial_client.cli.trust_prompt import find_changes_since, trust_now
-from dial_client.messages.errors import ConfigError
-from dial_client.settings import configuration
-from dial_client.settings.config_locations import is_user_config, resolve_location
-from dial_client.settings.config_trust import MAX_BYTES, EnvFiles, TrustedFile, TrustStore, read_found
+from tests.inner import CONFIG_TRUST_MAX_BYTES as MAX_BYTES
+from tests.inner import (
+    ConfigError,
+    EnvFiles,
+    TrustedFile,
+    TrustStore,
+    configuration,
+    find_changes_since,
+    is_user_config,
+    read_found,
+    resolve_location,
+    trust_now,
+    trust_summary,
+)
 from tests.support.program import dial_chat
 
 SERVER: dict[str, Any] = {"command": "serve", "args": ["--port", "1"], "env": {"A": "1"}, "cwd": "sub"}

@@ -22,15 +22,31 @@ from mcp_types import BlobResourceContents, EmbeddedResource, ImageContent, Text
 from trio.testing import MockClock
 
 from dial_client import DialClient, Finished, Limits, Message, ProviderError, Role, StopReason
-from dial_client.client.client_options import ApprovalPolicy
-from dial_client.messages.events import Event, MessageCompleted, TextDelta, ToolCallFinished, ToolCallStarted
-from dial_client.messages.message import ToolCallRequest, ToolSpec
-from dial_client.messages.model import Delta, ModelInfo, ModelRequest, separate_instructions
-from dial_client.providers import chat_api, messages_api, responses_api
-from dial_client.settings.endpoint_profile import ANTHROPIC, CHAT, OPENAI, EndpointProfile
 from dial_client.testing import ScriptedProvider
-from dial_client.tools.approval import Approval, ApprovalContext
-from dial_client.turns.turn_handle import TurnHandle
+from tests.inner import (
+    ANTHROPIC,
+    CHAT,
+    OPENAI,
+    Approval,
+    ApprovalContext,
+    ApprovalPolicy,
+    Delta,
+    EndpointProfile,
+    Event,
+    MessageCompleted,
+    ModelInfo,
+    ModelRequest,
+    TextDelta,
+    ToolCallFinished,
+    ToolCallRequest,
+    ToolCallStarted,
+    ToolSpec,
+    TurnHandle,
+    chat_api,
+    messages_api,
+    responses_api,
+    separate_instructions,
+)
 from tests.integration.test_images_and_documents import PDF, PNG
 from tests.support.fakes import unhurried
 from tests.unit.test_wire_history import chat_echo, messages_echo, responses_echo

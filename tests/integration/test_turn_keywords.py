@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dial_client import ConfigError, DialClient, Message, ModelSettings
-from dial_client.messages.events import Finished
 from dial_client.testing import ScriptedProvider
+from tests.inner import Finished
 from tests.support.clients import ADD, calculator, call, client
 
 pytestmark = pytest.mark.anyio

@@ -9,15 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dial_client.conversations.history import (
+from tests.inner import (
     CUT_OFF,
     INTERRUPTED,
+    Conversation,
+    Message,
+    Role,
+    ToolCallRequest,
+    ToolCallResult,
     build_closing_messages,
     repair_conversation,
     repair_history,
 )
-from dial_client.messages.message import Message, Role, ToolCallRequest, ToolCallResult
-from dial_client.stores.conversation_store import Conversation
 from tests.support.managed_conversations import assert_valid, dialogue
 
 A, B = ToolCallRequest("a", "add", {}), ToolCallRequest("b", "add", {})

@@ -13,11 +13,15 @@ import pytest
 
 from dial_client import ConfigError, DialClient, ProviderError
 from dial_client.extend import AnthropicProvider, OpenAIProvider, Provider
-from dial_client.messages.message import Message, ToolSpec
-from dial_client.messages.model import FinishReason
-from dial_client.providers.http.endpoint import Endpoint
-from dial_client.providers.vendor_clients import read_endpoint
-from dial_client.settings.endpoint_profile import NEWEST_MESSAGES_VERSION, OLDER_MESSAGES_VERSION
+from tests.inner import (
+    NEWEST_MESSAGES_VERSION,
+    OLDER_MESSAGES_VERSION,
+    Endpoint,
+    FinishReason,
+    Message,
+    ToolSpec,
+    read_endpoint,
+)
 from tests.support.aws_frames import exception_frame, frame_stream
 from tests.support.model_endpoint import (
     Answer,

@@ -6,21 +6,26 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from dial_client.conversations.turn_input import Continuation, EditedMessage, Regeneration
-from dial_client.messages.errors import ConfigError, ConversationBusy, ProviderError
-from dial_client.messages.message import Message, Role
-from dial_client.messages.model import (
+from tests.inner import (
     Completion,
+    ConfigError,
+    Continuation,
+    ConversationBusy,
+    ConversationStore,
     Delta,
+    EditedMessage,
     FinishReason,
+    Message,
     ModelInfo,
     ModelRequest,
+    ProviderError,
     ReasoningChunk,
+    Regeneration,
+    Role,
+    ScriptedProvider,
     TextChunk,
+    Usage,
 )
-from dial_client.messages.token_usage import Usage
-from dial_client.providers.scripted import ScriptedProvider
-from dial_client.stores.conversation_store import ConversationStore
 from tests.support.managed_conversations import ADD, Calculator, Echo, managed
 
 pytestmark = pytest.mark.anyio

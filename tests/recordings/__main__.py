@@ -13,8 +13,7 @@ from typing import Any
 
 import anyio
 
-from dial_client.providers.script_format import ApiReply, read_file
-from dial_client.settings.config_types import Api
+from tests.inner import Api, ApiReply, read_file
 from tests.recordings.corpus import FOLDER, Answer, read_answer, to_reply
 from tests.recordings.sdk_readings import SdkReader
 

@@ -9,12 +9,21 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from dial_client.messages.errors import ProviderError
-from dial_client.messages.message import Message, ToolCallRequest
-from dial_client.messages.model import CallChunk, Completion, FinishReason, ModelRequest, ReasoningChunk, TextChunk
-from dial_client.providers.script_format import ApiReply, Script
-from dial_client.providers.scripted import ScriptedProvider
-from dial_client.settings.config_types import Api
+from tests.inner import (
+    Api,
+    ApiReply,
+    CallChunk,
+    Completion,
+    FinishReason,
+    Message,
+    ModelRequest,
+    ProviderError,
+    ReasoningChunk,
+    Script,
+    ScriptedProvider,
+    TextChunk,
+    ToolCallRequest,
+)
 
 FOLDER = Path(__file__).parent
 REQUEST = ModelRequest((Message.user("Hello?"),))

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx2
 
-from dial_client.settings.config_types import Api
+from tests.inner import Api
 from tests.recordings.corpus import Answer, Reading
 
 MESSAGES: Any = [{"role": "user", "content": "Hello?"}]

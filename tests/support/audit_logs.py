@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dial_client.hooks.audit.entries import AuditEntry
-from dial_client.hooks.audit.record_format import list_log_files
+from tests.inner import AuditEntry, list_log_files
 
 
 class Entries(list[AuditEntry]):

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dial_client.messages.message import ToolSpec
+from tests.inner import ToolSpec
 
 WEATHER = ToolSpec(
     "get_weather",

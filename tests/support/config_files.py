@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.messages.errors import ConfigError
-from dial_client.settings.configuration import ServerSettings, parse, read_server_mapping
+from tests.inner import ConfigError, ServerSettings, parse, read_server_mapping
 
 HERE = "⟦"
 """Marks the place in a text that the error must name."""

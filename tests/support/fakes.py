@@ -11,11 +11,7 @@ from hypothesis import HealthCheck, settings
 from mcp_types import CallToolResult, Tool
 from trio.testing import MockClock
 
-from dial_client.messages.events import Event
-from dial_client.messages.model import Delta, ModelInfo, ModelRequest
-from dial_client.servers.connection import Connection
-from dial_client.servers.session import OnCallProgress
-from dial_client.settings.config_types import ServerSettings
+from tests.inner import Connection, Delta, Event, ModelInfo, ModelRequest, OnCallProgress, ServerSettings
 
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """For properties: a busy machine is no reason to fail."""

@@ -11,24 +11,38 @@ from typing import Any
 import anyio
 import httpx2
 
-from dial_client.client.client_options import ApprovalPolicy, Directory
-from dial_client.client.dial_client import DialClient
-from dial_client.durable import DurableTimings, DurableTurns, default_database
-from dial_client.hooks.server_callbacks import Callbacks
-from dial_client.messages.model import Provider
-from dial_client.providers.scripted import ScriptedProvider
-from dial_client.serve.application import AppContext, build_application
-from dial_client.serve.cluster.peers import PeerBus
-from dial_client.serve.http_server import HEAD_TIMEOUT, SHUTDOWN_GRACE, ConnectionLimits, HttpServer, open_socket
-from dial_client.serve.human_input import ANSWER_TIMEOUT, HumanInputBroker
-from dial_client.serve.security import MAX_BODY, AccessPolicy
-from dial_client.serve.server_routes import ServerLogins
-from dial_client.serve.turn_registry import MAX_TURNS, ServedModel, TurnRegistry
-from dial_client.settings import configuration
-from dial_client.settings.config_types import ServerSettings
-from dial_client.stores.conversation_store import ConversationStore
-from dial_client.stores.memory_store import MemoryStore
-from dial_client.stores.sql_store import SQLStore
+from tests.inner import (
+    ANSWER_TIMEOUT,
+    HEAD_TIMEOUT,
+    MAX_BODY,
+    MAX_TURNS,
+    SHUTDOWN_GRACE,
+    AccessPolicy,
+    AppContext,
+    ApprovalPolicy,
+    Callbacks,
+    ConnectionLimits,
+    ConversationStore,
+    DialClient,
+    Directory,
+    DurableTimings,
+    DurableTurns,
+    HttpServer,
+    HumanInputBroker,
+    MemoryStore,
+    PeerBus,
+    Provider,
+    ScriptedProvider,
+    ServedModel,
+    ServerLogins,
+    ServerSettings,
+    SQLStore,
+    TurnRegistry,
+    build_application,
+    configuration,
+    default_database,
+    open_socket,
+)
 from tests.support.program import LONG
 
 TOKEN = "a-token"

@@ -9,13 +9,22 @@ from typing import Any
 import anyio
 from mcp.server import MCPServer
 
-from dial_client.client.dial_client import DialClient
-from dial_client.conversations.conversation_manager import ConversationManager
-from dial_client.messages.events import Event
-from dial_client.messages.message import Message, Role
-from dial_client.messages.model import Completion, Delta, FinishReason, ModelInfo, ModelRequest, Provider, TextChunk
-from dial_client.providers.scripted import ScriptedProvider
-from dial_client.stores.conversation_store import ConversationStore
+from tests.inner import (
+    Completion,
+    ConversationManager,
+    ConversationStore,
+    Delta,
+    DialClient,
+    Event,
+    FinishReason,
+    Message,
+    ModelInfo,
+    ModelRequest,
+    Provider,
+    Role,
+    ScriptedProvider,
+    TextChunk,
+)
 
 ADD = {"tool_calls": [{"name": "add", "arguments": {"a": 1, "b": 2}}, {"name": "add", "arguments": {"a": 3, "b": 4}}]}
 WAIT = {"text": "Let me see.", "tool_calls": [{"name": "wait", "arguments": {}}]}

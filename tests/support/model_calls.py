@@ -5,16 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dial_client.messages.message import Message, ToolSpec
-from dial_client.messages.model import Completion, FinishReason, ToolChoice, ToolFormatHandler, separate_instructions
-from dial_client.providers.formats import ActiveFormat, NativeFormatHandler
-from dial_client.runtime.deadline import Deadline
-from dial_client.turns.context_window import ContextWindow
-from dial_client.turns.conversation_context import ConversationContext
-from dial_client.turns.instructions import TurnInstructions
-from dial_client.turns.model_call import ChatModel, ModelCaller
-from dial_client.turns.resolution import Reply
-from dial_client.turns.turn_recorder import TurnRecorder
+from tests.inner import (
+    ActiveFormat,
+    ChatModel,
+    Completion,
+    ContextWindow,
+    ConversationContext,
+    Deadline,
+    FinishReason,
+    Message,
+    ModelCaller,
+    NativeFormatHandler,
+    Reply,
+    ToolChoice,
+    ToolFormatHandler,
+    ToolSpec,
+    TurnInstructions,
+    TurnRecorder,
+    separate_instructions,
+)
 from tests.support.fakes import Model, ReceivedEvents, Step
 
 QUESTION = Message.user("What time is it?")

@@ -21,21 +21,25 @@ from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from dial_client.messages import model
-from dial_client.messages.message import Message, ProviderState, Role, ToolCallRequest
-from dial_client.messages.model import (
+from tests.inner import (
+    Api,
     CallChunk,
     Completion,
     FinishReason,
+    HttpProvider,
+    Message,
+    ModelProfile,
     ModelRequest,
     ModelSettings,
     Provider,
+    ProviderState,
     ReasoningChunk,
+    Role,
     TextChunk,
+    ToolCallRequest,
+    model,
+    open_provider,
 )
-from dial_client.providers import open_provider
-from dial_client.providers.http.http_provider import HttpProvider
-from dial_client.settings.config_types import Api, ModelProfile
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from dial_client.hooks.server_callbacks import LoginRequest
-from dial_client.messages.errors import LoginFailed
+from tests.inner import LoginFailed, LoginRequest
 
 
 class Person:

@@ -11,9 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dial_client.settings import configuration
-from dial_client.settings.config_trust import EnvFiles, TrustStore, read_found
-from dial_client.settings.config_values import build_variables
+from tests.inner import EnvFiles, TrustStore, build_variables, configuration, read_found
 from tests.support.fork_server import ForkedProcess, can_fork, start_server
 
 HERE = Path(__file__).parent

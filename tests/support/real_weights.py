@@ -10,7 +10,7 @@ import os
 
 import pytest
 
-from dial_client.providers.embedded.weights import QWEN, find_cache_folder
+from tests.inner import QWEN, find_cache_folder
 
 HAS_MODEL = bool(os.environ.get("DIAL_TEST_ANSWERS"))
 WEIGHTS = find_cache_folder() / QWEN.file

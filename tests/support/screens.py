@@ -15,7 +15,7 @@ from typing import Any
 import pyte
 import pytest
 
-from dial_client.cli.word_wrap import count_cells
+from tests.inner import count_cells
 from tests.support.program import LONG, environment, start_dial_chat
 
 pty: Any = pytest.importorskip("pty", reason="Windows has no pseudo-terminals of this kind")

@@ -18,10 +18,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dial_client.messages.message import Message, ToolCallRequest, ToolCallResult
-from dial_client.stores.conversation_store import ConversationStore
-from dial_client.stores.memory_store import MemoryStore
-from dial_client.stores.sql_store import SQLStore
+from tests.inner import ConversationStore, MemoryStore, Message, SQLStore, ToolCallRequest, ToolCallResult
 
 POSTGRES = os.environ.get("DIAL_TEST_POSTGRES", "postgresql://postgres@127.0.0.1:5432/postgres")
 """A server on which databases can be made."""

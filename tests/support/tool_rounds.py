@@ -7,15 +7,19 @@ from typing import Any
 
 from mcp_types import CallToolResult
 
-from dial_client.messages.limits import Limits
-from dial_client.messages.message import ToolCallRequest, ToolCallResult
-from dial_client.runtime.deadline import Deadline
-from dial_client.servers.connection import Connection
-from dial_client.servers.session import OnCallProgress
-from dial_client.tools.approval import ApprovalChecker, Approver
-from dial_client.tools.catalog import build_catalog
-from dial_client.tools.executor import ToolExecutor
-from dial_client.tools.policy import PolicyRules
+from tests.inner import (
+    ApprovalChecker,
+    Approver,
+    Connection,
+    Deadline,
+    Limits,
+    OnCallProgress,
+    PolicyRules,
+    ToolCallRequest,
+    ToolCallResult,
+    ToolExecutor,
+    build_catalog,
+)
 from tests.support.fakes import Behaviour, ReceivedEvents, text_result
 
 STRICT = {

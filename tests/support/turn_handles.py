@@ -10,22 +10,34 @@ import anyio
 import anyio.lowlevel
 from mcp_types import CallToolResult
 
-from dial_client.messages.events import Event
-from dial_client.messages.limits import Limits, StopReason
-from dial_client.messages.message import Message, Role, ToolCallRequest
-from dial_client.messages.model import CallChunk, Completion, FinishReason
-from dial_client.providers.formats import ActiveFormat, NativeFormatHandler
-from dial_client.servers.session import OnCallProgress
-from dial_client.tools.approval import ApprovalChecker, Approver
-from dial_client.tools.catalog import build_catalog
-from dial_client.tools.policy import PolicyRules
-from dial_client.tools.result_content import ResultStore
-from dial_client.tools.tool_selection import ToolSnapshot
-from dial_client.turns.context_window import ContextWindow
-from dial_client.turns.event_log import EventLog
-from dial_client.turns.model_call import ChatModel
-from dial_client.turns.turn_handle import TurnHandle, TurnWork
-from dial_client.turns.turn_run import TurnOptions, TurnServices, run_turn
+from tests.inner import (
+    ActiveFormat,
+    ApprovalChecker,
+    Approver,
+    CallChunk,
+    ChatModel,
+    Completion,
+    ContextWindow,
+    Event,
+    EventLog,
+    FinishReason,
+    Limits,
+    Message,
+    NativeFormatHandler,
+    OnCallProgress,
+    PolicyRules,
+    ResultStore,
+    Role,
+    StopReason,
+    ToolCallRequest,
+    ToolSnapshot,
+    TurnHandle,
+    TurnOptions,
+    TurnServices,
+    TurnWork,
+    build_catalog,
+    run_turn,
+)
 from tests.support.fakes import Model, Step, server, text_result
 
 QUESTION = Message.user("What time is it?")

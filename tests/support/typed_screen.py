@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 
-from dial_client.cli.command_screen import Search, choose_by_number
-from dial_client.cli.markdown.themes import MONO
+from tests.inner import MONO, Search, choose_by_number
 
 
 class TypedScreen:

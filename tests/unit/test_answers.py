@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dial_client.messages.message import Message, Role, ToolSpec
-from dial_client.messages.model import ModelRequest
-from dial_client.providers.embedded import answers
-from dial_client.providers.embedded.answers import Repetition, build_answer_request, show_results
+from tests.inner import Message, ModelRequest, Repetition, Role, ToolSpec, answers, build_answer_request, show_results
 
 CLOCK = ToolSpec("get_time", "Get the time.", {"properties": {"zone": {}}})
 

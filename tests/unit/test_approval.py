@@ -9,11 +9,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dial_client.messages.message import ToolCallRequest, ToolSpec
-from dial_client.settings.policy_config import load_policy
-from dial_client.tools.approval import Approval, ApprovalChecker, ApprovalContext, Decision
-from dial_client.tools.catalog import assign_names
-from dial_client.tools.policy import PolicyRules
+from tests.inner import (
+    Approval,
+    ApprovalChecker,
+    ApprovalContext,
+    Decision,
+    PolicyRules,
+    ToolCallRequest,
+    ToolSpec,
+    assign_names,
+    load_policy,
+)
 from tests.support.fakes import unhurried
 
 CALL = ToolCallRequest("1", "now", {})

@@ -10,20 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prompt_toolkit.utils import get_cwidth
 
-from dial_client.cli.approval_prompt import (
+from tests.inner import (
     BAR,
     MAX_MARKS,
+    SAMPLING,
+    Approval,
+    ApprovalContext,
+    Decision,
     PromptAction,
+    ToolCallRequest,
+    ToolSpec,
     build_question,
+    count_unseen,
     describe_request,
     explain,
+    format_arguments,
     parse_answer,
+    quote_name,
+    to_claims,
 )
-from dial_client.client.sampling import SAMPLING
-from dial_client.hooks.approval_request import format_arguments, quote_name, to_claims
-from dial_client.messages.message import ToolCallRequest, ToolSpec
-from dial_client.runtime.safe_text import count_unseen
-from dial_client.tools.approval import Approval, ApprovalContext, Decision
 from tests.support.fakes import unhurried
 
 FORGED = "echo\nraw wants to run time\nRun time of raw? [y]es  [n]o: "

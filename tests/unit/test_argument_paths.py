@@ -10,11 +10,17 @@ from typing import Any
 
 import pytest
 
-from dial_client.messages.message import ToolSpec
-from dial_client.settings.config_types import ServerSettings, Transport
-from dial_client.settings.policy_config import load_policy
-from dial_client.tools.argument_paths import MAX_PATH, lies_within, may_reach
-from dial_client.tools.policy import ProposedCall, is_rule_met
+from tests.inner import (
+    MAX_PATH,
+    ProposedCall,
+    ServerSettings,
+    ToolSpec,
+    Transport,
+    is_rule_met,
+    lies_within,
+    load_policy,
+    may_reach,
+)
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="paths as POSIX writes them")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.schema.argument_check import ArgumentCheck
+from tests.inner import ArgumentCheck
 
 CHECKED: list[tuple[str, Any, dict[str, Any], list[str]]] = [
     ("valid arguments", {"type": "object", "properties": {"a": {"type": "integer"}}}, {"a": 1}, []),

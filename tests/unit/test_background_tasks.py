@@ -12,7 +12,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from dial_client.runtime.background_tasks import BackgroundTasks
+from tests.inner import BackgroundTasks
 
 pytestmark = pytest.mark.anyio
 NAME: contextvars.ContextVar[str] = contextvars.ContextVar("NAME", default="nobody")

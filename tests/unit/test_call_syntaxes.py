@@ -10,12 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dial_client.messages.message import ToolSpec
-from dial_client.messages.model import ReplyReader, ToolFormat
-from dial_client.providers.formats import NativeFormatHandler, build_handler
-from dial_client.providers.formats.call_syntaxes import HIDDEN
-from dial_client.providers.formats.stream_buffer import CONTROL
-from dial_client.providers.formats.stream_parser import ReplyParser
+from tests.inner import (
+    CONTROL,
+    HIDDEN,
+    NativeFormatHandler,
+    ReplyParser,
+    ReplyReader,
+    ToolFormat,
+    ToolSpec,
+    build_handler,
+)
 from tests.support.call_syntax_cases import DECOYS, EVERY, OFFERED, ROWS, WHOLE, Row
 
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)

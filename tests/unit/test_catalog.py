@@ -10,9 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import Tool, ToolAnnotations
 
-from dial_client.servers.connection import Connection
-from dial_client.settings.config_types import ServerSettings, Transport
-from dial_client.tools.catalog import CUT_MARK, MAX_DESCRIPTION, MAX_NAME, Catalog, Key, assign_names, build_catalog
+from tests.inner import (
+    CUT_MARK,
+    MAX_DESCRIPTION,
+    MAX_NAME,
+    Catalog,
+    Connection,
+    Key,
+    ServerSettings,
+    Transport,
+    assign_names,
+    build_catalog,
+)
 from tests.support.fakes import server, tool_named, unhurried
 
 PARTS = (

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from dial_client.cli.chat.output_commands import find_code, to_osc52
-from dial_client.cli.chat.slash_commands import COMMANDS, describe_commands, describe_unknown
-from dial_client.cli.command_screen import Choice, pick
-from dial_client.cli.commands.command_line import find_near_command, is_bare_word, normalize_resume, split_command
-from dial_client.cli.commands.program_commands import run
+from tests.inner import (
+    COMMANDS,
+    Choice,
+    describe_commands,
+    describe_unknown,
+    find_code,
+    find_near_command,
+    is_bare_word,
+    normalize_resume,
+    pick,
+    run,
+    split_command,
+    to_osc52,
+)
 from tests.support.typed_screen import TypedScreen
 
 

@@ -6,23 +6,28 @@ import json
 
 import pytest
 
-from dial_client.conversations.export import to_markdown
-from dial_client.messages.citations import (
+from tests.inner import (
     Citation,
+    Finished,
+    ImagePart,
+    MemoryStore,
+    Message,
+    MessageCompleted,
+    Role,
+    StopReason,
+    TerminalSink,
+    TextDelta,
+    TextPart,
+    Turn,
+    Usage,
     format_sources,
     insert_markers,
     parse_annotation,
     place_citations,
     to_annotations,
+    to_markdown,
 )
-from dial_client.messages.events import Finished, MessageCompleted, TextDelta
-from dial_client.messages.limits import StopReason
-from dial_client.messages.message import ImagePart, Message, Role, TextPart
-from dial_client.messages.token_usage import Usage
-from dial_client.messages.turn_result import Turn
-from dial_client.sinks.sse_encoder import encode_event
-from dial_client.sinks.terminal import TerminalSink
-from dial_client.stores.memory_store import MemoryStore
+from tests.inner import sse_encoder_encode_event as encode_event
 
 WEB = Citation("https://a.test/x", "A page", "https://a.test/x", start=0, end=5)
 FILE = Citation("file-1", "report.pdf", quote="The sky is blue.", location="pages 3-4", start=7, end=12)

@@ -9,18 +9,20 @@ import pytest
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from dial_client.cli.commands import program_commands as registered  # noqa: F401 - the import registers the commands
-from dial_client.cli.commands.command_help import EXAMPLES, format_chat_help, group_options
-from dial_client.cli.commands.typer_apps import (
+from site_pages.manual_page import build_manual_page
+from tests.inner import (
+    EXAMPLES,
     SETTINGS,
     build_command,
     chat_app,
     command_app,
+    format_chat_help,
+    group_options,
     list_command_names,
     list_group_commands,
     load_groups,
 )
-from site_pages.manual_page import build_manual_page
+from tests.inner import program_commands as registered  # noqa: F401 - the import registers the commands
 
 ROOT = Path(__file__).parents[2]
 

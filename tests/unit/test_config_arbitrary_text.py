@@ -8,8 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dial_client.messages.errors import ConfigError
-from dial_client.settings.configuration import ServerSettings, Settings, parse, read_server_mapping
+from tests.inner import ConfigError, ServerSettings, Settings, parse, read_server_mapping
 from tests.support.config_files import CLAUDE_CODE, CLINE, CURSOR, GEMINI, VS_CODE
 
 KEYS = st.sampled_from(

@@ -7,10 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dial_client.cli.configuration import configuration_edits
-from dial_client.cli.options import Options
-from dial_client.messages.errors import ConfigError
-from dial_client.settings.configuration import outline
+from tests.inner import ConfigError, Options, configuration_edits, outline
 
 TIME = {"command": "mcp-server-time"}
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dial_client.messages.errors import ConfigError
-from dial_client.settings.configuration import read_server_mapping
+from tests.inner import ConfigError, read_server_mapping
 from tests.support.config_files import HERE, RUN, error_of, in_a_file, server
 
 ENTRY_ERRORS = [

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dial_client.settings.configuration import load, parse
+from tests.inner import load, parse
 from tests.support.config_files import (
     CLAUDE_CODE,
     CLAUDE_DESKTOP,

@@ -8,11 +8,17 @@ from typing import Any
 
 import pytest
 
-from dial_client.cli.configuration.configuration_report import list_written_values, to_document
-from dial_client.messages.errors import ConfigError
-from dial_client.settings.config_locations import build_user_config_path
-from dial_client.settings.config_types import Settings
-from dial_client.settings.configuration import ConfigFile, combine, load, parse
+from tests.inner import (
+    ConfigError,
+    ConfigFile,
+    Settings,
+    build_user_config_path,
+    combine,
+    list_written_values,
+    load,
+    parse,
+    to_document,
+)
 
 TIME, GIT = {"command": "mcp-server-time"}, {"command": "mcp-server-git"}
 

@@ -11,8 +11,9 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from dial_client.cli.configuration.configuration_report import read_schema
-from dial_client.settings.config_entries import (
+from tests.inner import (
+    ANNOTATIONS,
+    CONDITIONS,
     MODEL_ALIASES,
     MODEL_KEYS,
     OAUTH_ALIASES,
@@ -20,12 +21,14 @@ from dial_client.settings.config_entries import (
     PROFILE_KEYS,
     SERVER_ALIASES,
     SERVER_KEYS,
+    TOP_KEYS,
+    Effect,
+    ServerSettings,
+    Transport,
+    parse,
+    read,
+    read_schema,
 )
-from dial_client.settings.config_types import ServerSettings, Transport
-from dial_client.settings.config_values import TOP_KEYS
-from dial_client.settings.configuration import parse
-from dial_client.settings.jsonc import read
-from dial_client.settings.policy_config import ANNOTATIONS, CONDITIONS, Effect
 
 ROOT = Path(__file__).parents[2]
 

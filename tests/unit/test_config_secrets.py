@@ -10,8 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dial_client.messages.errors import ConfigError
-from dial_client.settings.configuration import ServerSettings, parse
+from tests.inner import ConfigError, ServerSettings, parse
 
 SECRET = "s3cr3t-7Fq9"
 WITH_SECRETS: dict[str, Any] = {

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dial_client.messages.errors import ConfigError
-from dial_client.settings.configuration import Transport, parse, read_server_mapping
+from tests.inner import ConfigError, Transport, parse, read_server_mapping
 from tests.support.config_files import HERE, error_of, in_a_file, server
 
 VARIABLES = {"A": "one", "EMPTY": "", "NESTED": "${A}", "HOME": "/home/me", "USERPROFILE": "/home/me", "a b": "two"}

@@ -5,9 +5,18 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dial_client.messages.message import ImagePart, Message, Role, TextPart, ToolCallRequest, ToolCallResult, ToolSpec
-from dial_client.messages.model import Instruction, InstructionSource
-from dial_client.turns.context_window import ContextWindow
+from tests.inner import (
+    ContextWindow,
+    ImagePart,
+    Instruction,
+    InstructionSource,
+    Message,
+    Role,
+    TextPart,
+    ToolCallRequest,
+    ToolCallResult,
+    ToolSpec,
+)
 from tests.support.fakes import unhurried
 
 NOW = ToolSpec("now", "Tells the time.", {"type": "object", "properties": {}})

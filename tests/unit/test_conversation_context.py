@@ -6,8 +6,7 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from dial_client.messages.message import Message, ToolCallRequest, ToolCallResult
-from dial_client.turns.conversation_context import ConversationContext, DepthExceeded
+from tests.inner import ConversationContext, DepthExceeded, Message, ToolCallRequest, ToolCallResult
 
 QUESTION = Message.user("What time is it?")
 CALL = ToolCallRequest("call_1", "now", {})

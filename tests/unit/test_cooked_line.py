@@ -10,8 +10,7 @@ from collections.abc import Iterator
 import anyio
 import pytest
 
-from dial_client.cli import process_runner
-from dial_client.cli.tty import read_line
+from tests.inner import process_runner, read_line
 
 pytestmark = [
     pytest.mark.anyio,

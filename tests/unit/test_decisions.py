@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dial_client.messages.message import Message, ToolSpec
-from dial_client.messages.model import Completion, FinishReason
-from dial_client.providers.embedded.decisions import (
+from tests.inner import (
     MAX_ANSWER_CHARS,
+    Completion,
+    FinishReason,
+    Message,
     ToolDecision,
+    ToolSpec,
     format_conversation,
     format_signature,
     read_decision,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dial_client.schema.docstrings import Docstring, parse_docstring
+from tests.inner import Docstring, parse_docstring
 
 GOOGLE = """Plan a trip.
 

@@ -9,12 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from dial_client.cli.doctor import config_checks, server_checks
-from dial_client.cli.doctor.check_registry import CHECKS
-from dial_client.cli.doctor.doctor_report import apply_fixes
-from dial_client.cli.doctor.findings import CODES, Finding, Fix
-from dial_client.cli.doctor.subject import DoctorTarget, Subject
-from dial_client.settings.configuration import ConfigFile
+from tests.inner import (
+    CHECKS,
+    CODES,
+    ConfigFile,
+    DoctorTarget,
+    Finding,
+    Fix,
+    Subject,
+    apply_fixes,
+    config_checks,
+    server_checks,
+)
 from tests.support.planted_faults import FAULTS, SOUND, Fault
 
 pytestmark = [pytest.mark.anyio, pytest.mark.once]

@@ -21,11 +21,9 @@ from typer.main import get_command
 
 import dial_client
 from dial_client import extend, testing
-from dial_client.cli.commands import program_commands as registered  # noqa: F401 - the import registers the commands
-from dial_client.cli.commands.typer_apps import chat_app, command_app, list_command_names, load_groups
-from dial_client.cli.configuration.configuration_report import read_schema
-from dial_client.settings.jsonc import read
 from site_pages.manual_page import walk_commands
+from tests.inner import chat_app, command_app, list_command_names, load_groups, read, read_schema
+from tests.inner import program_commands as registered  # noqa: F401 - the import registers the commands
 
 pytestmark = pytest.mark.once
 

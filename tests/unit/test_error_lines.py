@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dial_client.runtime.error_lines import find_error_line, summarize_error
+from tests.inner import find_error_line, summarize_error
 
 NODE_CAUSE = """node:internal/deps/undici/undici:14976
       Error.captureStackTrace(err);

@@ -7,9 +7,7 @@ from contextlib import aclosing
 import anyio
 import pytest
 
-from dial_client.messages.errors import ProviderError
-from dial_client.messages.events import Event, TextDelta
-from dial_client.turns.event_log import _SLACK, MAX_UNREAD, EventLog
+from tests.inner import _SLACK, MAX_UNREAD, Event, EventLog, ProviderError, TextDelta
 
 pytestmark = pytest.mark.anyio
 

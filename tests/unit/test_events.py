@@ -9,31 +9,37 @@ from typing import Any, get_args
 
 import pytest
 
-from dial_client.messages import events
-from dial_client.messages.events import (
+from tests.inner import (
+    App,
     AppOpened,
     Event,
+    Failure,
     Finished,
+    ImagePart,
     InputReceived,
     InputRequested,
+    Message,
     MessageCompleted,
     OutputDelta,
     ReasoningDelta,
     RoundStarted,
     ServerChanged,
     StatusChanged,
+    StopReason,
     TextDelta,
+    TextPart,
     ToolCallFinished,
     ToolCallProgress,
+    ToolCallRecord,
+    ToolCallRequest,
+    ToolCallResult,
     ToolCallStarted,
+    Turn,
+    Usage,
+    events,
     find_type_name,
     to_dict,
 )
-from dial_client.messages.limits import StopReason
-from dial_client.messages.mcp_apps import App
-from dial_client.messages.message import Failure, ImagePart, Message, TextPart, ToolCallRequest, ToolCallResult
-from dial_client.messages.token_usage import Usage
-from dial_client.messages.turn_result import ToolCallRecord, Turn
 
 CALL = ToolCallRequest("call_1", "add", {"a": 1, "b": [2]})
 RESULT = ToolCallResult("call_1", success=True, content=(TextPart("3"), ImagePart("AA==", "image/png")))

@@ -9,14 +9,23 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult
 
-from dial_client.messages.errors import ServerGone
-from dial_client.messages.events import ToolCallFinished, ToolCallStarted
-from dial_client.messages.message import Failure, ImagePart, ToolCallRequest, ToolCallResult, ToolSpec
-from dial_client.runtime.deadline import Deadline
-from dial_client.servers.session import OnCallProgress
-from dial_client.settings.policy_config import load_policy
-from dial_client.tools.approval import Approval, ApprovalContext, Approver
-from dial_client.tools.policy import PolicyRules
+from tests.inner import (
+    Approval,
+    ApprovalContext,
+    Approver,
+    Deadline,
+    Failure,
+    ImagePart,
+    OnCallProgress,
+    PolicyRules,
+    ServerGone,
+    ToolCallFinished,
+    ToolCallRequest,
+    ToolCallResult,
+    ToolCallStarted,
+    ToolSpec,
+    load_policy,
+)
 from tests.support.fakes import Behaviour, server, text_result, tool_named
 from tests.support.tool_rounds import STRICT, Round, call, fails
 

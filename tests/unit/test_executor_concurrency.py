@@ -10,11 +10,7 @@ import anyio.lowlevel
 import pytest
 from mcp_types import CallToolResult
 
-from dial_client.messages.errors import ServerError, ServerGone
-from dial_client.messages.events import ToolCallFinished, ToolCallStarted
-from dial_client.messages.message import Failure
-from dial_client.servers.session import OnCallProgress
-from dial_client.tools.policy import PolicyRules
+from tests.inner import Failure, OnCallProgress, PolicyRules, ServerError, ServerGone, ToolCallFinished, ToolCallStarted
 from tests.support.fakes import server, text_result, tool_named
 from tests.support.tool_rounds import STRICT, Round, call, fails, runs
 

@@ -11,13 +11,20 @@ import anyio.lowlevel
 import pytest
 from mcp_types import CallToolResult
 
-from dial_client.messages.events import ToolCallFinished, ToolCallProgress
-from dial_client.messages.message import Failure, ToolCallRequest, ToolSpec
-from dial_client.servers.connection import Connection
-from dial_client.servers.session import OnCallProgress
-from dial_client.settings.config_types import ServerSettings, Transport
-from dial_client.tools.approval import Approval, ApprovalContext
-from dial_client.tools.policy import PolicyRules
+from tests.inner import (
+    Approval,
+    ApprovalContext,
+    Connection,
+    Failure,
+    OnCallProgress,
+    PolicyRules,
+    ServerSettings,
+    ToolCallFinished,
+    ToolCallProgress,
+    ToolCallRequest,
+    ToolSpec,
+    Transport,
+)
 from tests.support.fakes import Behaviour, server, text_result, virtual_time
 from tests.support.tool_rounds import Round, call, runs
 

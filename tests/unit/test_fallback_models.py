@@ -9,9 +9,6 @@ from typing import Any
 import pytest
 
 from dial_client import ConfigError, DialClient, ProviderError, StopReason, Usage
-from dial_client.cli.configuration_reload import apply_configuration, compare
-from dial_client.cli.load_settings import open_model
-from dial_client.cli.options import Options
 from dial_client.extend import (
     CallNext,
     Completion,
@@ -23,11 +20,19 @@ from dial_client.extend import (
     ProviderState,
     TextChunk,
 )
-from dial_client.messages.errors import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED
-from dial_client.providers import PAUSE, FallbackProvider
-from dial_client.settings import configuration
-from dial_client.settings.config_types import Settings
 from dial_client.testing import ScriptedProvider
+from tests.inner import (
+    CONTEXT_LENGTH_EXCEEDED,
+    PAUSE,
+    TOOLS_UNSUPPORTED,
+    FallbackProvider,
+    Options,
+    Settings,
+    apply_configuration,
+    compare,
+    configuration,
+    open_model,
+)
 from tests.support.fakes import Model, Step
 
 pytestmark = pytest.mark.anyio

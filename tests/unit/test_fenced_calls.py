@@ -9,14 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dial_client.messages.message import Message, ToolCallRequest, ToolCallResult, ToolSpec
-from dial_client.messages.model import ModelInfo, TextChunk
-from dial_client.providers.formats import NativeFormatHandler
-from dial_client.providers.formats.stream_parser import read_reply
-from dial_client.providers.presets import PRESETS
-from dial_client.providers.scripted import ScriptedProvider
-from dial_client.settings.config_types import Api, ModelProfile
-from dial_client.turns.client_model import ClientModel, ModelSelection
+from tests.inner import (
+    PRESETS,
+    Api,
+    ClientModel,
+    Message,
+    ModelInfo,
+    ModelProfile,
+    ModelSelection,
+    NativeFormatHandler,
+    ScriptedProvider,
+    TextChunk,
+    ToolCallRequest,
+    ToolCallResult,
+    ToolSpec,
+    read_reply,
+)
 from tests.support.fakes import unhurried
 from tests.support.model_calls import NOW, QUESTION, STOP, Exchange
 

@@ -8,11 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from dial_client.cli.input import file_mentions
-from dial_client.cli.input.file_mentions import FileMention, find_file_mentions, find_problem, read_files
-from dial_client.cli.input.tab_completion import propose_local_completions
-from dial_client.messages.errors import ConfigError
-from dial_client.messages.message import MAX_TEXT, FilePart, ImagePart, TextPart
+from tests.inner import MESSAGE_MAX_TEXT as MAX_TEXT
+from tests.inner import (
+    ConfigError,
+    FileMention,
+    FilePart,
+    ImagePart,
+    TextPart,
+    file_mentions,
+    find_file_mentions,
+    propose_local_completions,
+    read_files,
+)
+from tests.inner import file_mentions_find_problem as find_problem
 
 PNG = b"\x89PNG\r\n\x1a\nrest"
 

@@ -7,21 +7,35 @@ from collections.abc import Sequence
 import anyio
 import pytest
 
-from dial_client.messages.errors import ProviderError
-from dial_client.messages.events import Event, MessageCompleted, TextDelta
-from dial_client.messages.limits import StopReason
-from dial_client.messages.message import Message, Role, ToolCallRequest, ToolSpec
-from dial_client.messages.model import CallChunk, Completion, FinishReason, TextChunk, ToolChoice
-from dial_client.messages.turn_result import Turn
-from dial_client.providers.formats import ActiveFormat, NativeFormatHandler
-from dial_client.runtime.deadline import Deadline
-from dial_client.turns.context_window import ContextWindow
-from dial_client.turns.conversation_context import ConversationContext
-from dial_client.turns.finalization import finish_turn
-from dial_client.turns.instructions import TurnInstructions
-from dial_client.turns.model_call import ChatModel, ModelCaller
-from dial_client.turns.resolution import Outcome, Reply
-from dial_client.turns.turn_recorder import TurnRecorder
+from tests.inner import (
+    ActiveFormat,
+    CallChunk,
+    ChatModel,
+    Completion,
+    ContextWindow,
+    ConversationContext,
+    Deadline,
+    Event,
+    FinishReason,
+    Message,
+    MessageCompleted,
+    ModelCaller,
+    NativeFormatHandler,
+    Outcome,
+    ProviderError,
+    Reply,
+    Role,
+    StopReason,
+    TextChunk,
+    TextDelta,
+    ToolCallRequest,
+    ToolChoice,
+    ToolSpec,
+    Turn,
+    TurnInstructions,
+    TurnRecorder,
+    finish_turn,
+)
 from tests.support.fakes import Model, ReceivedEvents, Step, virtual_time
 
 pytestmark = pytest.mark.anyio

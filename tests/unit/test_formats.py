@@ -6,13 +6,20 @@ import logging
 
 import pytest
 
-from dial_client.messages.message import ToolCallRequest, ToolSpec
-from dial_client.messages.model import ToolFormat, ToolFormatHandler
-from dial_client.providers import formats
-from dial_client.providers.formats import NativeFormatHandler, ReActFormatHandler, XMLFormatHandler, build_handler
-from dial_client.providers.formats.call_readers import MAX_CALLS
-from dial_client.providers.formats.stream_parser import read_reply
-from dial_client.schema.tool_arguments import MAX_DEPTH
+from tests.inner import (
+    MAX_CALLS,
+    NativeFormatHandler,
+    ReActFormatHandler,
+    ToolCallRequest,
+    ToolFormat,
+    ToolFormatHandler,
+    ToolSpec,
+    XMLFormatHandler,
+    build_handler,
+    formats,
+    read_reply,
+)
+from tests.inner import TOOL_ARGUMENTS_MAX_DEPTH as MAX_DEPTH
 
 Call = tuple[str, dict[str, object], str | None]
 

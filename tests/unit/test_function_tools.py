@@ -31,7 +31,8 @@ from dial_client import (
 )
 from dial_client.extend import Failure
 from dial_client.testing import ScriptedProvider
-from dial_client.tools.function_tools import FunctionTools, to_content
+from tests.inner import FunctionTools
+from tests.inner import function_tools_to_content as to_content
 from tests.support.function_calls import call, calls, run
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.schema.gbnf import MAX_OPTIONAL, Grammar, to_literal
+from tests.inner import MAX_OPTIONAL, Grammar, to_literal
 from tests.support.gbnf_acceptor import accepts
 
 

@@ -7,7 +7,10 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dial_client.conversations.history_edits import (
+from tests.inner import (
+    Conversation,
+    Message,
+    Role,
     apply_edits,
     build_removal,
     build_summary,
@@ -16,8 +19,6 @@ from dial_client.conversations.history_edits import (
     find_last_exchange,
     find_shown,
 )
-from dial_client.messages.message import Message, Role
-from dial_client.stores.conversation_store import Conversation
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

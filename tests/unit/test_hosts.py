@@ -13,10 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dial_client.messages.errors import ConfigError
-from dial_client.settings.configuration import parse
-from dial_client.settings.host_documents import guess_host, read_host_file, read_servers
-from dial_client.settings.mcp_hosts import HOSTS, HostName, find_host_files, list_user_paths, write_host_text
+from tests.inner import (
+    HOSTS,
+    ConfigError,
+    HostName,
+    find_host_files,
+    guess_host,
+    list_user_paths,
+    parse,
+    read_host_file,
+    read_servers,
+    write_host_text,
+)
 
 FILES = Path(__file__).parents[1] / "support" / "host_files"
 NO_SETTING = "there is no such setting here"

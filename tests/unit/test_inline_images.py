@@ -6,8 +6,7 @@ import base64
 import re
 from pathlib import Path
 
-from dial_client.cli.terminal.inline_images import CHUNK, ImageProtocol, draw, find_protocol, save
-from dial_client.messages.message import ImagePart
+from tests.inner import CHUNK, ImagePart, ImageProtocol, draw, find_protocol, save
 
 KITTY, ITERM = ImageProtocol.KITTY, ImageProtocol.ITERM
 

@@ -15,13 +15,19 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import Layout
 from prompt_toolkit.output import DummyOutput
 
-from dial_client.cli.input.file_completion import Proposal
-from dial_client.cli.input.file_mentions import build_mentions
-from dial_client.cli.input.input_line import InputLine, find_editing_mode
-from dial_client.cli.input.keyboard import KeyboardParser, can_report_modified_keys, decode_reports, with_decoded_keys
-from dial_client.cli.input.pasted_text import PastedTexts
-from dial_client.cli.input.user_programs import find_editor
-from dial_client.cli.tty import UserInput
+from tests.inner import (
+    InputLine,
+    KeyboardParser,
+    PastedTexts,
+    Proposal,
+    UserInput,
+    build_mentions,
+    can_report_modified_keys,
+    decode_reports,
+    find_editing_mode,
+    find_editor,
+    with_decoded_keys,
+)
 
 END = "\x1b[201~"
 

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dial_client.messages.errors import ConfigError
-from dial_client.settings.config_values import MAX_DEPTH, Node, build_choice_reader
-from dial_client.settings.jsonc import read
+from tests.inner import CONFIG_VALUES_MAX_DEPTH as MAX_DEPTH
+from tests.inner import ConfigError, Node, build_choice_reader, read
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 SCALARS = st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.floats(-1e300, 1e300) | TEXT

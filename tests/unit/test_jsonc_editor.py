@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dial_client.messages.errors import ConfigError
-from dial_client.settings.config_editor import remove_value, set_value
-from dial_client.settings.jsonc import read
+from tests.inner import ConfigError, read, remove_value, set_value
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 SCALARS = st.none() | st.booleans() | st.integers(-(10**6), 10**6) | NAMES

@@ -144,3 +144,25 @@ def test_type_checking_imports_are_for_third_party_packages_only() -> None:
         if isinstance(imported, ast.ImportFrom) and "dial_client" in (imported.module or "")
     ]
     assert ours == []
+
+
+PROGRAMS = (
+    "tests/support/servers/",
+    "tests/support/durable_worker.py",
+    "tests/support/conversation_program.py",
+    "tests/support/fork_",
+)
+"""Programs that run without the package of the tests."""
+PUBLIC_MODULES = ("dial_client", "dial_client.extend", "dial_client.testing")
+
+
+def test_tests_reach_inner_modules_through_one_list() -> None:
+    offenders = [
+        f"{name(path)}:{node.lineno}: {node.module}"
+        for path in OTHER_FILES
+        if name(path).startswith("tests/") and not name(path).startswith(PROGRAMS)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "dial_client"
+        if node.module not in PUBLIC_MODULES
+    ]
+    assert offenders == [], "add the name to tests/inner.pyi, and import it from tests.inner"

@@ -10,8 +10,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from dial_client.messages.limits import Limits, StopReason
-from dial_client.runtime.deadline import Deadline
+from tests.inner import Deadline, Limits, StopReason
 from tests.support.fakes import virtual_time
 
 

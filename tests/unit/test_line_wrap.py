@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dial_client.cli.word_wrap import wrap_line
+from tests.inner import wrap_line
 
 
 def test_the_second_row_of_a_line_is_indented_to_the_end_of_its_label() -> None:

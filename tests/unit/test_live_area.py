@@ -6,17 +6,32 @@ import re
 
 import pytest
 
-from dial_client.cli.markdown.themes import MONO
-from dial_client.cli.terminal import banner
-from dial_client.cli.terminal.live_application import find_cursor, wraps_rows
-from dial_client.cli.terminal.live_area import Activity, LiveState, RunningCall, format_finished_call, render
-from dial_client.cli.word_wrap import count_cells
-from dial_client.messages.limits import StopReason
-from dial_client.messages.message import Failure, ImagePart, Message, TextPart, ToolCallRequest, ToolCallResult
-from dial_client.messages.token_usage import Usage
-from dial_client.messages.turn_result import Turn
-from dial_client.servers.status import ServerState, ServerStatus
-from dial_client.sinks.turn_display import UsageSum, describe, format_usage_line
+from tests.inner import (
+    MONO,
+    Activity,
+    Failure,
+    ImagePart,
+    LiveState,
+    Message,
+    RunningCall,
+    ServerState,
+    ServerStatus,
+    StopReason,
+    TextPart,
+    ToolCallRequest,
+    ToolCallResult,
+    Turn,
+    Usage,
+    UsageSum,
+    banner,
+    count_cells,
+    find_cursor,
+    format_finished_call,
+    format_usage_line,
+    render,
+    wraps_rows,
+)
+from tests.inner import turn_display_describe as describe
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\n\r> forged\u202e\u200b"
 

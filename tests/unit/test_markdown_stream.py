@@ -11,9 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wcwidth import wcswidth as count_columns
 
-from dial_client.cli.markdown.formula import to_unicode
-from dial_client.cli.markdown.markdown_stream import MarkdownStream
-from dial_client.cli.markdown.themes import DARK, MONO, THEMES, Theme, choose_theme
+from tests.inner import DARK, MONO, THEMES, MarkdownStream, Theme, choose_theme, to_unicode
 
 SGR = re.compile(r"\x1b\[[0-9;]+m")
 LINK = re.compile(r"\x1b\]8;(?:id=[0-9a-f]+)?;(https?://[\x21-\x7e]+)?\x1b\\")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.messages.mcp_apps import (
+from tests.inner import (
     MAX_RESULT,
     App,
     AppPolicy,

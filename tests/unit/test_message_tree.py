@@ -9,20 +9,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dial_client.conversations.conversation_view import build_view, list_messages
-from dial_client.conversations.export import from_json
-from dial_client.conversations.history_edits import (
+from tests.inner import (
+    ConfigError,
+    Continuation,
+    Conversation,
+    EditedMessage,
+    EntryKind,
+    Message,
+    Regeneration,
+    StoredEntry,
     apply_edits,
     build_branch,
     build_deletion,
+    build_entry,
+    build_first_messages,
     build_summary,
     build_switch,
+    build_tree,
+    build_view,
+    extend,
+    list_messages,
 )
-from dial_client.conversations.message_tree import build_entry, build_tree, extend
-from dial_client.conversations.turn_input import Continuation, EditedMessage, Regeneration, build_first_messages
-from dial_client.messages.errors import ConfigError
-from dial_client.messages.message import EntryKind, Message, StoredEntry
-from dial_client.stores.conversation_store import Conversation
+from tests.inner import export_from_json as from_json
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

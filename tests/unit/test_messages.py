@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dial_client.messages.message import (
+from tests.inner import (
     Content,
     Failure,
     FilePart,
@@ -22,12 +22,12 @@ from dial_client.messages.message import (
     TextPart,
     ToolCallRequest,
     ToolCallResult,
+    Usage,
     content_to_json,
-    describe,
     extract_text,
+    normalize_media_type,
 )
-from dial_client.messages.token_usage import Usage
-from dial_client.runtime.media_types import normalize_media_type
+from tests.inner import message_describe as describe
 from tests.support.fakes import unhurried
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=20).map(

@@ -10,24 +10,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dial_client.messages.errors import ProviderError
-from dial_client.messages.events import MessageCompleted, ReasoningDelta, RoundStarted, StatusChanged, TextDelta
-from dial_client.messages.limits import StopReason
-from dial_client.messages.message import Message, ProviderState, Role, ToolCallRequest, ToolSpec
-from dial_client.messages.model import (
+from tests.inner import (
     CallChunk,
     Completion,
+    ConversationContext,
     FinishReason,
+    Message,
+    MessageCompleted,
     ModelSettings,
+    ProviderError,
+    ProviderState,
     ReasoningChunk,
+    ReasoningDelta,
+    Reply,
+    Role,
+    RoundStarted,
+    StatusChanged,
+    StopReason,
     TextChunk,
+    TextDelta,
+    ToolCallRequest,
     ToolChoice,
+    ToolSpec,
+    Usage,
+    XMLFormatHandler,
+    model_call,
+    resolve,
+    status_text,
 )
-from dial_client.messages.token_usage import Usage
-from dial_client.providers.formats import XMLFormatHandler
-from dial_client.turns import model_call, status_text
-from dial_client.turns.conversation_context import ConversationContext
-from dial_client.turns.resolution import Reply, resolve
 from tests.support.fakes import Step, unhurried, virtual_time
 from tests.support.model_calls import NOW, QUESTION, STOP, Exchange
 

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import pytest
 
-from dial_client.messages.errors import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED, ProviderError
-from dial_client.messages.events import ReasoningDelta, RoundStarted, TextDelta
-from dial_client.messages.limits import StopReason
-from dial_client.messages.message import Message, Role, TextPart, ToolCallRequest, ToolCallResult
-from dial_client.messages.model import (
+from tests.inner import (
+    CONTEXT_LENGTH_EXCEEDED,
+    GUIDANCE,
+    NOTE,
+    TOOLS_UNSUPPORTED,
     CallChunk,
     Completion,
     FinishReason,
     Instruction,
     InstructionSource,
+    Message,
     ModelRequest,
+    ProviderError,
+    ReActFormatHandler,
+    ReasoningDelta,
+    Role,
+    RoundStarted,
+    StopReason,
     TextChunk,
+    TextDelta,
+    TextPart,
+    ToolCallRequest,
+    ToolCallResult,
+    Usage,
 )
-from dial_client.messages.token_usage import Usage
-from dial_client.providers.formats import ReActFormatHandler
-from dial_client.turns.context_window import NOTE
-from dial_client.turns.instructions import GUIDANCE
 from tests.support.model_calls import NOW, QUESTION, STOP, Exchange
 
 NO_TOOLS = ProviderError("here are no tools", status=400, code=TOOLS_UNSUPPORTED)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dial_client.providers.embedded.process import find_remedy
+from tests.inner import find_remedy
 
 
 def test_a_missing_library_of_the_system_is_named_with_its_package() -> None:

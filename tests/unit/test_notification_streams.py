@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from dial_client.servers.notifications import Notifications
+from tests.inner import Notifications
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from dial_client.servers.status import Observable
+from tests.inner import Observable
 
 pytestmark = pytest.mark.anyio
 

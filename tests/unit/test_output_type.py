@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from typing_extensions import TypedDict
 
 from dial_client import ConfigError
-from dial_client.turns.output_type import InvalidOutput, OutputType, build_output_type
+from tests.inner import InvalidOutput, OutputType, build_output_type
 
 
 class Address(BaseModel):

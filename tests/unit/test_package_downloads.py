@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dial_client.servers.package_downloads import describe_download, find_package, find_program_name
-from dial_client.settings.config_types import ServerSettings, Transport
+from tests.inner import ServerSettings, Transport, describe_download, find_package, find_program_name
 
 
 def server(command: str, *args: str) -> ServerSettings:

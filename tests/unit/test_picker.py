@@ -7,11 +7,7 @@ import re
 import anyio
 import pytest
 
-from dial_client.cli.command_screen import Choice
-from dial_client.cli.input.user_programs import find_pager, is_longer
-from dial_client.cli.markdown.themes import MONO
-from dial_client.cli.terminal.question_line import Picker
-from dial_client.messages.errors import ConfigError
+from tests.inner import MONO, Choice, ConfigError, Picker, find_pager, is_longer
 
 ITEMS = [Choice(f"id{number}", f"Talk {number}") for number in range(30)]
 

@@ -16,23 +16,33 @@ from prompt_toolkit.input import DummyInput, create_pipe_input
 from prompt_toolkit.input.posix_pipe import PosixPipeInput
 from prompt_toolkit.output import DummyOutput
 
-from dial_client.cli import process_runner, tty
-from dial_client.cli.chat import output_commands
-from dial_client.cli.commands import shell_completion
-from dial_client.cli.doctor.config_checks import check_permissions
-from dial_client.cli.doctor.subject import DoctorTarget, Subject
-from dial_client.cli.input import file_completion, file_mentions, shell_command, user_programs
-from dial_client.cli.input.keyboard import with_decoded_keys
-from dial_client.cli.servers import oauth_login
-from dial_client.cli.terminal.screen_application import resume_drawing
-from dial_client.messages.errors import ConfigError
-from dial_client.servers.secret_masking import SecretMask
-from dial_client.servers.transports.transport_factory import WindowsStdioTransportFactory, list_transports
-from dial_client.settings import bundles
-from dial_client.settings.config_types import ServerSettings, Transport
-from dial_client.settings.configuration import ConfigFile, parse
-from dial_client.stores.database import create_private_file
-from dial_client.tools import grants
+from tests.inner import (
+    ConfigError,
+    ConfigFile,
+    DoctorTarget,
+    SecretMask,
+    ServerSettings,
+    Subject,
+    Transport,
+    WindowsStdioTransportFactory,
+    bundles,
+    check_permissions,
+    create_private_file,
+    file_completion,
+    file_mentions,
+    grants,
+    list_transports,
+    oauth_login,
+    output_commands,
+    parse,
+    process_runner,
+    resume_drawing,
+    shell_command,
+    shell_completion,
+    tty,
+    user_programs,
+    with_decoded_keys,
+)
 
 ROOT = Path(__file__).parents[2]
 

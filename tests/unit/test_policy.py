@@ -8,13 +8,20 @@ from typing import Any
 
 import pytest
 
-from dial_client.messages.errors import ConfigError
-from dial_client.messages.message import ToolSpec
-from dial_client.settings.config_types import ServerSettings, Transport
-from dial_client.settings.configuration import parse
-from dial_client.settings.policy_config import Effect, load_policy
-from dial_client.tools.approval import ApprovalChecker, Decision
-from dial_client.tools.policy import PolicyRules, ProposedCall, is_rule_met
+from tests.inner import (
+    ApprovalChecker,
+    ConfigError,
+    Decision,
+    Effect,
+    PolicyRules,
+    ProposedCall,
+    ServerSettings,
+    ToolSpec,
+    Transport,
+    is_rule_met,
+    load_policy,
+    parse,
+)
 
 ENTRY = ServerSettings("files", Transport.STDIO, "files-server")
 READ_ONLY = {"readOnlyHint": True}

@@ -9,10 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dial_client.messages.message import ToolSpec
-from dial_client.settings.configuration import Settings, parse
-from dial_client.tools.approval import find_reason_to_ask
-from dial_client.tools.policy import PolicyRules, ProposedCall
+from tests.inner import PolicyRules, ProposedCall, Settings, ToolSpec, find_reason_to_ask, parse
 
 PAGE = (Path(__file__).parents[2] / "docs" / "policy.md").read_text(encoding="utf-8")
 (CONFIGURATION,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)

@@ -10,17 +10,23 @@ import anyio
 import pytest
 
 from dial_client import DialClient, Event, Limits, Message, StatusChanged, ToolCallRequest
-from dial_client.client.sampling import ModelSampler
-from dial_client.conversations.compaction import summarize
 from dial_client.extend import SamplingRequest
-from dial_client.hooks.call_context import CallContext
-from dial_client.messages.events import Emit, ToolCallStarted
-from dial_client.messages.model import Completion, Delta, ModelInfo, ModelRequest
-from dial_client.messages.token_usage import Usage
-from dial_client.providers.scripted import ScriptedProvider
-from dial_client.runtime.deadline import Deadline
-from dial_client.turns.prices import compute_cost
-from dial_client.turns.status_model import StatusModel
+from tests.inner import (
+    CallContext,
+    Completion,
+    Deadline,
+    Delta,
+    Emit,
+    ModelInfo,
+    ModelRequest,
+    ModelSampler,
+    ScriptedProvider,
+    StatusModel,
+    ToolCallStarted,
+    Usage,
+    compute_cost,
+    summarize,
+)
 
 OPENAI = "https://api.openai.com/v1"
 GPT = ModelInfo("gpt", "gpt-5.4", OPENAI)

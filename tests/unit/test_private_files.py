@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dial_client.runtime.private_files import write_private
+from tests.inner import write_private
 
 
 def test_a_file_is_replaced_and_no_temporary_file_is_left(tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dial_client.cli.options import ExitCode, Logs
-from dial_client.cli.process_runner import run_to_exit_code
+from tests.inner import ExitCode, Logs, run_to_exit_code
 
 pytestmark = pytest.mark.once
 

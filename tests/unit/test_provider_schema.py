@@ -13,7 +13,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dial_client.schema.provider_schema import MAX_DEPTH, AdaptedSchema, Unsupported, adapt
+from tests.inner import PROVIDER_SCHEMA_MAX_DEPTH as MAX_DEPTH
+from tests.inner import AdaptedSchema, Unsupported, adapt
 from tests.support.call_counter import count_calls
 from tests.support.fakes import unhurried
 

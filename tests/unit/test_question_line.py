@@ -11,8 +11,7 @@ from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.layout import Layout
 from prompt_toolkit.output import DummyOutput
 
-from dial_client.cli.terminal.question_line import QUIET, Question, QuestionLine
-from dial_client.cli.tty import Unanswered
+from tests.inner import QUIET, Question, QuestionLine, Unanswered
 
 KEYS = {"y": "yes", "n": "no"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dial_client.schema.provider_schema import AdaptedSchema, adapt
+from tests.inner import AdaptedSchema, adapt
 
 PATTERNS: list[tuple[str, bool]] = [
     (r"^[\w.-]{1,64}$", True),

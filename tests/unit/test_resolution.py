@@ -6,11 +6,18 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from dial_client.messages.events import StatusChanged
-from dial_client.messages.limits import StopReason
-from dial_client.messages.message import Message, Role, ToolCallRequest, ToolCallResult
-from dial_client.turns.conversation_context import ConversationContext
-from dial_client.turns.resolution import Outcome, Reply, resolve
+from tests.inner import (
+    ConversationContext,
+    Message,
+    Outcome,
+    Reply,
+    Role,
+    StatusChanged,
+    StopReason,
+    ToolCallRequest,
+    ToolCallResult,
+    resolve,
+)
 from tests.support.fakes import ReceivedEvents
 
 pytestmark = pytest.mark.anyio

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import CallToolResult
 
-from dial_client.messages.message import NO_OUTPUT, Content, FilePart, ImagePart, Part, TextPart, extract_text
-from dial_client.tools.result_content import cut, to_content
+from tests.inner import NO_OUTPUT, Content, FilePart, ImagePart, Part, TextPart, cut, extract_text
+from tests.inner import result_content_to_content as to_content
 from tests.support.fakes import unhurried
 
 PNG = {"type": "image", "data": "AAAA", "mimeType": "image/png"}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dial_client.tools.result_content import MAX_MATCHES, ResultStore
+from tests.inner import MAX_MATCHES, ResultStore
 from tests.support.fakes import unhurried
 
 

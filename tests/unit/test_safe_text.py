@@ -10,15 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dial_client.runtime.safe_text import (
-    DEFAULT_IGNORABLE,
-    MAX_HELD,
-    SafeStream,
-    clean,
-    sanitize,
-    to_character_class,
-    to_one_line,
-)
+from tests.inner import DEFAULT_IGNORABLE, MAX_HELD, SafeStream, clean, sanitize, to_character_class, to_one_line
 from tests.support.fakes import unhurried
 
 ESC, BEL, CSI, OSC, DCS, ST = "\x1b", "\x07", "\x9b", "\x9d", "\x90", "\x9c"

@@ -9,12 +9,20 @@ from typing import Any
 import anyio
 import pytest
 
-from dial_client.messages.errors import ConfigError, ProviderError
-from dial_client.messages.message import Message, ToolCallRequest
-from dial_client.messages.model import FinishReason, ModelRequest, TextChunk, ToolChoice
-from dial_client.messages.token_usage import Usage
-from dial_client.providers.script_format import read_file
-from dial_client.providers.scripted import ScriptedProvider, ScriptedReply
+from tests.inner import (
+    ConfigError,
+    FinishReason,
+    Message,
+    ModelRequest,
+    ProviderError,
+    ScriptedProvider,
+    ScriptedReply,
+    TextChunk,
+    ToolCallRequest,
+    ToolChoice,
+    Usage,
+    read_file,
+)
 from tests.support.model_endpoint import hear
 
 

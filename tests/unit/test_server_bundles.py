@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.messages.errors import ConfigError
-from dial_client.settings import bundles
+from tests.inner import ConfigError, bundles
 
 MANIFEST: dict[str, Any] = {
     "manifest_version": "0.3",

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from dial_client.messages.errors import ConfigError
-from dial_client.settings.config_editor import (
+from tests.inner import (
+    ConfigError,
     ConfigText,
     add_server,
     list_server_names,
+    parse,
     read_text,
     remove_server,
     set_enabled,
     write_text,
 )
-from dial_client.settings.configuration import parse
 
 FILE = """\
 {

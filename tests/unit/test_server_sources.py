@@ -9,10 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from dial_client.messages.errors import ConfigError
-from dial_client.settings.configuration import read_server_mapping
-from dial_client.settings.host_documents import is_deep_link, read_deep_link
-from dial_client.settings.registry_documents import read_registry_document
+from tests.inner import ConfigError, is_deep_link, read_deep_link, read_registry_document, read_server_mapping
 
 POSTGRES = {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-postgres", "postgresql://localhost/mydb"]}
 

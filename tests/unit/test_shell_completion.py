@@ -10,12 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from dial_client.cli.commands import program_commands as registered  # noqa: F401 - the import registers the commands
-from dial_client.cli.commands.shell_completion import SCRIPTS, choose_shell, find_candidates, install, print_candidates
-from dial_client.messages.errors import ConfigError
-from dial_client.servers.server_cache import JsonCache
-from dial_client.settings.config_types import ServerSettings
-from dial_client.settings.configuration import load
+from tests.inner import (
+    SCRIPTS,
+    ConfigError,
+    JsonCache,
+    ServerSettings,
+    choose_shell,
+    find_candidates,
+    install,
+    load,
+    print_candidates,
+)
+from tests.inner import program_commands as registered  # noqa: F401 - the import registers the commands
 
 CONFIG = {
     "mcpServers": {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dial_client.runtime.text import did_you_mean, find_nearest
+from tests.inner import did_you_mean, find_nearest
 
 
 def test_only_a_similar_name_is_suggested() -> None:

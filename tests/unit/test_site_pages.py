@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from dial_client.cli.doctor.findings import CODES
 from site_pages import api_pages, command_pages, root_pages, schema_pages
 from site_pages.__main__ import PROGRAM_PAGES
 from site_pages.root_pages import ROOT, adapt_links
+from tests.inner import CODES
 
 pytestmark = pytest.mark.once
 

@@ -13,27 +13,35 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from dial_client.messages.errors import ConversationNotFound, DialError, LimitReached, ProviderError, ServerStartError
-from dial_client.messages.events import (
+from tests.inner import (
+    DONE,
+    ConversationNotFound,
+    DialError,
     Event,
+    Failure,
     Finished,
     InputReceived,
     InputRequested,
+    LimitReached,
+    Message,
     MessageCompleted,
+    ProviderError,
     ReasoningDelta,
     RoundStarted,
     ServerChanged,
+    ServerStartError,
     StatusChanged,
+    StopReason,
     TextDelta,
     ToolCallFinished,
     ToolCallProgress,
+    ToolCallRequest,
+    ToolCallResult,
     ToolCallStarted,
+    Turn,
+    Usage,
+    encode,
 )
-from dial_client.messages.limits import StopReason
-from dial_client.messages.message import Failure, Message, ToolCallRequest, ToolCallResult
-from dial_client.messages.token_usage import Usage
-from dial_client.messages.turn_result import Turn
-from dial_client.sinks.sse_encoder import DONE, encode
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dial_client.providers.http.sse_parser import EventTooLong, InvalidBody, ResponseBodyParser, SSEParser
+from tests.inner import EventTooLong, InvalidBody, ResponseBodyParser, SSEParser
 
 
 def read(*pieces: bytes) -> list[tuple[str, bytes]]:

@@ -10,11 +10,7 @@ import anyio.lowlevel
 import pytest
 from starlette.types import Message
 
-from dial_client.messages.errors import ProviderError
-from dial_client.messages.limits import StopReason
-from dial_client.serve.sse_response import KEEPALIVE_INTERVAL, SSEResponse, stream_turn
-from dial_client.turns.event_log import EventLog
-from dial_client.turns.turn_handle import TurnHandle
+from tests.inner import KEEPALIVE_INTERVAL, EventLog, ProviderError, SSEResponse, StopReason, TurnHandle, stream_turn
 
 pytestmark = pytest.mark.anyio
 

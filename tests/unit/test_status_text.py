@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dial_client.messages.events import StatusChanged
-from dial_client.messages.message import ToolCallRequest
-from dial_client.serve.sse_response import encode_event
-from dial_client.turns import status_text
+from tests.inner import StatusChanged, ToolCallRequest, status_text
+from tests.inner import sse_response_encode_event as encode_event
 
 
 def test_each_fixed_status_has_a_code_and_the_status_of_a_call_names_its_tool() -> None:

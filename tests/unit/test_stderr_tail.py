@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dial_client.servers.transports.server_process import MAX_LINE_BYTES, MAX_LINES, StderrTail
+from tests.inner import MAX_LINE_BYTES, MAX_LINES, StderrTail
 
 
 def test_the_tail_keeps_the_last_lines_and_cuts_long_lines() -> None:

@@ -13,13 +13,19 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dial_client.messages.message import Message, ToolCallRequest
-from dial_client.messages.model import ToolFormat
-from dial_client.providers.formats import build_handler
-from dial_client.providers.formats.call_readers import MAX_CALLS
-from dial_client.providers.formats.call_syntaxes import CALL_SYNTAXES, HIDDEN, REASONING_ENDS, TAGS
-from dial_client.providers.formats.stream_buffer import MAX_CALL_CHARS
-from dial_client.providers.formats.stream_parser import read_reply
+from tests.inner import (
+    CALL_SYNTAXES,
+    HIDDEN,
+    MAX_CALL_CHARS,
+    MAX_CALLS,
+    REASONING_ENDS,
+    TAGS,
+    Message,
+    ToolCallRequest,
+    ToolFormat,
+    build_handler,
+    read_reply,
+)
 from tests.support.call_counter import count_calls
 from tests.support.call_syntax_cases import ROWS
 from tests.unit.test_formats import ALL, ALL_JSON, CASES, TAGGED, TOOLS, UTC_JSON, plain, read

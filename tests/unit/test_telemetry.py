@@ -20,9 +20,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from dial_client import DialClient, ProviderError, ToolCallResult, Usage
 from dial_client.extend import CallNext, Completion, FinishReason, Middleware, ModelInfo, TextChunk, ToolCall, refuse
-from dial_client.hooks.telemetry.instrument_lookup import find_instruments, record_restart
-from dial_client.hooks.telemetry.instruments import CAPTURE_CONTENT, find_provider_name
 from dial_client.testing import ScriptedProvider
+from tests.inner import CAPTURE_CONTENT, find_instruments, find_provider_name, record_restart
 from tests.support.fakes import Model
 
 pytestmark = pytest.mark.anyio

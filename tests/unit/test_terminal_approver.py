@@ -12,14 +12,22 @@ import anyio
 import pytest
 from anyio.abc import TaskStatus
 
-from dial_client.cli.terminal_approver import TerminalApprover
-from dial_client.hooks.server_callbacks import ServerLog
-from dial_client.messages.events import Event
-from dial_client.messages.message import ToolCallRequest, ToolSpec
-from dial_client.messages.token_usage import Usage
-from dial_client.settings.config_types import ServerSettings, Transport
-from dial_client.tools.approval import Approval, ApprovalContext, Decision
-from dial_client.tools.file_changes import MAX_BYTES, diff, find_changes
+from tests.inner import FILE_CHANGES_MAX_BYTES as MAX_BYTES
+from tests.inner import (
+    Approval,
+    ApprovalContext,
+    Decision,
+    Event,
+    ServerLog,
+    ServerSettings,
+    TerminalApprover,
+    ToolCallRequest,
+    ToolSpec,
+    Transport,
+    Usage,
+    diff,
+    find_changes,
+)
 from tests.support.typed_screen import TypedScreen
 
 pytestmark = pytest.mark.anyio

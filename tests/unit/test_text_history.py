@@ -9,22 +9,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dial_client.messages.message import (
+from tests.inner import (
+    CONTROL,
+    TAGS,
     FilePart,
     ImagePart,
+    Instruction,
+    InstructionSource,
     Message,
+    ModelRequest,
+    NativeFormatHandler,
     ProviderState,
+    ReActFormatHandler,
     Role,
     TextPart,
     ToolCallRequest,
     ToolCallResult,
+    ToolFormat,
+    ToolFormatHandler,
     ToolSpec,
+    XMLFormatHandler,
+    build_handler,
+    neutralize,
 )
-from dial_client.messages.model import Instruction, InstructionSource, ModelRequest, ToolFormat, ToolFormatHandler
-from dial_client.providers.formats import NativeFormatHandler, ReActFormatHandler, XMLFormatHandler, build_handler
-from dial_client.providers.formats.call_syntaxes import TAGS
-from dial_client.providers.formats.stream_buffer import CONTROL
-from dial_client.providers.formats.text_history import neutralize
 from tests.support.call_syntax_cases import OFFERED, ROWS
 from tests.unit.test_formats import LIST, TIME, TOOLS, plain
 

@@ -9,16 +9,23 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dial_client.messages.events import ToolCallStarted
-from dial_client.messages.limits import Limits
-from dial_client.messages.message import Failure, ToolCallRequest, ToolCallResult
-from dial_client.runtime.deadline import Deadline
-from dial_client.schema.argument_check import ArgumentCheck
-from dial_client.schema.tool_arguments import MAX_DEPTH, MAX_LENIENT_CHARS, coerce, parse_arguments
-from dial_client.tools.approval import ApprovalChecker
-from dial_client.tools.catalog import build_catalog
-from dial_client.tools.executor import ToolExecutor
-from dial_client.tools.policy import PolicyRules
+from tests.inner import (
+    MAX_LENIENT_CHARS,
+    ApprovalChecker,
+    ArgumentCheck,
+    Deadline,
+    Failure,
+    Limits,
+    PolicyRules,
+    ToolCallRequest,
+    ToolCallResult,
+    ToolCallStarted,
+    ToolExecutor,
+    build_catalog,
+    coerce,
+    parse_arguments,
+)
+from tests.inner import TOOL_ARGUMENTS_MAX_DEPTH as MAX_DEPTH
 from tests.support.fakes import ReceivedEvents, server, text_result, tool_named, unhurried
 
 VALUES = st.recursive(

@@ -13,11 +13,21 @@ from typing import Any
 
 import pytest
 
-from dial_client.messages.message import ToolCallRequest, ToolSpec
-from dial_client.servers.server_cache import MAX_BYTES, MAX_TEXT, JsonCache, ToolPins
-from dial_client.settings.config_types import ServerSettings, Transport
-from dial_client.tools.approval import Approval, ApprovalChecker, ApprovalContext, Decision
-from dial_client.tools.policy import PolicyRules
+from tests.inner import SERVER_CACHE_MAX_BYTES as MAX_BYTES
+from tests.inner import SERVER_CACHE_MAX_TEXT as MAX_TEXT
+from tests.inner import (
+    Approval,
+    ApprovalChecker,
+    ApprovalContext,
+    Decision,
+    JsonCache,
+    PolicyRules,
+    ServerSettings,
+    ToolCallRequest,
+    ToolPins,
+    ToolSpec,
+    Transport,
+)
 
 pytestmark = pytest.mark.anyio
 

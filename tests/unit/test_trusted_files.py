@@ -8,20 +8,27 @@ import anyio
 import pytest
 
 from dial_client import DialClient
-from dial_client.cli.changed_config import find_file, find_holder
-from dial_client.cli.configuration.configuration_report import list_written_values
-from dial_client.cli.configuration_files import read_trusted_files
-from dial_client.cli.configuration_reload import apply_configuration
-from dial_client.cli.doctor.bug_report import mask
-from dial_client.cli.doctor.server_checks import check_programs
-from dial_client.cli.doctor.subject import DoctorTarget, Subject
-from dial_client.cli.options import ConfigChoice, Options
-from dial_client.cli.trust_prompt import trust_now
-from dial_client.messages.errors import ConfigError
-from dial_client.settings.config_editor import find_problem
-from dial_client.settings.config_trust import EnvFiles, read_found
-from dial_client.settings.configuration import ConfigFile, parse
 from dial_client.testing import ScriptedProvider
+from tests.inner import (
+    ConfigChoice,
+    ConfigError,
+    ConfigFile,
+    DoctorTarget,
+    EnvFiles,
+    Options,
+    Subject,
+    apply_configuration,
+    check_programs,
+    find_file,
+    find_holder,
+    list_written_values,
+    mask,
+    parse,
+    read_found,
+    read_trusted_files,
+    trust_now,
+)
+from tests.inner import config_editor_find_problem as find_problem
 
 WITH_VARIABLES = '{"mcpServers": {"a": {"command": "a", "envFile": ".env"}}}'
 

@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from dial_client.messages.limits import StopReason
-from dial_client.messages.message import ToolCallRequest, ToolCallResult
-from dial_client.messages.turn_result import ToolCallRecord, Turn
 from dial_client.testing import assert_answered, assert_called, assert_not_called, calls
+from tests.inner import StopReason, ToolCallRecord, ToolCallRequest, ToolCallResult, Turn
 from tests.unit.test_turn_result import TURN
 
 SECOND = ToolCallRequest("call_2", "calc_subtract", {"a": 3, "b": None})

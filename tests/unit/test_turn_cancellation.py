@@ -11,12 +11,18 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from dial_client.messages.events import Finished, MessageCompleted, TextDelta, ToolCallFinished, ToolCallStarted
-from dial_client.messages.limits import StopReason
-from dial_client.messages.model import TextChunk
-from dial_client.messages.turn_result import Turn
-from dial_client.turns.event_log import MAX_UNREAD
-from dial_client.turns.turn_handle import TurnHandle
+from tests.inner import (
+    MAX_UNREAD,
+    Finished,
+    MessageCompleted,
+    StopReason,
+    TextChunk,
+    TextDelta,
+    ToolCallFinished,
+    ToolCallStarted,
+    Turn,
+    TurnHandle,
+)
 from tests.support.turn_handles import STOP, Hang, Pipeline, calling, check_history, heard, started
 
 pytestmark = pytest.mark.anyio

@@ -9,22 +9,25 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from dial_client.messages.errors import DialError, LimitReached, ProviderError
-from dial_client.messages.events import (
+from tests.inner import (
+    MAX_UNREAD,
+    DialError,
     Event,
+    EventLog,
     Finished,
+    LimitReached,
+    Message,
     MessageCompleted,
+    ProviderError,
     RoundStarted,
     ServerChanged,
+    StopReason,
+    TextChunk,
     TextDelta,
     ToolCallFinished,
     ToolCallStarted,
+    TurnHandle,
 )
-from dial_client.messages.limits import StopReason
-from dial_client.messages.message import Message
-from dial_client.messages.model import TextChunk
-from dial_client.turns.event_log import MAX_UNREAD, EventLog
-from dial_client.turns.turn_handle import TurnHandle
 from tests.support.turn_handles import STOP, Hang, Pipeline, calling, check_history, heard, started
 
 pytestmark = pytest.mark.anyio

@@ -9,24 +9,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dial_client.messages.events import (
+from tests.inner import (
     Event,
+    Failure,
     Finished,
+    Message,
     MessageCompleted,
     ReasoningDelta,
+    Role,
     RoundStarted,
     ServerChanged,
     StatusChanged,
+    StopReason,
     TextDelta,
     ToolCallFinished,
     ToolCallProgress,
+    ToolCallRequest,
+    ToolCallResult,
     ToolCallStarted,
+    Turn,
+    TurnRecorder,
+    Usage,
+    find_question,
 )
-from dial_client.messages.limits import StopReason
-from dial_client.messages.message import Failure, Message, Role, ToolCallRequest, ToolCallResult
-from dial_client.messages.token_usage import Usage
-from dial_client.messages.turn_result import Turn
-from dial_client.turns.turn_recorder import TurnRecorder, find_question
 from tests.support.fakes import unhurried
 
 

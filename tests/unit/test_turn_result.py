@@ -14,19 +14,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from dial_client.messages.errors import (
+from tests.inner import (
     ConfigError,
     ConversationBusy,
     DialError,
+    Failure,
     LimitReached,
+    Message,
     OutputError,
     ProviderError,
     ServerGone,
+    StopReason,
+    ToolCallRecord,
+    ToolCallRequest,
+    ToolCallResult,
+    Turn,
+    Usage,
 )
-from dial_client.messages.limits import StopReason
-from dial_client.messages.message import Failure, Message, ToolCallRequest, ToolCallResult
-from dial_client.messages.token_usage import Usage
-from dial_client.messages.turn_result import ToolCallRecord, Turn
 from tests.support.fakes import unhurried
 from tests.unit.test_messages import ANY_TEXT, CALLS, JSON, MESSAGES, RESULTS
 

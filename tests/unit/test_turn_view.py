@@ -9,13 +9,19 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from dial_client.cli import process_runner
-from dial_client.cli.markdown.markdown_stream import MarkdownStream
-from dial_client.cli.markdown.themes import MONO
-from dial_client.cli.terminal.screen import Screen
-from dial_client.cli.terminal.turn_view import TurnView
-from dial_client.messages.events import ServerChanged, StatusChanged, ToolCallFinished, ToolCallStarted
-from dial_client.messages.message import ToolCallRequest, ToolCallResult
+from tests.inner import (
+    MONO,
+    MarkdownStream,
+    Screen,
+    ServerChanged,
+    StatusChanged,
+    ToolCallFinished,
+    ToolCallRequest,
+    ToolCallResult,
+    ToolCallStarted,
+    TurnView,
+    process_runner,
+)
 
 pytestmark = pytest.mark.anyio
 

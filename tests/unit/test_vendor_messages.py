@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dial_client.extend import to_anthropic, to_openai
-from dial_client.messages.citations import Citation
-from dial_client.messages.message import FilePart, ImagePart, Message, ProviderState, Role, TextPart, ToolCallRequest
+from tests.inner import Citation, FilePart, ImagePart, Message, ProviderState, Role, TextPart, ToolCallRequest
 from tests.support.fakes import unhurried
 from tests.unit.test_messages import ANY_TEXT, CONTENT, JSON, MESSAGES
 

@@ -10,9 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dial_client.messages.message import (
+from tests.inner import (
+    ANTHROPIC,
+    CHAT,
     NO_OUTPUT,
+    OPENAI,
     Content,
+    EndpointProfile,
     FilePart,
     ImagePart,
     Message,
@@ -21,9 +25,11 @@ from dial_client.messages.message import (
     TextPart,
     ToolCallRequest,
     ToolCallResult,
+    api_history,
+    chat_api,
+    messages_api,
+    responses_api,
 )
-from dial_client.providers import api_history, chat_api, messages_api, responses_api
-from dial_client.settings.endpoint_profile import ANTHROPIC, CHAT, OPENAI, EndpointProfile
 from tests.unit.test_wire_history_rules import check_chat, check_messages, check_responses
 
 ME = "me"

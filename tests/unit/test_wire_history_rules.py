@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.settings.endpoint_profile import ANTHROPIC, CHAT, OPENAI, EndpointProfile
+from tests.inner import ANTHROPIC, CHAT, OPENAI, EndpointProfile
 
 IMAGE_TYPES = {"image/png", "image/jpeg", "image/gif", "image/webp"}
 MAX_SHOWN = 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dial_client.cli.word_wrap import break_words, count_cells
+from tests.inner import break_words, count_cells
 
 
 def test_a_long_line_is_broken_between_words_and_keeps_its_indentation() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dial_client.messages.limits import Limits, StopReason
+from tests.inner import Limits, StopReason
 from tests.support.model_endpoint import Call, Raw, Say, _chat, _messages, _responses
 
 Ran = tuple[tuple[str, dict[str, Any]], ...]

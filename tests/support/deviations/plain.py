@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dial_client.messages.limits import Limits, StopReason
+from tests.inner import Limits, StopReason
 from tests.support.deviations.case import BOTH, DONE, REFUSED, TRUNCATED, A, Case, same
 from tests.support.deviations.chat import chunk, events
 
