@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from dial_client.hooks.audit.entries import TurnAudit
 from dial_client.hooks.middleware import MiddlewareChain, TurnRequest
@@ -130,7 +130,8 @@ async def run_turn(
     if services.middleware.wraps_turns:
         reason = await _run_in_middleware(services, messages, options, turn)
     else:
-        reason = await TurnRun(services, messages, options, turn).run()
+        with TurnRun(services, messages, options, turn) as run:
+            reason = await run.finish(await resolve(run.context, run.ask, run.run_calls))
     turn.recorder.note(*services.notes())
     return reason
 
@@ -144,7 +145,8 @@ async def _run_in_middleware(
     async def run_to_end(request: TurnRequest) -> Turn:
         nonlocal recorded
         changed = replace(services, limits=request.limits, system=request.system)
-        reason = await TurnRun(changed, request.messages, options, turn).run()
+        with TurnRun(changed, request.messages, options, turn) as run:
+            reason = await run.finish(await resolve(run.context, run.ask, run.run_calls))
         recorded = turn.recorder.build_turn(reason)
         return recorded
 
@@ -247,14 +249,13 @@ class TurnRun:
         self.context = ConversationContext(conversation, limits.max_depth, min(options.depth, limits.max_depth))
         """The conversation without its system messages, at the start of the turn."""
 
-    async def run(self) -> StopReason:
-        """Run the turn to its end, and return why it ended. An object runs once."""
-        try:
-            return await self.finish(await resolve(self.context, self.ask, self.run_calls))
-        finally:
-            # The parts of this object hold its methods. Without this line, the handle of an ended turn would stay, with
-            # all its events, until the garbage collector finds the circle.
-            del self._turn
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        # The parts of this object hold its methods. Without this line, the handle of an ended turn would stay, with all
+        # its events, until the garbage collector finds the circle.
+        del self._turn
 
     def offer_tools(self) -> tuple[ToolSpec, ...]:
         """Return the servers' and the client-side tools; the same tuple object while they do not change.
