@@ -62,7 +62,7 @@ async def test_a_request_is_repeated_without_a_refused_grammar() -> None:
 
 
 def test_an_unknown_value_of_constrain_is_a_config_error() -> None:
-    with pytest.raises(ConfigError, match="grammar or structured_outputs"):
+    with pytest.raises(ConfigError, match='expected one of "none", "grammar", "structured_outputs"'):
         apply_quirks(CHAT, {"constrain": "lark"}, "models.x")
 
 
