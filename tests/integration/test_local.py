@@ -18,6 +18,7 @@ from typing import Any
 import anyio
 import pytest
 
+from dial_client import ModelSettings
 from tests.inner import (
     TEMPLATE,
     VARIABLE,
@@ -188,7 +189,9 @@ async def test_a_question_is_answered_by_a_call_and_a_sentence_about_its_result(
         text, calls, _, pieces = await ask(provider, greeting, tools=(CLOCK,))
         assert ("Ada" in text, calls) == (True, []), "an answer without results to check streams from its first token"
         assert pieces > 3
-        text, calls, _, _ = await ask(provider, *history, tools=(CLOCK,), tool_choice=ToolChoice.NONE, stream=False)
+        text, calls, _, _ = await ask(
+            provider, *history, tools=(CLOCK,), settings=ModelSettings(tool_choice=ToolChoice.NONE), stream=False
+        )
         assert ("8:25" in text, calls) == (True, [])
 
 
