@@ -203,7 +203,7 @@ class Kept:
         self._check(turns)
         stored = await asyncio.gather(*(manager.get(conversation.id) for conversation in created))
         for conversation, turn in zip(stored, turns, strict=True):
-            if conversation.messages != (Message.user(QUESTION), *turn.messages):
+            if conversation.messages != turn.messages:
                 raise RuntimeError(f"{self.about}: the stored messages differ from the conversation's")
         return clock.sample
 
