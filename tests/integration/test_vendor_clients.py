@@ -345,7 +345,7 @@ async def test_an_unsupported_client_is_a_config_error() -> None:
         (lambda: OpenAIProvider(AsyncOpenAI(api_key="k"), "m", api="messages"), "'responses' or 'chat'"),
         (lambda: AnthropicProvider(AsyncOpenAI(api_key="k"), "m"), "AsyncAnthropicBedrock"),  # type: ignore[arg-type]
         (lambda: AnthropicProvider(anthropic.Anthropic(api_key="k"), "m"), "AsyncAnthropic"),  # type: ignore[arg-type]
-        (lambda: OpenAIProvider(AsyncOpenAI(api_key="k"), "m", quirks={"samplin": False}), "'sampling'"),
+        (lambda: OpenAIProvider(AsyncOpenAI(api_key="k"), "m", quirks={"samplin": False}), '"sampling"'),
     ]
     for open_wrong, hint in wrong:
         with pytest.raises(ConfigError) as caught:
