@@ -1,4 +1,4 @@
-# Everything sets itself up: python3 (3.11 or newer) with pip and venv is all that is assumed.
+# Each target installs what it needs: python3 (3.11 or newer) with pip and venv is all that is assumed.
 # PYTHON chooses the interpreter, VENV the folder of the virtual environment.
 
 PYTHON ?= python3

@@ -118,7 +118,7 @@ def to_claims(tool: ToolSpec) -> dict[str, Any]:
 
 
 _HINTS = {
-    ("readOnlyHint", True): "that it only reads",
+    ("readOnlyHint", True): "that it is read-only",
     ("destructiveHint", True): "that it may destroy something",
     ("destructiveHint", False): "that it destroys nothing",
     ("openWorldHint", True): "that it reaches beyond its own data, the web for example",

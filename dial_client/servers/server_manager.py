@@ -271,7 +271,7 @@ class ServerManager(Mapping[str, Connection]):
                 lines.append(f"server {status.name!r} is being restarted: {status.error}")
             elif status.name in left_out:
                 download = f" ({left_out[status.name]})" if left_out[status.name] else ""
-                lines.append(f"server {status.name!r} is still starting{download}: the turn goes on without it")
+                lines.append(f"server {status.name!r} is still starting{download}: the turn continues without it")
             lines += [f"server {status.name!r}: {note}" for note in status.notes]
         return tuple(lines)
 

@@ -118,7 +118,7 @@ async def test_a_turn_starts_without_starting_servers_and_offers_their_tools_lat
         ["echo", "now"],
     ]
     assert read_results(result)[0] == "a"
-    assert "server 'slow' is still starting: the turn goes on without it" in result.notes
+    assert "server 'slow' is still starting: the turn continues without it" in result.notes
 
 
 async def test_an_added_server_that_does_not_start_has_an_error_and_can_be_restarted(tmp_path: Path) -> None:

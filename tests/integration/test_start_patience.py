@@ -85,7 +85,7 @@ async def test_tools_of_a_slow_server_are_offered_in_the_next_round_of_the_turn(
     assert offered == [["now"], ["echo", "now"], ["echo", "now"]]
     assert "Still starting, and not on offer yet: slow." in host_instructions(model.requests[0])
     assert "Still starting" not in host_instructions(model.requests[1])
-    assert "server 'slow' is still starting: the turn goes on without it" in turn.notes
+    assert "server 'slow' is still starting: the turn continues without it" in turn.notes
 
 
 @virtual_time
@@ -113,7 +113,7 @@ async def test_a_message_names_the_servers_that_start_slowly(capsys: pytest.Capt
         await dial.aclose()
     assert capsys.readouterr().err.splitlines() == [
         "dial-chat: waiting for servers: hangs",
-        "dial-chat: server 'hangs' is still starting: the turn goes on without it",
+        "dial-chat: server 'hangs' is still starting: the turn continues without it",
     ]
 
 

@@ -78,7 +78,7 @@ def test_unusual_tool_names_are_quoted_and_escaped(name: str, written: str) -> N
 
 
 HINTS = (
-    "│ the server says that it only reads, that it destroys nothing, that it reaches beyond its own data, "
+    "│ the server says that it is read-only, that it destroys nothing, that it reaches beyond its own data, "
     "the web for example"
 )
 

@@ -77,7 +77,7 @@ const ANNOTATIONS = {
   idempotentHint: { true: translate("claim.idempotent") },
 };
 
-/** Describe the annotations a server claims for a tool: "that it only reads, that it reaches no other systems". */
+/** Describe the annotations a server claims for a tool: "that it is read-only, that it reaches no other systems". */
 export function describeAnnotations(annotations) {
   return Object.entries(annotations ?? {}).map(([name, value]) => ANNOTATIONS[name]?.[value]).filter(Boolean).join(", ");
 }
