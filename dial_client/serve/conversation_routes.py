@@ -36,6 +36,12 @@ from dial_client.serve.sse_response import SSEResponse, parse_last_event_id, str
 from dial_client.serve.turn_registry import ServedModel, TurnRegistry
 from dial_client.stores.conversation_store import Conversation, ConversationSummary
 
+MAX_LIMIT = 200
+"""The most conversations of one list."""
+_MAX_DIGITS = 10
+"""A position has fewer digits."""
+_EXPORTS = {"json": ("application/json", "json"), "markdown": ("text/markdown; charset=utf-8", "md")}
+"""For each format the media type and the file name extension."""
 MAX_CONTEXTS = 8
 """Contexts per message. The page keeps the same number of apps open."""
 MAX_CONTEXT = 20_000
@@ -112,14 +118,6 @@ def view_to_dict(view: ConversationView) -> dict[str, Any]:
         "settings": dict(view.settings or {}),
         **view.to_dict(),
     }
-
-
-MAX_LIMIT = 200
-"""The most conversations of one list."""
-_MAX_DIGITS = 10
-"""A position has fewer digits."""
-_EXPORTS = {"json": ("application/json", "json"), "markdown": ("text/markdown; charset=utf-8", "md")}
-"""For each format the media type and the file name extension."""
 
 
 @dataclass

@@ -42,6 +42,24 @@ from dial_client.settings.config_types import ServerSettings
 from dial_client.tools.approval import NO_APPROVER, Approval, ApprovalContext, Decision, deny_unattended
 from dial_client.tools.file_changes import find_changes, names_same_file
 
+log = get_logger(__name__)
+
+ANSWER_TIMEOUT = 300.0
+"""Seconds in which the user must answer."""
+
+APPROVAL, QUESTION = "approval", "question"
+CONVERSATION = "conversation"
+"""A decision in addition to those of `Decision`: allow the tool in this conversation."""
+_CHOICES = (*Decision, CONVERSATION)
+_DECISIONS = ", ".join(f'"{decision}"' for decision in _CHOICES)
+_FOR_CONVERSATION = "the user, for the conversation"
+_LASTING = (Decision.SESSION, Decision.ALWAYS)
+
+T = TypeVar("T")
+
+_DELIVERY_TIMEOUT = 3.0
+"""Seconds to wait for an answer that another process has already accepted."""
+
 
 async def describe_call(
     call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext, settings: ServerSettings | None
@@ -108,25 +126,6 @@ def find_problems(about: Mapping[str, Any], arguments: Any) -> list[str]:
 async def _compare(arguments: Mapping[str, Any], settings: ServerSettings | None) -> list[dict[str, Any]]:
     changes = await anyio.to_thread.run_sync(find_changes, arguments, settings)
     return [asdict(change) for change in changes]
-
-
-log = get_logger(__name__)
-
-ANSWER_TIMEOUT = 300.0
-"""Seconds in which the user must answer."""
-
-APPROVAL, QUESTION = "approval", "question"
-CONVERSATION = "conversation"
-"""A decision in addition to those of `Decision`: allow the tool in this conversation."""
-_CHOICES = (*Decision, CONVERSATION)
-_DECISIONS = ", ".join(f'"{decision}"' for decision in _CHOICES)
-_FOR_CONVERSATION = "the user, for the conversation"
-_LASTING = (Decision.SESSION, Decision.ALWAYS)
-
-T = TypeVar("T")
-
-_DELIVERY_TIMEOUT = 3.0
-"""Seconds to wait for an answer that another process has already accepted."""
 
 
 @dataclass(eq=False)
@@ -454,15 +453,6 @@ def _is_covered(similar: PendingRequest, request: PendingRequest, decision: str)
     """Return True if a lasting decision about `request` also answers `similar`."""
     is_same_conversation = similar.about.get("conversation") == request.about.get("conversation")
     return similar.grant_key == request.grant_key and (decision != CONVERSATION or is_same_conversation)
-
-
-def _parse_approval(body: Mapping[str, Any]) -> Approval:
-    arguments = body.get("arguments")
-    arguments = None if arguments is None else _check_type(arguments, dict)
-    reason = _check_type(body["reason"], str)
-    if body["decision"] == CONVERSATION:
-        return Approval(Decision.ONCE, reason, _FOR_CONVERSATION, arguments)
-    return Approval(body["decision"], reason, arguments=arguments)
 
 
 def _check_type(value: Any, kind: type[T]) -> T:
