@@ -77,7 +77,7 @@ def test_a_turn_can_start_without_a_starting_server_in_line_mode(tmp_path: Path,
         assert person.leave() == 0
     rows = person.text.splitlines()
     assert "> Say it again" in rows, "what was typed meanwhile is sent next"
-    assert "dial-chat: server 'slow' is still starting: the turn goes" in rows
+    assert "dial-chat: server 'slow' is still starting: the turn" in rows
     assert "dial-chat: server 'maps' is not available: the server ended" in rows, "a row of its own, whole words"
 
 
