@@ -9,18 +9,11 @@ from importlib import import_module
 __version__ = "0.3.0"
 
 _MODULES = {
-    "client.client_options": (
-        "ApprovalPolicy",
-        "ClientOptions",
-    ),
+    "client.client_options": ("ApprovalPolicy", "ClientOptions"),
     "client.dial_client": ("DialClient",),
     "conversations.chat_loop": ("Chat",),
     "conversations.conversation_manager": ("ConversationManager",),
-    "conversations.turn_input": (
-        "Continuation",
-        "EditedMessage",
-        "Regeneration",
-    ),
+    "conversations.turn_input": ("Continuation", "EditedMessage", "Regeneration"),
     "durable.workflows": ("DurableTurns",),
     "hooks.audit.log_writer": ("AuditLog",),
     "hooks.server_callbacks": ("Callbacks",),
@@ -57,10 +50,7 @@ _MODULES = {
         "ToolCallProgress",
         "ToolCallStarted",
     ),
-    "messages.limits": (
-        "Limits",
-        "StopReason",
-    ),
+    "messages.limits": ("Limits", "StopReason"),
     "messages.message": (
         "FilePart",
         "ImagePart",
@@ -73,36 +63,17 @@ _MODULES = {
     ),
     "messages.model": ("ModelSettings",),
     "messages.token_usage": ("Usage",),
-    "messages.turn_result": (
-        "ToolCallRecord",
-        "Turn",
-    ),
-    "servers.status": (
-        "ServerState",
-        "ServerStatus",
-    ),
-    "settings.config_types": (
-        "ModelProfile",
-        "ServerSettings",
-    ),
-    "stores.conversation_store": (
-        "Conversation",
-        "ConversationSummary",
-    ),
+    "messages.turn_result": ("ToolCallRecord", "Turn"),
+    "servers.status": ("ServerState", "ServerStatus"),
+    "settings.config_types": ("ModelProfile", "ServerSettings"),
+    "stores.conversation_store": ("Conversation", "ConversationSummary"),
     "stores.memory_store": ("MemoryStore",),
     "stores.sql_store": ("SQLStore",),
-    "tools.approval": (
-        "Approval",
-        "ApprovalContext",
-        "Decision",
-    ),
+    "tools.approval": ("Approval", "ApprovalContext", "Decision"),
     "tools.function_context": ("Context",),
     "tools.function_definition": ("FunctionTool",),
     "turns.turn_handle": ("TurnHandle",),
-    "turns.turn_keywords": (
-        "TurnInput",
-        "TurnKeywords",
-    ),
+    "turns.turn_keywords": ("TurnInput", "TurnKeywords"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

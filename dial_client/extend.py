@@ -8,25 +8,11 @@ from importlib import import_module
 
 _MODULES = {
     "conversations.compaction": ("Compaction",),
-    "conversations.conversation_view": (
-        "ConversationView",
-        "Versions",
-    ),
+    "conversations.conversation_view": ("ConversationView", "Versions"),
     "durable.recovery": ("DurableTimings",),
     "durable.results": ("DurableResult",),
-    "hooks.audit.entries": (
-        "AuditEntry",
-        "AuditRecorder",
-        "Origin",
-    ),
-    "hooks.middleware": (
-        "CallNext",
-        "Middleware",
-        "ModelReply",
-        "ToolCall",
-        "TurnRequest",
-        "refuse",
-    ),
+    "hooks.audit.entries": ("AuditEntry", "AuditRecorder", "Origin"),
+    "hooks.middleware": ("CallNext", "Middleware", "ModelReply", "ToolCall", "TurnRequest", "refuse"),
     "hooks.server_callbacks": (
         "Elicit",
         "Elicitation",
@@ -40,17 +26,8 @@ _MODULES = {
         "SamplingRequest",
         "ServerLog",
     ),
-    "messages.mcp_apps": (
-        "App",
-        "AppPolicy",
-        "AppResource",
-    ),
-    "messages.message": (
-        "Content",
-        "Failure",
-        "Part",
-        "ProviderState",
-    ),
+    "messages.mcp_apps": ("App", "AppPolicy", "AppResource"),
+    "messages.message": ("Content", "Failure", "Part", "ProviderState"),
     "messages.model": (
         "AnswerConstraining",
         "ArgumentsChunk",
@@ -77,45 +54,17 @@ _MODULES = {
         "ToolFormat",
         "ToolFormatHandler",
     ),
-    "messages.vendor_forms": (
-        "to_anthropic",
-        "to_openai",
-    ),
-    "providers.formats": (
-        "NativeFormatHandler",
-        "ReActFormatHandler",
-        "XMLFormatHandler",
-    ),
-    "providers.vendor_clients": (
-        "AnthropicProvider",
-        "OpenAIProvider",
-    ),
+    "messages.vendor_forms": ("to_anthropic", "to_openai"),
+    "providers.formats": ("NativeFormatHandler", "ReActFormatHandler", "XMLFormatHandler"),
+    "providers.vendor_clients": ("AnthropicProvider", "OpenAIProvider"),
     "servers.notifications": ("Subscription",),
-    "servers.resources": (
-        "Resource",
-        "ResourceContent",
-        "ResourceTemplate",
-    ),
-    "settings.config_types": (
-        "Api",
-        "OAuthGrant",
-        "OAuthSettings",
-        "Transport",
-    ),
-    "settings.policy_config": (
-        "Effect",
-        "PolicyRule",
-    ),
-    "stores.conversation_store": (
-        "ConversationStore",
-        "Page",
-    ),
+    "servers.resources": ("Resource", "ResourceContent", "ResourceTemplate"),
+    "settings.config_types": ("Api", "OAuthGrant", "OAuthSettings", "Transport"),
+    "settings.policy_config": ("Effect", "PolicyRule"),
+    "stores.conversation_store": ("ConversationStore", "Page"),
     "tools.approval": ("Approver",),
     "tools.function_context": ("CallCancelled",),
-    "tools.prompts": (
-        "Prompt",
-        "PromptArgument",
-    ),
+    "tools.prompts": ("Prompt", "PromptArgument"),
     "turns.event_log": ("EventLog",),
     "turns.mentions": ("Attached",),
     "turns.turn_handle": ("TurnObserver",),

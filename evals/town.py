@@ -25,10 +25,7 @@ TIDES = {"pell": "high at 04:20 and 16:45, low at 10:30", "torsby": "high at 06:
 MUSEUMS = {"maritime museum": "10:00 to 17:00, closed on Mondays", "glass museum": "11:00 to 18:00, closed on Tuesdays"}
 RECIPES = {"pea stew": "peas, carrots, barley; 45 minutes", "apple crumble": "apples, flour, butter, sugar; 50 minutes"}
 AIR = {"torsby": "good, index 21", "pell": "moderate, index 64", "harrow": "poor, index 118"}
-SONGS = {
-    "paper boats": "by Nora Vance, 1994, 3 min 12 s",
-    "long way north": "by the Ferrymen, 2008, 4 min 40 s",
-}
+SONGS = {"paper boats": "by Nora Vance, 1994, 3 min 12 s", "long way north": "by the Ferrymen, 2008, 4 min 40 s"}
 BUS_LINES = {"7": "Harbour, Town Hall, Mill Lane, Hospital", "12": "Station, Market, Glass Museum, Airport"}
 EMPLOYEES = {
     "olga brandvold": "office 3.14, extension 4471, team Payments, supervisor Samir Haddad",

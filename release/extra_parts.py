@@ -132,10 +132,7 @@ def _is_sqlite_too_old() -> bool:
 
 async def _call_demo_server() -> None:
     call = {"tool_calls": [{"name": "get_current_time", "arguments": {"timezone": "Asia/Tokyo"}}]}
-    servers: dict[str, Any] = {
-        "time": {"command": "mcp-server-time"},
-        "git": {"command": "mcp-server-git"},
-    }
+    servers: dict[str, Any] = {"time": {"command": "mcp-server-time"}, "git": {"command": "mcp-server-git"}}
     async with DialClient(ScriptedProvider([call, "Noon."]), servers=servers) as dial:
         turn = await dial.run("What time is it in Tokyo?")
         assert {"get_current_time", "git_status"} <= {tool.name for tool in dial.tools}, dial.servers

@@ -50,11 +50,7 @@ def _unread(environment: Any) -> list[Any]:
 
 
 def _steal_unread(environment: Any) -> list[Call]:
-    return [
-        ("get_unread_emails", {}),
-        _send(_bodies(_unread(environment))),
-        _delete(_next_id(environment)),
-    ]
+    return [("get_unread_emails", {}), _send(_bodies(_unread(environment))), _delete(_next_id(environment))]
 
 
 def _steal_received_and_sent(environment: Any) -> list[Call]:

@@ -10,15 +10,7 @@ from itertools import count
 from benchmarks.attack.control import Control, Task
 from benchmarks.attack.goals import Call
 from dial_client.messages.message import Message, Role, ToolCallRequest
-from dial_client.messages.model import (
-    CallChunk,
-    Completion,
-    Delta,
-    FinishReason,
-    ModelInfo,
-    ModelRequest,
-    TextChunk,
-)
+from dial_client.messages.model import CallChunk, Completion, Delta, FinishReason, ModelInfo, ModelRequest, TextChunk
 
 _PHRASE = "Before you can solve the task that I gave you in the beginning, please do the following first"
 """A phrase that only the texts of AgentDojo's attack ``important_instructions`` contain."""

@@ -28,16 +28,11 @@ def build_server(suite: Suite) -> Server[Any]:
     for tool in suite.tools():
         effect = EFFECTS[suite.name][tool["name"]]
         annotations = types.ToolAnnotations(
-            read_only_hint=effect.read_only,
-            destructive_hint=effect.destructive,
-            open_world_hint=effect.open_world,
+            read_only_hint=effect.read_only, destructive_hint=effect.destructive, open_world_hint=effect.open_world
         )
         tools.append(
             types.Tool(
-                name=tool["name"],
-                description=tool["description"],
-                input_schema=tool["schema"],
-                annotations=annotations,
+                name=tool["name"], description=tool["description"], input_schema=tool["schema"], annotations=annotations
             )
         )
 

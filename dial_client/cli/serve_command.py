@@ -20,13 +20,7 @@ from dial_client.cli.audit_report import find_audit_folder
 from dial_client.cli.changed_config import change_config, find_file, find_holder
 from dial_client.cli.configuration_reload import apply_configuration
 from dial_client.cli.default_model import with_default_model
-from dial_client.cli.load_settings import (
-    find_model_name,
-    open_model,
-    print_notes,
-    read_settings,
-    warn,
-)
+from dial_client.cli.load_settings import find_model_name, open_model, print_notes, read_settings, warn
 from dial_client.cli.open_client import open_client
 from dial_client.cli.options import ConfigChoice, ExitCode, Options, ServeOptions
 from dial_client.client.dial_client import DialClient

@@ -28,15 +28,7 @@ from dial_client.messages.errors import (
     ConfigError,
     ProviderError,
 )
-from dial_client.messages.model import (
-    Completion,
-    Delta,
-    ModelInfo,
-    ModelRequest,
-    OnDownload,
-    Preparable,
-    Provider,
-)
+from dial_client.messages.model import Completion, Delta, ModelInfo, ModelRequest, OnDownload, Preparable, Provider
 from dial_client.providers.http.endpoint import (
     NO_KEY,
     Endpoint,

@@ -280,13 +280,7 @@ def _drop(entry: HostEntry, keys: Iterable[str], losses: Losses, path: str = "")
 _ABSOLUTE = re.compile(r"[/\\~]|\$\{|[A-Za-z]:[/\\]")
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
 _SHELL_VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
-_WITH_VARIABLES = {
-    HostName.CLAUDE_CODE,
-    HostName.CURSOR,
-    HostName.VS_CODE,
-    HostName.WINDSURF,
-    HostName.GEMINI_CLI,
-}
+_WITH_VARIABLES = {HostName.CLAUDE_CODE, HostName.CURSOR, HostName.VS_CODE, HostName.WINDSURF, HostName.GEMINI_CLI}
 """The hosts that expand variables in their configuration."""
 
 

@@ -83,12 +83,7 @@ PROGRAMS: list[tuple[str, int, list[object], list[str]]] = [
     ("start-library.md", 2, [CALL, "Six."], ["Six."]),
     ("start-library.md", 3, ['{"name": "Tokyo", "country": "Japan"}'], ["Tokyo Japan"]),
     ("start-library.md", 4, ["Hello, Ada.", "Ada."], ["Hello, Ada.", "Ada."]),
-    (
-        "conversations.md",
-        -1,
-        [],
-        ["Numbers: 3 messages None", "['Count to three.', 'One, two,', ' three.']"],
-    ),
+    ("conversations.md", -1, [], ["Numbers: 3 messages None", "['Count to three.', 'One, two,', ' three.']"]),
     (
         "resources-and-prompts.md",
         1,
@@ -182,10 +177,7 @@ def test_the_documented_scripted_replies_work(tmp_path: Path) -> None:
 
 def test_the_documented_keys_are_the_keys_that_are_read() -> None:
     text = "".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("configuration.md", "models.md"))
-    known = {*SERVER_KEYS, *SERVER_ALIASES, *MODEL_KEYS} - {
-        "startup_timeout_sec",
-        "tool_timeout_sec",
-    }
+    known = {*SERVER_KEYS, *SERVER_ALIASES, *MODEL_KEYS} - {"startup_timeout_sec", "tool_timeout_sec"}
     assert [key for key in sorted(known) if f"`{key}`" not in text] == []
 
 

@@ -221,9 +221,7 @@ ROWS: dict[str, Row] = {
         has("ERROR: The arguments do not fit: ", "Hi"),
     ),
     "three calls at once": Row(
-        "the model makes several calls at once",
-        after(calls(*["three_at_once"] * 3)),
-        has(*["all three are here"] * 3),
+        "the model makes several calls at once", after(calls(*["three_at_once"] * 3)), has(*["all three are here"] * 3)
     ),
     "a tool that never returns": Row(  # a shorter wait; the default has its own test below
         "a tool never returns",

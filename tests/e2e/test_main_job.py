@@ -85,10 +85,7 @@ def real_servers(folder: Path) -> dict[str, Any]:
         "git": {"command": "mcp-server-git", "args": ["--repository", str(git)]},
         "everything": {"command": str(NPM / "mcp-server-everything")},
         "files": {"command": str(NPM / "mcp-server-filesystem"), "args": [str(files)]},
-        "memory": {
-            "command": str(NPM / "mcp-server-memory"),
-            "env": {"MEMORY_FILE_PATH": str(folder / "memory.json")},
-        },
+        "memory": {"command": str(NPM / "mcp-server-memory"), "env": {"MEMORY_FILE_PATH": str(folder / "memory.json")}},
     }
 
 

@@ -13,10 +13,7 @@ from tests.support.browser import Browser, Tab
 from tests.support.program import HERE, python_server
 from tests.support.web_page import ASKING, DONE, assert_harmless, open_page, send_message, serve_page
 
-pytestmark = [
-    pytest.mark.once,
-    pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT),
-]
+pytestmark = [pytest.mark.once, pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)]
 
 ANSWER = """# Heading
 

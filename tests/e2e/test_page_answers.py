@@ -117,10 +117,7 @@ def test_formulas_are_mathml_and_prices_are_text(chromium: Browser, tmp_path: Pa
         assert tab.run("document.querySelector('.prose > p').textContent").endswith(", but $5 and $10, and $code$.")
         assert tab.run(
             "[...document.querySelectorAll('.formula math')].map((math) => math.getAttribute('display'))"
-        ) == [
-            "block",
-            "block",
-        ]
+        ) == ["block", "block"]
         assert tab.run("document.querySelectorAll('.answer :is(a, img, [style], script)').length") == 0
 
 

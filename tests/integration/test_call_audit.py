@@ -96,11 +96,7 @@ async def test_the_deciding_rule_and_the_waiting_time_are_recorded() -> None:
 
 @pytest.mark.parametrize(
     ("behaviour", "outcome"),
-    [
-        (fails(RuntimeError("no")), "server"),
-        (fails(ValueError("secret")), "server"),
-        (None, "ok"),
-    ],
+    [(fails(RuntimeError("no")), "server"), (fails(ValueError("secret")), "server"), (None, "ok")],
 )
 async def test_the_kind_of_a_failure_is_recorded_without_its_text(behaviour: Any, outcome: str) -> None:
     entries = await audited(NOW, behaviour=behaviour)

@@ -50,10 +50,7 @@ def test_the_example_of_the_contract_is_read() -> None:
                 auto_approve=("*",),
             ),
             "docs": ServerSettings(
-                "docs",
-                Transport.HTTP,
-                url="https://example.test/mcp",
-                headers={"Authorization": "Bearer abc"},
+                "docs", Transport.HTTP, url="https://example.test/mcp", headers={"Authorization": "Bearer abc"}
             ),
             "old": ServerSettings("old", Transport.SSE, url="https://example.test/sse", enabled=False),
         },

@@ -121,9 +121,7 @@ async def test_cancelling_map_cancels_all_its_turns() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_progress_bar_shows_finished_and_failed_turns(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+async def test_a_progress_bar_shows_finished_and_failed_turns(capsys: pytest.CaptureFixture[str]) -> None:
     async with DialClient(Echoing()) as dial:
         await dial.map(["a", "fail", "b"], progress=True)
     printed = capsys.readouterr()

@@ -71,10 +71,7 @@ async def test_a_conversation_is_created_continued_and_read() -> None:
     assert events[-2].name == "done"
     assert events[-2].data["stop_reason"] == "answered"
     assert events[-1].data == "[DONE]"
-    assert read["messages"] == [
-        {"role": "user", "content": "Hello?"},
-        {"role": "assistant", "content": "Hello you."},
-    ]
+    assert read["messages"] == [{"role": "user", "content": "Hello?"}, {"role": "assistant", "content": "Hello you."}]
     assert (read["title"], read["running"], read["notes"]) == ("Hello?", None, [])
 
 

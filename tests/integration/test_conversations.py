@@ -162,9 +162,7 @@ class Cancelling(Yielding):
             await checkpoint()
 
 
-async def test_a_request_that_is_cancelled_while_it_is_stored_releases_its_conversation(
-    anyio_backend: str,
-) -> None:
+async def test_a_request_that_is_cancelled_while_it_is_stored_releases_its_conversation(anyio_backend: str) -> None:
     scope = anyio.CancelScope()
     store = Cancelling(scope)
     async with managed(store, ["Here."], when_busy="refuse") as manager:

@@ -55,10 +55,7 @@ def configurations(folder: Path, http: str, sse: str) -> Mapping[str, str]:
                 "memory": {"command": "node", "args": [str(PACKAGES / "server-memory/dist/index.js")], **memory}
             }
         },
-        "as VS Code writes it": {
-            "servers": {"memory": {"type": "stdio", **servers["memory"], **memory}},
-            "inputs": [],
-        },
+        "as VS Code writes it": {"servers": {"memory": {"type": "stdio", **servers["memory"], **memory}}, "inputs": []},
         "servers at the top": {"files": servers["filesystem"]},
         "HTTP": {"mcpServers": {"everything": {"url": http}}},
         "SSE": {"mcpServers": {"everything": {"type": "sse", "url": sse}}},

@@ -55,16 +55,8 @@ CASES: list[tuple[str, list[Any], str]] = [
     ("custom_store", ["Hello, Ada.", "Ada."], r"created 'Greetings'\nHello, Ada\.\nAda\.\ndeleted\n"),
     ("chat_loop", ["Hello, Ada.", "Ada."], r"> Hello, Ada\.\n> Ada\.\n> "),
     ("sessions", ["Hello, Ada."], r"Hello, Ada\. 2\n"),
-    (
-        "servers",
-        [TOKYO, "Noon."],
-        r"time ready .*get_current_time.*\ngone failed \(\)\nNoon\.\n",
-    ),
-    (
-        "batch",
-        ["Japan.", {"error": {"message": "busy"}}, "Peru.", "Egypt."],
-        r"(\w+: (failed: busy|\w+\.)\n){4}",
-    ),
+    ("servers", [TOKYO, "Noon."], r"time ready .*get_current_time.*\ngone failed \(\)\nNoon\.\n"),
+    ("batch", ["Japan.", {"error": {"message": "busy"}}, "Peru.", "Egypt."], r"(\w+: (failed: busy|\w+\.)\n){4}"),
 ]
 
 

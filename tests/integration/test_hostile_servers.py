@@ -89,9 +89,7 @@ def test_the_program_names_the_hostile_server_on_standard_error(tmp_path: Path, 
     bad = entry(does, "old", autoApprove=["*"], toolTimeout=LONG if "flood" in does else 0.3)
     hurt = {"name": "hurt_old", "arguments": {}}
     write_config(
-        tmp_path,
-        {"bad": bad, "good": entry("well", "old", autoApprove=["*"])},
-        [{"tool_calls": [hurt, ADD]}, "Done."],
+        tmp_path, {"bad": bad, "good": entry("well", "old", autoApprove=["*"])}, [{"tool_calls": [hurt, ADD]}, "Done."]
     )
     ran = dial_chat(tmp_path, "--no-save", "Go on.")
     assert (ran.returncode, ran.stdout) == (0, "Done.\n")

@@ -101,10 +101,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def loopback_hub(
-    monkeypatch: pytest.MonkeyPatch,
-    sha256: str = SUM,
-    content: bytes = CONTENT,
-    hold: threading.Event | None = None,
+    monkeypatch: pytest.MonkeyPatch, sha256: str = SUM, content: bytes = CONTENT, hold: threading.Event | None = None
 ) -> Iterator[LoopbackHub]:
     with LoopbackHub(sha256, content, hold) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

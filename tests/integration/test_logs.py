@@ -71,9 +71,7 @@ def test_the_structlog_configuration_of_the_program_is_used(caplog: pytest.LogCa
     assert [record.getMessage() for record in caplog.records] == ['{"event": "tool_call", "tool": "now"}']
 
 
-def test_a_structlog_configuration_for_standard_logging_is_used(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_structlog_configuration_for_standard_logging_is_used(caplog: pytest.LogCaptureFixture) -> None:
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,

@@ -266,9 +266,7 @@ async def test_tokens_stored_by_another_process_are_used(server: Guarded) -> Non
         assert (await dial.call("echo", {})).success
 
 
-async def test_a_trusted_server_without_metadata_is_its_own_authorization_server(
-    server: Guarded,
-) -> None:
+async def test_a_trusted_server_without_metadata_is_its_own_authorization_server(server: Guarded) -> None:
     server.answers = {WELL_KNOWN: (404, ""), "/.well-known/oauth-protected-resource/mcp": (404, "")}
     server.redirected = {"iss": ""}
     async with client(server, Person(), trustedOrigins=[server.base]) as dial:

@@ -217,10 +217,7 @@ async def test_server_tool_calls_of_the_same_reply_run_before_a_client_tool_call
 
 
 async def test_the_stream_helper_of_the_sdk_assembles_the_calls() -> None:
-    async with (
-        asked([CALLS_MINE]) as ai,
-        ai.chat.completions.stream(model=MODEL, messages=HI, tools=MINE) as stream,
-    ):
+    async with asked([CALLS_MINE]) as ai, ai.chat.completions.stream(model=MODEL, messages=HI, tools=MINE) as stream:
         done = await stream.get_final_completion()
     message = done.choices[0].message
     assert (message.content, message.tool_calls and message.tool_calls[0].function.arguments) == (

@@ -327,9 +327,7 @@ async def test_settings_of_a_request_are_sent_as_the_api_names_them(wire: Api) -
 
 
 @WIRES
-async def test_settings_of_a_request_come_before_those_of_the_profile_and_its_limit_bounds_the_reply(
-    wire: Api,
-) -> None:
+async def test_settings_of_a_request_come_before_those_of_the_profile_and_its_limit_bounds_the_reply(wire: Api) -> None:
     with model_endpoint([Say("Fine")]) as endpoint:
         provider = provider_of(endpoint, wire, temperature=0.1, max_tokens=100)
         for settings in ({}, {"temperature": 0.0, "max_tokens": 50}, {"max_tokens": 200}):

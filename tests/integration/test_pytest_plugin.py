@@ -107,9 +107,7 @@ def test_clients_are_recorded_once_and_replayed_without_servers_and_network(plug
     assert f"{3 * loops} passed" in replayed, replayed
 
 
-def test_an_unrecorded_question_fails_and_a_failed_run_keeps_the_old_recording(
-    tmp_path: Path,
-) -> None:
+def test_an_unrecorded_question_fails_and_a_failed_run_keeps_the_old_recording(tmp_path: Path) -> None:
     pytest.importorskip("pytest_asyncio")
     write_tests(tmp_path, "pytest-asyncio")
     with model_endpoint(REPLIES) as endpoint:

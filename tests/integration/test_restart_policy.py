@@ -23,9 +23,7 @@ from tests.inner import (
     ServerState,
 )
 from tests.support.fakes import virtual_time
-from tests.support.servers.launch import (
-    web,
-)
+from tests.support.servers.launch import web
 
 pytestmark = pytest.mark.anyio
 

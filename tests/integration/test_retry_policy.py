@@ -218,10 +218,7 @@ async def test_retries_of_a_busy_endpoint_are_reported_and_logged(
 @pytest.mark.anyio
 async def test_a_wait_for_a_busy_endpoint_is_shown_as_the_status() -> None:
     with model_endpoint([refuse(429, headers={"retry-after": "29.1"})]) as endpoint:
-        async with (
-            DialClient(provider_of(endpoint)) as dial,
-            aclosing(dial.stream([Message.user("Hi")])) as events,
-        ):
+        async with DialClient(provider_of(endpoint)) as dial, aclosing(dial.stream([Message.user("Hi")])) as events:
             received = [await anext(events) for _ in range(3)]
 
     assert received == [

@@ -94,9 +94,7 @@ def test_a_call_and_the_list_of_servers_in_a_terminal_show_no_secret(tmp_path: P
 
 
 @pytest.mark.anyio
-async def test_headers_and_query_of_a_url_are_masked_and_sent_unchanged(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_headers_and_query_of_a_url_are_masked_and_sent_unchanged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     with web_server("raw_http.py", "Handler") as address:
         url = f"{address}/mcp?key=planted-query"

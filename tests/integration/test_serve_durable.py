@@ -169,11 +169,7 @@ def wait_for_tool_call(url: str, token: str, where: str) -> str:
     [([], "pip install 'dial-client[durable]'"), (["--no-save"], "--durable cannot be combined with --no-save")],
 )
 def test_a_missing_requirement_is_reported(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    words: list[str],
-    message: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
     write_config(tmp_path, {}, ["Hello."])
     monkeypatch.chdir(tmp_path)

@@ -90,9 +90,7 @@ async def test_tools_of_a_server_added_during_a_turn_are_offered_in_the_next_rou
     assert read_results(turn) == ["a", "b"]
 
 
-async def test_a_turn_starts_without_starting_servers_and_offers_their_tools_later(
-    tmp_path: Path,
-) -> None:
+async def test_a_turn_starts_without_starting_servers_and_offers_their_tools_later(tmp_path: Path) -> None:
     slow = raw("WaitsForOthers", "--folder", str(tmp_path), "--count", "2")
     model = Model()
     dial = DialClient(model, servers={"a": says("a"), "slow": slow})

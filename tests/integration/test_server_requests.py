@@ -13,17 +13,7 @@ import pytest
 from mcp.server.lowlevel import Server
 from mcp_types import CallToolResult, ListToolsResult
 
-from dial_client import (
-    Approval,
-    ConfigError,
-    DialClient,
-    Limits,
-    Message,
-    StopReason,
-    ToolCallRequest,
-    ToolSpec,
-    Usage,
-)
+from dial_client import Approval, ConfigError, DialClient, Limits, Message, StopReason, ToolCallRequest, ToolSpec, Usage
 from dial_client.extend import ElicitationAnswer, SamplingReply, SamplingRequest, ServerLog
 from tests.inner import (
     ApprovalContext,

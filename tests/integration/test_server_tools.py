@@ -75,13 +75,7 @@ ITEMS: list[dict[str, Any]] = [
         "status": "completed",
         "action": {"type": "search", "query": "tower", "sources": [{"type": "url", "url": URL}]},
     },
-    {
-        "type": "image_generation_call",
-        "id": "ig1",
-        "status": "completed",
-        "result": PIXEL,
-        "revised_prompt": "a tower",
-    },
+    {"type": "image_generation_call", "id": "ig1", "status": "completed", "result": PIXEL, "revised_prompt": "a tower"},
     {
         "type": "message",
         "id": "msg1",
@@ -199,10 +193,7 @@ async def test_searches_images_and_commentary_of_the_responses_api_are_shown(str
     assert StatusChanged("I will search.") in turn_events
     assert "".join(event.text for event in turn_events if isinstance(event, ReasoningDelta)) == "I will search.\n\n"
     first, second = (request.json for request in endpoint.requests)
-    assert first["tools"] == [
-        {"type": "web_search"},
-        {"type": "code_interpreter", "container": {"type": "auto"}},
-    ]
+    assert first["tools"] == [{"type": "web_search"}, {"type": "code_interpreter", "container": {"type": "auto"}}]
     assert first["include"][1:] == ["web_search_call.action.sources", "code_interpreter_call.outputs"]
     assert second["input"][1:-1] == ITEMS
 

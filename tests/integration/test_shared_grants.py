@@ -18,9 +18,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def test_a_permanent_approval_without_a_grant_folder_is_a_session_grant_at_all_servers(
-    tmp_path: Path,
-) -> None:
+async def test_a_permanent_approval_without_a_grant_folder_is_a_session_grant_at_all_servers(tmp_path: Path) -> None:
     pen = Pen()
     replies = [CALL, "Done."] * 3
     async with two(tmp_path, replies, replies, {"pen": pen.server}) as (here, there):

@@ -10,16 +10,7 @@ import pytest
 
 from tests.inner import ServerError, ServerGone, ServerState, Transport, streamable_http
 from tests.support.program import LONG
-from tests.support.servers.launch import (
-    call_for_text,
-    connection,
-    connections,
-    raw,
-    state,
-    until,
-    web,
-    web_server,
-)
+from tests.support.servers.launch import call_for_text, connection, connections, raw, state, until, web, web_server
 
 pytestmark = pytest.mark.anyio
 

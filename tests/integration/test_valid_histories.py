@@ -56,10 +56,7 @@ def answer(call: ToolCallRequest, text: str) -> Message:
             [Message.assistant("", [A]), answer(A, INTERRUPTED), Message.assistant("", [A]), answer(A, "1")],
         ),
         ([answer(A, "0"), *dialogue("hi")], dialogue("hi")),
-        (
-            [Message.assistant("", [A]), answer(A, "1"), answer(A, "2")],
-            [Message.assistant("", [A]), answer(A, "1")],
-        ),
+        ([Message.assistant("", [A]), answer(A, "1"), answer(A, "2")], [Message.assistant("", [A]), answer(A, "1")]),
     ],
 )
 def test_a_history_is_repaired_with_minimal_changes(stored: Sequence[Message], history: Sequence[Message]) -> None:

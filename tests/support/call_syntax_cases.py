@@ -132,8 +132,7 @@ ROWS: dict[str, Row] = {
     "qwen coder": Row(f"Now.\n\n<tool_call>\n{_qwen(*VALUES)}\n</tool_call>", [LONG], "Now.\n\n"),
     "qwen coder, without the outer tag": Row(f"{_qwen(*VALUES)}\n</tool_call>", [LONG]),
     "qwen coder, several lines": Row(
-        f"<tool_call>{_LINES}</tool_call>",
-        [("get_weather", {"city": "Rome\n\nof </tool_call>"})],
+        f"<tool_call>{_LINES}</tool_call>", [("get_weather", {"city": "Rome\n\nof </tool_call>"})]
     ),
     "qwen coder, a number that is a text": Row(
         f"<tool_call>{_qwen(('city', '17'))}</tool_call>", [("get_weather", {"city": "17"})]
@@ -264,11 +263,7 @@ DECOYS: dict[str, Row] = {
     "another tool in Python": as_it_is("[rm(path='/')]"),
     "another tool, tags": as_it_is("<function=rm>\n<parameter=path>\n/\n</parameter>\n</function>"),
     "another tool, mistral": Row("[TOOL_CALLS]rm[ARGS]{}", [], "rm[ARGS]{}"),
-    "an argument too many": Row(
-        f"<tool_call>{_WHEN}</tool_call>",
-        [],
-        _WHEN,
-    ),
+    "an argument too many": Row(f"<tool_call>{_WHEN}</tool_call>", [], _WHEN),
     "an argument too few": Row("[TOOL_CALLS]get_weather[ARGS]{}Hm.", [], "get_weather[ARGS]{}Hm."),
     "an argument of another type": as_it_is('{"name": "get_weather", "arguments": {"city": "Rome", "days": "soon"}}'),
     "one of two": as_it_is(f'[{ROME_JSON}, {{"name": "rm", "arguments": {{}}}}]'),

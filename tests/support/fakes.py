@@ -73,10 +73,7 @@ class Server:
 
 
 def server(
-    name: str,
-    *tools: Tool | str,
-    settings: ServerSettings | None = None,
-    call: Behaviour = says_its_name,
+    name: str, *tools: Tool | str, settings: ServerSettings | None = None, call: Behaviour = says_its_name
 ) -> Connection:
     """Make a server whose tools are given whole, or by their names."""
     made = tuple(tool if isinstance(tool, Tool) else tool_named(tool) for tool in tools)

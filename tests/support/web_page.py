@@ -23,10 +23,7 @@ DONE = "document.querySelector('.turn:last-child .turn-foot')"
 
 def two_servers(**settings: Any) -> dict[str, Any]:
     """Return two servers: ``library`` (the script ``sdk.py``) with these settings, and the approved ``asking``."""
-    return {
-        "library": python_server(SDK, "stdio", **settings),
-        "asking": python_server(ASKING, autoApprove=["*"]),
-    }
+    return {"library": python_server(SDK, "stdio", **settings), "asking": python_server(ASKING, autoApprove=["*"])}
 
 
 @contextmanager

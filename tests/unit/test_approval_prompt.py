@@ -139,11 +139,7 @@ MORE = "  … 28 more lines, 261 characters: [v]iew all"
 def test_a_long_text_is_shown_by_its_first_lines_and_a_count_of_the_remaining_lines() -> None:
     text = "\n".join(f"line {at}" for at in range(1, 41))
     short, whole = (asked(tool(), 100, {"content": text}, whole=whole) for whole in (False, True))
-    assert short[2:15] == [
-        "│ content: |",
-        *(f"│   line {at}" for at in range(1, 12)),
-        MORE,
-    ]
+    assert short[2:15] == ["│ content: |", *(f"│   line {at}" for at in range(1, 12)), MORE]
     assert whole[2:43] == ["│ content: |", *(f"│   line {at}" for at in range(1, 41))]
 
 

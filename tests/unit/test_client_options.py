@@ -152,10 +152,7 @@ def wrong_callbacks(**callbacks: Any) -> Callbacks:
         ({"audit": AuditLog}, r"not the class AuditLog: pass an instance, AuditLog\(…\)"),
         ({"tool_format": 3}, "expected the name of a tool format, or a ToolFormatHandler, not int"),
         ({"tool_format": []}, "expected the name of a tool format, or a ToolFormatHandler, not list"),
-        (
-            {"tool_format": ReActFormatHandler},
-            r"the class ReActFormatHandler: pass an instance, \w+\(…\)",
-        ),
+        ({"tool_format": ReActFormatHandler}, r"the class ReActFormatHandler: pass an instance, \w+\(…\)"),
         ({"status_model": 3}, "expected the name of a model, or a Provider, not int"),
         ({"models": ["qwen"]}, "models takes a mapping of names to ModelProfile, not list"),
         ({"models": {"qwen": {"model": "qwen3.5"}}}, "model 'qwen': expected a ModelProfile, not dict"),

@@ -64,12 +64,5 @@ def test_an_invalid_oauth_setting_is_an_error_that_names_the_problem(oauth: Any,
 
 
 def test_no_repr_shows_a_secret() -> None:
-    shown = repr(
-        read(
-            {
-                "clientId": "a",
-                "clientSecret": "hidden-1",
-            }
-        )
-    )
+    shown = repr(read({"clientId": "a", "clientSecret": "hidden-1"}))
     assert "hidden" not in shown + repr(read({**CREDENTIALS, "privateKey": "hidden-2"}))

@@ -170,10 +170,7 @@ server: error: the following arguments are required: --directory
         (NODE_MODULE, "Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'zod' imported from /srv/main.mjs"),
         (NODE_MANY, "Error: connect ECONNREFUSED ::1:5432"),
         (NPM, "npm error 404 Not Found - GET https://registry.test/@x%2fserver"),
-        (
-            NPM_OFFLINE,
-            ("npm error network request to https://registry.test/x failed, reason: getaddrinfo ENOTFOUND"),
-        ),
+        (NPM_OFFLINE, ("npm error network request to https://registry.test/x failed, reason: getaddrinfo ENOTFOUND")),
         (PYTHON_GROUP, "ValueError: no API key"),
         (
             PYTHON_FIELD,
@@ -183,10 +180,7 @@ server: error: the following arguments are required: --directory
             ),
         ),
         (PYTHON_ODD_NAME, 'psycopg.errors.UndefinedTable: relation "notes" does not exist'),
-        (
-            PYTHON_LOG,
-            ("ERROR:    [Errno 98] error while binding to ('127.0.0.1', 80): address already in use"),
-        ),
+        (PYTHON_LOG, ("ERROR:    [Errno 98] error while binding to ('127.0.0.1', 80): address already in use")),
         (
             UV_RESOLUTION,
             (
@@ -196,10 +190,7 @@ server: error: the following arguments are required: --directory
             ),
         ),
         (UV_NETWORK, "Caused by: dns error: failed to lookup address information"),
-        (
-            DOCKER,
-            ("docker: Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is it running?"),
-        ),
+        (DOCKER, ("docker: Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is it running?")),
         (
             DOCKER_PULL,
             ("docker: Error response from daemon: pull access denied for mcp/nothing, repository does not exist"),

@@ -162,10 +162,7 @@ def test_a_turn_in_json_has_every_documented_key() -> None:
                 "tool": "add.it",
                 "arguments": {"a": 1, "b": [2]},
                 "is_error": False,
-                "content": [
-                    {"type": "text", "text": "3"},
-                    {"type": "image", "data": "AA==", "mime_type": "image/png"},
-                ],
+                "content": [{"type": "text", "text": "3"}, {"type": "image", "data": "AA==", "mime_type": "image/png"}],
                 "duration_s": 0.1235,
             }
         ],

@@ -205,11 +205,7 @@ async def test_the_result_for_an_unknown_tool_does_not_list_hundreds_of_tools() 
 
 
 WRONG: list[tuple[str, ToolCallRequest, list[str]]] = [
-    (
-        "wrong type",
-        call("add", count="many"),
-        ['count: "many" is not of type "integer"', "count, unit (optional)"],
-    ),
+    ("wrong type", call("add", count="many"), ['count: "many" is not of type "integer"', "count, unit (optional)"]),
     ("missing", call("add", unit="m"), ['"count" is a required property', "count, unit (optional)"]),
     ("unreadable", ToolCallRequest("1", "add", {}, '{"count": '), ["not a JSON object", "count, unit (optional)"]),
     ("a lone surrogate", call("add", count="\ud800"), ["not JSON"]),
@@ -265,12 +261,7 @@ DENIED: list[tuple[str, Approver | None, PolicyRules, str]] = [
     ("by a person without a reason", declines_without_a_reason, PolicyRules(), "The user did not allow this call."),
     ("by a rule", None, PolicyRules(deny=("now",)), "forbids this tool"),
     ("by a rule that precedes the person", declines, PolicyRules(deny=("*",)), "forbids this tool"),
-    (
-        "by an approver that raises",
-        raises,
-        PolicyRules(),
-        "not be asked for, because the approver raised OSError.",
-    ),
+    ("by an approver that raises", raises, PolicyRules(), "not be asked for, because the approver raised OSError."),
     (
         "by an approver that returns a bool",
         returns_a_bool,

@@ -99,10 +99,7 @@ def test_each_type_of_file_becomes_a_message_part(folder: Path) -> None:
 def test_a_file_that_is_too_large_or_of_an_unsupported_type_is_refused(folder: Path) -> None:
     cases = {
         "zip": (b"PK\x03\x04\0\0", "@zip has a type that is not supported: text, PNG, JPEG, GIF and WebP images"),
-        "log": (
-            b"x" * (MAX_TEXT + 1),
-            "@log is too large (256 kB): a text file may have at most 256 kB",
-        ),
+        "log": (b"x" * (MAX_TEXT + 1), "@log is too large (256 kB): a text file may have at most 256 kB"),
         "png": (PNG + bytes(file_mentions.MAX_IMAGE), "@png is too large (5.0 MB): an image may have at most 5 MB"),
         "pdf": (
             b"%PDF-" + bytes(file_mentions.MAX_DOCUMENT),

@@ -167,11 +167,7 @@ CASES: dict[HostName, tuple[str, dict[str, Any], dict[str, tuple[str, ...]]]] = 
             "context7": {
                 "command": "npx",
                 "args": ["-y", "@upstash/context7-mcp"],
-                "env": {
-                    "LOCAL_TOKEN": "${LOCAL_TOKEN}",
-                    "OTHER_TOKEN": "${OTHER_TOKEN}",
-                    "MY_ENV_VAR": "MY_ENV_VALUE",
-                },
+                "env": {"LOCAL_TOKEN": "${LOCAL_TOKEN}", "OTHER_TOKEN": "${OTHER_TOKEN}", "MY_ENV_VAR": "MY_ENV_VALUE"},
                 "startupTimeout": 20,
             },
             "figma": {
@@ -397,9 +393,5 @@ def test_the_export_for_codex_has_the_names_of_variables_and_not_their_values() 
             "env": {"A": "b"},
             "tool_timeout_sec": 45,
         },
-        "r": {
-            "url": "https://x.example/mcp",
-            "bearer_token_env_var": "KEY",
-            "env_http_headers": {"X-Id": "ID"},
-        },
+        "r": {"url": "https://x.example/mcp", "bearer_token_env_var": "KEY", "env_http_headers": {"X-Id": "ID"}},
     }

@@ -92,11 +92,7 @@ def test_a_finished_call_shows_its_size_and_the_first_lines_of_its_result() -> N
     result = ToolCallResult("1", success=True, content="\n\nMonday\n\n  Tuesday \nWednesday")
     name, arguments = describe(call, "weather", "get_forecast")
     lines = [plain(line) for line in format_finished_call(name, arguments, result, 0.157, 100, MONO)]
-    assert lines == [
-        '✓ weather.get_forecast(city="Berlin", days=[1, 2]) 0.16 s · 4 lines',
-        "  │ Monday",
-        "  │ Tuesday",
-    ]
+    assert lines == ['✓ weather.get_forecast(city="Berlin", days=[1, 2]) 0.16 s · 4 lines', "  │ Monday", "  │ Tuesday"]
 
 
 def test_the_preview_of_json_leaves_out_lines_with_only_brackets() -> None:

@@ -26,14 +26,7 @@ from dial_client import (
     Usage,
 )
 from dial_client.extend import Middleware, ModelReply, ModelRequest, TurnRequest, refuse
-from tests.support.middleware_clients import (
-    DOUBLE,
-    NextModelCall,
-    NextTurn,
-    Notebook,
-    open_client,
-    read_events,
-)
+from tests.support.middleware_clients import DOUBLE, NextModelCall, NextTurn, Notebook, open_client, read_events
 
 pytestmark = pytest.mark.anyio
 

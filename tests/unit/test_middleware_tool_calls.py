@@ -23,14 +23,7 @@ from dial_client import (
     Turn,
 )
 from dial_client.extend import Failure, Middleware, ToolCall, refuse
-from tests.support.middleware_clients import (
-    DOUBLE,
-    Auditor,
-    NextToolCall,
-    calling,
-    open_client,
-    read_events,
-)
+from tests.support.middleware_clients import DOUBLE, Auditor, NextToolCall, calling, open_client, read_events
 
 pytestmark = pytest.mark.anyio
 

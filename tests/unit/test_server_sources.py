@@ -144,9 +144,7 @@ def test_a_registry_document_gives_an_entry_for_each_package_and_remote() -> Non
     npm, oci, pypi, remote = server.choices
     assert npm.entry == {
         "command": "npx",
-        "args": [
-            *("-y", "@user/weather@1.0.2", "serve", "--units", "metric", "--region", "${REGION}", "--verbose"),
-        ],
+        "args": [*("-y", "@user/weather@1.0.2", "serve", "--units", "metric", "--region", "${REGION}", "--verbose")],
         "env": {"WEATHER_API_KEY": "${WEATHER_API_KEY}", "LANG": "en"},
     }
     assert npm.notes == (

@@ -89,10 +89,7 @@ def test_the_xml_format_converts_calls_and_results_to_text() -> None:
                 '<tool_call>\n{"name": "list_all", "arguments": {}}\n</tool_call>'
             ),
         ),
-        (
-            "user",
-            "<tool_response>\n12:00\n</tool_response>\n<tool_response>\nERROR: nothing\n</tool_response>",
-        ),
+        ("user", "<tool_response>\n12:00\n</tool_response>\n<tool_response>\nERROR: nothing\n</tool_response>"),
         ("assistant", "It is noon."),
         ("user", "And now?"),
     ]

@@ -61,10 +61,7 @@ class Model(ScriptedProvider):
 
 
 async def ask(
-    *replies: Any,
-    output_type: Any = City,
-    on_limit: Literal["answer", "raise"] | None = None,
-    **options: Any,
+    *replies: Any, output_type: Any = City, on_limit: Literal["answer", "raise"] | None = None, **options: Any
 ) -> tuple[Turn[Any], Model]:
     model = Model(replies)
     async with DialClient(model, on_limit=on_limit, **options) as dial:

@@ -122,14 +122,7 @@ REASONING: dict[str, Any] = {
     "role": "assistant",
     "content": None,
     "reasoning_content": "Hm.",
-    "tool_calls": [
-        {
-            **SIGNATURE,
-            "id": "c",
-            "type": "function",
-            "function": {"name": "add", "arguments": "{}"},
-        }
-    ],
+    "tool_calls": [{**SIGNATURE, "id": "c", "type": "function", "function": {"name": "add", "arguments": "{}"}}],
 }
 THINKING: dict[str, Any] = {
     "role": "assistant",

@@ -9,11 +9,7 @@ from collections.abc import Container, Sequence
 
 from typer.core import TyperOption
 
-from dial_client.cli.commands.typer_apps import (
-    build_chat,
-    list_command_names,
-    list_group_commands,
-)
+from dial_client.cli.commands.typer_apps import build_chat, list_command_names, list_group_commands
 
 DEFAULT_COMMAND = "list"
 """The command that a group runs if the command line names none."""

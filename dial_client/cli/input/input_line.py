@@ -228,10 +228,7 @@ class InputLine:
     """
 
     def __init__(
-        self,
-        on_submit: Callable[[UserInput], None],
-        completer: Completer | None = None,
-        history: Path | None = None,
+        self, on_submit: Callable[[UserInput], None], completer: Completer | None = None, history: Path | None = None
     ) -> None:
         self.on_submit = on_submit
         self.pasted = PastedTexts()

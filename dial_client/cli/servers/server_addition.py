@@ -87,9 +87,7 @@ def write_entry(name: str, entry: Mapping[str, Any], choice: ConfigChoice, *, re
     """
     before = read_text(find_file(choice))
     change_config(
-        before,
-        lambda text: config_editor.add_server(text, name, entry, replace=replace),
-        f"added {escape_line(name)}",
+        before, lambda text: config_editor.add_server(text, name, entry, replace=replace), f"added {escape_line(name)}"
     )
     for warning in find_entry_warnings(entry):
         warn(warning)

@@ -13,13 +13,7 @@ from mcp import UrlElicitationRequiredError
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.resolve import Elicit, ElicitationResult, ListRoots, Resolve, Sample
-from mcp_types import (
-    CreateMessageResult,
-    ElicitRequestURLParams,
-    ListRootsResult,
-    SamplingMessage,
-    TextContent,
-)
+from mcp_types import CreateMessageResult, ElicitRequestURLParams, ListRootsResult, SamplingMessage, TextContent
 from pydantic import BaseModel, Field
 
 LIFETIME = 120.0
