@@ -54,6 +54,31 @@ def test_an_answer_is_shown_while_streaming_and_can_be_stopped(chromium: Browser
         assert_harmless(tab, address)
 
 
+def test_a_late_answer_about_an_earlier_turn_does_not_hide_a_later_turn(chromium: Browser, tmp_path: Path) -> None:
+    with serve_page(tmp_path, ["First.", "Second."]) as address:
+        tab = open_page(chromium, address)
+        tab.run("""(() => {
+          const { fetch } = window;
+          Object.assign(window, { held: [], reads: 0 });
+          window.fetch = async (...request) => {
+            const response = await fetch(...request);
+            const isRead = /conversations\\/[^/?]+$/.test(String(request[0])) && request[1]?.method === "GET";
+            if (isRead && !window.isOpen) await new Promise((deliver) => window.held.push(deliver));
+            else if (isRead) setTimeout(() => { window.reads += 1; }, 100);
+            return response;
+          };
+        })()""")
+        send_message(tab, "One")
+        tab.until("window.held.length === 1")
+        tab.run("window.isOpen = true")
+        send_message(tab, "Two")
+        tab.until("window.reads === 1")
+        tab.run("window.held[0]()")
+        tab.run("new Promise((passed) => setTimeout(passed, 200))")
+        assert tab.run("document.querySelectorAll('.turn').length") == 2
+        assert_harmless(tab, address)
+
+
 def test_a_tool_call_is_a_collapsed_line_with_arguments_and_result(chromium: Browser, tmp_path: Path) -> None:
     replies = [{"reasoning": "Hm, echo.", **calls("echo", text="hello <b>there</b>")}, "It said hello."]
     with serve_page(tmp_path, replies, two_servers(autoApprove=["echo"])) as address:

@@ -22,6 +22,8 @@ export class Transcript extends EventTarget {
   #state = null;
   #endWatch;
   #compared = Promise.resolve();
+  /** Counts the changes of the turns that are shown, so that an answer from before a change is not shown after it. */
+  #changes = 0;
 
   constructor(api, id, { actions, serverOf }) {
     super();
@@ -239,6 +241,7 @@ export class Transcript extends EventTarget {
 
   /** Render stored messages. A running turn is cut after its first `calls` calls: the rest comes with its events. */
   #render(stored, { calls = 0, running = stored.running } = {}) {
+    this.#changes += 1;
     const isRunning = Boolean(running);
     const turns = toTurns(stored, running);
     if (isRunning && turns.length) turns.push(cutAfter(turns.pop(), calls));
@@ -271,6 +274,7 @@ export class Transcript extends EventTarget {
   }
 
   #addTurn(message) {
+    this.#changes += 1;
     const turn = new TurnView(message, this.count, this.#actions);
     this.count += 1;
     this.#turns.push(turn);
@@ -321,9 +325,10 @@ export class Transcript extends EventTarget {
 
   /** After a turn, load the title, positions and versions, and the calls that its events did not include. */
   async #compareWithStored() {
+    const changes = this.#changes;
     const stored = await this.#fetch();
     this.title = stored.title;
-    if (!stored.running && !this.isRunning) this.#applyStored(stored);
+    if (!stored.running && !this.isRunning && changes === this.#changes) this.#applyStored(stored);
     this.#dispatchChange();
   }
 
