@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dial_client
 from dial_client import extend
+from dial_client.runtime.public_names import find_modules
 from site_pages.example_links import find_examples
 
 SUBJECTS = {
@@ -78,5 +79,6 @@ def list_classes_without_example() -> list[str]:
 
 
 def _homes() -> dict[str, str]:
-    tables: list[dict[str, str]] = [dial_client._MODULE_OF, extend._MODULE_OF]  # type: ignore[attr-defined]  # noqa: SLF001 - the only such tables
-    return tables[0] | tables[1]
+    """Return the public names, each with the module that defines it, without the name of the package."""
+    modules = find_modules(dial_client.__spec__) | find_modules(extend.__spec__)
+    return {name: module.removeprefix("dial_client.") for name, module in modules.items()}

@@ -1,1 +1,1 @@
-"""Functions that every layer uses while the program runs: logs, deadlines, background tasks and private files."""
+"""Functions that every layer uses: public names, logs, deadlines, background tasks and private files."""
