@@ -204,7 +204,7 @@ from dial_client.durable.dbos_database import to_dbos_url as to_dbos_url
 from dial_client.durable.recovery import DurableTimings as DurableTimings
 from dial_client.durable.results import DurableResult as DurableResult
 from dial_client.durable.results import build_turn_id as build_turn_id
-from dial_client.durable.results import read_output_type as read_output_type
+from dial_client.durable.results import read_question_row as read_question_row
 from dial_client.durable.serialization import NAME as NAME
 from dial_client.durable.serialization import RowRefused as RowRefused
 from dial_client.durable.serialization import from_json as serialization_from_json
@@ -667,6 +667,7 @@ from dial_client.sinks.turn_display import describe as turn_display_describe
 from dial_client.sinks.turn_display import format_usage_line as format_usage_line
 from dial_client.stores import mailbox as mailbox
 from dial_client.stores import migrations as migrations
+from dial_client.stores.conversation_store import EPOCH as EPOCH
 from dial_client.stores.conversation_store import MAX_TITLE as MAX_TITLE
 from dial_client.stores.conversation_store import Change as Change
 from dial_client.stores.conversation_store import Conversation as Conversation
@@ -676,7 +677,6 @@ from dial_client.stores.database import create_private_file as create_private_fi
 from dial_client.stores.mailbox import Envelope as Envelope
 from dial_client.stores.mailbox import Mailbox as Mailbox
 from dial_client.stores.memory_store import MemoryStore as MemoryStore
-from dial_client.stores.row_batches import EPOCH as EPOCH
 from dial_client.stores.sql_store import SQLStore as SQLStore
 from dial_client.tools import grants as grants
 from dial_client.tools import result_content as result_content

@@ -15,7 +15,6 @@ from typing import Any
 from dial_client.durable.serialization import RowRefused
 from dial_client.messages.errors import ConfigError, DialError
 from dial_client.messages.message import Message, Role
-from dial_client.messages.turn_result import Turn
 from dial_client.stores.conversation_store import Conversation
 from dial_client.turns.output_type import build_output_type, to_json_schema
 
@@ -45,24 +44,14 @@ class DurableResult:
                 raise RowRefused("the database contains an answer that cannot be read")
 
 
-def to_row(turn: Turn) -> dict[str, str]:
-    """Return the row for the result of a turn that has ended."""
-    return {"text": turn.text, "stop_reason": turn.stop_reason.value}
-
-
-def to_error_row(error: DialError) -> dict[str, str]:
-    """Return the row for a turn that ended with an error."""
-    return {"text": "", "stop_reason": "", "error": str(error)}
-
-
-def to_row_of_stored(stored: Conversation, question: Message) -> dict[str, str]:
-    """Return the row for a turn that ended in another process: the stored answer to the latest message `question`."""
+def find_stored_result(stored: Conversation, question: Message) -> DurableResult:
+    """Return the result of a turn that ended in another process: the stored answer to the latest message `question`."""
     answer = ""
     for message in reversed(stored.messages):
         if message.role is Role.USER and message.content == question.content:
             break
         answer = message.text if message.role is Role.ASSISTANT and not message.tool_calls and not answer else answer
-    return {"text": answer, "stop_reason": ""}
+    return DurableResult(answer, "")
 
 
 def to_question_row(message: str | Message, output_type: Any) -> str:
@@ -81,45 +70,24 @@ def to_question_row(message: str | Message, output_type: Any) -> str:
     return json.dumps({**question.to_dict(), **schema})
 
 
-def read_output_type(row: str) -> Any:
-    """Return the JSON Schema of the answer from the row of a message; None if the answer is text.
+def read_question_row(row: Any) -> tuple[Message, Any]:
+    """Return the user's message and the JSON Schema of its answer, which is None for text.
+
+    The message is empty if only the conversation has it.
 
     Raises:
-        RowRefused: The row is not JSON, or its schema is invalid.
+        RowRefused: The row is not the JSON of a user's message, or the schema is invalid.
     """
     try:
-        schema = json.loads(row).get("output_schema") if row else None
+        data = json.loads(row or '{"role": "user", "content": ""}')
+        message, schema = Message.from_dict(data), data.get("output_schema")
         if schema is not None:
             build_output_type(schema)
     except (TypeError, ValueError, AttributeError, RecursionError, ConfigError) as error:
         raise RowRefused("the database contains a question that cannot be read") from error
-    return schema
-
-
-def to_message(row: Any) -> Message:
-    """Return the user's message from the row of a workflow; an empty message if only the conversation has it.
-
-    Raises:
-        RowRefused: The row is not the JSON of a user's message.
-    """
-    try:
-        message = Message.from_dict(json.loads(row)) if row else Message.user("")
-    except (TypeError, ValueError, RecursionError) as error:
-        raise RowRefused("the database contains a question that cannot be read") from error
     if message != Message(Role.USER, message.content, taint=message.taint):
         raise RowRefused("the database contains a question that is not a user's message")
-    return message
-
-
-def check_conversation(turn_id: str, conversation_id: Any) -> str:
-    """Check that a workflow's argument is the id of its turn's conversation, and return the id.
-
-    Raises:
-        RowRefused: The turn belongs to another conversation.
-    """
-    if not isinstance(conversation_id, str) or extract_conversation_id(turn_id) != conversation_id:
-        raise RowRefused("the database contains a turn of another conversation")
-    return conversation_id
+    return message, schema
 
 
 def to_dial_error(error: Exception) -> DialError:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack
-from dataclasses import replace
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -234,8 +234,17 @@ class DurableTurns:
         Raises:
             DialError: There is no such turn, the turn was given up, or the database failed.
         """
-        # The handle of this process does not look into the database.
-        handle = self._handles.get(turn_id) or await _find_workflow(turn_id)
+        from dbos import DBOS
+        from dbos import error as dbos_errors
+
+        # The handle of this process does not look into the database; another one does so every second.
+        handle = self._handles.get(turn_id)
+        try:
+            handle = handle or await DBOS.retrieve_workflow_async(turn_id)
+        except dbos_errors.DBOSNonExistentWorkflowError:
+            raise DialError(f"there is no durable turn {turn_id!r}") from None
+        except Exception as error:
+            raise results.to_dial_error(error) from error
         try:
             return DurableResult.from_row(await handle.get_result())
         except DialError:
@@ -260,10 +269,16 @@ class DurableTurns:
         )
 
         async def run_turn(conversation_id: str, row: str) -> dict[str, str]:
-            return await self._run_turn(conversation_id, row)
+            """Run a turn in two steps. If the process is killed, another one repeats the unfinished step."""
+            with self._own_workflow(conversation_id) as turn_id:
+                arguments = (turn_id, conversation_id, row)
+                await DBOS.run_step_async({"name": "begin"}, self._run_in_loop, self._start_turn, *arguments)
+                return await DBOS.run_step_async({"name": "answer"}, self._run_in_loop, self._finish_turn, *arguments)
 
         async def run_started_turn(conversation_id: str, row: str = "") -> None:
-            await self._run_started_turn(conversation_id, row)
+            """Wait for the end of a turn that has started. This needs no steps, because it can be repeated safely."""
+            with self._own_workflow(conversation_id) as turn_id:
+                await self._run_in_loop(self._finish_turn, turn_id, conversation_id, row)
 
         self._turn_workflow = DBOS.workflow(name=TURN)(run_turn)
         self._started_turn_workflow = DBOS.workflow(name=STARTED_TURN)(run_started_turn)
@@ -273,37 +288,25 @@ class DurableTurns:
             DBOS.destroy(destroy_registry=True)
             raise ConfigError("the database for durable turns cannot be used", hint=type(error).__name__) from error
 
-    async def _run_turn(self, conversation_id: str, row: str) -> dict[str, str]:
-        """Run a turn in two steps of a workflow. If the process is killed, another one repeats the unfinished step."""
-        from dbos import DBOS
+    @contextmanager
+    def _own_workflow(self, conversation_id: Any) -> Iterator[str]:
+        """Count the turn of the current workflow as one of this process, and return its id.
 
-        turn_id = self._register_own_turn()
-        try:
-            results.check_conversation(turn_id, conversation_id)
-            arguments = (turn_id, conversation_id, row)
-            await DBOS.run_step_async({"name": "begin"}, self._run_in_loop, self._start_turn, *arguments)
-            return await DBOS.run_step_async({"name": "answer"}, self._run_in_loop, self._finish_turn, *arguments)
-        finally:
-            self._discard(turn_id)
-            self._handles.pop(turn_id, None)
-
-    async def _run_started_turn(self, conversation_id: str, row: str) -> None:
-        """Wait for the end of a turn that has started: a workflow without steps, because it can be repeated safely."""
-        turn_id = self._register_own_turn()
-        try:
-            results.check_conversation(turn_id, conversation_id)
-            await self._run_in_loop(self._finish_turn, turn_id, conversation_id, row)
-        finally:
-            self._discard(turn_id)
-
-    def _register_own_turn(self) -> str:
-        """Return the id of the current workflow, and add its turn to the turns of this process."""
+        Raises:
+            RowRefused: The turn belongs to another conversation than the argument of the workflow.
+        """
         from dbos import DBOS
 
         turn_id = DBOS.workflow_id
         assert turn_id is not None
         self._turn_ids.add(turn_id)
-        return turn_id
+        try:
+            if extract_conversation_id(turn_id) != conversation_id:
+                raise RowRefused("the database contains a turn of another conversation")
+            yield turn_id
+        finally:
+            self._discard(turn_id)
+            self._handles.pop(turn_id, None)
 
     async def _run_in_loop(self, step: Callable[..., Coroutine[Any, Any, Any]], *arguments: str) -> Any:
         """Run a step in the event loop of the client, because DBOS runs recovered workflows in its own loop."""
@@ -329,7 +332,7 @@ class DurableTurns:
             status = await DBOS.get_workflow_status_async(turn_id)
             if status is None or status.executor_id != self._executor_id:
                 raise DialError("another process has taken over the turn")
-            message, output_type = results.to_message(row), results.read_output_type(row)
+            message, output_type = results.read_question_row(row)
             self._on_started(
                 await self.manager.start(
                     conversation_id, message, turn_id=create_attempt_id(turn_id), output_type=output_type
@@ -338,20 +341,20 @@ class DurableTurns:
 
     async def _finish_turn(self, turn_id: str, conversation_id: str, row: str = "") -> dict[str, str]:
         """Return the result of a turn, which any process may have started: the last step of a workflow."""
+        turn: TurnHandle | None = None
         try:
             turn = await self._attach(turn_id, conversation_id, row)
             if turn is None:
-                stored = await self.manager.get(conversation_id)
-                return results.to_row_of_stored(stored, results.to_message(row))
+                question, _ = results.read_question_row(row)
+                result = results.find_stored_result(await self.manager.get(conversation_id), question)
+            else:
+                ended = await turn.result()
+                result = DurableResult(ended.text, ended.stop_reason.value)
         except DialError as error:
-            return results.to_error_row(error)
-        try:
-            result = results.to_row(await turn.result())
-        except DialError as error:
-            result = results.to_error_row(error)
-        if turn.is_abandoned:
+            result = DurableResult("", "", str(error))
+        if turn is not None and turn.is_abandoned:
             await self._abandon(turn_id)
-        return result
+        return asdict(result)
 
     async def _attach(self, turn_id: str, conversation_id: str, row: str) -> TurnHandle | None:
         """Return the handle of a turn that runs or ran in this process; None if it has ended in another process.
@@ -368,7 +371,7 @@ class DurableTurns:
                     return None
                 if not is_running:
                     await self._abandon_if_stopping(turn_id)
-                    output_type = results.read_output_type(row)
+                    _, output_type = results.read_question_row(row)
                     turn = await self.manager.resume(
                         conversation_id, turn_id=create_attempt_id(turn_id), output_type=output_type
                     )
@@ -433,21 +436,3 @@ class DurableTurns:
                 await recovery.run_once()
             except Exception as error:  # noqa: BLE001 - the database may be available at the next attempt
                 log.warning("durable_turns_not_seen", error=type(error).__name__)
-
-
-async def _find_workflow(turn_id: str) -> WorkflowHandleAsync[dict[str, str]]:
-    """Return the workflow of a turn that another process, or an earlier run of this program, has submitted.
-
-    Raises:
-        DialError: The workflow does not exist, or the database failed.
-    """
-    from dbos import DBOS
-    from dbos import error as dbos_errors
-
-    try:
-        # It looks for the result every second.
-        return await DBOS.retrieve_workflow_async(turn_id)
-    except dbos_errors.DBOSNonExistentWorkflowError:
-        raise DialError(f"there is no durable turn {turn_id!r}") from None
-    except Exception as error:
-        raise results.to_dial_error(error) from error

@@ -29,6 +29,9 @@ MAX_TITLE = 60
 MAX_SEARCH_WORDS = 8
 """Limit of words of a search; further words are ignored."""
 
+EPOCH = datetime.fromtimestamp(0, UTC)
+"""The time of a conversation whose stored time cannot be read."""
+
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
@@ -234,15 +237,12 @@ def to_sortable_time(moment: datetime) -> str:
 
 def build_page(found: Sequence[ConversationSummary], limit: int) -> Page:
     """Return the page for the rows of a query with the limit ``limit + 1``."""
-    if len(found) <= limit:
-        return Page(found)
-    return Page(found[:limit], build_cursor(found[limit - 1]))
-
-
-def build_cursor(last: ConversationSummary) -> str:
-    """Return the cursor of the page after a conversation."""
-    key = f"{to_sortable_time(last.updated_at)} {last.id}"
-    return base64.urlsafe_b64encode(key.encode()).decode()
+    # The next page begins after the last conversation whose time can be read.
+    known = [summary for summary in found[:limit] if summary.updated_at != EPOCH]
+    if len(found) <= limit or not known:
+        return Page(found[:limit])
+    key = f"{to_sortable_time(known[-1].updated_at)} {known[-1].id}"
+    return Page(found[:limit], base64.urlsafe_b64encode(key.encode()).decode())
 
 
 def parse_cursor(cursor: str) -> tuple[str, str]:
@@ -294,6 +294,29 @@ class StoredConversation:
     def is_held(self, now: float) -> bool:
         """Return True if a turn holds the conversation at the time `now`."""
         return bool(self.turn) and self.held_until > now
+
+    def to_summary(self, now: float) -> ConversationSummary:
+        """Return the conversation without its messages, as it is at the time `now`."""
+        count = max(self.message_count - self.entry_count, 0)
+        return ConversationSummary(
+            self.id, self.title, self.created_at, self.updated_at, count, running=self.is_held(now)
+        )
+
+    def to_conversation(
+        self, now: float, messages: tuple[Message, ...], unfinished: tuple[Message, ...] = ()
+    ) -> Conversation:
+        """Return the conversation with its messages, as it is at the time `now`."""
+        return Conversation(
+            self.id,
+            self.title,
+            self.created_at,
+            self.updated_at,
+            messages,
+            running=self.is_held(now),
+            turn=self.turn,
+            unfinished=unfinished,
+            message_count=self.message_count,
+        )
 
 
 @dataclass(slots=True)
@@ -355,7 +378,7 @@ class StoreCore(ABC):
 
         if not await self._change(record.id, change):
             return await self.get(record.id)
-        return Conversation(record.id, record.title, now, now, tuple(messages), message_count=record.message_count)
+        return record.to_conversation(0.0, tuple(messages))
 
     async def append(
         self, conversation_id: str, messages: Sequence[Message], *, title: str = "", turn: str | None = None

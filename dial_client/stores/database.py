@@ -371,13 +371,6 @@ def _restrict(path: Path, mode: int) -> None:
             path.chmod(mode)
 
 
-def build_lease_expression(connection: AsyncConnection) -> str:
-    """Return the SQL expression that is true while a turn holds the conversation."""
-    clock = build_clock_expression(connection)
-    # SQLite sorts text after all numbers, and PostgreSQL sorts NaN after them: the upper bound excludes both.
-    return f"(turn <> '' AND held_until > {clock} AND held_until < {clock} + {MAX_LEASE_SECONDS})"
-
-
 def build_clock_expression(connection: AsyncConnection) -> str:
     """Return the SQL expression for the current time of the database's clock, in seconds."""
     return CLOCKS[connection.dialect.name]

@@ -11,7 +11,6 @@ from dial_client.messages.message import Message, Role
 from dial_client.stores.conversation_store import (
     Change,
     Conversation,
-    ConversationSummary,
     Page,
     RowChange,
     StoreCore,
@@ -38,17 +37,7 @@ class MemoryStore(StoreCore):
         if conversation_id not in self._conversations:
             raise ConversationNotFound(conversation_id)
         record, messages = self._conversations[conversation_id]
-        return Conversation(
-            record.id,
-            record.title,
-            record.created_at,
-            record.updated_at,
-            messages,
-            running=record.is_held(time.monotonic()),
-            turn=record.turn,
-            unfinished=record.unfinished or (),
-            message_count=record.message_count,
-        )
+        return record.to_conversation(time.monotonic(), messages, record.unfinished or ())
 
     async def list(self, limit: int = 50, *, cursor: str | None = None, search: str = "") -> Page:
         """See `ConversationStore.list`."""
@@ -60,13 +49,7 @@ class MemoryStore(StoreCore):
             if (last_key is None or _build_sort_key(record) < last_key) and _matches(words, record, messages)
         ]
         found.sort(key=_build_sort_key, reverse=True)
-        summaries = [
-            ConversationSummary(
-                r.id, r.title, r.created_at, r.updated_at, r.message_count - r.entry_count, r.is_held(now)
-            )
-            for r in found[: limit + 1]
-        ]
-        return build_page(summaries, limit)
+        return build_page([record.to_summary(now) for record in found[: limit + 1]], limit)
 
     async def aclose(self) -> None:
         """See `ConversationStore.aclose`."""

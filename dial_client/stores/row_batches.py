@@ -22,6 +22,7 @@ import anyio
 from dial_client.messages.errors import DialError
 from dial_client.runtime.logs import get_logger
 from dial_client.stores.conversation_store import (
+    EPOCH,
     Change,
     RowChange,
     StoredConversation,
@@ -29,7 +30,7 @@ from dial_client.stores.conversation_store import (
     casefold_text,
     to_sortable_time,
 )
-from dial_client.stores.database import MAX_LEASE_SECONDS, Database, build_clock_expression, build_lease_expression
+from dial_client.stores.database import MAX_LEASE_SECONDS, Database, build_clock_expression
 
 if TYPE_CHECKING:
     from sqlalchemy import CursorResult
@@ -39,8 +40,8 @@ log = get_logger(__name__)
 
 T = TypeVar("T")
 
-EPOCH = datetime.fromtimestamp(0, UTC)
-"""The time of a row whose stored time cannot be read."""
+COLUMNS = "id, title, created_at, updated_at, message_count, entry_count, turn, held_until"
+"""The columns of a conversation, except for the unfinished part of its turn, which may be large."""
 _MAX_IDS = 500
 """Limit of conversations that one statement reads; databases limit the number of parameters to some thousands."""
 _MAX_TURN = 64
@@ -143,32 +144,38 @@ def _is_fault_of_a_change(error: Exception) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of a conversation and of its messages."""
+    """A conversation and the rows of its messages."""
 
-    record: Any
-    """The columns id, title, created_at, updated_at, turn, unfinished and message_count, and the computed `running`."""
-    messages: list[tuple[int, str]] = field(default_factory=list)
+    record: StoredConversation
+    now: float
+    """The time of the record, in seconds by the database's clock."""
+    messages: list[tuple[int, str]]
     """The position and the JSON of each message, in order."""
 
 
 async def read_rows(connection: AsyncConnection, requests: Sequence[Request[Rows]]) -> None:
     """Read the conversations of the requests; the result is None for a conversation that does not exist."""
-    found: dict[str, Rows] = {}
-    for row in await _select(
+    conversations = await _select(
         connection,
-        "SELECT id, title, created_at, updated_at, turn, unfinished, message_count,"  # noqa: S608 - our own text
-        f" {build_lease_expression(connection)} AS running FROM conversations WHERE id IN :ids",
+        f"SELECT {COLUMNS}, unfinished, {build_clock_expression(connection)} AS now"  # noqa: S608 - our own text
+        " FROM conversations WHERE id IN :ids",
         requests,
-    ):
-        found[row.id] = Rows(row)
+    )
+    messages: dict[str, list[tuple[int, str]]] = {row.id: [] for row in conversations}
     for id_, position, message in await _select(
         connection,
         "SELECT conversation_id, position, message FROM messages WHERE conversation_id IN :ids"
         " ORDER BY conversation_id, position",
         requests,
     ):
-        if id_ in found:
-            found[id_].messages.append((position, message))
+        if id_ in messages:
+            messages[id_].append((position, message))
+    found: dict[str, Rows] = {}
+    for row in conversations:
+        own = messages[row.id]
+        record = to_record(row, row.now, default_count=len(own))
+        # A turn may have appended messages between the two statements: use the count that the first one read.
+        found[row.id] = Rows(record, row.now, own[: record.message_count])
     for request in requests:
         request.result = found.get(request.conversation_id)
 
@@ -223,20 +230,36 @@ async def _load(connection: AsyncConnection, requests: Sequence[Request[Any]]) -
     lock = " FOR UPDATE" if connection.dialect.name == "postgresql" else ""
     rows = await _select(
         connection,
-        "SELECT id, title, created_at, updated_at, message_count, entry_count, turn, held_until, unfinished"  # noqa: S608
-        f" FROM conversations WHERE id IN :ids ORDER BY id{lock}",
+        f"SELECT {COLUMNS}, unfinished FROM conversations WHERE id IN :ids ORDER BY id{lock}",  # noqa: S608
         requests,
     )
     now = (await execute(connection, f"SELECT {clock}", {})).scalar_one()
     changes = {request.conversation_id: RowChange(None, now) for request in requests}
-    for id_, title, created, updated, count, entries, turn, lease_end, unfinished in rows:
-        held_until = to_seconds(lease_end) if to_seconds(lease_end) < now + MAX_LEASE_SECONDS else 0.0
-        times = to_time(created), to_time(updated)
-        counts = to_count(count) or 0, to_count(entries) or 0
-        changes[id_].record = StoredConversation(
-            id_, to_title(title), *times, *counts, to_turn(turn), held_until, to_text(unfinished)
-        )
+    for row in rows:
+        changes[row.id].record = to_record(row, now)
     return changes
+
+
+def to_record(row: Any, now: float, default_count: int = 0) -> StoredConversation:
+    """Return the record of a row with `COLUMNS`, and with the column ``unfinished`` if it was selected.
+
+    Args:
+        row: The row.
+        now: The time in seconds by the database's clock.
+        default_count: The number of messages if the stored number is invalid.
+    """
+    held_until = to_seconds(row.held_until)
+    return StoredConversation(
+        to_text(row.id),
+        build_title(to_text(row.title)),
+        to_time(row.created_at),
+        to_time(row.updated_at),
+        to_count(row.message_count, default_count),
+        to_count(row.entry_count, 0),
+        to_turn(row.turn),
+        held_until if held_until < now + MAX_LEASE_SECONDS else 0.0,
+        to_text(getattr(row, "unfinished", "")),
+    )
 
 
 async def _select(connection: AsyncConnection, statement: str, requests: Sequence[Request[Any]]) -> list[Any]:
@@ -301,11 +324,6 @@ def to_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def to_title(value: Any) -> str:
-    """Return the value as a title, normalized by `build_title`."""
-    return build_title(to_text(value))
-
-
 def to_time(value: Any) -> datetime:
     """Return the value as a time in UTC; `EPOCH` if it is not a time."""
     try:
@@ -316,12 +334,12 @@ def to_time(value: Any) -> datetime:
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
-def to_count(value: Any) -> int | None:
-    """Return the value as a number of messages; None if it is not a valid number."""
+def to_count(value: Any, default: int) -> int:
+    """Return the value as a number of messages; the default if it is not a valid number."""
     if isinstance(value, int) and 0 <= value <= _MAX_COUNT:
         return value
     log.warning("row_damaged", column="count")
-    return None
+    return default
 
 
 def to_seconds(value: Any) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -15,14 +16,13 @@ from dial_client.stores import row_batches
 from dial_client.stores.conversation_store import (
     Change,
     Conversation,
-    ConversationSummary,
     Page,
     StoreCore,
-    build_cursor,
+    build_page,
     parse_cursor,
     split_search,
 )
-from dial_client.stores.database import Database, build_lease_expression
+from dial_client.stores.database import Database, build_clock_expression
 from dial_client.stores.mailbox import Mailbox
 from dial_client.stores.migrations import extract_search_text
 from dial_client.stores.row_batches import Batcher, EncodedMessage, Request, Rows, execute
@@ -88,23 +88,9 @@ class SQLStore(StoreCore):
         read = await self._reader.submit(Request[Rows](_check_id(conversation_id)))
         if read is None:
             raise ConversationNotFound(conversation_id)
-        found = read.record
-        count = row_batches.to_count(found.message_count)
-        # A turn may have appended messages between the two statements: use the count that the first one read.
-        messages, notes, unreadable = _decode_all(read.messages[:count])
-        return Conversation(
-            found.id,
-            row_batches.to_title(found.title),
-            row_batches.to_time(found.created_at),
-            row_batches.to_time(found.updated_at),
-            messages,
-            notes,
-            running=bool(found.running),
-            turn=row_batches.to_turn(found.turn),
-            unfinished=_parse_unfinished(found.unfinished),
-            message_count=len(read.messages) if count is None else count,
-            unreadable=unreadable,
-        )
+        messages, notes, unreadable = _decode_all(read.messages)
+        stored = read.record.to_conversation(read.now, messages, _parse_unfinished(read.record.unfinished))
+        return replace(stored, notes=notes, unreadable=unreadable)
 
     async def read_turn(self, conversation_id: str) -> tuple[str, bool]:
         """Return `Conversation.turn` and `Conversation.running`, without reading the messages.
@@ -123,34 +109,26 @@ class SQLStore(StoreCore):
         """
 
         async def read_row(connection: AsyncConnection) -> Any:
-            statement = (
-                f"SELECT turn, {build_lease_expression(connection)}, message_count, title"  # noqa: S608 - our own text
-                " FROM conversations WHERE id = :id"
-            )
+            statement = f"{_build_select(connection)} WHERE id = :id"
             return (await execute(connection, statement, {"id": _check_id(conversation_id)})).one_or_none()
 
-        found = await self._database.run(read_row, writes=False)
-        if found is None:
+        row = await self._database.run(read_row, writes=False)
+        if row is None:
             raise ConversationNotFound(conversation_id)
-        turn, running, count, title = found
-        return row_batches.to_turn(turn), bool(running), row_batches.to_count(count) or 0, row_batches.to_title(title)
+        record = row_batches.to_record(row, row.now)
+        return record.turn, record.is_held(row.now), record.message_count, record.title
 
     async def list(self, limit: int = 50, *, cursor: str | None = None, search: str = "") -> Page:
         """See `ConversationStore.list`."""
         conditions, values = _build_conditions(cursor, split_search(search))
 
         async def read_page(connection: AsyncConnection) -> Sequence[Any]:
-            statement = (
-                "SELECT id, title, created_at, updated_at, message_count, entry_count,"  # noqa: S608 - our own text
-                f" {build_lease_expression(connection)} AS running FROM conversations"
-                f" WHERE {' AND '.join(conditions)} ORDER BY updated_at DESC, id DESC LIMIT :limit"
-            )
+            order = "ORDER BY updated_at DESC, id DESC LIMIT :limit"
+            statement = f"{_build_select(connection)} WHERE {' AND '.join(conditions)} {order}"
             return (await execute(connection, statement, {"limit": limit + 1, **values})).all()
 
-        found = [_to_summary(row) for row in await self._database.run(read_page, writes=False)]
-        # The next page begins after the last conversation whose time can be read.
-        known = [summary for summary in found[:limit] if summary.updated_at != row_batches.EPOCH]
-        return Page(found[:limit], build_cursor(known[-1]) if known and found[limit:] else None)
+        rows = await self._database.run(read_page, writes=False)
+        return build_page([row_batches.to_record(row, row.now).to_summary(row.now) for row in rows], limit)
 
     async def aclose(self) -> None:
         """See `ConversationStore.aclose`."""
@@ -173,6 +151,11 @@ class SQLStore(StoreCore):
         return encoded
 
 
+def _build_select(connection: AsyncConnection) -> str:
+    """Return the statement that selects the records of all conversations, each with the time of the database."""
+    return f"SELECT {row_batches.COLUMNS}, {build_clock_expression(connection)} AS now FROM conversations"  # noqa: S608
+
+
 def _build_conditions(cursor: str | None, words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """Return the SQL conditions of a list, and their parameters."""
     conditions, values = ["1 = 1"], dict[str, str]()
@@ -187,13 +170,6 @@ def _build_conditions(cursor: str | None, words: Sequence[str]) -> tuple[list[st
         literal = "".join(f"!{char}" if char in "!%_" else char for char in word)
         values[f"word{index}"] = f"%{literal}%"
     return conditions, values
-
-
-def _to_summary(row: Any) -> ConversationSummary:
-    id_, title, created, updated, count, entries, running = row
-    times = row_batches.to_time(created), row_batches.to_time(updated)
-    messages = max((row_batches.to_count(count) or 0) - (row_batches.to_count(entries) or 0), 0)
-    return ConversationSummary(row_batches.to_text(id_), row_batches.to_title(title), *times, messages, bool(running))
 
 
 def _check_id(conversation_id: str) -> str:

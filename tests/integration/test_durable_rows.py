@@ -26,7 +26,7 @@ from tests.inner import (
     RowRefused,
     build_turn_id,
     default_database,
-    read_output_type,
+    read_question_row,
     to_dbos_url,
     to_json,
 )
@@ -329,7 +329,14 @@ def test_values_that_json_cannot_represent_are_not_written() -> None:
         to_json({"value": object()})
 
 
-@pytest.mark.parametrize("row", ["[]", "{", '{"output_schema": 5}', '{"output_schema": {"type": "nothing"}}'])
-def test_a_row_with_an_invalid_schema_is_refused(row: str) -> None:
+@pytest.mark.parametrize("schema", ["5", "[]", '{"type": "nothing"}'])
+def test_a_row_with_an_invalid_schema_is_refused(schema: str) -> None:
+    row = f'{{"role": "user", "content": "Hi", "output_schema": {schema}}}'
     with pytest.raises(RowRefused, match="cannot be read"):
-        read_output_type(row)
+        read_question_row(row)
+
+
+@pytest.mark.parametrize("row", ["[]", "{", '{"output_schema": {}}'])
+def test_a_row_that_is_no_message_is_refused(row: str) -> None:
+    with pytest.raises(RowRefused, match="cannot be read"):
+        read_question_row(row)
