@@ -72,7 +72,7 @@ def _trip(
 def answer(folder: Path, columns: int = 90) -> Iterator[ScreenReader]:
     """A comparison of three cities: tool calls with the first lines of their results, a table, a formula, code."""
     with _trip(folder, COMPARED, columns=columns, rows=60) as person:
-        person.until("tools on offer")
+        person.until("tools available")
         person.until_last(">")
         person.type(f"{QUESTION}\r")
         person.until("2 rounds")
@@ -91,7 +91,7 @@ def narrow(folder: Path) -> Iterator[ScreenReader]:
 def commands(folder: Path) -> Iterator[ScreenReader]:
     """The commands that are proposed after a slash."""
     with _trip(folder, (Say("The coat stays at home."),), rows=24) as person:
-        person.until("tools on offer")
+        person.until("tools available")
         person.until_last(">")
         person.type("/")
         person.until("/undo")
@@ -103,7 +103,7 @@ def calls(folder: Path) -> Iterator[ScreenReader]:
     """Two calls, one with a progress bar, and a queued message."""
     radar = Call("download_radar", {"region": "Brandenburg"}, "call_2")
     with _trip(folder, (Say("", (CALLS[1], radar)),), rows=24) as person:
-        person.until("tools on offer")
+        person.until("tools available")
         person.until_last(">")
         person.type("Get the radar pictures\r")
         person.until("tile 13.png")
@@ -154,7 +154,7 @@ def packing(folder: Path) -> Iterator[ScreenReader]:
     write = Call("write_file", {"path": "notes.md", "content": "# Trip\n\n- umbrella\n- sandals\n"}, "call_write")
     answers = (Say("", forecasts), Say("", (write,)), Say(PACKED, usage=(2_099, 184), pieces=30))
     with _trip(folder, answers, columns=84, rows=32) as person:
-        person.until("tools on offer")
+        person.until("tools available")
         person.until_last(">")
         question = "What do I take to Berlin and Lisbon? Note it in notes.md"
         for end, key in enumerate(question, 1):
