@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,9 +14,11 @@ import pytest
 
 from tests.inner import FOLDER, ToolCallRequest, format_arguments
 from tests.support.browser import Browser, Tab
+from tests.support.program import python_server
 from tests.support.web_page import DONE, assert_harmless, open_page, read_text, send_message, serve_page, two_servers
 
 NODE = shutil.which("node")
+RECORDS = Path(__file__).parents[1] / "support" / "servers" / "records.py"
 ARGUMENTS: list[dict[str, Any]] = [
     {},
     {"path": "notes/日本.md", "content": "# Title\r\n\r\n  indented\n", "flag": True, "none": None, "count": 5},
@@ -32,9 +36,9 @@ OUTSIDE = (
 @pytest.mark.skipif(NODE is None, reason="node is not installed")
 def test_arguments_are_formatted_like_in_the_terminal(tmp_path: Path) -> None:
     assert NODE is not None
-    for name in ("invisible_characters", "argument_block"):
+    for name in ("invisible_characters", "exact_json", "argument_block"):
         text = (FOLDER / f"{name}.js").read_text("utf-8")
-        (tmp_path / f"{name}.mjs").write_text(text.replace("_characters.js", "_characters.mjs"), "utf-8")
+        (tmp_path / f"{name}.mjs").write_text(re.sub(r"(_characters|_json)\.js", r"\1.mjs", text), "utf-8")
     script = (
         "import {formatArguments} from './argument_block.mjs'; import fs from 'node:fs';"
         "console.log(JSON.stringify(JSON.parse(fs.readFileSync(0, 'utf8')).map(formatArguments)))"
@@ -50,6 +54,47 @@ def test_arguments_are_formatted_like_in_the_terminal(tmp_path: Path) -> None:
         timeout=60,
     )
     assert json.loads(run.stdout) == [format_arguments(ToolCallRequest("1", "x", given)) for given in ARGUMENTS]
+
+
+def test_json_keeps_numbers_that_a_double_does_not_hold(chromium: Browser) -> None:
+    tab = chromium.tab()
+    code = base64.b64encode((FOLDER / "exact_json.js").read_bytes()).decode()
+    tab.run(f"import('data:text/javascript;base64,{code}').then((json) => void Object.assign(window, json))")
+    exact = '[9007199254740993,-9223372036854775808,1e400,0.10000000000000000000001,{"a":12345678901234567890.5}]'
+    assert tab.run(f"JSON.stringify(parseJson({exact!r}))") == exact
+    plain = '[1.0,0.1,-0,1e21,9007199254740992,"9007199254740993 \\u0022 1e400",0.30000000000000004]'
+    assert json.loads(tab.run(f"JSON.stringify(parseJson({json.dumps(plain)}))")) == json.loads(plain)
+    assert tab.run(f"parseJson({json.dumps(plain)}).every((value) => typeof value !== 'object')")
+    typed = "['9007199254740993', '.1000000000000000000001', '-007.5', '009007199254740993', '1e3'].map(readNumber)"
+    assert tab.run(f"JSON.stringify({typed})") == (
+        "[9007199254740993,0.1000000000000000000001,-7.5,9007199254740993,1000]"
+    )
+    assert tab.run("toPlain(parseJson('{\"a\": [9007199254740993]}')).a[0]") == 2**53
+    assert tab.run("[parseJson('9007199254740993'), [], null, {}].map(isObject)") == [False, False, False, True]
+
+
+@pytest.mark.parametrize("number", ["9007199254740993", "-9223372036854775808"])
+def test_a_number_that_javascript_rounds_is_shown_and_sent_exactly(
+    chromium: Browser, tmp_path: Path, number: str
+) -> None:
+    call = {"name": "delete_record", "arguments": {"id": int(number), "reason": "old"}}
+    with serve_page(tmp_path, [{"tool_calls": [call]}, "Done."], {"records": python_server(RECORDS)}) as address:
+        tab = open_page(chromium, address)
+        send_message(tab, "Delete it")
+        tab.until("document.querySelector('.request')")
+        assert read_text(tab, ".request pre") == f"id: {number}\nreason: old"
+        tab.click(".request [data-shortcut=e]")
+        tab.until("document.activeElement.matches('.argument-editor textarea')")
+        tab.click(".argument-editor .field:last-child textarea")
+        tab.type("er")
+        tab.click(".request .primary")
+        tab.until(f"document.querySelector('.request pre')?.textContent === 'id: {number}\\nreason: older'")
+        tab.click(".request .primary")
+        tab.until(DONE)
+        tab.click(".tool summary")
+        assert f'{{"id": {number}, "reason": "older"}}' in read_text(tab, ".tool-result pre")
+        assert read_text(tab, ".tool pre").splitlines()[1] == f'  "id": {number},'
+        assert_harmless(tab, address)
 
 
 @pytest.mark.parametrize(("width", "height"), [(320, 568), (375, 667), (1280, 800)])

@@ -1,5 +1,6 @@
 // Requests to the server. Each request carries the token; each failure has a message for the user.
 
+import { parseJson } from "./exact_json.js";
 import { LANGUAGE, translate } from "./language.js";
 
 const TOKEN = "dial-token";
@@ -33,7 +34,7 @@ export class Api {
   /** Send a request and return the JSON of the response; null if it has no content. */
   async fetchJson(method, path, body, signal) {
     const response = await this.fetch(method, path, { body, signal });
-    return response.status === 204 ? null : response.json();
+    return response.status === 204 ? null : parseJson(await response.text());
   }
 
   /** Send a request and return the response. After a 401 the user is asked for the token and the request is sent again. */

@@ -3,6 +3,8 @@
 // Nothing that an app sends is trusted: it comes from one frame only, is bounded in number and size, and reaches the
 // server only through the methods below.
 
+import { toPlain } from "./exact_json.js";
+
 /** Messages that an app may send at once, and per second. */
 const BURST = 240;
 const PER_SECOND = 60;
@@ -63,7 +65,7 @@ export class AppBridge {
 
   #post(message) {
     // The frame's origin is opaque: it cannot be named here. The page's policy allows no other document in the frame.
-    this.#frame.contentWindow?.postMessage(message, "*");
+    this.#frame.contentWindow?.postMessage(toPlain(message), "*");
   }
 
   #receive = ({ source, data }) => {

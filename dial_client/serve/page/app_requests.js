@@ -3,6 +3,7 @@
 import { readEvents } from "./api.js";
 import { AppError } from "./app_bridge.js";
 import { createButton, el, setText } from "./dom.js";
+import { parseJson } from "./exact_json.js";
 import { escapeInvisible } from "./invisible_characters.js";
 import { parseSafeUrl } from "./markdown_inline.js";
 import { createLink } from "./markdown_view.js";
@@ -21,7 +22,7 @@ export async function callTool({ api, hooks, signal }, { conversation, server, t
     const body = { conversation, server, tool, arguments: args };
     const response = await api.fetch("POST", "apps/call", { body, signal });
     for await (const { name, data } of readEvents(response)) {
-      const event = JSON.parse(data);
+      const event = parseJson(data);
       if (name === "result") return event;
       if (name === "error") throw new AppError(event.message);
       if (name !== "approval" && name !== "question") continue;

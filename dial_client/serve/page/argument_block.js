@@ -1,6 +1,7 @@
 // A call's arguments as text, in the same form as in the terminal (hooks/approval_request.py): line breaks are kept,
 // invisible characters are escaped.
 
+import { isObject } from "./exact_json.js";
 import { escapeInvisible } from "./invisible_characters.js";
 
 const MAX_DEPTH = 20;
@@ -17,13 +18,13 @@ function splitText(value) {
 }
 
 function* formatEntry(head, value, depth) {
+  const isList = Array.isArray(value);
   if (typeof value === "string") {
     const [first, ...lines] = splitText(value);
     yield `${head} ${first}`;
     for (const line of lines) yield `  ${line}`;
-  } else if (value !== null && typeof value === "object" && Object.keys(value).length && depth < MAX_DEPTH) {
+  } else if ((isList || isObject(value)) && Object.keys(value).length && depth < MAX_DEPTH) {
     yield head;
-    const isList = Array.isArray(value);
     for (const [key, item] of Object.entries(value)) {
       for (const line of formatEntry(isList ? "-" : `${formatKey(key)}:`, item, depth + 1)) yield `  ${line}`;
     }

@@ -2,6 +2,7 @@
 // A field that the user does not change keeps its exact value.
 
 import { el } from "./dom.js";
+import { isObject, parseJson } from "./exact_json.js";
 import { escapeInvisible } from "./invisible_characters.js";
 import { translate } from "./language.js";
 
@@ -91,7 +92,7 @@ class Field {
     if (text === this.#initial && this.#value !== undefined) return this.#value;
     if (this.#isText) return typeof this.#value === "string" && isCrLf(this.#value) ? text.replaceAll("\n", "\r\n") : text;
     try {
-      return JSON.parse(text);
+      return parseJson(text);
     } catch {
       throw new Error(translate("arguments.not_json", { name: escapeInvisible(this.name) }));
     }
@@ -128,7 +129,6 @@ class Field {
   }
 }
 
-const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 const isCrLf = (text) => text.includes("\r\n") && !/(^|[^\r])\n/.test(text);
 
 const describeType = (type) => (type ? translate("arguments.type", { type }) : translate("arguments.any_type"));

@@ -1,9 +1,11 @@
 // The form of an elicitation: a flat JSON Schema (MCP 2025-11-25, "Elicitation"). Nothing in it is trusted.
 
 import { createButton, el } from "./dom.js";
+import { readNumber } from "./exact_json.js";
 import { escapeInvisible } from "./invisible_characters.js";
 import { translate } from "./language.js";
 
+const toText = (number) => JSON.stringify(number) ?? null;
 const TYPES = { email: "email", uri: "url", date: "date", "date-time": "datetime-local" };
 
 /** Return the form of an elicitation; `answer({action, content})` sends the user's answer. */
@@ -56,15 +58,15 @@ function renderInput(schema, initial, attributes) {
   const isNumber = schema.type === "integer" || schema.type === "number";
   const type = isNumber ? "number" : TYPES[schema.format] ?? "text";
   const input = el("input", {
-    ...attributes, type, value: initial ?? null, autocomplete: "off",
+    ...attributes, type, value: isNumber ? toText(initial) : initial ?? null, autocomplete: "off",
     step: isNumber ? (schema.type === "integer" ? 1 : "any") : null,
-    min: schema.minimum ?? null, max: schema.maximum ?? null,
+    min: toText(schema.minimum), max: toText(schema.maximum),
     minlength: schema.minLength ?? null, maxlength: schema.maxLength ?? null,
   });
   const read = () => {
     if (input.value === "") return undefined;
     if (type === "datetime-local") return new Date(input.value).toISOString();
-    return isNumber ? Number(input.value) : input.value;
+    return isNumber ? readNumber(input.value) : input.value;
   };
   return { control: input, read };
 }

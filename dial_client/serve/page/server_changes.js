@@ -2,6 +2,7 @@
 
 import { confirmAction, showToast } from "./dialogs.js";
 import { createButton, el } from "./dom.js";
+import { parseJson } from "./exact_json.js";
 import { escapeInvisible } from "./invisible_characters.js";
 import { translate } from "./language.js";
 import { describeError } from "./descriptions.js";
@@ -34,7 +35,7 @@ export function createAddForm(api, refresh) {
     event.preventDefault();
     problem.textContent = "";
     try {
-      await api.fetchJson("POST", "servers", { name: name.value.trim(), entry: JSON.parse(entry.value) });
+      await api.fetchJson("POST", "servers", { name: name.value.trim(), entry: parseJson(entry.value) });
       details.open = false;
       refresh();
     } catch (error) {

@@ -3,6 +3,7 @@
 import { createAppFrame } from "./app_services.js";
 import { toJson, createCopyButton, el, createIcon, setText } from "./dom.js";
 import { renderPart } from "./content_parts.js";
+import { parseJson, toPlain } from "./exact_json.js";
 import { escapeInvisible } from "./invisible_characters.js";
 import { translate } from "./language.js";
 import { formatDuration } from "./descriptions.js";
@@ -74,7 +75,8 @@ export class ToolCard {
     this.#setState(isWaiting ? "waiting" : "running");
   }
 
-  showProgress({ progress, total, message }) {
+  showProgress(event) {
+    const { progress, total, message } = toPlain(event);
     const text = el("span", {}, escapeInvisible(message ?? (total ? "" : String(progress))));
     this.#progress.hidden = false;
     this.#progress.replaceChildren(text);
@@ -160,7 +162,7 @@ export function renderResult(content, success) {
 function formatResult(text) {
   if (!/^\s*[[{]/.test(text) || text.length > 200_000) return escapeInvisible(text);
   try {
-    return toJson(JSON.parse(text));
+    return toJson(parseJson(text));
   } catch {
     return escapeInvisible(text);
   }

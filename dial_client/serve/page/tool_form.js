@@ -6,6 +6,7 @@ import { readEvents } from "./api.js";
 import { renderRequest } from "./approvals.js";
 import { ArgumentEditor } from "./argument_editor.js";
 import { createButton, el, toJson } from "./dom.js";
+import { parseJson } from "./exact_json.js";
 import { escapeInvisible } from "./invisible_characters.js";
 import { renderResult } from "./tool_card.js";
 import { translate, translateNodes } from "./language.js";
@@ -77,7 +78,7 @@ class ToolForm {
     const body = { name: this.#tool.name, arguments: args };
     const response = await this.#api.fetch("POST", "tools/call", { body, signal: this.#abort.signal });
     for await (const { name, data } of readEvents(response)) {
-      const event = JSON.parse(data);
+      const event = parseJson(data);
       if (name === "approval" || name === "question") this.#showRequest({ ...event, kind: name });
       else if (name === "approval_done" || name === "question_done") this.#requests.replaceChildren();
       else if (name === "error") return this.#showFailure(event.message);

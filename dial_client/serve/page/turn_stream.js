@@ -1,6 +1,7 @@
 // Reads the events of a turn to its end and reconnects when the connection breaks.
 
 import { RequestError, readEvents } from "./api.js";
+import { parseJson } from "./exact_json.js";
 import { translate } from "./language.js";
 
 /** Failed connections in a row after which the page gives up: about two minutes. */
@@ -32,7 +33,7 @@ export async function followTurn(api, { conversation, turn, response }, handle, 
         if (position.id === null && event.id) position.isComplete = Number(event.id.split(":").at(-1)) <= FIRST_POSITION;
         position.id = event.id ?? position.id;
         if (event.data === "[DONE]") return position.isComplete;
-        const data = JSON.parse(event.data);
+        const data = parseJson(event.data);
         if (event.name === "error" && data.type === "TurnLost") return false;
         if (event.name === "error" && data.type === "ConversationBusy") {
           // The process shuts down and another one takes over the turn. A second error of this type is final.
