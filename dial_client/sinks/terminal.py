@@ -11,12 +11,10 @@ import sys
 import textwrap
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from unicodedata import east_asian_width
 
 import anyio
 
-from dial_client.hooks.server_callbacks import ServerLog
 from dial_client.messages.citations import format_source_list
 from dial_client.messages.events import (
     Event,
@@ -30,21 +28,10 @@ from dial_client.messages.events import (
     ToolCallProgress,
     ToolCallStarted,
 )
-from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Message, Role, TextPart, describe
-from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.safe_text import SafeStream, to_one_line
-from dial_client.sinks.turn_display import (
-    MAX_LINE,
-    QuestionPause,
-    TurnClock,
-    UsageSum,
-    describe_arguments,
-    describe_name,
-    format_log,
-    format_usage_line,
-)
+from dial_client.sinks.turn_display import MAX_LINE, TurnSink, describe_arguments, describe_name
 
 MAX_STATUS = 100
 """Maximum characters of a status."""
@@ -52,7 +39,7 @@ MIN_ARGUMENTS = 20
 """Minimum characters of arguments that are shown, even in a narrow terminal."""
 
 
-class TerminalSink:
+class TerminalSink(TurnSink):
     """Shows events as they arrive.
 
     Args:
@@ -61,21 +48,16 @@ class TerminalSink:
     """
 
     def __init__(self, *, reasoning: bool = False, usage: bool = False) -> None:
-        self.usage = UsageSum()
+        super().__init__(shows_reasoning=reasoning, shows_usage=usage)
         self._out = sys.stdout
         self._err = sys.stderr
         self._is_live = sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
         """Whether standard error is a terminal that can clear lines and show styles."""
-        self._shows_reasoning = reasoning
-        self._shows_usage = usage
         self._safe_text = SafeStream()
         self._safe_reasoning = SafeStream()
         self._is_in_line = False
         self._is_in_reasoning = False
         self._has_status = False
-        self._pause = QuestionPause()
-        self._clock = TurnClock()
-        self._clock.begin()
         self._question_lock = anyio.Lock()
         self._started: dict[str, tuple[str, str | None]] = {}
         """Names and arguments, by call id, of running calls that are shown only as a status so far."""
@@ -83,10 +65,6 @@ class TerminalSink:
         """Names and arguments of all running calls, by call id."""
         self._call_above = ""
         """The id of the call whose start is shown in the last line; empty for any other last line."""
-
-    def begin(self) -> None:
-        """Start the clock of a turn."""
-        self._clock.begin()
 
     def end(self) -> None:
         """End a turn: finish an incomplete line, and clear the status."""
@@ -99,31 +77,19 @@ class TerminalSink:
         self._clear_status()
         self._call_above = ""
 
-    def add_usage(self, usage: Usage, cost_usd: float | None) -> None:
-        """Add usage outside of turns to the sum of the session."""
-        self.usage.add_usage(usage, cost_usd)
-
     def show(self, event: Event) -> None:
         """Show one event. While a question is open, status events are dropped, and all other events wait."""
-        if not self._pause.is_on:
-            self._show(event)
-        elif not isinstance(event, StatusChanged | ServerChanged | ToolCallProgress):
-            self._pause.keep(partial(self._show, event))
-
-    def log(self, message: ServerLog) -> None:
-        """Show a log message of a server."""
-        if self._pause.is_on:
-            self._pause.keep(partial(self.log, message))
-        else:
-            self._write_line(format_log(message))
+        if self._held is None or not isinstance(event, StatusChanged | ServerChanged | ToolCallProgress):
+            super().show(event)
 
     def let_print(self, print_line: Callable[[], None]) -> None:
         """Call `print_line` after clearing the status and ending an incomplete line; wait while a question is open."""
-        if self._pause.is_on:
-            self._pause.keep(print_line)
-        else:
+
+        def print_on_new_row() -> None:
             self._begin_row()
             print_line()
+
+        self._do(print_on_new_row)
 
     def _show(self, event: Event) -> None:
         match event:
@@ -149,27 +115,13 @@ class TerminalSink:
                 self._finish(turn)
 
     @asynccontextmanager
-    async def question(self, call_id: str | None = None) -> AsyncGenerator[None, None]:
-        """Reserve the screen for one question at a time.
-
-        Args:
-            call_id: The id of the call that needs approval. Since the question shows its arguments, the line after the
-                question shows only its name.
-        """
-        await self._pause.wait_until_shown(call_id)
-        self._clock.begin_question()
-        try:
-            async with self._question_lock:
-                self._pause.begin()
-                self._begin_row()
-                if call_id in self._started:
-                    self._started[call_id] = (self._started[call_id][0], None)
-                try:
-                    yield
-                finally:
-                    self._pause.end()
-        finally:
-            self._clock.end_question()
+    async def _reserve(self, call_id: str | None) -> AsyncGenerator[None, None]:
+        """Wait for the place of a question. It shows the arguments of its call: a later line shows only the name."""
+        async with self._question_lock:
+            self._begin_row()
+            if call_id in self._started:
+                self._started[call_id] = (self._started[call_id][0], None)
+            yield
 
     def _start_call(self, call_id: str, name: str, arguments: str) -> None:
         """Show a call that starts: as a status if a question about it may follow, otherwise as a line."""
@@ -178,7 +130,7 @@ class TerminalSink:
             self._write_status(f"→ {self._format_call(name, arguments)}")
         else:
             self._write_started(call_id)
-        self._pause.set_shown(call_id)
+        self._find_shown(call_id).set()
 
     def _finish_call(self, finished: ToolCallFinished) -> None:
         """Show the result of a call, with its name and the arguments it ran with unless the line above shows them."""
@@ -195,12 +147,12 @@ class TerminalSink:
         tail = f"{finished.duration:.2f} s{error}"
         if name and (self._call_above != call_id or (changed is not None and not self._is_live)):
             tail = f"{self._format_call(name, arguments, len(tail) + 1)} {tail}"
-        self._write_line(f"{sign} {tail}")
-        self._pause.forget(call_id)
+        self._print_line(f"{sign} {tail}")
+        self._shown_calls.pop(call_id, None)
 
     def _write_started(self, call_id: str) -> None:
         if started := self._started.pop(call_id, None):
-            self._write_line(f"→ {self._format_call(*started)}")
+            self._print_line(f"→ {self._format_call(*started)}")
             self._call_above = call_id
 
     def _format_call(self, name: str, arguments: str | None, tail: int = 0) -> str:
@@ -234,7 +186,7 @@ class TerminalSink:
             print(self._dim(text), end="", file=self._err, flush=True)
             self._is_in_reasoning = not text.endswith("\n")
 
-    def _write_line(self, line: str) -> None:
+    def _print_line(self, line: str) -> None:
         self._begin_row()
         if self._columns is not None and len(line) >= self._columns:
             line = textwrap.fill(line, self._columns - 1, subsequent_indent="  ", break_long_words=False)
@@ -279,16 +231,11 @@ class TerminalSink:
             self._write_started(call_id)
         if sources := format_source_list(turn.citations):
             print("", *sources, sep="\n", file=self._out, flush=True)
-        if turn.stop_reason is StopReason.CANCELLED:
-            self._write_line("interrupted")
-        seconds = self._clock.seconds
-        self.usage.add(turn, seconds)
-        if self._shows_usage and (turn.usage.input_tokens or turn.usage.output_tokens):
-            self._write_line(format_usage_line(turn, seconds))
+        self._close_turn(turn)
 
     def _write_media(self, message: Message) -> None:
         """Describe the images and files of the model's message, which a terminal cannot show."""
         if message.role is Role.ASSISTANT and not isinstance(message.content, str):
             for part in message.content:
                 if not isinstance(part, TextPart):
-                    self._write_line(f"[{describe(part)}: not shown here]")
+                    self._print_line(f"[{describe(part)}: not shown here]")

@@ -1,18 +1,21 @@
-"""What the sinks of terminals share: calls and usage as lines, the clock of a turn, pauses for questions."""
+"""What the sinks of terminals share: calls and usage as lines, the clock of a turn, and pauses for questions."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import anyio
 
 from dial_client.hooks.server_callbacks import ServerLog
-from dial_client.messages.events import Event
+from dial_client.messages.events import Event, StatusChanged, ToolCallProgress
+from dial_client.messages.limits import StopReason
 from dial_client.messages.message import ToolCallRequest
 from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import Turn
@@ -51,91 +54,10 @@ def _format_arguments(arguments: Mapping[str, Any]) -> Iterator[str]:
             return
 
 
-class QuestionPause:
-    """Holds output back while a question is open, and a question until its call is shown."""
-
-    def __init__(self) -> None:
-        self._kept: list[Callable[[], None]] | None = None
-        """The output that is held back; None while no question is open."""
-        self._shown_calls: dict[str, anyio.Event] = {}
-
-    @property
-    def is_on(self) -> bool:
-        """Whether a question is open."""
-        return self._kept is not None
-
-    def begin(self) -> None:
-        """Start to hold output back."""
-        self._kept = []
-
-    def keep(self, show: Callable[[], None]) -> None:
-        """Call `show` when the question is closed."""
-        assert self._kept is not None
-        self._kept.append(show)
-
-    def end(self) -> None:
-        """Show the output that was held back, in its order."""
-        kept, self._kept = self._kept or [], None
-        for show in kept:
-            show()
-
-    async def wait_until_shown(self, call_id: str | None) -> None:
-        """Wait until a call is shown, at most `PATIENCE` seconds; return at once for a question without a call."""
-        if call_id is not None:
-            with anyio.move_on_after(PATIENCE):
-                await self._find_shown(call_id).wait()
-
-    def set_shown(self, call_id: str) -> None:
-        """Record that a call is shown."""
-        self._find_shown(call_id).set()
-
-    def forget(self, call_id: str) -> None:
-        """Forget a call that has ended."""
-        self._shown_calls.pop(call_id, None)
-
-    def _find_shown(self, call_id: str) -> anyio.Event:
-        return self._shown_calls.setdefault(call_id, anyio.Event())
-
-
 def format_log(message: ServerLog) -> str:
     """Return a log message as one line, safe to display."""
     logger = f" {message.logger}" if message.logger else ""
     return to_one_line(f"{message.server}{logger} ({message.level}): {message.text}", MAX_LINE)
-
-
-class TurnClock:
-    """Measures one turn after the other; several questions may be open at the same time.
-
-    Args:
-        now: Returns the time in seconds.
-    """
-
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self.begun = 0.0
-        """The start time of the turn, moved forward by the seconds of its questions."""
-        self._now = now
-        self._questions, self._asked = 0, 0.0
-
-    @property
-    def seconds(self) -> float:
-        """The duration of the turn so far, in seconds."""
-        return self._now() - self.begun
-
-    def begin(self) -> None:
-        """Start to measure a turn."""
-        self.begun = self._now()
-
-    def begin_question(self) -> None:
-        """Start to wait for the user."""
-        if not self._questions:
-            self._asked = self._now()
-        self._questions += 1
-
-    def end_question(self) -> None:
-        """End the wait for an answer. Time in which several questions were open is subtracted once."""
-        self._questions -= 1
-        if not self._questions:
-            self.begun += self._now() - max(self._asked, self.begun)
 
 
 @dataclass(slots=True)
@@ -143,9 +65,7 @@ class UsageSum:
     """The total usage of the turns of a session."""
 
     turns: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
+    usage: Usage = field(default_factory=Usage)
     cost_usd: float = 0.0
     is_cost_known: bool = True
     """Whether the cost of every turn is known."""
@@ -159,55 +79,128 @@ class UsageSum:
 
     def add_usage(self, usage: Usage, cost_usd: float | None) -> None:
         """Add the usage of a turn or a summary; the cost is None if it is unknown."""
-        self.input_tokens += usage.input_tokens
-        self.output_tokens += usage.output_tokens
-        self.cached_tokens += usage.cached_tokens
-        if cost_usd is None:
-            self.is_cost_known = False
-        else:
-            self.cost_usd += cost_usd
+        self.usage += usage
+        self.is_cost_known = self.is_cost_known and cost_usd is not None
+        self.cost_usd += cost_usd or 0.0
 
     @property
     def line(self) -> str:
         """The sum as one line."""
-        tokens = _format_tokens(self.input_tokens, self.output_tokens, self.cached_tokens)
         cost = f" · about ${self.cost_usd:.4f}" if self.is_cost_known and self.cost_usd else ""
         turns = "1 answer" if self.turns == 1 else f"{self.turns:,} answers"
-        return f"{turns}: {tokens}{cost} · {self.seconds:.1f} s"
+        return f"{turns}: {_format_tokens(self.usage)}{cost} · {self.seconds:.1f} s"
 
 
 def format_usage_line(turn: Turn, seconds: float) -> str:
     """Return the usage of a turn in one line: tokens, cost if it is known, seconds, and number of model requests."""
-    usage = turn.usage
     cost = "" if turn.cost_usd is None else f" · about ${turn.cost_usd:.4f}"
     rounds = len(turn.request_usages)
     counted = f" · {rounds} rounds" if rounds > 1 else ""
-    tokens = _format_tokens(usage.input_tokens, usage.output_tokens, usage.cached_tokens)
-    return f"{tokens}{cost} · {seconds:.1f} s{counted}"
+    return f"{_format_tokens(turn.usage)}{cost} · {seconds:.1f} s{counted}"
 
 
-def _format_tokens(read: int, written: int, cached: int) -> str:
-    from_cache = f" ({cached:,} cached)" if cached else ""
-    return f"{read:,} tokens in{from_cache}, {written:,} out"
+def _format_tokens(usage: Usage) -> str:
+    from_cache = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
+    return f"{usage.input_tokens:,} tokens in{from_cache}, {usage.output_tokens:,} out"
 
 
-class TurnSink(Protocol):
-    """Shows the events of a turn, and reserves the terminal for questions."""
+class TurnSink(ABC):
+    """Shows the events of a turn, and reserves the terminal for one question at a time.
+
+    Output is held back while a question is open, and a question until its call is shown.
+
+    Args:
+        shows_reasoning: Whether to show the model's reasoning.
+        shows_usage: Whether to show the tokens of each turn, their cost if it is known, and the duration.
+    """
+
+    def __init__(self, *, shows_reasoning: bool, shows_usage: bool) -> None:
+        self.usage = UsageSum()
+        self._shows_reasoning, self._shows_usage = shows_reasoning, shows_usage
+        self._begun = time.monotonic()
+        """The start time of the turn, moved forward by the seconds of its questions."""
+        self._questions, self._asked = 0, 0.0
+        """The number of questions that are open or wait for their place, and the time since when there is one."""
+        self._held: list[Callable[[], None]] | None = None
+        """The output that is held back; None while no question is open."""
+        self._shown_calls: dict[str, anyio.Event] = {}
+        """For each call, an event that is set when the call is shown."""
 
     def begin(self) -> None:
-        """Begin a turn."""
+        """Begin a turn, and start its clock."""
+        self._begun = time.monotonic()
 
+    @abstractmethod
     def end(self) -> None:
         """End a turn, whatever its outcome."""
 
-    def add_usage(self, usage: Usage, cost_usd: float | None) -> None:
-        """Add usage outside of turns, such as that of a summary; `cost_usd` is None if the cost is unknown."""
-
     def show(self, event: Event) -> None:
-        """Show one event."""
+        """Show one event; while a question is open, all events but progress wait."""
+        if isinstance(event, StatusChanged | ToolCallProgress):
+            self._show(event)
+        else:
+            self._do(partial(self._show, event))
 
     def log(self, message: ServerLog) -> None:
         """Show a log message of a server."""
+        self._do(partial(self._print_line, format_log(message)))
 
-    def question(self, call_id: str | None = None) -> AbstractAsyncContextManager[None]:
-        """Reserve the terminal for one question; `call_id` is the call that it is about, if there is one."""
+    def _do(self, output: Callable[[], None]) -> None:
+        """Call `output` now, or after the question that is open."""
+        if self._held is None:
+            output()
+        else:
+            self._held.append(output)
+
+    @asynccontextmanager
+    async def question(self, call_id: str | None = None) -> AsyncGenerator[None, None]:
+        """Reserve the terminal for one question.
+
+        Time in which one or more questions are open is not part of the turn's duration.
+
+        Args:
+            call_id: The id of the call that needs approval; None for a question that is not about a call.
+        """
+        if call_id is not None:
+            with anyio.move_on_after(PATIENCE):
+                await self._find_shown(call_id).wait()
+        if not self._questions:
+            self._asked = time.monotonic()
+        self._questions += 1
+        try:
+            async with self._reserve(call_id):
+                self._held = []
+                try:
+                    yield
+                finally:
+                    held, self._held = self._held, None
+                    for output in held:
+                        output()
+        finally:
+            self._questions -= 1
+            if not self._questions:
+                self._begun += time.monotonic() - max(self._asked, self._begun)
+
+    @abstractmethod
+    def _reserve(self, call_id: str | None) -> AbstractAsyncContextManager[None]:
+        """Wait for the place of a question, and prepare it; the arguments are those of `question`."""
+
+    @abstractmethod
+    def _show(self, event: Event) -> None:
+        """Show one event now."""
+
+    @abstractmethod
+    def _print_line(self, line: str) -> None:
+        """Print a line that is not part of the answer."""
+
+    def _find_shown(self, call_id: str) -> anyio.Event:
+        return self._shown_calls.setdefault(call_id, anyio.Event())
+
+    def _close_turn(self, turn: Turn) -> None:
+        """Print what follows an answer: whether it was interrupted, and its usage."""
+        seconds = time.monotonic() - self._begun
+        if turn.stop_reason is StopReason.CANCELLED:
+            self._print_line("interrupted")
+        self.usage.add(turn, seconds)
+        if self._shows_usage and (turn.usage.input_tokens or turn.usage.output_tokens):
+            self._print_line(format_usage_line(turn, seconds))

@@ -17,14 +17,11 @@ from tests.inner import (
     Approval,
     ApprovalContext,
     Decision,
-    Event,
-    ServerLog,
     ServerSettings,
     TerminalApprover,
     ToolCallRequest,
     ToolSpec,
     Transport,
-    Usage,
     diff,
     find_changes,
 )
@@ -67,16 +64,6 @@ class Person(TypedScreen):
         self.questions.append(question)
         return self.answers.pop(0)
 
-    def begin(self) -> None: ...
-
-    def add_usage(self, usage: Usage, cost_usd: float | None) -> None: ...
-
-    def end(self) -> None: ...
-
-    def show(self, event: Event) -> None: ...
-
-    def log(self, message: ServerLog) -> None: ...
-
     @asynccontextmanager
     async def question(self, call_id: str | None = None) -> AsyncIterator[None]:  # noqa: ARG002
         async with self.place:
@@ -95,7 +82,8 @@ async def decide(
     person: Person, *calls: Mapping[str, Any], names: Sequence[str] = (), change: str = "", folder: Path = Path()
 ) -> list[Approval]:
     """Ask for the approval of calls that arrive at the same time."""
-    approver = TerminalApprover(person, person, servers(folder))
+    sink: Any = person
+    approver = TerminalApprover(sink, person, servers(folder))
     answers: dict[int, Approval] = {}
 
     async def ask(at: int, arguments: Mapping[str, Any], *, task_status: TaskStatus[None]) -> None:

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from functools import cache, partial
+from functools import cache
 from threading import Thread
 from typing import Protocol
 
@@ -16,7 +16,6 @@ from dial_client.cli.options import Options
 from dial_client.cli.terminal.inline_images import draw, find_image_folder, find_images, find_protocol, save
 from dial_client.cli.terminal.live_area import BAR, Activity, RunningCall, format_finished_call
 from dial_client.cli.terminal.screen import Screen
-from dial_client.hooks.server_callbacks import ServerLog
 from dial_client.messages.citations import format_source_list
 from dial_client.messages.events import (
     Event,
@@ -30,21 +29,11 @@ from dial_client.messages.events import (
     ToolCallProgress,
     ToolCallStarted,
 )
-from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Content, FilePart, Message, Role, ToolCallRequest
 from dial_client.messages.message import describe as describe_part
-from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.safe_text import SafeStream, to_one_line
-from dial_client.sinks.turn_display import (
-    QuestionPause,
-    TurnClock,
-    UsageSum,
-    describe,
-    describe_arguments,
-    format_log,
-    format_usage_line,
-)
+from dial_client.sinks.turn_display import TurnSink, describe, describe_arguments
 
 ANSWER_THRESHOLD = (5_000, 10, 10)
 """The arguments of `gc.set_threshold` while answers are drawn; collecting 100,000 objects would take up to 50 ms."""
@@ -98,7 +87,7 @@ class AnswerRenderer(Protocol):
         """End the message, and return the remaining text."""
 
 
-class TurnView:
+class TurnView(TurnSink):
     """Shows the events of turns on a screen.
 
     Args:
@@ -116,23 +105,20 @@ class TurnView:
         shows_reasoning: bool = False,
         shows_usage: bool = False,
     ) -> None:
-        self.usage = UsageSum()
+        super().__init__(shows_reasoning=shows_reasoning, shows_usage=shows_usage)
         self._screen, self._new_stream = screen, new_stream
         self._images = find_protocol(os.environ)
-        self._shows_reasoning, self._shows_usage = shows_reasoning, shows_usage
         self._stream: AnswerRenderer | None = None
         self._reasoning: SafeStream | None = None
         self._thought = ""
-        self._clock = TurnClock()
         self._chars = 0
         self._running: dict[str, RunningCall] = {}
-        self._pause = QuestionPause()
         self._follows_call = False
         """Whether the last printed text was a tool call."""
 
     def begin(self) -> None:
         """Begin a turn, and start the clock of the live line."""
-        self._clock.begin()
+        super().begin()
         self._chars, self._follows_call = 0, False
         self._screen.live.is_waiting = bool(self._screen.live.starting)
         Thread(target=_prepare_rendering, daemon=True).start()
@@ -147,50 +133,22 @@ class TurnView:
         live.activity, live.calls, live.draft, live.is_waiting = None, {}, None, False
         self._screen.refresh()
 
-    def add_usage(self, usage: Usage, cost_usd: float | None) -> None:
-        """Add usage outside of turns to the sum of the session."""
-        self.usage.add_usage(usage, cost_usd)
-
-    def show(self, event: Event) -> None:
-        """Show one event. During a question, all events but progress are shown after the question."""
-        if self._pause.is_on and not isinstance(event, StatusChanged | ToolCallProgress):
-            self._pause.keep(partial(self._show, event))
-        else:
-            self._show(event)
-
-    def log(self, message: ServerLog) -> None:
-        """Show a log message of a server."""
-        if self._pause.is_on:
-            self._pause.keep(partial(self.log, message))
-        else:
-            self._screen.print_faint(format_log(message))
-
     @asynccontextmanager
-    async def question(self, call_id: str | None = None) -> AsyncGenerator[None, None]:
-        """Reserve the screen for one question at a time; other events are shown after the question.
-
-        Args:
-            call_id: The id of the call that the question is about; None if it is not about a call.
-        """
-        await self._pause.wait_until_shown(call_id)
+    async def _reserve(self, call_id: str | None) -> AsyncGenerator[None, None]:
+        """Wait for the place of a question. The call that it is about waits too, and is not in the live area."""
         call = self._running.get(call_id or "")
         question_began = time.monotonic()
-        self._clock.begin_question()
         if call is not None:
             call.waits = True
         try:
             async with self._screen.panel():
-                # Events are held back, and the call is not in the live area, because the question shows it.
-                self._pause.begin()
                 self._follows_call, self._screen.live.is_asking = False, True
                 self._screen.live.calls = {key: call for key, call in self._running.items() if key != call_id}
                 try:
                     yield
                 finally:
                     self._screen.live.is_asking, self._screen.live.calls = False, self._running
-                    self._pause.end()
         finally:
-            self._clock.end_question()
             if call is not None:
                 call.waits, call.since = False, call.since + time.monotonic() - question_began
 
@@ -218,7 +176,7 @@ class TurnView:
                 self._finish(turn)
 
     def _say(self, text: str) -> None:
-        self._screen.live.activity = Activity(text, self._clock.begun, self._chars // CHARS_PER_TOKEN)
+        self._screen.live.activity = Activity(text, self._begun, self._chars // CHARS_PER_TOKEN)
         self._screen.refresh()
 
     def _write(self, text: str) -> None:
@@ -278,12 +236,12 @@ class TurnView:
         self._running[call.id] = RunningCall(name, arguments, time.monotonic())
         self._screen.live.calls = self._running
         self._screen.refresh()
-        self._pause.set_shown(call.id)
+        self._find_shown(call.id).set()
 
     def _finish_call(self, event: ToolCallFinished) -> None:
         result, duration = event.result, event.duration
         running = self._running.pop(result.tool_call_id, None)
-        self._pause.forget(result.tool_call_id)
+        self._shown_calls.pop(result.tool_call_id, None)
         if running is None:
             return
         if event.changed_arguments is not None:
@@ -317,12 +275,10 @@ class TurnView:
             self._screen.print_faint(f"{BAR}… and {left:,} more image{'s' if left > 1 else ''}, not shown")
 
     def _finish(self, turn: Turn) -> None:
-        seconds = self._clock.seconds
         self.end()
         if sources := format_source_list(turn.citations):
             self._screen.print("\n".join(("", *sources)))
-        if turn.stop_reason is StopReason.CANCELLED:
-            self._screen.print_faint("interrupted")
-        self.usage.add(turn, seconds)
-        if self._shows_usage and (turn.usage.input_tokens or turn.usage.output_tokens):
-            self._screen.print_faint(format_usage_line(turn, seconds))
+        self._close_turn(turn)
+
+    def _print_line(self, line: str) -> None:
+        self._screen.print_faint(line)
