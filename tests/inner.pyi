@@ -57,7 +57,7 @@ from dial_client.cli.configuration.configuration_report import list_written_valu
 from dial_client.cli.configuration.configuration_report import read_schema as read_schema
 from dial_client.cli.configuration.configuration_report import to_document as to_document
 from dial_client.cli.configuration.first_configuration import format_configuration as format_configuration
-from dial_client.cli.configuration_files import read_trusted_files as read_trusted_files
+from dial_client.cli.configuration_files import find_files as find_files
 from dial_client.cli.configuration_reload import apply_configuration as apply_configuration
 from dial_client.cli.configuration_reload import compare as compare
 from dial_client.cli.default_model import with_default_model as with_default_model

@@ -7,8 +7,8 @@ import os
 import re
 import sys
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -76,53 +76,54 @@ _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _EVENTS = ("decision", "call", "elicitation", "sampling")
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
-    """Selects entries of the audit log. Patterns are those of `fnmatch`; an empty field selects every entry.
+Matches = Callable[[Mapping[str, Any]], bool]
+"""Returns True if an entry of the audit log is selected."""
+
+
+def build_filter(server: str, tool: str, since: str, conversation: str) -> Matches:
+    """Return the function that selects entries. Patterns are those of `fnmatch`; an empty text selects every entry.
+
+    Args:
+        server: A pattern of names of servers.
+        tool: A pattern of names of tools.
+        since: An ISO 8601 date or time, local if it has no time zone; or an age, such as ``90m``, in s, m, h or d.
+        conversation: The id of a conversation.
 
     Raises:
         ConfigError: `since` is not a time.
     """
+    earliest = _parse_time(since)
 
-    server: str = ""
-    tool: str = ""
-    since: str = ""
-    """An ISO 8601 date or time, local if it has no time zone; or an age, such as ``90m``, in s, m, h or d."""
-    conversation: str = ""
-    _earliest: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_earliest", _parse_time(self.since))
-
-    def match(self, fields: dict[str, Any]) -> bool:
-        """Return True if an entry is selected."""
+    def matches(fields: Mapping[str, Any]) -> bool:
         return (
             fields.get("event") in _EVENTS
-            and fnmatchcase(str(fields.get("server", "")), self.server or "*")
-            and fnmatchcase(str(fields.get("tool", "")), self.tool or "*")
-            and str(fields.get("conversation", "")) == (self.conversation or str(fields.get("conversation", "")))
-            and str(fields.get("time", "")) >= self._earliest
+            and fnmatchcase(str(fields.get("server", "")), server or "*")
+            and fnmatchcase(str(fields.get("tool", "")), tool or "*")
+            and conversation in ("", str(fields.get("conversation", "")))
+            and str(fields.get("time", "")) >= earliest
         )
 
+    return matches
 
-async def show(folder: Path | None, filters: Filters, *, as_json: bool) -> int:
+
+async def show(folder: Path | None, matches: Matches, *, as_json: bool) -> int:
     """Print all selected entries, the oldest first."""
     for line in read_lines(_find_log_folder(folder)):
-        if line.fields is not None and filters.match(line.fields):
+        if line.fields is not None and matches(line.fields):
             _print(line.fields, as_json=as_json)
     return ExitCode.ANSWERED
 
 
-async def tail(folder: Path | None, filters: Filters, lines: int, *, follow: bool, as_json: bool) -> int:
+async def tail(folder: Path | None, matches: Matches, lines: int, *, follow: bool, as_json: bool) -> int:
     """Print the last selected entries, and with `follow` new entries until the program is interrupted."""
     log_folder = folder or find_audit_folder() if follow else _find_log_folder(folder)
     reader = _Reader(log_folder)
-    for fields in deque(filter(filters.match, reader.read()), maxlen=lines):
+    for fields in deque(filter(matches, reader.read()), maxlen=lines):
         _print(fields, as_json=as_json)
     while follow:
         sys.stdout.flush()
         await anyio.sleep(_LOOK_EVERY)
-        for fields in filter(filters.match, reader.read()):
+        for fields in filter(matches, reader.read()):
             _print(fields, as_json=as_json)
     return ExitCode.ANSWERED
 

@@ -26,28 +26,27 @@ def find_folder_config() -> Path | None:
     return None if path is None or path.is_absolute() or is_user_config(path) else path
 
 
-def read_trusted_files(config: str | None) -> list[ConfigFile]:
-    """Return the files in use without asking the user; an untrusted file of the working folder is left out.
+def find_files(config: str | Path | None, *, trust: bool = False) -> tuple[list[ConfigFile], Path | None]:
+    """Return the files in use, and the path of the working folder's file if it is left out as untrusted; else None.
 
     Args:
         config: The file to use in place of all others; None to find the files.
+        trust: Use the file of the working folder in any case.
 
     Raises:
         ConfigError: A file cannot be read.
     """
-    if config is not None:
-        path = find_config(config)
-        return [read_config_file(path)] if path is not None else []
-    own = find_user_config()
+    own = find_user_config() if config is None else find_config(str(config))
     files = [read_config_file(own)] if own is not None else []
-    folder_file = find_folder_config()
-    if folder_file is not None:
-        from dial_client.cli.trust_prompt import find_changes
+    folder_file = find_folder_config() if config is None else None
+    if folder_file is None:
+        return files, None
+    from dial_client.cli.trust_prompt import find_changes
 
-        found, env_files = read_found(folder_file), EnvFiles()
-        if find_changes(found, env_files) == []:
-            files.append(ConfigFile(found.data, str(folder_file), read=env_files.read))
-    return files
+    found, env_files = read_found(folder_file), EnvFiles()
+    if not trust and find_changes(found, env_files) != []:
+        return files, folder_file
+    return [*files, ConfigFile(found.data, str(folder_file), read=env_files.read)], None
 
 
 async def ask_for_files(options: Options, report: Callable[[str], None], *, may_ask: bool = True) -> list[ConfigFile]:
@@ -58,19 +57,15 @@ async def ask_for_files(options: Options, report: Callable[[str], None], *, may_
     Raises:
         ConfigError: A file cannot be read; or it is not trusted, and the user cannot be asked.
     """
-    if options.config is not None:
-        return read_trusted_files(str(options.config))
-    own = find_user_config()
-    files = [read_config_file(own)] if own is not None else []
-    folder_file = find_folder_config()
-    if folder_file is not None:
-        from dial_client.cli.trust_prompt import is_trusted
+    files, untrusted = find_files(options.config, trust=options.trust)
+    if untrusted is None:
+        return files
+    from dial_client.cli.trust_prompt import is_trusted
 
-        found, env_files = read_found(folder_file), EnvFiles()
-        if options.trust or await is_trusted(found, env_files, may_ask=may_ask):
-            files.append(ConfigFile(found.data, str(folder_file), read=env_files.read))
-        else:
-            report(f"continuing without the {FILE_NAME} of this folder, with {own or 'no servers'}")
+    found, env_files = read_found(untrusted), EnvFiles()
+    if await is_trusted(found, env_files, may_ask=may_ask):
+        return [*files, ConfigFile(found.data, str(untrusted), read=env_files.read)]
+    report(f"continuing without the {FILE_NAME} of this folder, with {find_user_config() or 'no servers'}")
     return files
 
 

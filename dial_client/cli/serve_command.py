@@ -6,9 +6,8 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +33,10 @@ from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.http_server import HttpServer, open_socket
 from dial_client.serve.human_input import HumanInputBroker
 from dial_client.serve.security import build_policy, is_loopback
-from dial_client.serve.server_routes import ServerLogins
+from dial_client.serve.server_routes import Change, ConfigChanger, ServerLogins
 from dial_client.serve.turn_registry import ServedModel, TurnRegistry
 from dial_client.servers.status import ServerStatus
-from dial_client.settings import config_editor
-from dial_client.settings.config_editor import ConfigText, read_text
+from dial_client.settings.config_editor import read_text
 from dial_client.settings.config_types import ServerSettings, Settings
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore
@@ -89,7 +87,7 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
                 *(dial, store, human_input, turns, model, durable),
                 peers=peers,
                 audit_folder=find_audit_folder(),
-                administration=ConfigAdministration(options, reload.request) if serve_options.allow_admin else None,
+                change_config=build_config_changer(options, reload.request) if serve_options.allow_admin else None,
                 logins=logins,
                 locked_settings=locked,
             )
@@ -256,40 +254,18 @@ def _format_url(bound_address: tuple[str, int], token: str | None, token_source:
     return shown if token is None else f"{shown}#token={token}"
 
 
-class ConfigAdministration:
-    """A `serve.server_routes.ServerAdministration` over the configuration file in use.
+def build_config_changer(options: Options, reload: Callable[[], None]) -> ConfigChanger:
+    """Return the function that changes the configuration file in use, and then requests a reload."""
+    choice = ConfigChoice(file=options.config)
+    lock = anyio.Lock()
 
-    Args:
-        options: The options of the command line, which may name the file.
-        reload: Requests a reload of the configuration.
-    """
+    async def change_file(change: Change, name: str, edit: Callable[[str], str]) -> None:
+        def find_and_change() -> None:
+            before = read_text(find_file(choice)) if change == "added" else find_holder(name, choice)
+            change_config(before, edit, f"{change} {name!a}")
 
-    def __init__(self, options: Options, reload: Callable[[], None]) -> None:
-        self._choice = ConfigChoice(file=options.config)
-        self._reload = reload
-        self._lock = anyio.Lock()
+        async with lock:
+            await anyio.to_thread.run_sync(find_and_change)
+        reload()
 
-    async def add(self, name: str, entry: Mapping[str, Any]) -> None:
-        """Add a server.
-
-        Raises:
-            ConfigError: The file cannot be changed; the other methods raise it too.
-        """
-        edit = partial(config_editor.add_server, name=name, entry=entry)
-        await self._change(lambda: read_text(find_file(self._choice)), edit, f"added {name!a}")
-
-    async def remove(self, name: str) -> None:
-        """Remove a server."""
-        edit = partial(config_editor.remove_server, name=name)
-        await self._change(lambda: find_holder(name, self._choice), edit, f"removed {name!a}")
-
-    async def set_enabled(self, name: str, *, is_enabled: bool) -> None:
-        """Enable or disable a server."""
-        edit = partial(config_editor.set_enabled, name=name, is_enabled=is_enabled)
-        summary = f"{'enabled' if is_enabled else 'disabled'} {name!a}"
-        await self._change(lambda: find_holder(name, self._choice), edit, summary)
-
-    async def _change(self, find: Callable[[], ConfigText], edit: Callable[[str], str], summary: str) -> None:
-        async with self._lock:
-            await anyio.to_thread.run_sync(lambda: change_config(find(), edit, summary))
-        self._reload()
+    return change_file

@@ -50,7 +50,7 @@ def build_rows(outline: Outline, env_files: EnvFiles, folder: Path) -> Iterator[
         yield from _build_server_rows(entry, env_files, folder)
     for key, node in outline.unknown.items():
         if key == "policy":
-            yield from _build_list_rows("Decides calls by rules", _format_parts(node.value))
+            yield from _build_list_rows("Decides calls by rules", map(_format_value, _list_parts(node.value)))
             continue
         yield SummaryRow(f"Key {_format_value(key)}")
         yield SummaryRow("  says", _format_value(node.value))
@@ -100,9 +100,9 @@ def _hide_value(value: Any) -> str:
 
 
 def _build_server_rows(entry: OutlineEntry, env_files: EnvFiles, folder: Path) -> Iterator[SummaryRow]:
-    words = [entry[key] for key in ("command", "args") if key in entry]
-    yield from _build_list_rows("  runs", (part for node in words for part in _format_parts(node.value)))
-    if _has_unpinned_package([word for node in words for word in _select_strings(node.value)]):
+    words = [part for key in ("command", "args") if key in entry for part in _list_parts(entry[key].value)]
+    yield from _build_list_rows("  runs", map(_format_value, words))
+    if _has_unpinned_package([word for word in words if isinstance(word, str)]):
         yield SummaryRow("", "(!) the program is downloaded from a package registry, in its newest version")
     if "url" in entry:
         yield SummaryRow("  connects to", _format_value(entry["url"].value))
@@ -112,14 +112,14 @@ def _build_server_rows(entry: OutlineEntry, env_files: EnvFiles, folder: Path) -
     yield from _build_hidden_rows("  sends the header", entry.get("headers"))
     yield from _build_login_rows(entry.get("oauth"))
     if "autoApprove" in entry:
-        yield from _build_list_rows("  runs without asking", _format_parts(entry["autoApprove"].value))
+        yield from _build_list_rows(
+            "  runs without asking", map(_format_value, _list_parts(entry["autoApprove"].value))
+        )
     if "trusted" in entry and entry["trusted"].value is not False:
         yield SummaryRow("  is believed", "when it declares tools read-only, or safe to repeat")
     if "instructions" not in entry or entry["instructions"].value is not False:
         yield SummaryRow("  tells the model", "its instructions")
     yield from _build_further_rows(entry, _SHOWN_KEYS)
-    names = sorted({name for key, node in entry.items() for name in _find_references(node.value)})
-    yield from _build_list_rows("  reads the variable", (escape_line(name) for name in names))
 
 
 def _build_variable_rows(entry: OutlineEntry, env_files: EnvFiles, folder: Path) -> Iterator[SummaryRow]:
@@ -180,16 +180,15 @@ def _build_model_rows(entry: OutlineEntry) -> Iterator[SummaryRow]:
         yield SummaryRow("  sends there", "a key that is written in the file")
     yield from _build_hidden_rows("  sends the header", entry.get("headers"))
     yield from _build_further_rows(entry, {"base_url", "api_key", "headers"})
-    names = sorted({name for node in entry.values() for name in _find_references(node.value)})
-    yield from _build_list_rows("  reads the variable", (escape_line(name) for name in names))
 
 
 def _build_further_rows(entry: OutlineEntry, shown: set[str]) -> Iterator[SummaryRow]:
-    yield from (
-        SummaryRow(f"  {_format_value(key)}", _format_value(node.value))
-        for key, node in entry.items()
-        if key not in shown
-    )
+    """Yield the keys that were not shown, and the variables that the entry reads."""
+    for key, node in entry.items():
+        if key not in shown:
+            yield SummaryRow(f"  {_format_value(key)}", _format_value(node.value))
+    names = sorted({name for node in entry.values() for name in _find_references(node.value)})
+    yield from _build_list_rows("  reads the variable", map(escape_line, names))
 
 
 def _build_list_rows(label: str, values: Iterable[str]) -> Iterator[SummaryRow]:
@@ -197,12 +196,8 @@ def _build_list_rows(label: str, values: Iterable[str]) -> Iterator[SummaryRow]:
         yield SummaryRow("" if number else label, value)
 
 
-def _format_parts(value: Any) -> list[str]:
-    return [_format_value(part) for part in (value if isinstance(value, list) else [value])]
-
-
-def _select_strings(value: Any) -> list[str]:
-    return [part for part in (value if isinstance(value, list) else [value]) if isinstance(part, str)]
+def _list_parts(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _has_unpinned_package(words: list[str]) -> bool:

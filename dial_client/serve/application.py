@@ -22,7 +22,7 @@ from dial_client.serve.human_input import HumanInputBroker, HumanInputRoutes
 from dial_client.serve.openai_endpoint import ChatCompletionsEndpoint
 from dial_client.serve.prompt_routes import PromptRoutes
 from dial_client.serve.security import HEALTH, AccessPolicy, SecurityMiddleware
-from dial_client.serve.server_routes import LoginRoutes, ServerAdministration, ServerLogins, ServerRoutes
+from dial_client.serve.server_routes import ConfigChanger, LoginRoutes, ServerLogins, ServerRoutes
 from dial_client.serve.static_files import StaticFiles
 from dial_client.serve.tool_routes import AppRoutes, ToolRoutes
 from dial_client.serve.turn_registry import ServedModel, TurnRegistry
@@ -46,7 +46,7 @@ class AppContext:
     """The other processes over the same database."""
     audit_folder: Path | None = None
     """The folder of the user's audit log."""
-    administration: ServerAdministration | None = None
+    change_config: ConfigChanger | None = None
     """Changes the configuration; None if clients may not change it."""
     logins: ServerLogins | None = None
     """The OAuth logins in progress; None if logins over HTTP are disabled."""
@@ -75,7 +75,7 @@ def build_routes(context: AppContext) -> list[Route]:
         *ConversationRoutes(dial, manager, turns, model, durable, remote_turns).build_routes(),
         *PromptRoutes(dial, model, context.locked_settings).build_routes(),
         *(LoginRoutes(context.logins).build_routes() if context.logins is not None else ()),
-        *ServerRoutes(dial, context.administration).build_routes(),
+        *ServerRoutes(dial, context.change_config).build_routes(),
         *ToolRoutes(dial, context.human_input).build_routes(),
         *AccessRoutes(dial, context.human_input.requests, context.audit_folder).build_routes(),
         *AppRoutes(dial, context.human_input).build_routes(),

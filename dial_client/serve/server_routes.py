@@ -14,10 +14,10 @@ import hashlib
 import hmac
 import html
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Literal, Protocol
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
@@ -33,6 +33,7 @@ from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.serve.http_messages import HttpError, build_json_response, read_json
 from dial_client.serve.security import OAUTH_CALLBACK
 from dial_client.servers.status import ServerState, ServerStatus
+from dial_client.settings import config_editor
 from dial_client.settings.config_types import ServerSettings
 
 log = get_logger(__name__)
@@ -283,20 +284,18 @@ def _build_page(title: str, text: str, status: int) -> Response:
     return Response(page, status, {"content-type": "text/html; charset=utf-8"})
 
 
-class ServerAdministration(Protocol):
-    """Changes the servers of the configuration. A change takes effect shortly after the call.
+Change = Literal["added", "removed", "enabled", "disabled"]
 
-    Each method raises ConfigError if the change is not possible.
-    """
 
-    async def add(self, name: str, entry: Mapping[str, Any]) -> None:
-        """Add a server with an entry in the format of ``servers.json``."""
+class ConfigChanger(Protocol):
+    """Changes the configuration. A change takes effect shortly after the call."""
 
-    async def remove(self, name: str) -> None:
-        """Remove a server."""
+    async def __call__(self, change: Change, name: str, edit: Callable[[str], str]) -> None:
+        """Change a server: `edit` returns the changed text of ``servers.json``.
 
-    async def set_enabled(self, name: str, *, is_enabled: bool) -> None:
-        """Enable or disable a server."""
+        Raises:
+            ConfigError: The change is not possible.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +304,7 @@ class ServerRoutes:
 
     dial: DialClient
     """The client, entered."""
-    administration: ServerAdministration | None
+    change_config: ConfigChanger | None
     """Changes the configuration; None to refuse changes."""
 
     def build_routes(self) -> list[Route]:
@@ -323,34 +322,39 @@ class ServerRoutes:
     async def _list(self, request: Request) -> Response:  # noqa: ARG002
         statuses = self.dial.servers.values()
         servers = [{**status.to_dict(), "needs_login": ServerLogins.is_needed(status)} for status in statuses]
-        return build_json_response({"servers": servers, "can_change": self.administration is not None})
+        return build_json_response({"servers": servers, "can_change": self.change_config is not None})
 
     async def _restart(self, request: Request) -> Response:
         await self.dial.restart_server(self._find(request))
         return Response(status_code=204)
 
     async def _add(self, request: Request) -> Response:
-        administration = self._require_administration()
+        self._require_changer()
         body = await read_json(request)
         name, entry = body.get("name"), body.get("entry")
         if not isinstance(name, str) or not name.strip() or not isinstance(entry, dict):
             raise HttpError(400, "name must be a non-empty string, and entry an object", "bad_entry", param="entry")
-        await administration.add(name, entry)
+        await self._require_changer()("added", name, partial(config_editor.add_server, name=name, entry=entry))
         return Response(status_code=204)
 
     async def _remove(self, request: Request) -> Response:
-        await self._require_administration().remove(self._find(request))
+        change_config = self._require_changer()
+        name = self._find(request)
+        await change_config("removed", name, partial(config_editor.remove_server, name=name))
         return Response(status_code=204)
 
     async def _set_enabled(self, request: Request, *, is_enabled: bool) -> Response:
-        await self._require_administration().set_enabled(self._find(request), is_enabled=is_enabled)
+        change_config = self._require_changer()
+        name = self._find(request)
+        edit = partial(config_editor.set_enabled, name=name, is_enabled=is_enabled)
+        await change_config("enabled" if is_enabled else "disabled", name, edit)
         return Response(status_code=204)
 
-    def _require_administration(self) -> ServerAdministration:
-        if self.administration is None:
+    def _require_changer(self) -> ConfigChanger:
+        if self.change_config is None:
             message = "the configuration cannot be changed over HTTP: dial-chat serve --allow-admin allows it"
             raise HttpError(403, message, "not_allowed", kind="permission_error")
-        return self.administration
+        return self.change_config
 
     def _find(self, request: Request) -> str:
         name: str = request.path_params["name"]

@@ -20,12 +20,12 @@ from tests.inner import (
     apply_configuration,
     check_programs,
     find_file,
+    find_files,
     find_holder,
     list_written_values,
     mask,
     parse,
     read_found,
-    read_trusted_files,
     trust_now,
 )
 from tests.inner import config_editor_find_problem as find_problem
@@ -48,9 +48,9 @@ def test_a_trusted_file_is_left_out_after_its_env_file_changed(folder: Path) -> 
     (folder / "servers.json").write_text(WITH_VARIABLES)
     (folder / ".env").write_text("A=1\n")
     trust_now(read_found(Path("servers.json")), EnvFiles())
-    assert [file.path for file in read_trusted_files(None)] == ["servers.json"]
+    assert [file.path for file in find_files(None)[0]] == ["servers.json"]
     (folder / ".env").write_text("PATH=/tmp/theirs\n")
-    assert read_trusted_files(None) == []
+    assert find_files(None)[0] == []
 
 
 def test_doctor_expands_no_variable_of_an_untrusted_file() -> None:

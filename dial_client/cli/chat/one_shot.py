@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,10 +26,8 @@ from dial_client.cli.tty import UserInput
 from dial_client.messages.errors import ConfigError, DialError, describe_system_error
 from dial_client.messages.events import Event, Finished, TextDelta, to_dict
 from dial_client.messages.limits import StopReason
-from dial_client.messages.model import Provider
 from dial_client.messages.turn_result import Turn, output_to_json
 from dial_client.runtime.safe_text import to_one_line
-from dial_client.settings.configuration import Settings
 from dial_client.sinks import sse_encoder
 from dial_client.sinks.terminal import TerminalSink
 from dial_client.sinks.turn_display import TurnSink
@@ -88,54 +85,37 @@ async def answer(options: Options, question: str, typed: str = "") -> int:
     settings = await with_default_model(options, await read_settings(options))
     provider = open_model(options, settings)
     user_input = UserInput(question, question, typed)
+
+    async def answer_on(screen: CommandScreen, sink: TurnSink, wait: WaitForServers) -> int:
+        callbacks = elicitation_prompt.build_callbacks(options, sink)
+        approve = build_approver(sink, screen, settings.servers)
+        async with (
+            open_client(options, settings, provider, approve, callbacks) as dial,
+            open_session(options, settings, dial, screen) as session,
+        ):
+            await wait(dial)
+            # A script may pass on untrusted text: without a terminal, attach only files of the working folder.
+            message = await with_attachments(dial, user_input, None if sys.stderr.isatty() else Path.cwd())
+            sink.begin()
+            async with aclosing(session.ask(message, output_type=schema)) as events:
+                if options.output is Output.SSE:
+                    await _print_sse(events, provider.info.name)
+                else:
+                    await _print(events, options, sink)
+            return choose_exit_code(session.turns[-1]) if session.turns else ExitCode.MODEL
+
     if options.output is Output.TEXT and schema is None and can_draw(options):
         screen, view = open_screen(options, has_input=False)
-        shown = OneShot(options, settings, provider, view, screen, partial(wait_for_servers, screen=screen))
-        return await screen.run(lambda: shown.answer(user_input))
+        return await screen.run(partial(answer_on, screen, view, partial(wait_for_servers, screen=screen)))
     sink = TerminalSink(reasoning=options.verbose, usage=options.verbose)
-    plain = OneShot(options, settings, provider, sink, PlainScreen(), wait_for_servers_in_lines, schema)
-    return await plain.answer(user_input)
+    return await answer_on(PlainScreen(), sink, wait_for_servers_in_lines)
 
 
-@dataclass(frozen=True, slots=True)
-class OneShot:
-    """The parts that answer one question: options, configuration, model, and output."""
-
-    options: Options
-    settings: Settings
-    provider: Provider
-    sink: TurnSink
-    screen: CommandScreen
-    wait_for_servers: WaitForServers
-    schema: Mapping[str, Any] | None = None
-    """The JSON Schema of the answer; None for an answer in text."""
-
-    async def answer(self, question: UserInput) -> int:
-        """Answer a question, and return the exit code."""
-        options, sink = self.options, self.sink
-        callbacks = elicitation_prompt.build_callbacks(options, sink)
-        approve = build_approver(sink, self.screen, self.settings.servers)
-        async with (
-            open_client(options, self.settings, self.provider, approve, callbacks) as dial,
-            open_session(options, self.settings, dial, self.screen) as session,
-        ):
-            await self.wait_for_servers(dial)
-            # A script may pass on untrusted text: without a terminal, attach only files of the working folder.
-            message = await with_attachments(dial, question, None if sys.stderr.isatty() else Path.cwd())
-            sink.begin()
-            async with aclosing(session.ask(message, output_type=self.schema)) as events:
-                if options.output is Output.SSE:
-                    return await _print_sse(events, self.provider.info.name)
-                return await _print(events, options, sink)
-
-
-async def _print(events: AsyncGenerator[Event, None], options: Options, sink: TurnSink) -> int:
-    code: int = ExitCode.UNEXPECTED
+async def _print(events: AsyncGenerator[Event, None], options: Options, sink: TurnSink) -> None:
     try:
         async for event in events:
             _show(event, options, sink)
             if isinstance(event, Finished):
-                code = choose_exit_code(event.turn)
                 print_notes(event.turn.notes)
     except DialError as error:
         if options.output is Output.JSONL:
@@ -143,7 +123,6 @@ async def _print(events: AsyncGenerator[Event, None], options: Options, sink: Tu
         raise
     finally:
         sink.end()
-    return code
 
 
 def _show(event: Event, options: Options, sink: TurnSink) -> None:
@@ -159,22 +138,11 @@ def _show(event: Event, options: Options, sink: TurnSink) -> None:
             print(json.dumps(event.turn.to_dict()), flush=True)
 
 
-async def _print_sse(events: AsyncGenerator[Event, None], model: str) -> int:
-    code: int = ExitCode.MODEL
-
-    async def watch_events() -> AsyncGenerator[Event, None]:
-        nonlocal code
-        async with aclosing(events):
-            async for event in events:
-                if isinstance(event, Finished):
-                    code = choose_exit_code(event.turn)
-                yield event
-
-    async with aclosing(sse_encoder.encode(watch_events(), model=model)) as lines:
+async def _print_sse(events: AsyncGenerator[Event, None], model: str) -> None:
+    async with aclosing(sse_encoder.encode(events, model=model)) as lines:
         async for line in lines:
             sys.stdout.write(line)
             sys.stdout.flush()
-    return code
 
 
 def choose_exit_code(turn: Turn) -> ExitCode:

@@ -164,12 +164,12 @@ def audit(
     """
     from dial_client.cli import audit_report
 
-    filters = audit_report.Filters(server, tool, since, conversation)
+    matches = audit_report.build_filter(server, tool, since, conversation)
     match action:
         case "show":
-            return audit_report.show(folder, filters, as_json=as_json)
+            return audit_report.show(folder, matches, as_json=as_json)
         case "tail":
-            return audit_report.tail(folder, filters, lines, follow=follow, as_json=as_json)
+            return audit_report.tail(folder, matches, lines, follow=follow, as_json=as_json)
         case "verify":
             return audit_report.check(folder, head, as_json=as_json)
         case _:

@@ -26,7 +26,7 @@ from typer.main import get_command
 from dial_client.cli.commands.command_help import describe_option
 from dial_client.cli.commands.command_line import find_command
 from dial_client.cli.commands.typer_apps import chat_app, command_app, list_group_commands, load_groups
-from dial_client.cli.configuration_files import read_trusted_files
+from dial_client.cli.configuration_files import find_files
 from dial_client.cli.options import ExitCode
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.safe_text import to_one_line
@@ -89,7 +89,7 @@ class KnownNames:
     def _files(self) -> list[ConfigFile]:
         """The configuration files in use, without untrusted files."""
         try:
-            return read_trusted_files(self._config)
+            return find_files(self._config)[0]
         except ConfigError:
             return []
 

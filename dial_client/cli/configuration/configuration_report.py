@@ -12,12 +12,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from dial_client.cli.configuration_files import (
-    PROFILE_VARIABLE,
-    find_folder_config,
-    find_profile_name,
-    read_trusted_files,
-)
+from dial_client.cli.configuration_files import PROFILE_VARIABLE, find_files, find_folder_config, find_profile_name
 from dial_client.cli.options import ExitCode, Options
 from dial_client.messages.errors import ConfigError
 from dial_client.providers.presets import MODELS_OF_KEYS
@@ -270,7 +265,7 @@ def print_values(options: Options, *, as_json: bool) -> int:
     Raises:
         ConfigError: A file is not JSON.
     """
-    document = json.dumps(to_document(list_written_values(_read_files(options))), ensure_ascii=as_json, indent=2)
+    document = json.dumps(to_document(_read_values(options)), ensure_ascii=as_json, indent=2)
     print("\n".join(map(escape_line, document.splitlines())))
     return ExitCode.ANSWERED
 
@@ -281,7 +276,7 @@ def print_origins(options: Options, key: str | None, *, as_json: bool) -> int:
     Raises:
         ConfigError: A file is not JSON, or there is no value at the path.
     """
-    values = list_written_values(_read_files(options))
+    values = _read_values(options)
     rows = [(".".join(value.keys), value.value, str(value.origin)) for value in values]
     if key:
         at_key = find_value(to_document(values), key)
@@ -308,7 +303,7 @@ def print_value(options: Options, key: str | None) -> int:
         raise ConfigError(
             "missing value", hint="dial-chat config get KEY, such as defaultModel or mcpServers.time.args"
         )
-    text = as_text(find_value(to_document(list_written_values(_read_files(options))), key))
+    text = as_text(find_value(to_document(_read_values(options)), key))
     print("\n".join(map(escape_line, text.split("\n"))) if sys.stdout.isatty() else text)
     return ExitCode.ANSWERED
 
@@ -324,14 +319,8 @@ def read_schema() -> str:
     return resources.files("dial_client.settings").joinpath(SCHEMA_FILE).read_text(encoding="utf-8")
 
 
-def _read_files(options: Options) -> list[ConfigFile]:
-    """Return the files that may be shown: the files in use, and with ``--trust`` also ./servers.json."""
-    files = read_trusted_files(None if options.config is None else str(options.config))
-    folder_file = find_folder_config()
-    if options.trust and options.config is None and folder_file is not None:
-        files = [file for file in files if file.path != str(folder_file)]
-        files.append(ConfigFile(read_found(folder_file).data, str(folder_file)))
-    return files
+def _read_values(options: Options) -> list[WrittenValue]:
+    return list_written_values(find_files(options.config, trust=options.trust)[0])
 
 
 def _list_choices(options: Options) -> list[tuple[str, Any, str]]:

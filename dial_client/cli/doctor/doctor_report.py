@@ -9,7 +9,7 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from dial_client.cli.configuration_files import find_folder_config, find_profile_name, read_trusted_files
+from dial_client.cli.configuration_files import find_files, find_profile_name
 from dial_client.cli.doctor.check_registry import inspect
 from dial_client.cli.doctor.findings import Finding, Fix, Group, Level
 from dial_client.cli.doctor.subject import DoctorTarget, Subject
@@ -21,7 +21,7 @@ from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.runtime.text import did_you_mean
 from dial_client.settings.config_editor import read_text
-from dial_client.settings.configuration import ConfigFile, read_config_file
+from dial_client.settings.configuration import read_config_file
 
 MAX_LINE = 500
 FAILED = 1
@@ -93,11 +93,7 @@ def build_target(options: Options) -> DoctorTarget:
     """
     import platformdirs
 
-    named = str(options.config) if options.config is not None else None
-    files, untrusted = read_trusted_files(named), list[ConfigFile]()
-    folder_file = find_folder_config() if named is None else None
-    if folder_file is not None and not any(file.path == str(folder_file) for file in files):
-        (files if options.trust else untrusted).append(read_config_file(folder_file))
+    files, untrusted = find_files(options.config, trust=options.trust)
     data, cache, state = (
         Path(folder("dial-client"))
         for folder in (platformdirs.user_data_dir, platformdirs.user_cache_dir, platformdirs.user_state_dir)
@@ -106,7 +102,7 @@ def build_target(options: Options) -> DoctorTarget:
     database = own if options.store is None else options.store if "://" in options.store else Path(options.store)
     return DoctorTarget(
         tuple(files),
-        tuple(untrusted),
+        () if untrusted is None else (read_config_file(untrusted),),
         options.model,
         options.base_url,
         find_profile_name(options),

@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 
-from dial_client.cli.configuration_files import ask_for_files, find_folder_config, find_profile_name, read_trusted_files
+from dial_client.cli.configuration_files import find_files, find_profile_name
 from dial_client.cli.load_settings import warn
 from dial_client.cli.models.model_names import (
     LocalModel,
@@ -33,7 +33,6 @@ from dial_client.runtime.text import count_noun
 from dial_client.settings import configuration
 from dial_client.settings.config_locations import FILE_NAME
 from dial_client.settings.config_types import Settings
-from dial_client.settings.configuration import ConfigFile
 from dial_client.turns import prices
 
 _KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
@@ -117,7 +116,9 @@ async def list_models(options: Options, word: str, *, is_refreshed: bool, as_jso
     Raises:
         ConfigError: The configuration is wrong.
     """
-    files = await ask_for_files(options, warn) if options.trust or options.config else _read_files()
+    files, untrusted = find_files(options.config, trust=options.trust)
+    if untrusted is not None:
+        warn(f"the {FILE_NAME} of this folder is not trusted: its models are left out")
     settings = configuration.combine(files, find_profile_name(options))
     listed = await list_endpoints(await find_endpoints(settings), is_refreshed=is_refreshed)
     local, memory = list_local_models(find_cache_folder()), measure_memory()
@@ -138,15 +139,6 @@ async def list_models(options: Options, word: str, *, is_refreshed: bool, as_jso
             ["Any other GGUF file: -m local:PATH.gguf, or -m local:hf:OWNER/NAME[/FILE] for one of the model hub."]
         )
     return ExitCode.ANSWERED
-
-
-def _read_files() -> list[ConfigFile]:
-    """Return the files in use without asking the user; an untrusted ./servers.json is left out, with a warning."""
-    files = read_trusted_files(None)
-    folder_file = find_folder_config()
-    if folder_file is not None and str(folder_file) not in [file.path for file in files]:
-        warn(f"the {FILE_NAME} of this folder is not trusted: its models are left out")
-    return files
 
 
 def _print_endpoint(models: EndpointModels, word: str) -> None:
