@@ -59,7 +59,7 @@ from dial_client.cli.configuration.configuration_report import to_document as to
 from dial_client.cli.configuration.first_configuration import format_configuration as format_configuration
 from dial_client.cli.configuration_files import find_files as find_files
 from dial_client.cli.configuration_reload import apply_configuration as apply_configuration
-from dial_client.cli.configuration_reload import compare as compare
+from dial_client.cli.configuration_reload import list_models as list_models
 from dial_client.cli.default_model import with_default_model as with_default_model
 from dial_client.cli.doctor import config_checks as config_checks
 from dial_client.cli.doctor import model_checks as model_checks

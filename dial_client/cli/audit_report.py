@@ -106,15 +106,14 @@ def build_filter(server: str, tool: str, since: str, conversation: str) -> Match
     return matches
 
 
-async def show(folder: Path | None, matches: Matches, *, as_json: bool) -> int:
+async def show(folder: Path | None, matches: Matches, *, as_json: bool) -> None:
     """Print all selected entries, the oldest first."""
     for line in read_lines(_find_log_folder(folder)):
         if line.fields is not None and matches(line.fields):
             _print(line.fields, as_json=as_json)
-    return ExitCode.ANSWERED
 
 
-async def tail(folder: Path | None, matches: Matches, lines: int, *, follow: bool, as_json: bool) -> int:
+async def tail(folder: Path | None, matches: Matches, lines: int, *, follow: bool, as_json: bool) -> None:
     """Print the last selected entries, and with `follow` new entries until the program is interrupted."""
     log_folder = folder or find_audit_folder() if follow else _find_log_folder(folder)
     reader = _Reader(log_folder)
@@ -125,7 +124,6 @@ async def tail(folder: Path | None, matches: Matches, lines: int, *, follow: boo
         await anyio.sleep(_LOOK_EVERY)
         for fields in filter(matches, reader.read()):
             _print(fields, as_json=as_json)
-    return ExitCode.ANSWERED
 
 
 async def check(folder: Path | None, head: str, *, as_json: bool) -> int:

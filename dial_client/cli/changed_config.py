@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dial_client.cli.options import ConfigChoice, ExitCode
+from dial_client.cli.options import ConfigChoice
 from dial_client.cli.trust_prompt import find_changes_since, trust_now
 from dial_client.cli.trust_summary import build_rows, render_rows
-from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
+from dial_client.cli.tty import can_ask_user, is_agreed
 from dial_client.cli.word_wrap import find_terminal_width
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.safe_text import escape_line
@@ -71,8 +71,8 @@ def find_holder(name: str, choice: ConfigChoice) -> ConfigText:
     return found
 
 
-async def remove_server(name: str, choice: ConfigChoice) -> int:
-    """Remove a server from the file that has it; return the exit code.
+async def remove_server(name: str, choice: ConfigChoice) -> None:
+    """Remove a server from the file that has it.
 
     Raises:
         ConfigError: There is no such server, or the file cannot be written.
@@ -80,11 +80,10 @@ async def remove_server(name: str, choice: ConfigChoice) -> int:
     change_config(
         find_holder(name, choice), lambda text: config_editor.remove_server(text, name), f"removed {escape_line(name)}"
     )
-    return ExitCode.ANSWERED
 
 
-async def switch_server(name: str, choice: ConfigChoice, *, is_enabled: bool) -> int:
-    """Enable or disable a server; return the exit code.
+async def switch_server(name: str, choice: ConfigChoice, *, is_enabled: bool) -> None:
+    """Enable or disable a server.
 
     Raises:
         ConfigError: There is no such server, or the file cannot be written.
@@ -94,7 +93,6 @@ async def switch_server(name: str, choice: ConfigChoice, *, is_enabled: bool) ->
         lambda text: config_editor.set_enabled(text, name, is_enabled=is_enabled),
         f"{'enabled' if is_enabled else 'disabled'} {escape_line(name)}",
     )
-    return ExitCode.ANSWERED
 
 
 def change_config(before: ConfigText, edit: Callable[[str], str], summary: str) -> None:
@@ -150,11 +148,7 @@ async def ask_to_add(entries: Mapping[str, Mapping[str, Any]], path: Path) -> bo
     if not can_ask_user():
         raise ConfigError("there is no terminal to ask at", "--yes adds what is shown without a question")
     what = escape_line(next(iter(entries))) if len(entries) == 1 else f"these {len(entries)} servers"
-    try:
-        answer = await ask_for_line(f"Add {what} to {escape_line(str(path))}? [y]es, [n]o: ")
-    except Unanswered:
-        return False
-    return answer.lower() in ("y", "yes")
+    return await is_agreed(f"Add {what} to {escape_line(str(path))}?")
 
 
 def _find_named_file(choice: ConfigChoice) -> Path | None:

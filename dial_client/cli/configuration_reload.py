@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import anyio
 
@@ -16,43 +16,14 @@ from dial_client.servers.status import ServerStatus
 from dial_client.settings.config_types import ModelProfile, Settings
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigurationChanges:
-    """The difference between two configurations: names of servers, and whether the model changed."""
-
-    added: tuple[str, ...]
-    changed: tuple[str, ...]
-    removed: tuple[str, ...]
-    unchanged: tuple[str, ...]
-    is_model_changed: bool
-
-    def __str__(self) -> str:
-        counts = f"{len(self.added)} added, {len(self.changed)} changed, {len(self.removed)} removed"
-        model = "another model answers" if self.is_model_changed else "the model is the same"
-        same = f"{len(self.unchanged)} unchanged and still running"
-        return f"Servers: {counts}, {same}; {model}; rules are those of the file now."
-
-
-def compare(options: Options, before: Settings, after: Settings) -> ConfigurationChanges:
-    """Return the differences between two configurations."""
-    old, new = before.servers, after.servers
-    return ConfigurationChanges(
-        tuple(name for name in new if name not in old),
-        tuple(name for name in new if name in old and old[name] != new[name]),
-        tuple(name for name in old if name not in new),
-        tuple(name for name in new if name in old and old[name] == new[name]),
-        _list_models(options, before) != _list_models(options, after),
-    )
-
-
 async def apply_configuration(
     dial: DialClient,
     options: Options,
     before: Settings,
     after: Settings,
     report: Callable[[str, ServerStatus | DialError], None],
-) -> ConfigurationChanges:
-    """Apply a configuration, and return the changes. Running turns keep their model.
+) -> str:
+    """Apply a configuration, and return the changes in one line. Running turns keep their model.
 
     Args:
         dial: The client, which was opened with `before`.
@@ -67,13 +38,18 @@ async def apply_configuration(
     if not find_model_name(options, after):  # the model that was found at the start stays
         kept = {name: profile for name, profile in before.models.items() if name == before.default_model}
         after = replace(after, default_model=before.default_model, models={**kept, **after.models})
-    changes, policy = compare(options, before, after), combine_rules(options, after)
-    if changes.is_model_changed:
-        await _switch_model(dial, options, after)
+    old, new = before.servers, after.servers
+    added = [name for name in new if name not in old]
+    changed = [name for name in new if name in old and old[name] != new[name]]
+    removed = [name for name in old if name not in new]
+    is_model_changed = list_models(options, before) != list_models(options, after)
+    policy = combine_rules(options, after)
+    if is_model_changed:
+        await switch_model(dial, options, after)
     elif before.models != after.models:
         dial.model.set_profiles(build_profiles(options, after))
     dial.approvals.set_policy(policy)  # before servers start: their tools can be called at once
-    for name in changes.removed:
+    for name in removed:
         if name in dial.servers:
             await dial.remove_server(name)
 
@@ -85,15 +61,18 @@ async def apply_configuration(
             report(name, error)
 
     async with anyio.create_task_group() as group:
-        for name in (*changes.changed, *changes.added):
+        for name in (*changed, *added):
             group.start_soon(connect, name)
     if options.system is None and before.system != after.system:
         dial.system = after.system
-    return changes
+    model = "another model answers" if is_model_changed else "the model is the same"
+    same = f"{len(new) - len(added) - len(changed)} unchanged and still running"
+    counts = f"{len(added)} added, {len(changed)} changed, {len(removed)} removed"
+    return f"Servers: {counts}, {same}; {model}; rules are those of the file now."
 
 
-async def _switch_model(dial: DialClient, options: Options, settings: Settings) -> None:
-    """Switch to the model of a configuration.
+async def switch_model(dial: DialClient, options: Options, settings: Settings) -> None:
+    """Switch to the model that the options or a configuration name.
 
     Raises:
         ConfigError: The model cannot be opened.
@@ -108,7 +87,7 @@ async def _switch_model(dial: DialClient, options: Options, settings: Settings) 
     set_profiles(dial, options, settings)
 
 
-def _list_models(options: Options, settings: Settings) -> list[tuple[str, ModelProfile | None]]:
+def list_models(options: Options, settings: Settings) -> list[tuple[str, ModelProfile | None]]:
     """Return the names of the model and of its fallback models, each with its entry in ``models``."""
     name = find_model_name(options, settings)
     fallbacks = options.fallback_model or settings.find_fallback_models(name)

@@ -182,11 +182,6 @@ class Options:
     """The name of the program in the audit log."""
 
     @property
-    def save(self) -> bool:
-        """Whether conversations are stored."""
-        return not self.no_save
-
-    @property
     def logs(self) -> Logs:
         """The destination of the log. A command that has no ``--debug`` writes the log with ``-v``."""
         if self.debug:

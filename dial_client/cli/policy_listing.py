@@ -55,7 +55,7 @@ async def _read_approval_state(options: Options) -> _ApprovalState:
     return _ApprovalState(settings, rules, tools)
 
 
-async def list_rules(options: Options, *, as_json: bool) -> int:
+async def list_rules(options: Options, *, as_json: bool) -> None:
     """Print all rules in order, other sources of approval, and warnings about patterns that match nothing."""
     known = await _read_approval_state(options)
     names = {name: None if tools is None else tuple(tool.name for tool in tools) for name, tools in known.tools.items()}
@@ -70,7 +70,7 @@ async def list_rules(options: Options, *, as_json: bool) -> int:
             "warnings": warnings,
         }
         print(json.dumps(listed, indent=2))
-        return ExitCode.ANSWERED
+        return
     for rule in known.rules.policy:
         print(_format_rule(rule))
     for effect, patterns in (("deny", known.rules.deny), ("allow", known.rules.allow)):
@@ -84,7 +84,6 @@ async def list_rules(options: Options, *, as_json: bool) -> int:
     print("ask everything else")
     for warning in warnings:
         warn(warning)
-    return ExitCode.ANSWERED
 
 
 def _format_rule(rule: PolicyRule) -> str:
@@ -157,7 +156,7 @@ def _build_spec(server: str, name: str, tool: Tool | None) -> ToolSpec:
     return ToolSpec(name, "", {}, server, name)
 
 
-async def manage_grants(revoked: str | None, *, as_json: bool) -> int:
+async def manage_grants(revoked: str | None, *, as_json: bool) -> None:
     """Print all grants; or revoke the grants that an id, a pattern or ``--all`` selects, and print these.
 
     Raises:
@@ -168,13 +167,12 @@ async def manage_grants(revoked: str | None, *, as_json: bool) -> int:
     found = store.list_grants() if revoked is None else _revoke_grants(store, revoked)
     if as_json:
         print(json.dumps([grant.to_dict() for grant in found], indent=2))
-        return ExitCode.ANSWERED
+        return
     for grant in found:
         target = f"{grant.reached} in {grant.cwd}" if grant.cwd else grant.reached
         print(to_one_line(f"{grant.id}  {grant.server}/{grant.tool}  since {grant.since}: {target}", 400))
     if not found:
         warn("no grants")
-    return ExitCode.ANSWERED
 
 
 def _revoke_grants(store: GrantStore, which: str) -> tuple[Grant, ...]:

@@ -102,8 +102,8 @@ interrupts: Interrupts
 """The signal handler of the running command; set by `run_to_exit_code`."""
 
 
-def run_to_exit_code(begin: Callable[[], Awaitable[int]], *, logs: Logs) -> int:
-    """Run what `begin` returns to its exit code. An error is printed in one line on standard error."""
+def run_to_exit_code(begin: Callable[[], Awaitable[int | None]], *, logs: Logs) -> int:
+    """Run what `begin` returns to its exit code; None is 0. An error is printed in one line on standard error."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, ValueError):
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a TextIOWrapper, unless replaced
@@ -178,7 +178,7 @@ def _find_missing_folder(error: Exception) -> ConfigError | None:
     return None
 
 
-async def _run(command: Awaitable[int]) -> int:
+async def _run(command: Awaitable[int | None]) -> int:
     global interrupts  # noqa: PLW0603 - the signals of a process are global
     interrupts = Interrupts()
     code: int = ExitCode.INTERRUPTED
@@ -187,7 +187,7 @@ async def _run(command: Awaitable[int]) -> int:
         group.start_soon(interrupts.listen)
         with interrupts.leaving:
             try:
-                code = await command
+                code = await command or ExitCode.ANSWERED
             except Exception as error:  # noqa: BLE001 - raised again outside of the task group, which would wrap it
                 failed = error
         group.cancel_scope.cancel()

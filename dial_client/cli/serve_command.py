@@ -33,7 +33,7 @@ from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.http_server import HttpServer, open_socket
 from dial_client.serve.human_input import HumanInputBroker
 from dial_client.serve.security import build_policy, is_loopback
-from dial_client.serve.server_routes import Change, ConfigChanger, ServerLogins
+from dial_client.serve.server_routes import ConfigChanger, ServerChange, ServerLogins
 from dial_client.serve.turn_registry import ServedModel, TurnRegistry
 from dial_client.servers.status import ServerStatus
 from dial_client.settings.config_editor import read_text
@@ -232,7 +232,7 @@ def _choose_token(serve_options: ServeOptions) -> tuple[str | None, str]:
 
 
 def _build_store(options: Options, *, is_durable: bool) -> SQLStore | MemoryStore:
-    if not options.save:
+    if options.no_save:
         if options.store or is_durable:
             raise ConfigError(f"--{'store' if options.store else 'durable'} cannot be combined with --no-save")
         return MemoryStore()
@@ -259,7 +259,7 @@ def build_config_changer(options: Options, reload: Callable[[], None]) -> Config
     choice = ConfigChoice(file=options.config)
     lock = anyio.Lock()
 
-    async def change_file(change: Change, name: str, edit: Callable[[str], str]) -> None:
+    async def change_file(change: ServerChange, name: str, edit: Callable[[str], str]) -> None:
         def find_and_change() -> None:
             before = read_text(find_file(choice)) if change == "added" else find_holder(name, choice)
             change_config(before, edit, f"{change} {name!a}")

@@ -17,8 +17,6 @@ from dial_client.messages.message import Part
 
 MAX_BYTES = 4096
 """The maximum size of a line in bytes, which POSIX terminals enforce."""
-MAX_TYPED = 4096
-"""The maximum size in bytes of a line whose text is discarded; lines of a terminal are not longer."""
 
 
 def can_move_cursor() -> bool:
@@ -146,7 +144,7 @@ async def wait_for_enter(hint: str) -> None:
     print(hint, file=sys.stderr, flush=True)
     keyboard = sys.stdin.fileno()
     await anyio.wait_readable(keyboard)
-    os.read(keyboard, MAX_TYPED)
+    os.read(keyboard, MAX_BYTES)
 
 
 async def ask_for_line(question: str, *, hidden: bool = False) -> str:
@@ -169,6 +167,19 @@ async def ask_for_line(question: str, *, hidden: bool = False) -> str:
         raise Unanswered("the user interrupted") from None
     except EOFError:
         raise Unanswered("the user did not answer") from None
+
+
+async def ask_or_skip(question: str) -> str:
+    """Return the line that is typed after a question, as `ask_for_line` does; empty if the user gives no answer."""
+    try:
+        return await ask_for_line(question)
+    except Unanswered:
+        return ""
+
+
+async def is_agreed(question: str) -> bool:
+    """Return True if the user answers a question with yes."""
+    return (await ask_or_skip(f"{question} [y]es, [n]o: ")).lower() in ("y", "yes")
 
 
 async def _read_answer(question: str, *, hidden: bool) -> str:

@@ -284,13 +284,13 @@ def _build_page(title: str, text: str, status: int) -> Response:
     return Response(page, status, {"content-type": "text/html; charset=utf-8"})
 
 
-Change = Literal["added", "removed", "enabled", "disabled"]
+ServerChange = Literal["added", "removed", "enabled", "disabled"]
 
 
 class ConfigChanger(Protocol):
     """Changes the configuration. A change takes effect shortly after the call."""
 
-    async def __call__(self, change: Change, name: str, edit: Callable[[str], str]) -> None:
+    async def __call__(self, change: ServerChange, name: str, edit: Callable[[str], str]) -> None:
         """Change a server: `edit` returns the changed text of ``servers.json``.
 
         Raises:

@@ -148,19 +148,12 @@ def _replace_non_finite(value: Any) -> Any:
 
 
 def _summarize_turn(turn: Turn) -> dict[str, Any]:
-    return {
-        "stop_reason": turn.stop_reason.value,
-        "depth": turn.depth,
-        "usage": turn.usage_to_dict(),
-        "notes": list(turn.notes),
-        **_describe_citations(turn),
-    }
-
-
-def _describe_citations(turn: Turn) -> dict[str, Any]:
-    """Return the citations of the answer, and the length of the text their spans refer to; empty for none."""
-    citations = [citation.to_dict() for citation in turn.citations]
-    return {"citations": citations, "text_chars": len(turn.text)} if citations else {}
+    """Return what is sent of a finished turn; its citations with the length of the text that their spans refer to."""
+    state: dict[str, Any] = {"stop_reason": turn.stop_reason.value, "depth": turn.depth}
+    state |= {"usage": turn.usage_to_dict(), "notes": list(turn.notes)}
+    if turn.citations:
+        state |= {"citations": [citation.to_dict() for citation in turn.citations], "text_chars": len(turn.text)}
+    return state
 
 
 def _describe_error(error: Exception) -> dict[str, Any]:

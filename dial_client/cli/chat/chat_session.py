@@ -243,9 +243,9 @@ async def open_session(
         ConfigError: There is no conversation to continue, or no place to store one.
         ConversationNotFound: There is no conversation with the id of ``--resume``.
     """
-    if not options.save and (options.continue_latest or options.resume is not None):
+    if options.no_save and (options.continue_latest or options.resume is not None):
         raise ConfigError("--no-save cannot be combined with --continue or --resume")
-    store = SQLStore.sqlite() if options.save else MemoryStore()
+    store = MemoryStore() if options.no_save else SQLStore.sqlite()
     try:
         if isinstance(store, SQLStore):
             try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 
@@ -37,18 +36,21 @@ async def _talk_in_lines(options: Options, settings: Settings, provider: Provide
         print_to_stderr(banner.format_program_line(provider.info.name, banner.UNCUT))
         print_to_stderr(banner.format_folder_line(describe_sources(settings.sources), banner.UNCUT))
     from dial_client.cli.chat.conversation_loop import run_loop
-    from dial_client.cli.chat.startup_report import announce_servers_in_lines, skip_on_enter_in_lines
+    from dial_client.cli.chat.startup_report import announce_servers, skip_on_enter_in_lines
+    from dial_client.client.dial_client import DialClient
 
-    def print_between(print_line: Callable[[str], None], line: str) -> None:
-        console.print_between(lambda: sink.let_print(partial(print_line, line)))
+    def print_line(line: str) -> None:
+        console.print_between(lambda: sink.let_print(partial(print_to_stderr, line)))
 
-    print_line, print_warning = partial(print_between, print_to_stderr), partial(print_between, warn_once)
-    wait_for_servers = partial(
-        announce_servers_in_lines,
-        console=console,
-        print_warning=print_warning,
-        print_servers=None if options.quiet else print_line,
-    )
+    def print_warning(line: str) -> None:
+        console.print_between(lambda: sink.let_print(partial(warn_once, line)))
+
+    async def wait_for_servers(dial: DialClient) -> None:
+        console.on_enter = dial.skip_starting
+        await announce_servers(dial, print_line=print_warning)
+        if not options.quiet:
+            print_line(banner.format_servers_line(dial.servers, len(dial.tools), banner.UNCUT))
+
     during_answer = partial(skip_on_enter_in_lines, console=console, print_line=print_line)
     try:
         return await run_loop(options, settings, provider, console, sink, wait_for_servers, during_answer)

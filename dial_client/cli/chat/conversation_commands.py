@@ -10,8 +10,7 @@ from anyio import to_thread
 from dial_client.cli import tty
 from dial_client.cli.chat.chat_session import COMPACT_AT, MODEL_SETTINGS, ChatSession, CommandResult, resolve
 from dial_client.cli.command_screen import Choice, pick
-from dial_client.cli.load_settings import open_model
-from dial_client.cli.open_client import choose_tool_format, set_profiles
+from dial_client.cli.configuration_reload import switch_model
 from dial_client.cli.options import Format
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import Message, Role, TextPart
@@ -27,8 +26,10 @@ MAX_LINES = 40
 async def begin_new(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
     """Begin a new conversation; the current one stays stored."""
     previous_id, session.conversation_id = session.conversation_id, None
-    kept = f" /resume {previous_id[:8]} goes back to the previous one." if previous_id and session.options.save else ""
-    session.print(f"A new conversation.{kept}")
+    if previous_id is None or session.options.no_save:
+        session.print("A new conversation.")
+    else:
+        session.print(f"A new conversation. /resume {previous_id[:8]} goes back to the previous one.")
 
 
 async def resume(session: ChatSession, arguments: str) -> None:
@@ -166,9 +167,7 @@ async def show_or_switch(session: ChatSession, arguments: str) -> None:
             return
     if arguments:
         options = replace(session.options, model=arguments, base_url=None)
-        provider = open_model(options, session.settings)
-        session.dial.model.switch(provider, tool_format=choose_tool_format(options, session.settings))
-        set_profiles(session.dial, options, session.settings)
+        await switch_model(session.dial, options, session.settings)
         session.manager.locked_settings |= frozenset(MODEL_SETTINGS)
         await to_thread.run_sync(prices.preload)  # the price list has the sizes of context windows
     session.print(describe_model(session))

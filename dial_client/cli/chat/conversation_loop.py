@@ -87,10 +87,11 @@ class ConversationLoop:
                 if result.draft is not None:
                     self._console.edit(result.draft)
                 if result.message is not None:
-                    answer_scope = anyio.CancelScope()
-                    group.start_soon(self._run_during_answer, answer_scope)
-                    await self._answer(result.message)
-                    answer_scope.cancel()
+                    async with anyio.create_task_group() as answer_group:
+                        if self._during_answer is not None:
+                            answer_group.start_soon(self._during_answer, self._chat.dial)
+                        await self._answer(result.message)
+                        answer_group.cancel_scope.cancel()
             group.cancel_scope.cancel()
 
     async def _report_on_servers(self, wait_for_servers: WaitForServers) -> None:
@@ -98,11 +99,6 @@ class ConversationLoop:
             await wait_for_servers(self._chat.dial)
         except DialError as error:
             warn(str(error))
-
-    async def _run_during_answer(self, scope: anyio.CancelScope) -> None:
-        with scope:
-            if self._during_answer is not None:
-                await self._during_answer(self._chat.dial)
 
     async def _run_input(self, user_input: UserInput) -> CommandResult:
         """Run the input if it is a command; return its result, or the question to send to the model."""

@@ -153,7 +153,7 @@ async def reload(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 
 
     changes = await apply_configuration(session.dial, session.options, session.settings, settings, report)
     session.settings = settings
-    session.print(str(changes))
+    session.print(changes)
 
 
 async def log_in(session: ChatSession, arguments: str) -> None:

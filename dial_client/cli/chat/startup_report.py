@@ -53,30 +53,6 @@ async def announce_servers(
         print_line(note)
 
 
-async def announce_servers_in_lines(
-    dial: DialClient,
-    console: LineConsole,
-    *,
-    print_warning: Callable[[str], None],
-    print_servers: Callable[[str], None] | None,
-) -> None:
-    """Do the same as `announce_servers`, then print how many servers are in each state. Enter ends the wait.
-
-    Args:
-        dial: The client.
-        console: The console that reads Enter.
-        print_warning: Prints a warning.
-        print_servers: Prints the line of the banner; None to print no such line.
-
-    Raises:
-        ServerStartError: A required server did not start.
-    """
-    console.on_enter = dial.skip_starting
-    await announce_servers(dial, print_line=print_warning)
-    if print_servers is not None:
-        print_servers(banner.format_servers_line(dial.servers, len(dial.tools), banner.UNCUT))
-
-
 def _describe_awaited(dial: DialClient) -> str:
     """Return the names of the servers that a turn waits for, with their downloads if known."""
     awaited = dial.awaited_servers.items()
@@ -127,16 +103,12 @@ async def wait_for_servers_in_lines(dial: DialClient) -> None:
     if not tty.can_wait_for_enter():
         await announce_servers(dial)
         return
-    failures: list[DialError] = []
     async with anyio.create_task_group() as group:
         group.start_soon(_skip_on_enter, dial, group.cancel_scope)
-        try:
+        with suppress(DialError):  # raised again below, outside of the task group, which would wrap it
             await announce_servers(dial, are_named=False)
-        except DialError as error:
-            failures.append(error)  # raised again outside of the task group, which would wrap it
         group.cancel_scope.cancel()
-    if failures:
-        raise failures[0]
+    await dial.ready_for_turn()
 
 
 async def _skip_on_enter(dial: DialClient, waiting: anyio.CancelScope) -> None:

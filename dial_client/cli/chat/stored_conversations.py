@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from dial_client.cli.load_settings import print_notes, warn
-from dial_client.cli.options import ExitCode
 from dial_client.conversations import export
 from dial_client.conversations.history import repair_conversation, repair_history
 from dial_client.messages.errors import ConfigError, describe_system_error
@@ -33,7 +32,7 @@ class ConversationQuery:
     form: str = "markdown"
 
 
-async def manage(action: str, target: str | None, query: ConversationQuery) -> int:
+async def manage(action: str, target: str | None, query: ConversationQuery) -> None:
     """List, show, delete, export or import conversations.
 
     Raises:
@@ -54,7 +53,6 @@ async def manage(action: str, target: str | None, query: ConversationQuery) -> i
             await _ACTIONS[action](store, target or "", query)
     finally:
         await store.aclose()
-    return ExitCode.ANSWERED
 
 
 async def _list(store: SQLStore, query: ConversationQuery) -> None:

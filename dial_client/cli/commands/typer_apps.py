@@ -25,8 +25,8 @@ from typer.models import CommandInfo
 from dial_client.cli.options import Logs, Options, Verbose
 
 PROGRAM = "dial-chat"
-CommandRun = Coroutine[Any, Any, int]
-"""The work of a command, which ends with the exit code."""
+CommandRun = Coroutine[Any, Any, int | None]
+"""The work of a command, which ends with the exit code; None for 0."""
 CommandFunction = Callable[..., CommandRun]
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 

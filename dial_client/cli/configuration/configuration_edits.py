@@ -14,7 +14,7 @@ from dial_client.cli import process_runner
 from dial_client.cli.changed_config import change_config, find_file, is_file_trusted, renew_trust
 from dial_client.cli.input.user_programs import find_editor
 from dial_client.cli.options import ConfigChoice, ExitCode, Options
-from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
+from dial_client.cli.tty import ask_or_skip, can_ask_user
 from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.runtime.safe_text import escape_line
 from dial_client.settings.config_editor import (
@@ -88,7 +88,7 @@ async def edit_file(options: Options, *, in_user_file: bool) -> int:
         if problem is None:
             break
         print(f"dial-chat: {escape_line(str(problem))}", file=sys.stderr)
-        if not await _is_edited_again():
+        if not (await ask_or_skip("[e]dit it again, or [l]eave it as it is: ")).strip().lower().startswith("e"):
             return ExitCode.USAGE
     renew_trust(path, was_trusted=was_trusted)
     print(f"{escape_line(str(path))} is valid.")
@@ -106,13 +106,6 @@ def _run(command: Sequence[str]) -> None:
     except OSError as error:
         problem = f"the editor {escape_line(command[0])} cannot be started: {describe_system_error(error)}"
         raise ConfigError(problem, "set VISUAL or EDITOR to another program") from None
-
-
-async def _is_edited_again() -> bool:
-    try:
-        return (await ask_for_line("[e]dit it again, or [l]eave it as it is: ")).strip().lower().startswith("e")
-    except Unanswered:
-        return False
 
 
 def _find_keys(before: ConfigText, dotted: str) -> list[str]:

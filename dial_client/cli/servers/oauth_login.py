@@ -13,7 +13,7 @@ from anyio import to_thread
 
 from dial_client.cli.load_settings import read_settings, warn
 from dial_client.cli.options import ExitCode, Options
-from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
+from dial_client.cli.tty import ask_or_skip, can_ask_user
 from dial_client.client.dial_client import DialClient
 from dial_client.hooks.server_callbacks import Callbacks, LoginRequest
 from dial_client.messages.errors import ConfigError, LoginFailed
@@ -77,10 +77,7 @@ class TerminalLogin:
         A code alone does not name its issuer. If the issuer is required (`needs_whole`), the user is asked again.
         """
         while True:
-            try:
-                pasted = await ask_for_line(_PASTE)
-            except Unanswered:
-                return ""
+            pasted = await ask_or_skip(_PASTE)
             if not pasted or "?" in pasted:
                 return pasted
             if not needs_whole:
