@@ -10,7 +10,7 @@ from typing import Any
 from dial_client.cli.options import ConfigChoice
 from dial_client.cli.trust_prompt import find_changes_since, trust_now
 from dial_client.cli.trust_summary import build_rows, render_rows
-from dial_client.cli.tty import can_ask_user, is_agreed
+from dial_client.cli.tty import can_ask_user, user_agrees
 from dial_client.cli.word_wrap import find_terminal_width
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.safe_text import escape_line
@@ -129,26 +129,25 @@ def renew_trust(path: Path, *, was_trusted: bool) -> None:
         print(f"You have not trusted this file: read it, then run `dial-chat trust {escape_line(str(path))}`.")
 
 
-def show_entries(entries: Mapping[str, Mapping[str, Any]], path: Path) -> None:
-    """Print what the servers would do, as the trust prompt does."""
-    text = set_value("{}", ["mcpServers"], {name: dict(entry) for name, entry in entries.items()})
-    print(
-        render_rows(
-            build_rows(configuration.outline(text), EnvFiles(), path.parent.absolute()), find_terminal_width(sys.stdout)
-        )
-    )
+async def confirm_addition(entries: Mapping[str, Mapping[str, Any]], path: Path, *, is_agreed: bool) -> bool:
+    """Print what servers would do, as the trust prompt does, and return True if the user agrees to add them.
 
-
-async def ask_to_add(entries: Mapping[str, Mapping[str, Any]], path: Path) -> bool:
-    """Return True if the user agrees to add servers, which were shown before, to a configuration.
+    Args:
+        entries: The entries of the servers by name.
+        path: The configuration to add them to.
+        is_agreed: Ask nothing.
 
     Raises:
         ConfigError: There is no terminal to ask at.
     """
+    outline = configuration.outline(set_value("{}", ["mcpServers"], {name: dict(entries[name]) for name in entries}))
+    print(render_rows(build_rows(outline, EnvFiles(), path.parent.absolute()), find_terminal_width(sys.stdout)))
+    if is_agreed:
+        return True
     if not can_ask_user():
         raise ConfigError("there is no terminal to ask at", "--yes adds what is shown without a question")
     what = escape_line(next(iter(entries))) if len(entries) == 1 else f"these {len(entries)} servers"
-    return await is_agreed(f"Add {what} to {escape_line(str(path))}?")
+    return await user_agrees(f"Add {what} to {escape_line(str(path))}?")
 
 
 def _find_named_file(choice: ConfigChoice) -> Path | None:

@@ -142,9 +142,7 @@ async def wait_for_enter(hint: str) -> None:
     """
     _discard_typed_keys()
     print(hint, file=sys.stderr, flush=True)
-    keyboard = sys.stdin.fileno()
-    await anyio.wait_readable(keyboard)
-    os.read(keyboard, MAX_BYTES)
+    await read_sent_line()
 
 
 async def ask_for_line(question: str, *, hidden: bool = False) -> str:
@@ -177,7 +175,7 @@ async def ask_or_skip(question: str) -> str:
         return ""
 
 
-async def is_agreed(question: str) -> bool:
+async def user_agrees(question: str) -> bool:
     """Return True if the user answers a question with yes."""
     return (await ask_or_skip(f"{question} [y]es, [n]o: ")).lower() in ("y", "yes")
 

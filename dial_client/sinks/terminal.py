@@ -11,6 +11,7 @@ import sys
 import textwrap
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from typing import Literal
 from unicodedata import east_asian_width
 
 import anyio
@@ -55,9 +56,8 @@ class TerminalSink(TurnSink):
         """Whether standard error is a terminal that can clear lines and show styles."""
         self._safe_text = SafeStream()
         self._safe_reasoning = SafeStream()
-        self._is_in_line = False
-        self._is_in_reasoning = False
-        self._has_status = False
+        self._row: Literal["", "text", "reasoning", "status"] = ""
+        """What the current row holds; empty at the start of a row."""
         self._question_lock = anyio.Lock()
         self._started: dict[str, tuple[str, str | None]] = {}
         """Names and arguments, by call id, of running calls that are shown only as a status so far."""
@@ -68,13 +68,7 @@ class TerminalSink(TurnSink):
 
     def end(self) -> None:
         """End a turn: finish an incomplete line, and clear the status."""
-        self._begin_row()
-
-    def _begin_row(self) -> None:
-        """End an incomplete line, and clear the status."""
-        self._end_line()
-        self._end_reasoning()
-        self._clear_status()
+        self._end_row()
         self._call_above = ""
 
     def show(self, event: Event) -> None:
@@ -86,7 +80,7 @@ class TerminalSink(TurnSink):
         """Call `print_line` after clearing the status and ending an incomplete line; wait while a question is open."""
 
         def print_on_new_row() -> None:
-            self._begin_row()
+            self.end()
             print_line()
 
         self._do(print_on_new_row)
@@ -94,9 +88,9 @@ class TerminalSink(TurnSink):
     def _show(self, event: Event) -> None:
         match event:
             case TextDelta(text):
-                self._write(self._safe_text.feed(text))
+                self._write(self._safe_text.feed(text), "text")
             case ReasoningDelta(text) if self._shows_reasoning:
-                self._write_reasoning(self._safe_reasoning.feed(text))
+                self._write(self._safe_reasoning.feed(text), "reasoning")
             case StatusChanged(text):
                 self._write_status(text)
             case ToolCallStarted(call, server, tool):
@@ -118,7 +112,7 @@ class TerminalSink(TurnSink):
     async def _reserve(self, call_id: str | None) -> AsyncGenerator[None, None]:
         """Wait for the place of a question. It shows the arguments of its call: a later line shows only the name."""
         async with self._question_lock:
-            self._begin_row()
+            self.end()
             if call_id in self._started:
                 self._started[call_id] = (self._started[call_id][0], None)
             yield
@@ -170,24 +164,20 @@ class TerminalSink(TurnSink):
         """The width of the terminal in columns; None if standard error is not a terminal."""
         return shutil.get_terminal_size().columns if self._err.isatty() else None
 
-    def _write(self, text: str) -> None:
-        if text:
-            self._end_reasoning()
-            self._clear_status()
-            self._call_above = ""
+    def _write(self, text: str, row: Literal["text", "reasoning"]) -> None:
+        if not text:
+            return
+        if self._row != row:
+            self._end_row()
+        self._call_above = ""
+        if row == "text":
             print(text, end="", file=self._out, flush=True)
-            self._is_in_line = not text.endswith("\n")
-
-    def _write_reasoning(self, text: str) -> None:
-        if text:
-            self._end_line()
-            self._clear_status()
-            self._call_above = ""
+        else:
             print(self._dim(text), end="", file=self._err, flush=True)
-            self._is_in_reasoning = not text.endswith("\n")
+        self._row = "" if text.endswith("\n") else row
 
     def _print_line(self, line: str) -> None:
-        self._begin_row()
+        self.end()
         if self._columns is not None and len(line) >= self._columns:
             line = textwrap.fill(line, self._columns - 1, subsequent_indent="  ", break_long_words=False)
         print(self._dim(line), file=self._err, flush=True)
@@ -197,36 +187,31 @@ class TerminalSink(TurnSink):
         return f"\x1b[2m{text}\x1b[0m" if has_colour and text else text
 
     def _end_text(self) -> None:
-        self._write(self._safe_text.finish())
-        self._end_line()
+        self._write(self._safe_text.finish(), "text")
+        if self._row == "text":
+            self.end()
 
-    def _end_line(self) -> None:
-        if self._is_in_line:
-            self._write("\n")
-
-    def _end_reasoning(self) -> None:
-        if self._is_in_reasoning:
-            self._is_in_reasoning = False
+    def _end_row(self) -> None:
+        """End an incomplete line, or clear the status."""
+        row, self._row = self._row, ""
+        if row == "text":
+            print(file=self._out, flush=True)
+        elif row == "reasoning":
             print(self._dim(self._safe_reasoning.finish()), file=self._err, flush=True)
+        elif row == "status":
+            print("\r\x1b[K", end="", file=self._err, flush=True)
 
     def _write_status(self, text: str) -> None:
-        if self._is_live and not self._is_in_line and not self._is_in_reasoning:
-            self._clear_status()
+        if self._is_live and self._row in ("", "status"):
+            self._end_row()
             # A line that wraps cannot be cleared completely.
             line = to_one_line(text, min(MAX_STATUS, shutil.get_terminal_size().columns - 1))
             print(line, end="", file=self._err, flush=True)
-            self._has_status = True
-
-    def _clear_status(self) -> None:
-        if self._has_status:
-            print("\r\x1b[K", end="", file=self._err, flush=True)
-            self._has_status = False
+            self._row = "status"
 
     def _finish(self, turn: Turn) -> None:
         self._safe_text = SafeStream()
-        self._end_text()
-        self._end_reasoning()
-        self._clear_status()
+        self.end()
         for call_id in list(self._started):
             self._write_started(call_id)
         if sources := format_source_list(turn.citations):

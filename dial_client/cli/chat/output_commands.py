@@ -85,8 +85,8 @@ async def export(session: ChatSession, arguments: str) -> None:
     """Write the whole conversation to a file: Markdown, or JSON if the name ends in .json."""
     conversation_id = session.require_id()
     name = arguments or f"conversation-{conversation_id[:8]}.md"
-    form = "json" if name.lower().endswith(".json") else "markdown"
-    await _write(session, name, await session.manager.export(conversation_id, "json" if form == "json" else "markdown"))
+    is_json = name.lower().endswith(".json")
+    await _write(session, name, await session.manager.export(conversation_id, "json" if is_json else "markdown"))
 
 
 async def _write(session: ChatSession, name: str, text: str) -> None:

@@ -18,7 +18,7 @@ from dial_client.cli.doctor.findings import Finding
 from dial_client.cli.doctor.subject import DoctorTarget, ServerOutcome, Subject
 from dial_client.cli.doctor.tool_checks import estimate_server_tokens
 from dial_client.cli.options import ExitCode, Options
-from dial_client.cli.tty import can_ask_user, is_agreed
+from dial_client.cli.tty import can_ask_user, user_agrees
 from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.runtime.private_files import write_private
 from dial_client.runtime.safe_text import sanitize, to_one_line
@@ -48,7 +48,7 @@ async def write_report(options: Options, path: Path, *, is_confirmed: bool) -> i
     print(text)
     if not is_confirmed and not can_ask_user():
         raise ConfigError("nothing was written: there is no terminal to ask at", "--yes writes the file")
-    if not is_confirmed and not await is_agreed(f"Write this to {to_one_line(str(path), 300)}?"):
+    if not is_confirmed and not await user_agrees(f"Write this to {to_one_line(str(path), 300)}?"):
         print("Nothing was written.", file=sys.stderr)
         return ExitCode.ANSWERED
     try:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dial_client.cli.changed_config import ask_to_add, change_config, find_file, show_entries
+from dial_client.cli.changed_config import change_config, confirm_addition, find_file
 from dial_client.cli.configuration_files import ask_for_files
 from dial_client.cli.load_settings import warn
 from dial_client.cli.options import ConfigChoice, ExitCode, Options
@@ -50,8 +50,7 @@ async def import_servers(
     entries = {server.name: server.entry or {} for server in chosen}
     for name, entry in entries.items():
         text = config_editor.add_server(text, name, entry, replace=replace)
-    show_entries(entries, before.path)
-    if not is_agreed and not await ask_to_add(entries, before.path):
+    if not await confirm_addition(entries, before.path, is_agreed=is_agreed):
         return ExitCode.USAGE
     noun = "server" if len(chosen) == 1 else "servers"
     change_config(before, lambda _: text, f"imported {len(chosen)} {noun}")

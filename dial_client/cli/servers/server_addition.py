@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 import anyio
 
-from dial_client.cli.changed_config import ask_to_add, change_config, find_file, show_entries
+from dial_client.cli.changed_config import change_config, confirm_addition, find_file
 from dial_client.cli.load_settings import warn
 from dial_client.cli.options import ConfigChoice, ExitCode
 from dial_client.cli.servers.server_proposals import is_installed
@@ -204,8 +204,7 @@ async def add_source(
     check_text(config_editor.add_server(before.text, entry_name, server.entry, replace=replace), before)
     for note in server.notes:
         print(escape_line(note))
-    show_entries({entry_name: server.entry}, path)
-    if not is_agreed and not await ask_to_add({entry_name: server.entry}, path):
+    if not await confirm_addition({entry_name: server.entry}, path, is_agreed=is_agreed):
         return ExitCode.USAGE
     if server.prepare is not None:
         server.prepare()
