@@ -116,13 +116,13 @@ async def show(folder: Path | None, matches: Matches, *, as_json: bool) -> None:
 async def tail(folder: Path | None, matches: Matches, lines: int, *, follow: bool, as_json: bool) -> None:
     """Print the last selected entries, and with `follow` new entries until the program is interrupted."""
     log_folder = folder or find_audit_folder() if follow else _find_log_folder(folder)
-    reader = _Reader(log_folder)
-    for fields in deque(filter(matches, reader.read()), maxlen=lines):
+    batches = _read_on(log_folder, matches)
+    for fields in deque(next(batches), maxlen=lines):
         _print(fields, as_json=as_json)
     while follow:
         sys.stdout.flush()
         await anyio.sleep(_LOOK_EVERY)
-        for fields in filter(matches, reader.read()):
+        for fields in next(batches):
             _print(fields, as_json=as_json)
 
 
@@ -169,31 +169,22 @@ def _find_log_folder(folder: Path | None) -> Path:
     return log_folder
 
 
-class _Reader:
-    """Reads a log from its beginning; each further read returns the lines added since the last read."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._file = ""
-        self._offset = 0
-
-    def read(self) -> Iterator[dict[str, Any]]:
-        """Yield the new records; an incomplete last line is left for a later read."""
-        for path in list_log_files(self._folder):
-            if path.name > self._file:
-                self._file, self._offset = path.name, 0
-            if path.name == self._file:
-                yield from self._read_rest(path)
-
-    def _read_rest(self, path: Path) -> Iterator[dict[str, Any]]:
-        with path.open("rb") as file:
-            file.seek(self._offset)
-            for text in file:
-                if not text.endswith(b"\n"):
-                    return
-                self._offset += len(text)
-                if (fields := Line(path, 0, text, is_whole=True).fields) is not None:
-                    yield fields
+def _read_on(folder: Path, matches: Matches) -> Iterator[list[dict[str, Any]]]:
+    """Yield the selected records of a log, then each time those that were added since; an incomplete line waits."""
+    name, offset = "", 0
+    while True:
+        found = []
+        for path in list_log_files(folder):
+            if path.name > name:
+                name, offset = path.name, 0
+            if path.name == name:
+                with path.open("rb") as file:
+                    file.seek(offset)
+                    whole = [text for text in file if text.endswith(b"\n")]
+                offset += sum(map(len, whole))
+                records = [Line(path, 0, text, is_whole=True).fields for text in whole]
+                found += [record for record in records if record is not None and matches(record)]
+        yield found
 
 
 def _print(fields: dict[str, Any], *, as_json: bool) -> None:

@@ -6,7 +6,7 @@ import io
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import TextIO
 
 
@@ -66,12 +66,10 @@ class PrintedStream(io.TextIOBase):
 @contextmanager
 def redirect_prints(show: Callable[[str], None], show_progress: Callable[[str], None]) -> Iterator[None]:
     """Redirect standard output and standard error to `show`, and the progress of downloads to `show_progress`."""
-    originals = sys.stdout, sys.stderr
-    out, err = (PrintedStream(stream, show, show_progress) for stream in originals)
-    sys.stdout, sys.stderr = out, err
+    out, err = (PrintedStream(stream, show, show_progress) for stream in (sys.stdout, sys.stderr))
     try:
-        yield
+        with redirect_stdout(out), redirect_stderr(err):
+            yield
     finally:
-        sys.stdout, sys.stderr = originals
         out.finish()
         err.finish()

@@ -6,7 +6,7 @@ import socket
 from asyncio.proactor_events import BaseProactorEventLoop
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 from unittest.mock import patch
 
@@ -38,7 +38,7 @@ def block_network() -> Iterator[None]:
         (socket, "gethostbyname", _check_name),
         (socket, "gethostbyname_ex", _check_name),
         # On Windows, asyncio's event loop connects without `socket.connect`.
-        (BaseProactorEventLoop, "sock_connect", _check_loop),
+        (BaseProactorEventLoop, "sock_connect", _check_connection),
     ]
     with ExitStack() as stack:
         for owner, name, check in checks:
@@ -55,7 +55,8 @@ def _guard(original: Callable[..., Any], check: Callable[..., None]) -> Callable
     return check_and_call
 
 
-def _check_connection(connection: socket.socket, *arguments: Any) -> None:
+def _check_connection(*arguments: Any) -> None:
+    connection = next(argument for argument in arguments if isinstance(argument, socket.socket))
     _check_address(connection.family, arguments[-1])
 
 
@@ -64,15 +65,9 @@ def _check_message(connection: socket.socket, *arguments: Any) -> None:
         _check_address(connection.family, arguments[3])
 
 
-def _check_loop(loop: Any, connection: socket.socket, address: Any) -> None:
-    del loop
-    _check_address(connection.family, address)
-
-
-def _check_name(host: Any, *arguments: Any, **options: Any) -> None:
-    del arguments, options
+def _check_name(host: Any, *_: Any, **__: Any) -> None:
     name = host.decode("ascii", "replace") if isinstance(host, bytes) else host
-    if name and not _is_address(name) and not _is_local(name):
+    if name and _parse_address(name) is None and not _is_local(name):
         raise _refuse(name)
 
 
@@ -89,19 +84,18 @@ def _check_address(family: int, address: Any) -> None:
         raise _refuse(f"{host}:{port[0]}" if port else str(host))
 
 
-def _is_address(host: str) -> bool:
+def _parse_address(host: str) -> IPv4Address | IPv6Address | None:
     try:
-        ip_address(host.partition("%")[0])
+        return ip_address(host.partition("%")[0])
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def _is_local(host: str) -> bool:
-    name = host.rstrip(".").lower()
-    if not _is_address(host):
+    address = _parse_address(host)
+    if address is None:
+        name = host.rstrip(".").lower()
         return name == "localhost" or name.endswith(".localhost")
-    address = ip_address(host.partition("%")[0])
     mapped = address.ipv4_mapped if address.version == 6 else None
     return (mapped or address).is_loopback
 

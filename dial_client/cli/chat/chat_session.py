@@ -245,8 +245,7 @@ async def open_session(
     """
     if options.no_save and (options.continue_latest or options.resume is not None):
         raise ConfigError("--no-save cannot be combined with --continue or --resume")
-    store = MemoryStore() if options.no_save else SQLStore.sqlite()
-    try:
+    async with aclosing(MemoryStore() if options.no_save else SQLStore.sqlite()) as store:
         if isinstance(store, SQLStore):
             try:
                 await store.open()  # now, while the servers are starting
@@ -255,5 +254,3 @@ async def open_session(
         manager = ConversationManager(dial, store, locked_settings=tuple(_find_chosen(options)))
         known = await find_conversation(options, manager, screen)
         yield ChatSession(dial, manager, options, settings, screen, known)
-    finally:
-        await store.aclose()

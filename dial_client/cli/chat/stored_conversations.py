@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
+from contextlib import aclosing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,23 +39,17 @@ async def manage(action: str, target: str | None, query: ConversationQuery) -> N
         ConfigError: The action is unknown, its target is missing, or an option or the imported file is wrong.
         ConversationNotFound: There is no conversation with this id.
     """
-    if action not in ("list", *_ACTIONS):
-        raise ConfigError(f"unknown action {action!r}", hint=f"one of list, {', '.join(_ACTIONS)}")
+    if action not in _ACTIONS:
+        raise ConfigError(f"unknown action {action!r}", hint=f"one of {', '.join(_ACTIONS)}")
     if action != "list" and target is None:
         if action == "import":
             raise ConfigError("import needs a file", hint="dial-chat conversations import FILE; - is standard input")
         raise ConfigError(f"{action} needs the id of a conversation", hint="`dial-chat conversations` lists the ids")
-    store = SQLStore.sqlite()
-    try:
-        if action == "list":
-            await _list(store, query)
-        else:
-            await _ACTIONS[action](store, target or "", query)
-    finally:
-        await store.aclose()
+    async with aclosing(SQLStore.sqlite()) as store:
+        await _ACTIONS[action](store, target or "", query)
 
 
-async def _list(store: SQLStore, query: ConversationQuery) -> None:
+async def _list(store: SQLStore, _: str, query: ConversationQuery) -> None:
     if query.limit < 1:
         raise ConfigError("--limit is at least 1")
     found = await store.list(query.limit, cursor=query.cursor, search=query.search)
@@ -104,7 +98,7 @@ async def _import(store: SQLStore, name: str, query: ConversationQuery) -> None:
 
 def _read_text(name: str) -> str:
     try:
-        with contextlib.nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
+        with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
             data = file.read(MAX_IMPORT + 1)
         if len(data) > MAX_IMPORT:
             raise ConfigError(f"this is larger than {MAX_IMPORT // 1024**2} MiB", path=name)
@@ -123,4 +117,4 @@ async def _read(store: SQLStore, conversation_id: str) -> Conversation:
     return conversation
 
 
-_ACTIONS = {"show": _show, "delete": _delete, "export": _export, "import": _import}
+_ACTIONS = {"list": _list, "show": _show, "delete": _delete, "export": _export, "import": _import}
