@@ -12,6 +12,7 @@ from typing import Protocol
 from dial_client.cli import tty
 from dial_client.cli.markdown.themes import MONO, Theme
 from dial_client.cli.word_wrap import break_words
+from dial_client.runtime.safe_text import sanitize
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,13 @@ class CommandScreen(Protocol):
     @property
     def theme(self) -> Theme:
         """The colours of its output."""
+
+    @property
+    def set_theme(self) -> Callable[[str], None] | None:
+        """Sets the colours by the name of a theme, or raises `KeyError`; None if the screen has no colours."""
+
+    def render(self, answer: str) -> str:
+        """Format an answer of the model for the terminal."""
 
     def suspend(self) -> AbstractAsyncContextManager[None]:
         """Leave the terminal to another program in this context."""
@@ -105,8 +113,13 @@ class PlainScreen:
     """Prints lines, and reads each answer as a line."""
 
     theme = MONO
+    set_theme: Callable[[str], None] | None = None
     suspend = nullcontext
     """Does nothing, because nothing is drawn."""
+
+    def render(self, answer: str) -> str:
+        """Return the text without control characters."""
+        return sanitize(answer)
 
     def print(self, text: str) -> None:
         """Print lines."""

@@ -8,13 +8,24 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from dial_client.cli.load_settings import find_model_name, warn_once
+from dial_client.cli.load_settings import find_model_name, open_model, read_settings, warn_once
 from dial_client.cli.options import Options
 from dial_client.cli.tty import Unanswered, can_ask_user
 from dial_client.messages.errors import ConfigError
+from dial_client.messages.model import Provider
 from dial_client.providers.presets import MODELS_OF_KEYS
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.settings.config_types import ModelProfile, Settings
+
+
+async def read_with_model(options: Options) -> tuple[Settings, Provider]:
+    """Read the configuration, and open its model; if none is named, a default model is found.
+
+    Raises:
+        ConfigError: The configuration is wrong or not trusted, or the model cannot be found or opened.
+    """
+    settings = await with_default_model(options, await read_settings(options))
+    return settings, open_model(options, settings)
 
 
 async def with_default_model(options: Options, settings: Settings, environ: Mapping[str, str] = os.environ) -> Settings:

@@ -59,32 +59,6 @@ class Logs(StrEnum):
     """A file if standard error is a terminal, where the log would mix with the answer; else standard error."""
 
 
-Config = Annotated[
-    Path | None,
-    Option(
-        "-c",
-        "--config",
-        metavar="FILE",
-        help="Use only this configuration file. Default: servers.json in your configuration folder, overridden by "
-        "./servers.json if you trust it.",
-    ),
-]
-Trust = Annotated[bool, Option("--trust", help="Trust the ./servers.json of this folder for this run.")]
-Profile = Annotated[
-    str | None,
-    Option("--profile", metavar="NAME", help="A profile of the configuration. Default: DIAL_PROFILE, else none."),
-]
-Model = Annotated[
-    str | None,
-    Option(
-        "-m",
-        "--model",
-        metavar="NAME",
-        help="The model, such as openai:ID, anthropic:ID or local. Also chat:ID (any OpenAI-compatible endpoint), "
-        "ollama:ID, dial:ID, azure:DEPLOYMENT, bedrock:ID, vertex:ID, foundry:ID, scripted:FILE, or one of the "
-        "configuration's models.",
-    ),
-]
 AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
 Verbose = Annotated[bool, Option("-v", "--verbose", help="Print details on standard error.")]
 """The option of commands other than the chat."""
@@ -94,10 +68,31 @@ Verbose = Annotated[bool, Option("-v", "--verbose", help="Print details on stand
 class Options:
     """The options that commands have in common. Typer fills those of a command: see `typer_apps.command`."""
 
-    config: Config = None
-    trust: Trust = False
-    profile: Profile = None
-    model: Model = None
+    config: Annotated[
+        Path | None,
+        Option(
+            "-c",
+            "--config",
+            metavar="FILE",
+            help="Use only this configuration file. Default: servers.json in your configuration folder, overridden by "
+            "./servers.json if you trust it.",
+        ),
+    ] = None
+    trust: Annotated[bool, Option("--trust", help="Trust the ./servers.json of this folder for this run.")] = False
+    profile: Annotated[
+        str | None, Option(metavar="NAME", help="A profile of the configuration. Default: DIAL_PROFILE, else none.")
+    ] = None
+    model: Annotated[
+        str | None,
+        Option(
+            "-m",
+            "--model",
+            metavar="NAME",
+            help="The model, such as openai:ID, anthropic:ID or local. Also chat:ID (any OpenAI-compatible endpoint), "
+            "ollama:ID, dial:ID, azure:DEPLOYMENT, bedrock:ID, vertex:ID, foundry:ID, scripted:FILE, or one of the "
+            "configuration's models.",
+        ),
+    ] = None
     base_url: Annotated[str | None, Option(metavar="URL", help="The model's endpoint.")] = None
     fallback_model: Annotated[
         tuple[str, ...],
@@ -155,7 +150,6 @@ class Options:
     store: Annotated[
         str | None, Option(metavar="URL", help="Where conversations are stored: a SQLite file, or postgresql://…")
     ] = None
-    """The database of conversations, as a file or a URL; None for the user's own file."""
     no_save: Annotated[bool, Option("--no-save", help="Do not store conversations.")] = False
     record: Annotated[
         Path | None, Option(metavar="FILE", help="Record the conversation. -m scripted:FILE replays it.")
@@ -215,7 +209,6 @@ class ServeOptions:
         str | None,
         Option(help="The token clients must send. Default: DIAL_SERVE_TOKEN, else a generated one, which is printed."),
     ] = None
-    """The token of clients; None to use the token of the environment, or to generate one."""
     no_token: Annotated[
         bool, Option("--no-token", help="Require no token: every program on this machine has access. Loopback only.")
     ] = False
@@ -235,7 +228,6 @@ class ServeOptions:
             metavar="SETTING", help="A setting that conversations cannot change, such as model, or all. Repeatable."
         ),
     ] = ()
-    """Settings that conversations cannot change; ``all`` for every setting."""
     allow_admin: Annotated[
         bool, Option("--allow-admin", help="Let clients add and change servers, which runs programs here.")
     ] = False

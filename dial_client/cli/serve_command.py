@@ -18,8 +18,8 @@ from dial_client.cli import process_runner
 from dial_client.cli.audit_report import find_audit_folder
 from dial_client.cli.changed_config import change_config, find_file, find_holder
 from dial_client.cli.configuration_reload import apply_configuration
-from dial_client.cli.default_model import with_default_model
-from dial_client.cli.load_settings import find_model_name, open_model, print_notes, read_settings, warn
+from dial_client.cli.default_model import read_with_model
+from dial_client.cli.load_settings import find_model_name, print_notes, read_settings, warn
 from dial_client.cli.open_client import open_client
 from dial_client.cli.options import ConfigChoice, ExitCode, Options, ServeOptions
 from dial_client.client.dial_client import DialClient
@@ -55,8 +55,7 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
     """
     token, token_source = _choose_token(serve_options)
     locked = _read_locked_settings(serve_options.lock)
-    settings = await with_default_model(options, await read_settings(options))
-    provider = open_model(options, settings)
+    settings, provider = await read_with_model(options)
     turns = TurnRegistry(serve_options.max_turns, hand_over=serve_options.durable)
     store = _build_store(options, is_durable=serve_options.durable)
     model = ServedModel(_choose_model_name(options, settings, provider))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 
 from tests.inner import MONO, Search, choose_by_number
@@ -12,6 +12,7 @@ class TypedScreen:
     """Keeps what is printed, and answers questions with these lines and keys, in their order."""
 
     theme = MONO
+    set_theme: Callable[[str], None] | None = None
     suspend = nullcontext
 
     def __init__(self, *lines: str) -> None:
@@ -24,6 +25,9 @@ class TypedScreen:
         text = "\n".join(self.printed)
         self.printed.clear()
         return text
+
+    def render(self, answer: str) -> str:
+        return answer
 
     def print(self, text: str) -> None:
         self.printed.append(text)

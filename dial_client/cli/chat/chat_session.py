@@ -144,10 +144,6 @@ class ChatSession:
     """The summaries that were written in this run."""
     add_usage: Callable[[Usage, float | None], object] = lambda *_: None
     """Adds the usage of a summary: its tokens, and its cost in US dollars if known."""
-    render: Callable[[str], str] = sanitize
-    """Formats an answer of the model for the terminal."""
-    set_theme: Callable[[str], None] | None = None
-    """Sets the colours by the name of a theme, or raises `KeyError`; None if the terminal has no colours."""
 
     def print(self, text: str) -> None:
         """Print lines; text of models and servers in them must be escaped already."""

@@ -8,8 +8,8 @@ from importlib import import_module
 from anyio import to_thread
 
 from dial_client.cli.configuration_files import describe_sources
-from dial_client.cli.default_model import with_default_model
-from dial_client.cli.load_settings import open_model, read_settings, warn_once
+from dial_client.cli.default_model import read_with_model
+from dial_client.cli.load_settings import warn_once
 from dial_client.cli.options import Options
 from dial_client.cli.terminal import banner
 from dial_client.cli.terminal.banner import can_draw
@@ -23,8 +23,7 @@ from dial_client.sinks.terminal import TerminalSink
 
 async def run_conversation(options: Options) -> int:
     """Run a conversation until the user leaves."""
-    settings = await with_default_model(options, await read_settings(options))
-    provider = open_model(options, settings)
+    settings, provider = await read_with_model(options)
     if can_draw(options):
         return await _talk_on_screen(options, settings, provider)
     return await _talk_in_lines(options, settings, provider)

@@ -60,7 +60,7 @@ async def show_last_exchange(session: ChatSession) -> None:
     if calls:
         session.print(f"({count_noun(calls, 'tool call')})")
     answer = next((m.text for m in reversed(messages[start:]) if m.role is Role.ASSISTANT and m.text.strip()), "")
-    lines = session.render(answer).rstrip("\n").splitlines() or ["(no answer)"]
+    lines = session.screen.render(answer).rstrip("\n").splitlines() or ["(no answer)"]
     if len(lines) > MAX_LINES:
         lines = [*lines[: MAX_LINES - 1], f"… {len(lines) - MAX_LINES + 1} more lines"]
     session.print("\n".join(lines))
@@ -132,7 +132,7 @@ async def compact(session: ChatSession, arguments: str) -> None:
     if compaction is None:
         session.print("There is nothing to summarize: the conversation is short.")
         return
-    session.print(session.render(compaction.summary).rstrip("\n"))
+    session.print(session.screen.render(compaction.summary).rstrip("\n"))
     session.print(f"({compaction.message_count} messages; /compact undo restores them)")
 
 

@@ -46,7 +46,7 @@ async def run_loop(
         open_session(options, settings, dial, console) as chat,
     ):
         console.complete_with(build_completer(dial, describe_commands(), list_command_arguments(chat)))
-        chat.render, chat.set_theme, chat.add_usage = console.render, console.set_theme, sink.usage.add_usage
+        chat.add_usage = sink.usage.add_usage
         if options.continue_latest or options.resume is not None:
             await show_last_exchange(chat)
         await ConversationLoop(chat, console, sink, during_answer).run(wait_for_servers)

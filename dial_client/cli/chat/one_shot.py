@@ -14,9 +14,9 @@ from dial_client.cli import elicitation_prompt
 from dial_client.cli.chat.chat_session import open_session
 from dial_client.cli.chat.startup_report import WaitForServers, wait_for_servers, wait_for_servers_in_lines
 from dial_client.cli.command_screen import CommandScreen, PlainScreen
-from dial_client.cli.default_model import with_default_model
+from dial_client.cli.default_model import read_with_model
 from dial_client.cli.input.input_references import with_attachments
-from dial_client.cli.load_settings import open_model, print_notes, read_settings
+from dial_client.cli.load_settings import print_notes
 from dial_client.cli.open_client import open_client
 from dial_client.cli.options import ExitCode, Options, Output
 from dial_client.cli.terminal.banner import can_draw
@@ -82,8 +82,7 @@ async def answer(options: Options, question: str, typed: str = "") -> int:
     Resources and files that `typed` refers to are attached.
     """
     schema = None if options.schema is None else read_schema(options.schema)
-    settings = await with_default_model(options, await read_settings(options))
-    provider = open_model(options, settings)
+    settings, provider = await read_with_model(options)
     user_input = UserInput(question, question, typed)
 
     async def answer_on(screen: CommandScreen, sink: TurnSink, wait: WaitForServers) -> int:

@@ -169,7 +169,7 @@ async def log_in(session: ChatSession, arguments: str) -> None:
 
 async def set_theme(session: ChatSession, arguments: str) -> None:
     """Change the colours of answers."""
-    if session.set_theme is None:
+    if session.screen.set_theme is None:
         raise ConfigError("answers have no colours here")
     from dial_client.cli.markdown.themes import THEMES
 
@@ -178,7 +178,7 @@ async def set_theme(session: ChatSession, arguments: str) -> None:
         session.print(f"/theme NAME, one of {names}")
         return
     try:
-        session.set_theme(arguments)
+        session.screen.set_theme(arguments)
     except KeyError:
         raise ConfigError(f"there is no theme {to_one_line(arguments, 40)!r}", hint=f"one of {names}") from None
     session.print(f"Theme: {arguments}")

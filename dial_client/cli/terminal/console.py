@@ -31,13 +31,6 @@ class Console(CommandScreen, Protocol):
     def edit(self, text: str) -> None:
         """Put a text into the input line."""
 
-    def render(self, answer: str) -> str:
-        """Format an answer of the model for the terminal."""
-
-    @property
-    def set_theme(self) -> Callable[[str], None] | None:
-        """Sets the colours by the name of a theme, or raises `KeyError`; None if the console has no colours."""
-
     def complete_with(self, completer: Completer) -> None:
         """Propose completions of the input."""
 
@@ -62,7 +55,6 @@ class LineConsole(PlainScreen):
         self._sent_early: deque[str | None] = deque()
         self.on_enter: Callable[[], object] = lambda: None
         """Called for Enter in an empty line."""
-        self.set_theme: Callable[[str], None] | None = None
 
     async def read_input(self) -> UserInput | None:
         """Return the next line; None for Ctrl-D, and for Ctrl-C twice in an empty line."""
@@ -123,10 +115,6 @@ class LineConsole(PlainScreen):
 
     def echo(self, user_input: UserInput) -> None:
         """Do nothing, because the typed line stays on the screen."""
-
-    def render(self, answer: str) -> str:
-        """Return the text without control characters."""
-        return sanitize(answer)
 
     def edit(self, text: str) -> None:
         """Put a text into the next line."""
