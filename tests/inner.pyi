@@ -753,7 +753,6 @@ from dial_client.turns.turn_keywords import TurnKeywords as TurnKeywords
 from dial_client.turns.turn_recorder import TurnRecorder as TurnRecorder
 from dial_client.turns.turn_recorder import find_limit as find_limit
 from dial_client.turns.turn_recorder import find_question as find_question
-from dial_client.turns.turn_run import TurnOptions as TurnOptions
 from dial_client.turns.turn_run import TurnServices as TurnServices
 from dial_client.turns.turn_run import run_turn as run_turn
 

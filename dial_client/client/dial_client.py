@@ -378,15 +378,44 @@ class DialClient:
         tasks = self._require_open()
         check_keywords(keywords)
         check_items(observers=(observers, TurnObserver), client_tools=(client_tools, ToolSpec))
-        selection = (keywords.get("model"), tool_format)
-        self.model.select(*selection).require()
+        self.model.select(keywords.get("model"), tool_format).require()
         conversation = (*to_messages(keywords.get("history") or ()), *to_messages(messages))
         output = None if output_type is None else build_output_type(output_type)
-        settings = keywords.get("settings") or ModelSettings()
-        options = turn_run.TurnOptions(stream, tuple(client_tools), settings, depth, output)
-        open_services = partial(self._open_services, selection, keywords, hidden_tools)
+
+        async def open_services() -> turn_run.TurnServices:
+            # Start-up has its own limits: the download of a model must not use up the time limit of the first turn.
+            await self._servers.patience.wait()
+            await self.model.wait_prepared()
+            model, system = self.model.select(keywords.get("model"), tool_format), keywords.get("system")
+            restarts = self._servers.restarts
+            return turn_run.TurnServices(
+                model=ChatModel(model.require(), model.format, model.window),
+                tool_snapshot=select_tools(self._tools.take_snapshot, keywords.get("tools"), hidden_tools),
+                result_store=self._results,
+                approvals=self.approvals,
+                limits=keywords.get("limits") or self.limits,
+                await_tool_changes=self._servers.wait_for_tools,
+                status_provider=self.model.status_provider,
+                answers_at_limits=self._on_limit != "raise",
+                instructions=instructions.TurnInstructions(
+                    servers=lambda: instructions.build_server_instructions(self._servers.values()),
+                    guidance=model.guidance,
+                    starting=lambda: instructions.describe_starting(self._servers.patience.left_out),
+                ),
+                system=(self.system if system is None else system) or None,
+                servers=self._servers.values,
+                audit=self._executor.audit,
+                middleware=self.model.middleware,
+                notes=lambda: (*self.notes, *self._servers.describe_restarts(restarts)),
+                stream=stream,
+                client_tools=tuple(client_tools),
+                settings=keywords.get("settings") or ModelSettings(),
+                depth=depth,
+                output=output,
+            )
+
         turn = TurnHandle(
-            partial(turn_run.run_turn, open_services, conversation, options),
+            partial(turn_run.run_turn, open_services, conversation),
             EventLog(is_paced=stream_events),
             observers,
             question=find_question(conversation, depth),
@@ -398,34 +427,6 @@ class DialClient:
             tasks.start_soon(self.model.close_retired)
         self._turns.start(turn, tasks)
         return turn
-
-    async def _open_services(
-        self, selection: tuple[str | Provider | None, str | None], keywords: TurnKeywords, hidden_tools: Collection[str]
-    ) -> turn_run.TurnServices:
-        """Wait until a turn can start, and return what it needs."""
-        # Start-up has its own limits: the download of a model must not use up the time limit of the first turn.
-        await self._servers.patience.wait()
-        await self.model.wait_prepared()
-        model, system = self.model.select(*selection), keywords.get("system")
-        restarts = self._servers.restarts
-        return turn_run.TurnServices(
-            model=ChatModel(model.require(), model.format, model.window),
-            tool_snapshot=select_tools(self._tools.take_snapshot, keywords.get("tools"), hidden_tools),
-            result_store=self._results,
-            approvals=self.approvals,
-            limits=keywords.get("limits") or self.limits,
-            await_tool_changes=self._servers.wait_for_tools,
-            status_provider=self.model.status_provider,
-            answers_at_limits=self._on_limit != "raise",
-            guidance=model.guidance,
-            server_instructions=lambda: instructions.build_server_instructions(self._servers.values()),
-            starting_servers=lambda: instructions.describe_starting(self._servers.patience.left_out),
-            system=(self.system if system is None else system) or None,
-            servers=self._servers.values,
-            audit=self._executor.audit,
-            middleware=self.model.middleware,
-            notes=lambda: (*self.notes, *self._servers.describe_restarts(restarts)),
-        )
 
     @overload
     async def map(

@@ -12,7 +12,7 @@ from anyio import to_thread
 
 from dial_client.hooks.middleware import MiddlewareChain
 from dial_client.messages.errors import ConfigError
-from dial_client.messages.model import Preparable, Provider, ToolFormat, ToolFormatHandler
+from dial_client.messages.model import ModelInfo, Preparable, Provider, ToolFormat, ToolFormatHandler
 from dial_client.providers import FallbackProvider, add_fallback_models, is_recording, open_provider
 from dial_client.providers.formats import ActiveFormat, build_handler
 from dial_client.runtime.logs import get_logger
@@ -25,9 +25,6 @@ log = get_logger(__name__)
 
 MAX_VARIANTS = 16
 """Models with settings of conversations that stay open; beyond these the oldest is closed once no turn runs."""
-
-_RECORDED = ("the model cannot be changed while it is recorded", "leave the recording out to change the model")
-"""An error and its hint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,29 +111,18 @@ class ClientModel:
 
     def _configure(self, selection: ModelSelection) -> None:
         check_tool_format(selection.tool_format)
-        provider = selection.open()
-        profile = selection.profile
-        info = provider.info if provider is not None else None
-        tool_format = (
-            selection.tool_format
-            or (profile.tool_format if profile is not None else None)
-            or (info.tool_format if info is not None else None)
-            or "auto"
-        )
-        chosen_format = choose_format(tool_format, fenced_calls=info is not None and info.fenced_calls)
+        provider, profile = selection.open(), selection.profile or ModelProfile("")
+        info = provider.info if provider is not None else ModelInfo("")
+        tool_format = selection.tool_format or profile.tool_format or info.tool_format or "auto"
+        chosen_format = choose_format(tool_format, fenced_calls=info.fenced_calls)
         status_provider = selection.open_status_provider(provider)
-        own_window = profile.context_window if profile is not None else None
-        if own_window is None and info is not None:
-            own_window = info.context_window
         self.provider = provider
         """The provider; None for a client that only calls tools."""
         self.format_name = str(tool_format if isinstance(tool_format, str) else tool_format.format)
         """The name of the tool format, as in the options."""
         self.format = chosen_format
-        self.window = ContextWindow(own_window)
-        self.guidance = selection.guidance
-        if self.guidance is None and info is not None:
-            self.guidance = info.guidance
+        self.window = ContextWindow(info.context_window if profile.context_window is None else profile.context_window)
+        self.guidance = info.guidance if selection.guidance is None else selection.guidance
         self.status_provider = status_provider
         """Writes the status texts of running calls; None if status texts are templates only."""
         self._unrecorded = provider
@@ -186,13 +172,8 @@ class ClientModel:
 
     def _open_variant(self, model: str | Provider | None, tool_format: str | None) -> ClientModel:
         """Open another model; if it is None, this model with another tool format."""
-        if self._is_fixed:
-            raise ConfigError(*_RECORDED)
-        selection = replace(self._selection, tool_format=tool_format, status="template")
-        if model is None:
-            selection = replace(selection, model=self.provider, profile_name=self.profile_name)
-        else:
-            selection = replace(selection, model=model, base_url=None, fallback_models=(), profile_name="")
+        selection = self._change_selection(model, tool_format)
+        selection = replace(selection, fallback_models=(), status="template")
         variant = ClientModel(selection, self.middleware)
         variant.is_callers = model is not None and not isinstance(model, str)
         if variant.provider is self.provider:
@@ -237,18 +218,28 @@ class ClientModel:
         Raises:
             ConfigError: The model or the tool format is unknown, or the client is recorded.
         """
-        if self._is_fixed:
-            raise ConfigError(*_RECORDED)
-        before = (self.provider, self.status_provider)
-        window = self.window
+        selection = self._change_selection(model, tool_format)
+        before, window = (self.provider, self.status_provider), self.window
+        self._configure(selection)
         if model is None:
-            selection = replace(self._selection, model=self.provider, profile_name=self.profile_name)
-            self._configure(replace(selection, tool_format=tool_format))
             self.window = window
-        else:
-            selection = replace(self._selection, model=model, base_url=None, profile_name="")
-            self._configure(replace(selection, tool_format=tool_format))
         self._retire(*before)
+
+    def _change_selection(
+        self, model: str | Provider | None, tool_format: ToolFormat | ToolFormatHandler | str | None
+    ) -> ModelSelection:
+        """Return the selection of another model, or if it is None, of this model with another tool format.
+
+        Raises:
+            ConfigError: The client is recorded.
+        """
+        if self._is_fixed:
+            hint = "leave the recording out to change the model"
+            raise ConfigError("the model cannot be changed while it is recorded", hint=hint)
+        selection = replace(self._selection, tool_format=tool_format)
+        if model is None:
+            return replace(selection, model=self.provider, profile_name=self.profile_name)
+        return replace(selection, model=model, base_url=None, profile_name="")
 
     def _retire(self, *providers: Provider | None, keeps: int = 0) -> None:
         """Mark providers to be closed once no turn runs, and with them the oldest variants.
@@ -313,14 +304,9 @@ class ClientModel:
 
     async def aclose(self) -> None:
         """Close the connections and processes of the models."""
+        self._retire()
         await self.close_retired()
-        variants = [
-            variant.provider
-            for variant in self._variants.values()
-            if variant.provider is not self.provider and not variant.is_callers
-        ]
-        self._variants.clear()
-        for provider in (*variants, self.provider, self.status_provider):
+        for provider in (self.provider, self.status_provider):
             if provider is not None:
                 await provider.aclose()
 

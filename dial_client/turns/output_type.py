@@ -12,15 +12,13 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.model import OutputFormat
 from dial_client.schema import provider_schema
 from dial_client.schema.argument_check import MAX_PROBLEMS, ArgumentCheck, shorten_problem
 from dial_client.schema.tool_arguments import coerce, parse_value
-
-T = TypeVar("T")
 
 RESULT = "result"
 """The property of the wrapping object that contains the value of a type other than an object."""
@@ -39,17 +37,17 @@ class InvalidOutput(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class TypedOutput(Generic[T]):
+class TypedOutput:
     """A valid answer."""
 
-    value: T
+    value: Any
     """The answer, converted to its type."""
     json: Any
     """The answer in JSON types, without the wrapping object."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class OutputType(Generic[T]):
+class OutputType:
     """The type of an answer."""
 
     format: OutputFormat
@@ -58,12 +56,12 @@ class OutputType(Generic[T]):
     """The original schema, with the wrapping object if there is one."""
     is_wrapped: bool
     """True if the value is wrapped in an object, as its property `RESULT`."""
-    validate: Callable[[Any], T]
+    validate: Callable[[Any], Any]
     """Converts a value of JSON types to the type, or raises `InvalidOutput`."""
-    validate_partial: Callable[[Any], T] = field(repr=False)
+    validate_partial: Callable[[Any], Any] = field(repr=False)
     """Does the same as `validate` for a value that may be incomplete at its end."""
 
-    def parse(self, text: str) -> TypedOutput[T]:
+    def parse(self, text: str) -> TypedOutput:
         """Return the answer in a text: JSON, perhaps in a code fence or surrounded by other text.
 
         Raises:
@@ -78,7 +76,7 @@ class OutputType(Generic[T]):
             raise InvalidOutput(NO_VALUE)
         return self.check(value)
 
-    def check(self, value: Any) -> TypedOutput[T]:
+    def check(self, value: Any) -> TypedOutput:
         """Convert a value, with or without the wrapping object, to the type.
 
         Raises:
@@ -91,7 +89,7 @@ class OutputType(Generic[T]):
         plain = coerced[RESULT] if self.is_wrapped else coerced
         return TypedOutput(self.validate(plain), plain)
 
-    def parse_partial(self, text: str) -> T:
+    def parse_partial(self, text: str) -> Any:
         """Return the value in the beginning of an answer, as far as it is complete.
 
         Raises:
@@ -111,7 +109,7 @@ class OutputType(Generic[T]):
         return self.validate_partial(value)
 
 
-def build_output_type(output_type: Any) -> OutputType[Any]:
+def build_output_type(output_type: Any) -> OutputType:
     """Return the type of an answer from the ``output_type`` option.
 
     Args:
@@ -155,7 +153,7 @@ def to_json_schema(output_type: Any) -> Mapping[str, Any]:
     return schema
 
 
-def _build_for_schema(schema: Mapping[str, Any]) -> OutputType[Any]:
+def _build_for_schema(schema: Mapping[str, Any]) -> OutputType:
     whole, is_wrapped = _wrap(dict(schema))
     check = ArgumentCheck(whole, formats=True)
     if not check.is_possible:
@@ -170,7 +168,7 @@ def _build_for_schema(schema: Mapping[str, Any]) -> OutputType[Any]:
     return _build(title if isinstance(title, str) else "", whole, validate, validate, is_wrapped=is_wrapped)
 
 
-def _build_for_type(output_type: Any) -> OutputType[Any]:
+def _build_for_type(output_type: Any) -> OutputType:
     from pydantic import TypeAdapter, ValidationError
     from pydantic.errors import PydanticUserError
 
@@ -210,7 +208,7 @@ def _build(
     partial: Callable[[Any], Any],
     *,
     is_wrapped: bool,
-) -> OutputType[Any]:
+) -> OutputType:
     try:
         adapted = provider_schema.adapt(schema)
     except provider_schema.Unsupported as error:

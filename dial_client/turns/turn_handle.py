@@ -82,11 +82,13 @@ class TurnHandle:
         self._require_output = require_output
         self._scope = anyio.CancelScope()
         self._done = anyio.Event()
-        self._is_abandoned = False
+        self.is_abandoned = False
+        """Whether the turn was left for another process to resume."""
         self.ending: Turn | None = None
         """The result of the turn, set once it adds no more messages."""
         self._turn: Turn | None = None
-        self._error: Exception | None = None
+        self.failure: Exception | None = None
+        """The error that ended the turn; None if there is none."""
 
     @property
     def id(self) -> str:
@@ -102,16 +104,6 @@ class TurnHandle:
     def has_ended(self) -> bool:
         """Whether the turn has ended."""
         return self._done.is_set()
-
-    @property
-    def is_abandoned(self) -> bool:
-        """Whether the turn was left for another process to resume."""
-        return self._is_abandoned
-
-    @property
-    def failure(self) -> Exception | None:
-        """The error that ended the turn; None if there is none."""
-        return self._error
 
     async def emit(self, event: Event) -> None:
         """Record and log an event; wait while the paced reader has too many unread events."""
@@ -142,7 +134,7 @@ class TurnHandle:
         ended.
         """
         if not self.has_ended:
-            self._is_abandoned = True
+            self.is_abandoned = True
         self.cancel()
 
     async def events(self) -> AsyncGenerator[Event, None]:
@@ -173,8 +165,8 @@ class TurnHandle:
             DialError: The client was closed while the turn was running.
         """
         await self._done.wait()
-        if self._error is not None:
-            raise self._error
+        if self.failure is not None:
+            raise self.failure
         assert self._turn is not None
         return self._turn
 
@@ -196,12 +188,12 @@ class TurnHandle:
                 if reason is StopReason.CANCELLED:
                     open_calls_end = reason.sentence
             except Exception as error:  # noqa: BLE001 - the turn keeps its messages and calls up to the error
-                self._error = error
+                self.failure = error
                 broken = "model" if isinstance(error, ProviderError) else "turn"
                 open_calls_end = f"the {broken} broke off"
             await self._complete(reason, self.recorder.settle(open_calls_end) if open_calls_end else [])
         except Exception as error:  # noqa: BLE001 - an observer failed
-            self._error = self._error or error
+            self.failure = self.failure or error
         finally:
             self._end()
 
@@ -209,8 +201,8 @@ class TurnHandle:
         """Record the last events, let the observers store the end of the turn, and log the events."""
         for event in last_events:
             self.recorder.record(event)
-        if isinstance(self._error, ProviderError):
-            self._error.messages = self.recorder.build_turn(reason).messages
+        if isinstance(self.failure, ProviderError):
+            self.failure.messages = self.recorder.build_turn(reason).messages
         self.ending = turn = self.recorder.build_turn(reason)
         if self.replacement is not None:
             notes = dict.fromkeys((*self.replacement.notes, *turn.notes))
@@ -222,27 +214,27 @@ class TurnHandle:
                 await observer.on_ending(self)
         for event in last_events:
             self.log.append(event)
-        if self._error is None:
+        if self.failure is None:
             self._finish(reason, self.ending)
 
     def _finish(self, reason: StopReason, turn: Turn) -> None:
-        if self._is_abandoned:
-            self._error = ConversationBusy(
+        if self.is_abandoned:
+            self.failure = ConversationBusy(
                 self.conversation_id, "this process is shutting down: another process resumes the turn"
             )
         elif reason.is_limit and self._raise_at_limits:
-            self._error = LimitReached(reason.sentence, turn)
+            self.failure = LimitReached(reason.sentence, turn)
         elif self._require_output and (errors := self.recorder.output_errors) is not None and not reason.is_callers:
-            self._error = OutputError(reason.sentence, turn, errors)
+            self.failure = OutputError(reason.sentence, turn, errors)
         else:
             self.log.append(Finished(turn))
             self._turn = turn
 
     def _end(self) -> None:
-        if self._turn is None and self._error is None:
-            self._error = DialError("the client was closed while the turn was running")
+        if self._turn is None and self.failure is None:
+            self.failure = DialError("the client was closed while the turn was running")
         self._done.set()
-        self.log.close(self._error)
+        self.log.close(self.failure)
         observers, self.observers = self.observers, ()  # a turn kept for its events must not keep its observers
         for observer in observers:
             observer.on_ended(self)

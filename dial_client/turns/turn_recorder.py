@@ -70,12 +70,13 @@ class TurnRecorder:
         """The messages with which the turn begins; they come before the messages that it adds."""
         self._messages: list[Message] = []
         self._rounds: list[dict[str, ToolCallRecord | None]] = []
-        self._endpoint_records: list[tuple[int, ToolCallRecord]] = []
+        self.endpoint_calls: list[tuple[int, ToolCallRecord]] = []
         """The calls that the model's endpoint ran itself, each with the number of rounds before it."""
         self._started: dict[str, tuple[ToolCallStarted, float]] = {}
         """The running calls by id, each with its start time by `time.monotonic`."""
         self._notes: dict[str, None] = {}
-        self._request_usages: list[Usage] = []
+        self.request_usages: list[Usage] = []
+        """The usage of each request so far."""
         self._costs: list[float | None] = []
         self._depth = 0
         self._text_deltas: list[str] = []
@@ -111,7 +112,7 @@ class TurnRecorder:
                 call, tool = started.call, started.tool if changed_tool is None else changed_tool
                 record = ToolCallRecord(call, result, server, tool, round(duration, 4), by_endpoint, changed)
                 if by_endpoint:
-                    self._endpoint_records.append((len(self._rounds), record))
+                    self.endpoint_calls.append((len(self._rounds), record))
                 else:
                     self._rounds[-1][result.tool_call_id] = record
 
@@ -125,18 +126,13 @@ class TurnRecorder:
         """The model's reasoning: each part is the number of the model's messages before it, and its text."""
         return tuple((reply, "".join(texts)) for reply, texts in self._reasoning.items())
 
-    @property
-    def endpoint_calls(self) -> tuple[tuple[int, ToolCallRecord], ...]:
-        """The calls that the model's endpoint ran itself, each with the number of replies with calls before it."""
-        return tuple(self._endpoint_records)
-
     def note(self, *notes: str) -> None:
         """Add notes for the user; a note that is already there is not repeated."""
         self._notes.update(dict.fromkeys(notes))
 
     def add_usage(self, usage: Usage, cost_usd: float | None = None) -> None:
         """Add the usage of a request, and its cost in US dollars; None for an unknown cost."""
-        self._request_usages.append(usage)
+        self.request_usages.append(usage)
         self._costs.append(cost_usd)
 
     def add_request(self, usage: Usage, info: ModelInfo) -> None:
@@ -144,14 +140,9 @@ class TurnRecorder:
         self.add_usage(usage, compute_cost(usage, info))
 
     @property
-    def request_usages(self) -> tuple[Usage, ...]:
-        """The usage of each request so far."""
-        return tuple(self._request_usages)
-
-    @property
     def usage(self) -> Usage:
         """The usage of all requests so far."""
-        return sum(self._request_usages, Usage())
+        return sum(self.request_usages, Usage())
 
     @property
     def rounds(self) -> tuple[tuple[ToolCallRecord, ...], ...]:
@@ -214,7 +205,7 @@ class TurnRecorder:
         # Calls that the endpoint ran precede the other calls of the same reply.
         calls: list[ToolCallRecord] = []
         for number, ended in enumerate((*self.rounds, ())):
-            calls += [record for before, record in self._endpoint_records if before == number]
+            calls += [record for before, record in self.endpoint_calls if before == number]
             calls += ended
         known = [cost for cost in self._costs if cost is not None]
         fallback = f"[Unable to complete task: {stop_reason.sentence}]" if last is not None else ""
@@ -226,7 +217,7 @@ class TurnRecorder:
             usage=self.usage,
             tool_calls=tuple(calls),
             notes=tuple(self._notes),
-            request_usages=tuple(self._request_usages),
+            request_usages=tuple(self.request_usages),
             cost_usd=round(sum(known), 8) if known and len(known) == len(self._costs) else None,
             client_tool_calls=client_tool_calls,
             output=self.output,

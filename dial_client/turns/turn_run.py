@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Self
+from typing import Self
 
 from dial_client.hooks.audit.entries import TurnAudit
 from dial_client.hooks.middleware import MiddlewareChain, TurnRequest
@@ -59,7 +59,7 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnServices:
-    """The objects and settings of a turn that do not depend on its messages."""
+    """The objects, options and settings of a turn that do not depend on its messages."""
 
     model: ChatModel
     tool_snapshot: Callable[[], ToolSnapshot]
@@ -73,12 +73,8 @@ class TurnServices:
     """The model that writes the status of running calls; None to use templates only."""
     answers_at_limits: bool = True
     """Whether the model is asked for a last answer when a limit is met."""
-    guidance: str | None = None
-    """Instructions on tool use; None for `GUIDANCE`, in conversations without system messages."""
-    server_instructions: Callable[[], str] = str
-    """Returns the instructions of the servers."""
-    starting_servers: Callable[[], str] = str
-    """Returns a text about the servers that are still starting; empty if there are none."""
+    instructions: TurnInstructions = field(default_factory=TurnInstructions)
+    """The instructions of requests, without those of the conversation."""
     system: str | None = None
     """Instructions for conversations that do not start with a system message."""
     servers: Callable[[], Iterable[Connection]] = tuple
@@ -89,12 +85,6 @@ class TurnServices:
     """Wraps the turn, its model calls and its tool calls."""
     notes: Callable[[], Iterable[str]] = tuple
     """Returns notes for the user on servers and tools; called at the start and at the end of the turn."""
-
-
-@dataclass(frozen=True, slots=True)
-class TurnOptions:
-    """The options of one turn."""
-
     stream: bool = True
     """Whether the model streams its replies."""
     client_tools: tuple[ToolSpec, ...] = ()
@@ -103,22 +93,20 @@ class TurnOptions:
     """How the model writes its replies in this turn."""
     depth: int = 0
     """Number of rounds of tool calls that a resumed turn has completed before."""
-    output: OutputType[Any] | None = None
+    output: OutputType | None = None
     """The type of the answer; None for text."""
 
 
 async def run_turn(
-    open_services: Callable[[], Awaitable[TurnServices]],
-    messages: tuple[Message, ...],
-    options: TurnOptions,
-    turn: TurnHandle,
+    open_services: Callable[[], Awaitable[TurnServices]], messages: tuple[Message, ...], turn: TurnHandle
 ) -> StopReason:
     """Run a turn through the middleware and return why it ended; ``turn`` records all other results.
+
+    If the middleware returns another turn than the recorded one, that turn becomes `TurnHandle.replacement`.
 
     Args:
         open_services: Waits until the turn can start, and returns its services.
         messages: The conversation, which may have system messages.
-        options: The options of this turn.
         turn: Receives all events.
 
     Raises:
@@ -127,25 +115,12 @@ async def run_turn(
     """
     services = await open_services()
     turn.recorder.note(*services.notes())
-    if services.middleware.wraps_turns:
-        reason = await _run_in_middleware(services, messages, options, turn)
-    else:
-        with TurnRun(services, messages, options, turn) as run:
-            reason = await run.finish(await resolve(run.context, run.ask, run.run_calls))
-    turn.recorder.note(*services.notes())
-    return reason
-
-
-async def _run_in_middleware(
-    services: TurnServices, messages: tuple[Message, ...], options: TurnOptions, turn: TurnHandle
-) -> StopReason:
-    """Run a turn through the middleware, whose return value becomes `TurnHandle.replacement` if it is another turn."""
     recorded: Turn | None = None
 
     async def run_to_end(request: TurnRequest) -> Turn:
         nonlocal recorded
         changed = replace(services, limits=request.limits, system=request.system)
-        with TurnRun(changed, request.messages, options, turn) as run:
+        with TurnRun(changed, request.messages, turn) as run:
             reason = await run.finish(await resolve(run.context, run.ask, run.run_calls))
         recorded = turn.recorder.build_turn(reason)
         return recorded
@@ -168,6 +143,7 @@ async def _run_in_middleware(
             # Only the last message was changed.
             result = replace(result, messages=(*recorded.messages[:-1], result.message))
         turn.replacement = result
+    turn.recorder.note(*services.notes())
     return result.stop_reason
 
 
@@ -195,13 +171,10 @@ class TurnRun:
     Args:
         services: The objects and settings of the turn.
         messages: The conversation, which may have system messages.
-        options: The options of this turn.
         turn: Receives all events.
     """
 
-    def __init__(
-        self, services: TurnServices, messages: tuple[Message, ...], options: TurnOptions, turn: TurnHandle
-    ) -> None:
+    def __init__(self, services: TurnServices, messages: tuple[Message, ...], turn: TurnHandle) -> None:
         limits = services.limits
         self._services = services
         self._turn = turn
@@ -214,26 +187,23 @@ class TurnRun:
             services.model.window.tokens,
             self._has_endpoint_search,
         )
-        self._client_tools = options.client_tools
-        self._client_tool_names = frozenset(tool.name for tool in options.client_tools)
-        self._offered: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] = ((), options.client_tools)
+        self._client_tool_names = frozenset(tool.name for tool in services.client_tools)
+        self._offered: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] = ((), services.client_tools)
         """The servers' tools that were offered last, and all tools that were offered with them."""
         instructions, conversation = separate_instructions(messages)
         starts_with_system_message = bool(messages) and messages[0].role is Role.SYSTEM
         if services.system is not None and not starts_with_system_message:
             instructions = (Instruction(InstructionSource.CONVERSATION, services.system), *instructions)
-        self._answer = None if options.output is None else TypedAnswer(options.output, turn.recorder, self.emit)
+        self._answer = None if services.output is None else TypedAnswer(services.output, turn.recorder, self.emit)
         self._caller = ModelCaller(
             model=services.model,
             tools=self.offer_tools,
-            instructions=TurnInstructions(
-                instructions, services.server_instructions, services.guidance, services.starting_servers
-            ),
+            instructions=replace(services.instructions, conversation=instructions),
             emit=self.emit,
             recorder=turn.recorder,
             deadline=self._deadline,
-            stream=options.stream,
-            settings=options.settings,
+            stream=services.stream,
+            settings=services.settings,
             answer=self._answer,
             middleware=services.middleware,
         )
@@ -246,7 +216,7 @@ class TurnRun:
             services.audit.for_turn(turn.origin),
             services.middleware,
         )
-        self.context = ConversationContext(conversation, limits.max_depth, min(options.depth, limits.max_depth))
+        self.context = ConversationContext(conversation, limits.max_depth, min(services.depth, limits.max_depth))
         """The conversation without its system messages, at the start of the turn."""
 
     def __enter__(self) -> Self:
@@ -263,11 +233,11 @@ class TurnRun:
         A client-side tool hides a server's tool of the same name.
         """
         tools = self._tools.offer_tools()
-        if not self._client_tools:
+        if not self._client_tool_names:
             return tools
         if tools is not self._offered[0]:
             hidden = [tool for tool in tools if tool.name in self._client_tool_names]
-            self._offered = (tools, (*(tool for tool in tools if tool not in hidden), *self._client_tools))
+            self._offered = (tools, (*(tool for tool in tools if tool not in hidden), *self._services.client_tools))
             for tool in hidden:
                 self._turn.recorder.note(f"the tool {tool.name!r} is not offered: the caller has a tool of this name")
         return self._offered[1]

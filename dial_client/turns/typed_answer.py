@@ -72,7 +72,7 @@ class TypedAnswer:
         emit: Receives the events.
     """
 
-    def __init__(self, output: OutputType[Any], recorder: TurnRecorder, emit: Emit) -> None:
+    def __init__(self, output: OutputType, recorder: TurnRecorder, emit: Emit) -> None:
         self.output = output
         self._recorder = recorder
         self._emit = emit

@@ -32,7 +32,6 @@ from tests.inner import (
     ToolCallRequest,
     ToolSnapshot,
     TurnHandle,
-    TurnOptions,
     TurnServices,
     TurnWork,
     build_catalog,
@@ -84,7 +83,7 @@ class Pipeline:
         return text_result(f"{tool} ran")
 
     async def __call__(self, turn: TurnHandle) -> StopReason:
-        return await run_turn(self._open_services, (QUESTION,), TurnOptions(), turn)
+        return await run_turn(self._open_services, (QUESTION,), turn)
 
     async def _open_services(self) -> TurnServices:
         return self.services

@@ -215,7 +215,7 @@ def test_an_output_type_is_built_once() -> None:
     assert build_output_type(list[Person]) is build_output_type(list[Person])
 
 
-def partial(output: OutputType[Any], text: str) -> Any:
+def partial(output: OutputType, text: str) -> Any:
     try:
         return output.parse_partial(text)
     except InvalidOutput:
