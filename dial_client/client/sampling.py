@@ -81,7 +81,7 @@ class ModelSampler:
     """The limits of a turn, which include the budget of one server."""
     audit: AuditRecorder | None = None
     """Records each decision before the model is asked."""
-    middleware: MiddlewareChain | None = None
+    middleware: MiddlewareChain = field(default_factory=MiddlewareChain)
     """Wraps each request to the model."""
     _granted: set[str] = field(default_factory=set, init=False)
     _approval_lock: anyio.Lock = field(default_factory=anyio.Lock, init=False)

@@ -145,53 +145,48 @@ def refuse(reason: str) -> NoReturn:
 
 
 @dataclass(frozen=True, slots=True)
-class _Layer(Generic[RequestT, ResultT]):
-    """One method of one middleware."""
+class _Chain(Generic[RequestT, ResultT]):
+    """The middleware of one kind of request (turn, model call or tool call), and how such a request is refused."""
 
-    name: str
-    call: Callable[[RequestT, CallNext[RequestT, ResultT]], Awaitable[ResultT]]
-
-
-@dataclass(frozen=True, slots=True)
-class _RequestKind(Generic[RequestT, ResultT]):
-    """One kind of request (turn, model call or tool call): its types, and how it is refused."""
-
+    method: str
+    """The name of the middleware's method."""
+    members: tuple[Middleware, ...]
+    """The middleware that overrides the method, the outermost first."""
     request_type: type[RequestT]
     result_type: type[ResultT]
     refuse: Callable[[str, RequestT, ResultT | None], ResultT]
-    """Returns the result of a refused request, or raises a `DialError`. The third argument is the result of the layer's
+    """Returns the result of a refused request, or raises a `DialError`. The third argument is the result of the last
     `call_next`; None if it has no result."""
     runs_once: bool = False
     """Whether `call_next` may be called only once."""
 
-    async def run(
-        self, layers: tuple[_Layer[RequestT, ResultT], ...], request: RequestT, end: CallNext[RequestT, ResultT]
-    ) -> ResultT:
-        """Return the result of the outermost layer.
+    async def run(self, request: RequestT, end: CallNext[RequestT, ResultT], index: int = 0) -> ResultT:
+        """Return the result of the member at this index, or of `end` after the last member.
 
         Raises:
-            MiddlewareError: A layer raised an exception, or returned a value of the wrong type.
+            MiddlewareError: A member raised an exception, or returned a value of the wrong type.
         """
-        if not layers:
+        if index == len(self.members):
             return await end(request)
-        layer, call_next = layers[0], _CallNext(self, layers[1:], end)
+        member, call_next = self.members[index], _CallNext(self, index + 1, end)
+        name = type(member).__name__
         try:
-            result = await layer.call(request, call_next)
+            result: object = await getattr(member, self.method)(request, call_next)
         except _Refusal as refusal:
             return self.refuse(refusal.args[0], request, call_next.result)
         except DialError:
             raise
         except Exception as error:
-            cause = _unwrap(error)  # a task group in the layer wraps the errors of inner layers
+            cause = _unwrap(error)  # a task group in the member wraps the errors of inner members
             if isinstance(cause, _Refusal):
                 return self.refuse(cause.args[0], request, call_next.result)
             if cause is call_next.error or isinstance(cause, DialError):
                 raise cause from None
-            _log_failure(layer.name, error)
-            raise MiddlewareError(layer.name, f"raised {type(cause).__name__}") from error
+            _log_failure(name, error)
+            raise MiddlewareError(name, f"raised {type(cause).__name__}") from error
         if not isinstance(result, self.result_type):
             problem = f"returned {type(result).__name__}, not a {self.result_type.__name__}"
-            raise MiddlewareError(layer.name, problem)
+            raise MiddlewareError(name, problem)
         return result
 
 
@@ -204,26 +199,27 @@ def _unwrap(error: Exception) -> Exception:
 
 @dataclass(slots=True)
 class _CallNext(Generic[RequestT, ResultT]):
-    """The `call_next` of one layer."""
+    """The `call_next` of one member of a chain."""
 
-    kind: _RequestKind[RequestT, ResultT]
-    layers: tuple[_Layer[RequestT, ResultT], ...]
+    chain: _Chain[RequestT, ResultT]
+    index: int
+    """The index of the next member."""
     end: CallNext[RequestT, ResultT]
     result: ResultT | None = None
     """The last result; None before the first."""
     error: Exception | None = None
-    """The last error raised by the inner layers or the client."""
+    """The last error raised by the inner members or the client."""
     is_begun: bool = False
 
     async def __call__(self, request: RequestT) -> ResultT:
-        name = self.kind.request_type.__name__
-        if not isinstance(request, self.kind.request_type):
+        name = self.chain.request_type.__name__
+        if not isinstance(request, self.chain.request_type):
             raise TypeError(f"call_next takes a {name}, not {type(request).__name__}")
-        if self.is_begun and self.kind.runs_once:
+        if self.is_begun and self.chain.runs_once:
             raise RuntimeError(f"call_next was called twice with a {name}")
         self.is_begun = True
         try:
-            self.result = await self.kind.run(self.layers, request, self.end)
+            self.result = await self.chain.run(request, self.end, self.index)
         except Exception as error:
             self.error = error
             raise
@@ -244,10 +240,6 @@ def _refuse_model_call(reason: str, _request: ModelRequest, _reply: ModelReply |
 def _refuse_tool_call(reason: str, call: ToolCall, _result: ToolCallResult | None) -> ToolCallResult:
     return build_not_run_result(call.request.id, reason, Failure.DENIED)
 
-
-_TURN = _RequestKind(TurnRequest, Turn, _refuse_turn, runs_once=True)
-_MODEL_CALL = _RequestKind(ModelRequest, ModelReply, _refuse_model_call)
-_TOOL_CALL = _RequestKind(ToolCall, ToolCallResult, _refuse_tool_call)
 
 _METHODS = ("around_turn", "around_model_call", "around_tool_call")
 
@@ -271,7 +263,7 @@ class Instruments(Protocol):
 
 
 class MiddlewareChain:
-    """The middleware of a client: for each method, the layers that override it, the outermost first.
+    """The middleware of a client: for each method, the members that override it, the outermost first.
 
     Args:
         middleware: The middleware objects, the outermost first.
@@ -290,30 +282,36 @@ class MiddlewareChain:
         if not isinstance(given, Iterable) or isinstance(given, str | Mapping):
             raise TypeError(f"middleware takes a list of Middleware objects, not {type(given).__name__}")
         members = [_check(member) for member in middleware]
-        self._turns: tuple[_Layer[TurnRequest, Turn], ...] = _list_layers(members, "around_turn")
-        self._model_calls: tuple[_Layer[ModelRequest, ModelReply], ...] = _list_layers(members, "around_model_call")
-        self._tool_calls: tuple[_Layer[ToolCall, ToolCallResult], ...] = _list_layers(members, "around_tool_call")
+
+        def select(method: str) -> tuple[Middleware, ...]:
+            inherited = getattr(Middleware, method)
+            return tuple(member for member in members if getattr(type(member), method) is not inherited)
+
+        turn, model_call, tool_call = _METHODS
+        self._turns = _Chain(turn, select(turn), TurnRequest, Turn, _refuse_turn, runs_once=True)
+        self._model_calls = _Chain(model_call, select(model_call), ModelRequest, ModelReply, _refuse_model_call)
+        self._tool_calls = _Chain(tool_call, select(tool_call), ToolCall, ToolCallResult, _refuse_tool_call)
         self._find_instruments = find_instruments
 
     @property
     def wraps_model_calls(self) -> bool:
         """True if model calls are wrapped or measured; otherwise `ask_model` need not be called."""
-        return bool(self._model_calls) or self._find_instruments() is not None
+        return bool(self._model_calls.members) or self._find_instruments() is not None
 
     @property
     def wraps_tool_calls(self) -> bool:
         """True if tool calls are wrapped or measured; otherwise `call_tool` need not be called."""
-        return bool(self._tool_calls) or self._find_instruments() is not None
+        return bool(self._tool_calls.members) or self._find_instruments() is not None
 
     async def run_turn(self, request: TurnRequest, info: ModelInfo, end: CallNext[TurnRequest, Turn]) -> Turn:
-        """Run a turn through the layers; `info` describes its model.
+        """Run a turn through the middleware; `info` describes its model.
 
         Raises:
-            MiddlewareError: A layer failed.
+            MiddlewareError: A middleware failed.
         """
 
         async def run(request: TurnRequest) -> Turn:
-            return await _TURN.run(self._turns, request, end)
+            return await self._turns.run(request, end)
 
         instruments = self._find_instruments()
         return await run(request) if instruments is None else await instruments.around_turn(request, info, run)
@@ -321,11 +319,11 @@ class MiddlewareChain:
     async def ask_model(
         self, request: ModelRequest, info: ModelInfo, end: CallNext[ModelRequest, ModelReply]
     ) -> ModelReply:
-        """Send a request to the model through the layers; `info` describes the model.
+        """Send a request to the model through the middleware; `info` describes the model.
 
         Raises:
-            MiddlewareError: A layer failed.
-            ProviderError: A layer refused the request, or the request to the model failed.
+            MiddlewareError: A middleware failed.
+            ProviderError: A middleware refused the request, or the request to the model failed.
         """
         instruments = self._find_instruments()
 
@@ -334,30 +332,20 @@ class MiddlewareChain:
                 await end(request) if instruments is None else await instruments.around_model_call(request, info, end)
             )
 
-        return await _MODEL_CALL.run(self._model_calls, request, ask)
+        return await self._model_calls.run(request, ask)
 
     async def call_tool(self, call: ToolCall, end: CallNext[ToolCall, ToolCallResult]) -> ToolCallResult:
-        """Make a tool call through the layers. If a layer fails, the call fails."""
+        """Make a tool call through the middleware. If a middleware fails, the call fails."""
 
         async def run(call: ToolCall) -> ToolCallResult:
             try:
-                return await _TOOL_CALL.run(self._tool_calls, call, end)
+                return await self._tool_calls.run(call, end)
             except DialError as error:
                 problem = str(error).rstrip(".")
                 return ToolCallResult.failed(call.request.id, Failure.SERVER, f"The call failed: {problem}.")
 
         instruments = self._find_instruments()
         return await run(call) if instruments is None else await instruments.around_tool_call(call, run)
-
-
-def _list_layers(members: Iterable[Middleware], method: str) -> tuple[_Layer[Any, Any], ...]:
-    """Return the layers of the middleware objects that override a method."""
-    inherited = getattr(Middleware, method)
-    return tuple(
-        _Layer(type(member).__name__, getattr(member, method))
-        for member in members
-        if getattr(type(member), method) is not inherited
-    )
 
 
 def _check(member: Middleware) -> Middleware:

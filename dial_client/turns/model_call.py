@@ -321,9 +321,7 @@ def _with_distinct_ids(calls: Sequence[ToolCallRequest]) -> tuple[ToolCallReques
     return tuple(distinct)
 
 
-async def generate_text(
-    provider: Provider, request: ModelRequest, middleware: MiddlewareChain | None = None
-) -> ModelReply:
+async def generate_text(provider: Provider, request: ModelRequest, middleware: MiddlewareChain) -> ModelReply:
     """Return the reply to a request without tools that is not part of a turn's exchanges, such as a summary.
 
     Its text is as the endpoint sent it.
@@ -347,6 +345,4 @@ async def generate_text(
             message=message, finish=completion.finish, usage=completion.usage, info=completion.info or provider.info
         )
 
-    if middleware is None or not middleware.wraps_model_calls:
-        return await send(request)
     return await middleware.ask_model(request, provider.info, send)

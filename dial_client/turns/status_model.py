@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import anyio
@@ -44,7 +44,7 @@ class StatusModel:
     """Writes the sentences."""
     add_usage: Callable[[Usage, ModelInfo], None]
     """Receives the usage of each request, and the model that answered it."""
-    middleware: MiddlewareChain | None = None
+    middleware: MiddlewareChain = field(default_factory=MiddlewareChain)
     """Wraps each request."""
 
     async def narrate(self, run_calls: Callable[[Emit], Awaitable[Result]], emit: Emit) -> Result:

@@ -49,9 +49,12 @@ _PROVIDERS: Mapping[str, str] = {
 """The values of ``gen_ai.provider.name`` by the domain of an endpoint's host."""
 
 
-def captures_content() -> bool:
-    """Return whether messages, arguments and results may be recorded in spans."""
-    return os.environ.get(CAPTURE_CONTENT, "").strip().lower() in _CAPTURING
+def capture(name: str, content: Iterable[Any]) -> Attributes:
+    """Return an attribute with messages, arguments or a result as JSON; none unless the program allows it in spans."""
+    if os.environ.get(CAPTURE_CONTENT, "").strip().lower() not in _CAPTURING:
+        return {}
+    value = content if isinstance(content, str | dict) else list(content)
+    return {name: json.dumps(value, ensure_ascii=False, default=str)}
 
 
 def find_provider_name(info: ModelInfo) -> str:
@@ -75,53 +78,6 @@ def describe_model(operation: str, info: ModelInfo) -> Attributes:
     return attributes
 
 
-def describe_turn(request: TurnRequest, info: ModelInfo) -> Attributes:
-    """Return the attributes of a turn that starts."""
-    attributes = describe_model("invoke_agent", info) | {"dial_client.turn.id": request.turn_id}
-    if request.conversation_id:
-        attributes["gen_ai.conversation.id"] = request.conversation_id
-    if captures_content():
-        attributes["gen_ai.input.messages"] = to_json(_to_parts(message) for message in request.messages)
-    return attributes
-
-
-def describe_turn_end(turn: Turn) -> Attributes:
-    """Return the attributes of a turn that has ended."""
-    attributes = describe_usage(turn.usage) | {"dial_client.turn.stop_reason": turn.stop_reason.value}
-    if captures_content():
-        attributes["gen_ai.output.messages"] = to_json([_to_parts(turn.message)])
-    return attributes
-
-
-def describe_request(request: ModelRequest, info: ModelInfo) -> Attributes:
-    """Return the attributes of a request to a model."""
-    attributes = describe_model("chat", info) | {"gen_ai.request.stream": request.stream}
-    for name in ("max_tokens", "temperature", "top_p", "seed"):
-        if (value := getattr(request.settings, name)) is not None:
-            attributes[f"gen_ai.request.{name}"] = value
-    if request.stop:
-        attributes["gen_ai.request.stop_sequences"] = list(request.stop)
-    if captures_content():
-        attributes["gen_ai.input.messages"] = to_json(_to_parts(message) for message in request.messages)
-        if request.instruction_text:
-            instructions = [{"type": "text", "content": request.instruction_text}]
-            attributes["gen_ai.system_instructions"] = to_json(instructions)
-    return attributes
-
-
-def describe_reply(reply: ModelReply) -> Attributes:
-    """Return the attributes of a model's reply."""
-    finish = reply.finish.value
-    attributes = describe_usage(reply.usage) | {"gen_ai.response.finish_reasons": [finish]}
-    if reply.info is not None:
-        attributes |= describe_model("chat", reply.info)
-        attributes["gen_ai.response.model"] = reply.info.model or reply.info.name
-    if captures_content():
-        message = _to_parts(reply.message) | {"finish_reason": finish}
-        attributes["gen_ai.output.messages"] = to_json([message])
-    return attributes
-
-
 def describe_usage(usage: Usage) -> Attributes:
     """Return the attributes for the tokens of one or more requests, without counts that are 0."""
     counts = {
@@ -134,34 +90,26 @@ def describe_usage(usage: Usage) -> Attributes:
     return {name: count for name, count in counts.items() if count}
 
 
-def name_tool(call: ToolCall) -> str:
-    """Return the name of the tool; ``unknown`` if no such tool is offered, as the name is then text of the model."""
-    return call.name if call.spec is not None else "unknown"
-
-
-def describe_call(call: ToolCall) -> Attributes:
-    """Return the attributes of a tool call."""
-    attributes: Attributes = {
-        "gen_ai.operation.name": "execute_tool",
-        "gen_ai.tool.name": name_tool(call),
-        "gen_ai.tool.type": "function",
-        "gen_ai.tool.call.id": call.request.id,
-    }
-    if call.server:
-        attributes["dial_client.server.name"] = call.server
-    if captures_content():
-        attributes["gen_ai.tool.call.arguments"] = to_json(dict(call.arguments))
+def describe_request(request: ModelRequest) -> Attributes:
+    """Return the attributes of a request to a model, apart from those of the model."""
+    attributes: Attributes = {"gen_ai.request.stream": request.stream}
+    for name in ("max_tokens", "temperature", "top_p", "seed"):
+        if (value := getattr(request.settings, name)) is not None:
+            attributes[f"gen_ai.request.{name}"] = value
+    if request.stop:
+        attributes["gen_ai.request.stop_sequences"] = list(request.stop)
+    attributes |= capture("gen_ai.input.messages", map(_to_parts, request.messages))
+    if request.instruction_text:
+        instructions = [{"type": "text", "content": request.instruction_text}]
+        attributes |= capture("gen_ai.system_instructions", instructions)
     return attributes
 
 
-def describe_result(result: ToolCallResult) -> Attributes:
-    """Return the attributes of the result of a tool call."""
-    attributes: Attributes = {}
-    if result.failure is not None:
-        attributes["error.type"] = result.failure.value
-    if captures_content():
-        attributes["gen_ai.tool.call.result"] = to_json(describe_content(result.content))
-    return attributes
+def describe_reply(reply: ModelReply) -> Attributes:
+    """Return the attributes of a model's reply, apart from those of the model."""
+    attributes = describe_usage(reply.usage) | {"gen_ai.response.finish_reasons": [reply.finish.value]}
+    message = _to_parts(reply.message) | {"finish_reason": reply.finish.value}
+    return attributes | capture("gen_ai.output.messages", [message])
 
 
 def find_error_type(error: BaseException) -> str:
@@ -169,12 +117,6 @@ def find_error_type(error: BaseException) -> str:
     if isinstance(error, ProviderError):
         return str(error.status or error.code or type(error).__name__)
     return type(error).__name__ if isinstance(error, Exception) else "cancelled"
-
-
-def to_json(value: Iterable[Any]) -> str:
-    """Return a value as JSON."""
-    value = value if isinstance(value, str | dict) else list(value)
-    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _to_parts(message: Message) -> dict[str, Any]:
@@ -223,10 +165,16 @@ class OpenTelemetryInstruments:
     async def around_turn(self, request: TurnRequest, info: ModelInfo, call_next: CallNext[TurnRequest, Turn]) -> Turn:
         """Run a turn in a span."""
         shared = describe_model("invoke_agent", info)
-        with self._span("invoke_agent", SpanKind.INTERNAL, describe_turn(request, info), shared) as span:
+        attributes = shared | {"dial_client.turn.id": request.turn_id}
+        if request.conversation_id:
+            attributes["gen_ai.conversation.id"] = request.conversation_id
+        attributes |= capture("gen_ai.input.messages", map(_to_parts, request.messages))
+        with self._span("invoke_agent", SpanKind.INTERNAL, attributes, shared) as span:
             turn = await call_next(request)
             if span.is_recording():
-                span.set_attributes(describe_turn_end(turn))
+                span.set_attributes(describe_usage(turn.usage))
+                span.set_attribute("dial_client.turn.stop_reason", turn.stop_reason.value)
+                span.set_attributes(capture("gen_ai.output.messages", [_to_parts(turn.message)]))
         return turn
 
     async def around_model_call(
@@ -235,7 +183,7 @@ class OpenTelemetryInstruments:
         """Send a request to a model in a span, and record its tokens."""
         shared = describe_model("chat", info)
         name = f"chat {info.model or info.name}"
-        with self._span(name, SpanKind.CLIENT, describe_request(request, info), shared) as span:
+        with self._span(name, SpanKind.CLIENT, shared | describe_request(request), shared) as span:
             reply = await call_next(request)
             answering = reply.info or info
             shared.update(describe_model("chat", answering))
@@ -243,6 +191,8 @@ class OpenTelemetryInstruments:
             if span.is_recording():
                 span.update_name(f"chat {answering.model or answering.name}")
                 span.set_attributes(describe_reply(reply))
+                if reply.info is not None:
+                    span.set_attributes(shared)
         for kind, tokens in (("input", reply.usage.input_tokens), ("output", reply.usage.output_tokens)):
             if tokens:
                 self._tokens.record(tokens, {**shared, "gen_ai.token.type": kind})
@@ -250,16 +200,19 @@ class OpenTelemetryInstruments:
 
     async def around_tool_call(self, call: ToolCall, call_next: CallNext[ToolCall, ToolCallResult]) -> ToolCallResult:
         """Make a tool call in a span, and count it."""
-        name = name_tool(call)
+        # The name of a tool that is not offered is text of the model.
+        name = call.name if call.spec is not None else "unknown"
         shared: Attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
         if call.server:
             shared["dial_client.server.name"] = call.server
-        with self._span(f"execute_tool {name}", SpanKind.INTERNAL, describe_call(call), shared) as span:
+        attributes = shared | {"gen_ai.tool.type": "function", "gen_ai.tool.call.id": call.request.id}
+        attributes |= capture("gen_ai.tool.call.arguments", dict(call.arguments))
+        with self._span(f"execute_tool {name}", SpanKind.INTERNAL, attributes, shared) as span:
             result = await call_next(call)
-            if span.is_recording():
-                span.set_attributes(describe_result(result))
+            span.set_attributes(capture("gen_ai.tool.call.result", describe_content(result.content)))
             if result.failure is not None:
                 shared["error.type"] = result.failure.value
+                span.set_attribute("error.type", result.failure.value)
                 span.set_status(Status(StatusCode.ERROR))
         self._calls.add(1, shared)
         return result
