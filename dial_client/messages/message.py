@@ -311,22 +311,20 @@ class Message(VendorForms):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the message as JSON, without empty fields; `from_dict` restores an equal message."""
-        data: dict[str, Any] = {"role": self.role.value, "content": content_to_json(self.content)}
-        if self.tool_calls:
-            data["tool_calls"] = [call.to_dict() for call in self.tool_calls]
-        if self.citations:
-            data["citations"] = [citation.to_dict() for citation in self.citations]
-        named = {"tool_call_id": self.tool_call_id, "name": self.name, "taint": self.taint or None}
-        data |= {key: value for key, value in named.items() if value is not None}
-        if self.is_error:
-            data["is_error"] = True
-        if self.app is not None:
-            data["app"] = self.app.to_dict()
-        if self.echo is not None:
-            data["echo"] = {"provider": self.echo.provider, "data": self.echo.data}
-        if self.entry is not None:
-            data["entry"] = self.entry.to_dict()
-        return data if self.replaces is None else data | {"replaces": list(self.replaces)}
+        rare = {
+            "tool_calls": [call.to_dict() for call in self.tool_calls],
+            "citations": [citation.to_dict() for citation in self.citations],
+            "tool_call_id": self.tool_call_id,
+            "name": self.name,
+            "taint": self.taint or None,
+            "is_error": self.is_error,
+            "app": self.app and self.app.to_dict(),
+            "echo": self.echo and {"provider": self.echo.provider, "data": self.echo.data},
+            "entry": self.entry and self.entry.to_dict(),
+            "replaces": self.replaces and list(self.replaces),
+        }
+        data = {"role": self.role.value, "content": content_to_json(self.content)}
+        return data | {name: value for name, value in rare.items() if value not in (None, [], False)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Message:
