@@ -160,7 +160,6 @@ from dial_client.cli.word_wrap import wrap_line as wrap_line
 from dial_client.client.client_options import ApprovalPolicy as ApprovalPolicy
 from dial_client.client.client_options import Directory as Directory
 from dial_client.client.dial_client import DialClient as DialClient
-from dial_client.client.recording import load_recording as load_recording
 from dial_client.client.sampling import SAMPLING as SAMPLING
 from dial_client.client.sampling import ModelSampler as ModelSampler
 from dial_client.conversations.compaction import PROMPT as PROMPT

@@ -17,21 +17,13 @@ from dial_client.hooks.audit.entries import AuditRecorder, TurnAudit
 from dial_client.hooks.server_callbacks import LOG_LEVELS, Callbacks, Sampler
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.limits import Limits
-from dial_client.messages.model import Provider
 from dial_client.providers import is_recorded_server
 from dial_client.servers.resources import Resources
 from dial_client.servers.server_cache import JsonCache, ToolPins
-from dial_client.servers.server_manager import AutoApproved, Connect, ServerManager
+from dial_client.servers.server_manager import AutoApproved, ServerManager
 from dial_client.servers.server_requests import ClientCapabilities
 from dial_client.settings import configuration
-from dial_client.settings.argument_types import (
-    check_folders,
-    check_functions,
-    check_members,
-    check_types,
-    describe_type,
-    is_code,
-)
+from dial_client.settings.argument_types import check_functions, check_members, check_types, describe_type, is_code
 from dial_client.settings.config_types import ServerSettings
 from dial_client.settings.policy_config import load_policy
 from dial_client.tools.approval import ApprovalChecker, Approver
@@ -43,8 +35,9 @@ from dial_client.tools.resource_tools import ResourceTools
 from dial_client.tools.tool_selection import ToolSnapshots
 from dial_client.turns.client_model import ClientModel
 
-CACHE, STATE = "servers", "approved-tools"
-"""Subfolders of the user's cache folder, and of the user's folder for state that cannot be rebuilt."""
+CACHE, STATE, GRANTS = "servers", "approved-tools", "grants"
+"""Subfolders of the user's cache folder, of the user's folder for state that cannot be rebuilt, and of the user's data
+folder."""
 
 
 def read_server_target(name: str, entry: Any) -> Any:
@@ -90,60 +83,31 @@ def read_targets(servers: Mapping[str, Any]) -> dict[str, Any]:
     return {name: read_server_target(name, entry) for name, entry in servers.items()}
 
 
-def replay_recording(
-    provider: Provider, targets: Mapping[str, Any], approve: Approver | None
-) -> tuple[dict[str, Any], Approver | None, Connect]:
-    """Return the targets, the approver and the connections of a client whose model replays a recording.
-
-    Mock servers replace the recorded servers, apart from those in `targets`.
-    """
-    from dial_client.client import recording  # loaded only by clients that need it
-
-    _, mock_servers, approver = recording.load_recording(provider, targets, approve)
-    return {**mock_servers, **targets}, approver, recording.connect_recorded
-
-
-def create_recording(path: Any, targets: Mapping[str, Any], model: ClientModel) -> Any:
-    """Return the `Recording` that a client writes to the file at `path`.
-
-    Raises:
-        ConfigError: The model replays a recording.
-        TypeError: `path` is no path.
-    """
-    if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"record takes the path of a file, not {describe_type(path)}")
-    from dial_client.client.recording import Recording
-
-    return Recording(path, targets, model.provider, model.format_name)
-
-
 def open_cache(directory: Directory, name: str) -> JsonCache | None:
     """Return the cache in a folder; for True in the subfolder `name` of the user's folder, for False None."""
-    if directory is not True:
-        return JsonCache(directory) if directory else None
-    import platformdirs
-
-    parent = platformdirs.user_cache_dir if name == CACHE else platformdirs.user_state_dir
-    return JsonCache(Path(parent("dial-client"), name))
-
-
-def open_tool_cache(cache_dir: Directory, *, is_recorded: bool) -> JsonCache | None:
-    """Return the cache of the servers' tools; None while recording: a recording needs every server to be started.
-
-    Raises:
-        TypeError: `cache_dir` is neither a path nor True or False.
-    """
-    check_folders(cache_dir=cache_dir)
-    return open_cache(False if is_recorded else cache_dir, CACHE)
+    folder = _find_folder(directory, name)
+    return JsonCache(folder) if folder is not None else None
 
 
 def open_grants(directory: Directory) -> GrantStore | None:
     """Return the stored grants of a folder; for True of the user's folder, for False None."""
-    if directory is not True:
-        return GrantStore(directory) if directory else None
+    folder = _find_folder(directory, GRANTS)
+    return GrantStore(folder) if folder is not None else None
+
+
+def _find_folder(directory: Directory, name: str) -> str | os.PathLike[str] | None:
+    if not isinstance(directory, bool):
+        return directory or None
+    if not directory:
+        return None
     import platformdirs
 
-    return GrantStore(Path(platformdirs.user_data_dir("dial-client"), "grants"))
+    parents = {
+        CACHE: platformdirs.user_cache_dir,
+        STATE: platformdirs.user_state_dir,
+        GRANTS: platformdirs.user_data_dir,
+    }
+    return Path(parents[name]("dial-client"), name)
 
 
 def build_approval_checker(

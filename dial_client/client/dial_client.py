@@ -37,7 +37,7 @@ from dial_client.servers.resources import Resources
 from dial_client.servers.server_manager import STARTUP_PATIENCE, Connect, ServerManager
 from dial_client.servers.status import ServerStatus
 from dial_client.settings import configuration
-from dial_client.settings.argument_types import check_items, check_seconds, check_types
+from dial_client.settings.argument_types import check_folders, check_items, check_seconds, check_types
 from dial_client.settings.config_types import ModelProfile
 from dial_client.settings.policy_config import load_policy
 from dial_client.sinks import sse_encoder
@@ -154,6 +154,7 @@ class DialClient:
     ) -> None:
         check_types(limits=(limits, Limits), approval=(approval, ApprovalPolicy), callbacks=(callbacks, Callbacks))
         check_types(system=(system, str))
+        check_folders(cache_dir=cache_dir)
         check_seconds(startup_patience=startup_patience)
         if on_limit not in (None, "answer", "raise"):
             raise ConfigError(f"unknown on_limit {on_limit!r}", hint='expected "answer" or "raise"')
@@ -169,14 +170,20 @@ class DialClient:
         targets = client_setup.read_targets(servers)
         connect: Connect = Connection
         if is_recording(self.model.provider):
-            targets, approve, connect = client_setup.replay_recording(self.model.require(), targets, approve)
+            from dial_client.client import recording  # loaded only by clients that need it
+
+            targets, approve = recording.replay(self.model.require(), targets, approve)
+            connect = recording.connect_recorded
         self._recording: Any = None
         if record is not None:
-            self._recording = client_setup.create_recording(record, targets, self.model)
+            from dial_client.client.recording import Recording
+
+            self._recording = Recording(record, targets, self.model.provider, self.model.format_name)
             approve, connect = self._recording.record_approver(approve), self._recording.connect
             self.model.record_with(self._recording.record_provider(self.model.provider))
         self._turns, self._results = TurnTasks(), ResultStore()
-        cache = client_setup.open_tool_cache(cache_dir, is_recorded=record is not None)
+        # A recording needs every server to be started.
+        cache = client_setup.open_cache(False if record is not None else cache_dir, client_setup.CACHE)
         capabilities = replace(capabilities, on_change=self._turns.announce, cache=cache)
         self._servers = ServerManager(targets, capabilities, connect, startup_patience)
         self.approvals = client_setup.build_approval_checker(self._servers, approve, approval)

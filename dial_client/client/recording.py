@@ -37,11 +37,11 @@ import json
 import os
 import sys
 from collections import defaultdict, deque
-from collections.abc import AsyncGenerator, Container, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import anyio
 
@@ -70,6 +70,7 @@ from dial_client.servers.secret_masking import find_secrets
 from dial_client.servers.server_requests import ClientCapabilities
 from dial_client.servers.session import OnCallProgress, Target
 from dial_client.servers.status import ServerState, ServerStatus
+from dial_client.settings.argument_types import describe_type
 from dial_client.tools.approval import Approval, ApprovalContext, Approver, Decision
 from dial_client.tools.catalog import is_enabled
 
@@ -98,11 +99,12 @@ class Recording:
 
     Raises:
         ConfigError: The provider replays a recording.
+        TypeError: `path` is no path.
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str], servers: Mapping[str, Target], provider: Provider | None, tool_format: str
-    ) -> None:
+    def __init__(self, path: Any, servers: Mapping[str, Target], provider: Provider | None, tool_format: str) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise TypeError(f"record takes the path of a file, not {describe_type(path)}")
         self._path = Path(path)
         if is_recording(provider):
             raise ConfigError("a recording cannot be recorded while it is replayed", hint="leave `record` out")
@@ -153,7 +155,7 @@ class Recording:
 
     def connect(self, name: str, target: Target, capabilities: ClientCapabilities) -> Connection:
         """Return a connection that writes the server's tools and calls to the file."""
-        self._secrets = _sort_longest_first({*self._secrets, *_find_secrets(None, [target])})
+        self._secrets = sorted({*self._secrets, *_find_secrets(None, [target])}, key=len, reverse=True)
         return _RecordingConnection(self, name, target, capabilities)
 
     def record_approver(self, approve: Approver | None) -> Approver | None:
@@ -251,7 +253,7 @@ class RecordingProvider:
     async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         """Ask the model. The request and its replies are written when the exchange ends, also with an error."""
         bodies: list[RawBody] = []
-        deltas = _PlainReply()
+        deltas: list[Delta] = []
         end: dict[str, Any] = {"hang": True}  # the reader left before the end of the reply
         try:
             if isinstance(self._provider, Recordable):
@@ -260,14 +262,14 @@ class RecordingProvider:
                 generated = self._provider.generate(request)
             async with aclosing(generated) as stream:
                 async for delta in stream:
-                    deltas.add(delta)
+                    deltas.append(delta)
                     yield delta
             end = {}
         except Exception as error:
             end = {"error": _to_error(error)}
             raise
         finally:
-            replies = _to_replies(bodies, end) if bodies else [deltas.to_reply() | end]
+            replies = _to_replies(bodies, end) if bodies else [_to_plain_reply(deltas) | end]
             self._recording.write_exchange(request, replies)
 
     async def aclose(self) -> None:
@@ -275,39 +277,27 @@ class RecordingProvider:
         await self._provider.aclose()
 
 
-@dataclass(slots=True)
-class _PlainReply:
-    """The reply of a provider whose HTTP responses cannot be recorded, assembled from its deltas."""
-
-    text: list[str] = field(default_factory=list)
-    reasoning: list[str] = field(default_factory=list)
-    calls: list[ToolCallRequest] = field(default_factory=list)
-    completion: Completion | None = None
-
-    def add(self, delta: Delta) -> None:
+def _to_plain_reply(deltas: Iterable[Delta]) -> dict[str, Any]:
+    """Return the reply of a provider whose HTTP responses cannot be recorded, in the form of `providers.scripted`."""
+    reasoning: list[str] = []
+    text: list[str] = []
+    calls: list[dict[str, Any]] = []
+    end: dict[str, Any] = {"completion": False}
+    state: dict[str, Any] = {}
+    for delta in deltas:
         match delta:
-            case TextChunk(text):
-                self.text.append(text)
-            case ReasoningChunk(text):
-                self.reasoning.append(text)
+            case TextChunk(piece):
+                text.append(piece)
+            case ReasoningChunk(piece):
+                reasoning.append(piece)
             case CallChunk(call):
-                self.calls.append(call)
+                arguments = call.unreadable or dict(call.arguments)
+                calls.append({"id": call.id, "name": call.name, "arguments": arguments})
             case Completion():
-                self.completion = delta
-
-    def to_reply(self) -> dict[str, Any]:
-        """Return the reply in the form of `providers.scripted`, without empty fields."""
-        reply: dict[str, Any] = {"reasoning": "".join(self.reasoning)}
-        reply |= {"chunks": self.text} if len(self.text) > 1 else {"text": "".join(self.text)}
-        reply["tool_calls"] = [
-            {"id": call.id, "name": call.name, "arguments": call.unreadable or dict(call.arguments)}
-            for call in self.calls
-        ]
-        completion = self.completion
-        if completion is None:
-            return _drop_empty(reply) | {"completion": False}
-        reply |= {"echo": completion.echo, "notes": list(completion.notes)}
-        return _drop_empty(reply) | {"finish": completion.finish.value, "usage": completion.usage.to_dict()}
+                end = {"finish": delta.finish.value, "usage": delta.usage.to_dict()}
+                state = {"echo": delta.echo, "notes": list(delta.notes)}
+    texts = {"chunks": text} if len(text) > 1 else {"text": "".join(text)}
+    return _drop_empty({"reasoning": "".join(reasoning), **texts, "tool_calls": calls, **state}) | end
 
 
 def _drop_empty(reply: Mapping[str, Any]) -> dict[str, Any]:
@@ -375,47 +365,28 @@ def _may_be_replaced(path: Path) -> bool:
         return file.read(13) in (b"", b'{"recording":')
 
 
-def _find_secrets(provider: Provider | None, targets: Iterable[Target]) -> tuple[str, ...]:
+def _find_secrets(provider: Provider | None, targets: Iterable[Target]) -> list[str]:
     """Return the secrets to mask, the longest first."""
     secrets = set(provider.info.secrets if provider is not None else ())
     for target in targets:
         secrets.update(find_secrets(target))
-    return _sort_longest_first(secret for secret in secrets if len(secret) >= _MIN_SECRET)
+    return sorted((secret for secret in secrets if len(secret) >= _MIN_SECRET), key=len, reverse=True)
 
 
-def _sort_longest_first(texts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(texts, key=len, reverse=True))
-
-
-class Replay(NamedTuple):
-    """The parts of a client that replays a recording: ``DialClient(provider, servers=servers, approve=approver)``."""
-
-    provider: Provider
-    servers: Mapping[str, RecordedServer]
-    """The recorded servers by name; `connect_recorded` creates a mock server for each."""
-    approver: Approver | None
-    """Denies the calls that were denied in the recording; None if all calls are allowed."""
-
-
-def load_recording(
-    recording: str | os.PathLike[str] | Provider, replaced: Container[str] = (), approve: Approver | None = None
-) -> Replay:
-    """Return the model, the servers and the approver of a recording.
+def replay(
+    provider: Provider, targets: Mapping[str, Any], approve: Approver | None
+) -> tuple[dict[str, Any], Approver | None]:
+    """Return the targets and the approver of a client that replays a recording.
 
     Args:
-        recording: The path of the file, or the provider that replays it.
-        replaced: The names of recorded servers to leave out, because the caller has its own servers of these names.
-        approve: The approver for calls of the caller's own servers; None to allow these calls.
-
-    Raises:
-        ConfigError: The file is missing or wrong, or is not a recording.
+        provider: The model, which is a recording.
+        targets: The client's own servers, which replace recorded servers of their names.
+        approve: The approver for calls of these servers; None to allow these calls.
     """
-    provider = ScriptedProvider.from_file(recording) if isinstance(recording, str | os.PathLike) else recording
-    recorded = provider.servers if isinstance(provider, ScriptedProvider) else None
-    if recorded is None:
-        raise ConfigError(f"{provider.info.name} is not a recording", hint="`record=FILE` writes one")
-    servers = {name: server for name, server in recorded.items() if name not in replaced and not server.failed}
-    return Replay(provider, servers, _make_approver(servers, approve) if servers else approve)
+    assert isinstance(provider, ScriptedProvider)
+    recorded = provider.servers or {}
+    servers = {name: server for name, server in recorded.items() if name not in targets and not server.failed}
+    return {**servers, **targets}, _make_approver(servers, approve) if servers else approve
 
 
 def connect_recorded(name: str, target: Target, capabilities: ClientCapabilities) -> Connection:

@@ -329,7 +329,7 @@ def is_recording(model: str | Provider | None) -> bool:
 
 
 def is_recorded_server(target: object) -> bool:
-    """Return True if a server is a recorded server of `replay.load_recording`."""
+    """Return True if a server is a recorded server, which `recording.replay` returns."""
     script = sys.modules.get("dial_client.providers.script_format")
     return script is not None and isinstance(target, script.RecordedServer)
 

@@ -17,7 +17,6 @@ from tests.inner import (
     Approval,
     CallChunk,
     Completion,
-    ConfigError,
     Decision,
     FinishReason,
     Limits,
@@ -27,7 +26,6 @@ from tests.inner import (
     TextChunk,
     ToolCallRequest,
     Usage,
-    load_recording,
 )
 from tests.support.fakes import Model
 from tests.support.model_endpoint import Call, Raw, Say, events, model_endpoint, refuse
@@ -199,30 +197,6 @@ async def test_a_denied_call_is_denied_in_the_replay(tmp_path: Path) -> None:
 
     assert without_times(json.loads(ran.stdout)) == without_times(recorded)
     assert ran.returncode == 5
-
-
-async def test_a_recording_is_loaded_as_a_provider_servers_and_an_approver(tmp_path: Path) -> None:
-    async def approve(call: ToolCallRequest, *_: Any) -> Approval:
-        return Approval(Decision.DENY, "not today") if call.id == "d" else Approval(Decision.ONCE)
-
-    file = tmp_path / "r.json"
-    calls = calling(ToolCallRequest("c", "echo", {}), ToolCallRequest("d", "echo", {"n": 1}))
-    async with DialClient(
-        Model(calls, saying("Done.")), servers={"raw": entry("Server")}, record=file, approve=approve
-    ) as dial:
-        recorded = await dial.run(QUESTION)
-    provider, servers, approver = load_recording(file)
-    async with DialClient(provider, servers=servers, approve=approver) as dial:
-        turn = await dial.run(QUESTION)
-
-    assert without_times(turn) == without_times(recorded)
-    assert [record.result.success for record in turn.tool_calls] == [True, False]
-
-
-async def test_a_scripted_model_cannot_be_loaded_as_a_recording(tmp_path: Path) -> None:
-    (tmp_path / "s.json").write_text('["Hello"]')
-    with pytest.raises(ConfigError, match="is not a recording"):
-        load_recording(tmp_path / "s.json")
 
 
 async def test_a_recording_has_the_flags_of_a_dial_deployment(tmp_path: Path) -> None:
