@@ -63,7 +63,7 @@ from dial_client.conversations.history_edits import (
     find_last_exchange,
 )
 from dial_client.conversations.message_tree import StoredMessage, build_entry, build_tree
-from dial_client.conversations.persistence import LeaseHeartbeat, TurnPersister
+from dial_client.conversations.persistence import TurnPersister
 from dial_client.conversations.turn_input import CONTINUE, Continuation, ConversationInput, check_turn_input
 from dial_client.conversations.turn_queue import NothingToResume, TurnQueue, WillBeResumed, never_resumed
 from dial_client.hooks.audit.entries import Origin
@@ -195,7 +195,6 @@ class ConversationManager:
         **keywords: Unpack[TurnKeywords],
     ) -> Turn[Any]:
         """Send a message in a conversation, and wait for the answer. Arguments and errors as `stream_chat`."""
-        check_turn_input(message)
         turn = await self._start(conversation_id, message, keywords, stream=False, output_type=output_type)
         try:
             return await turn.result()
@@ -236,7 +235,6 @@ class ConversationManager:
             ConfigError: The message to edit, to answer again or to continue does not exist.
             DialError: The store failed, which ended the turn.
         """
-        check_turn_input(message)
         turn = await self._start(
             conversation_id, message, keywords, stream=stream, stream_events=True, output_type=output_type
         )
@@ -273,7 +271,6 @@ class ConversationManager:
             output_type: The type of the answer, as for `DialClient.run`.
             keywords: Further keywords of this turn, as for `stream_chat`.
         """
-        check_turn_input(message)
         return await self._start(
             conversation_id, message, keywords, stream=stream, turn_id=turn_id, output_type=output_type
         )
@@ -321,6 +318,8 @@ class ConversationManager:
         output_type: Any = None,
     ) -> TurnHandle:
         """Start the next turn; if `message` is None, resume the interrupted turn."""
+        if message is not None:
+            check_turn_input(message)
         check_keywords(keywords)
         origin = Origin(conversation_id, turn_id or secrets.token_hex(16))
         note = ""
@@ -330,13 +329,13 @@ class ConversationManager:
         def start(history: tuple[Message, ...], stored: Mapping[str, Any], slot: TurnObserver) -> TurnHandle:
             settings = self._read_settings(stored)
             model, merged = settings.select_model(self._dial.model, keywords)
-            heartbeat = LeaseHeartbeat(self._store, self._queue.lease)
+            persister = TurnPersister(self._store, self._queue.lease, model.name)
             turn = self._dial.start(
                 (*history, Message.user(CONTINUE)) if isinstance(message, Continuation) else history,
                 stream=stream,
                 stream_events=stream_events,
                 origin=origin,
-                observers=(heartbeat, TurnPersister(self._store, model.name), slot),
+                observers=(persister, slot),
                 tool_format=settings.tool_format,
                 hidden_tools=settings.hidden_tools,
                 depth=count_last_rounds(history) if message is None else 0,

@@ -121,7 +121,7 @@ def list_messages(stored: Conversation) -> list[dict[str, Any]]:
     return [
         {
             "position": node.position,
-            "parent": tree.find_parent(node.position),
+            "parent": node.parent_message,
             "shown": node.position in on_path,
             "message": node.message.to_dict(),
         }

@@ -129,8 +129,8 @@ def build_deletion(stored: Conversation, position: int) -> tuple[Message, ...]:
     question = tree.find_question(position)
     parent = question.position if question is not None else -1
     start = position
-    while start != parent and tree.find_parent(start) != parent and position != parent:
-        start = tree.find_parent(start)
+    while start != parent and tree.messages[start].parent_message != parent and position != parent:
+        start = tree.messages[start].parent_message
     removed = tree.find_exchange(start)
     removal = build_entry(EntryKind.REMOVAL, {"positions": sorted(removed)})
     siblings = [sibling for sibling in tree.find_versions(start) if sibling != start]

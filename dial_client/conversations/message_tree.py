@@ -27,8 +27,10 @@ class StoredMessage:
 
     position: int
     message: Message
-    parent: int = START
-    """The position of the message that this one follows."""
+    parent: int
+    """The position of the message or edit that this one follows."""
+    parent_message: int
+    """The position of the message that this one follows, not counting edits; `START` for none."""
 
     @property
     def is_edit(self) -> bool:
@@ -87,15 +89,11 @@ class MessageTree:
     def find_versions(self, position: int) -> tuple[int, ...]:
         """Return the positions of all versions of a question, or of an answer's first message, including `position`."""
         stored = self.messages[position]
-        return self.followers.get((_find_parent(self.messages, stored), stored.is_question), ())
+        return self.followers.get((stored.parent_message, stored.is_question), ())
 
     def find_answers(self, question: int) -> tuple[int, ...]:
         """Return the position of the first message of each answer to a question."""
         return self.followers.get((question, False), ())
-
-    def find_parent(self, position: int) -> int:
-        """Return the position of the message that a message follows, not counting edits; `START` for none."""
-        return _find_parent(self.messages, self.messages[position])
 
     def find_question(self, position: int) -> StoredMessage | None:
         """Return the question of a message's exchange: the message itself, or the last question before it."""
@@ -135,7 +133,9 @@ def build_tree(conversation: Conversation) -> MessageTree:
     for position, message in zip(readable, conversation.messages, strict=True):
         entry = message.entry
         if entry is None:
-            messages[position] = StoredMessage(position, message, head)
+            before = messages.get(head)
+            parent = before.parent_message if before is not None and before.is_edit else head
+            messages[position] = StoredMessage(position, message, head, parent)
             head = position
             continue
         match entry.kind, entry.data:
@@ -150,15 +150,8 @@ def build_tree(conversation: Conversation) -> MessageTree:
     followers: defaultdict[tuple[int, bool], tuple[int, ...]] = defaultdict(tuple)
     for stored in messages.values():
         if not stored.is_edit and stored.position not in removed:
-            followers[_find_parent(messages, stored), stored.is_question] += (stored.position,)
+            followers[stored.parent_message, stored.is_question] += (stored.position,)
     return MessageTree(messages, head, frozenset(removed), turns, settings, followers)
-
-
-def _find_parent(messages: Mapping[int, StoredMessage], stored: StoredMessage) -> int:
-    position = stored.parent
-    while position in messages and messages[position].is_edit:
-        position = messages[position].parent
-    return position
 
 
 def build_entry(kind: EntryKind, data: Mapping[str, Any]) -> Message:
