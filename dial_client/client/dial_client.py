@@ -50,9 +50,10 @@ from dial_client.tools.function_tools import FunctionTools
 from dial_client.tools.prompts import Prompts
 from dial_client.tools.result_content import ResultStore
 from dial_client.tools.taint import find_taint
-from dial_client.turns import instructions, turn_run
+from dial_client.turns import turn_run
 from dial_client.turns.client_model import ClientModel, ModelSelection
 from dial_client.turns.event_log import EventLog
+from dial_client.turns.instructions import TurnInstructions
 from dial_client.turns.mentions import Attached, attach
 from dial_client.turns.model_call import ChatModel
 from dial_client.turns.output_type import build_output_type
@@ -390,36 +391,8 @@ class DialClient:
         output = None if output_type is None else build_output_type(output_type)
 
         async def open_services() -> turn_run.TurnServices:
-            # Start-up has its own limits: the download of a model must not use up the time limit of the first turn.
-            await self._servers.patience.wait()
-            await self.model.wait_prepared()
-            model, system = self.model.select(keywords.get("model"), tool_format), keywords.get("system")
-            restarts = self._servers.restarts
-            return turn_run.TurnServices(
-                model=ChatModel(model.require(), model.format, model.window),
-                tool_snapshot=select_tools(self._tools.take_snapshot, keywords.get("tools"), hidden_tools),
-                result_store=self._results,
-                approvals=self.approvals,
-                limits=keywords.get("limits") or self.limits,
-                await_tool_changes=self._servers.wait_for_tools,
-                status_provider=self.model.status_provider,
-                answers_at_limits=self._on_limit != "raise",
-                instructions=instructions.TurnInstructions(
-                    servers=lambda: instructions.build_server_instructions(self._servers.values()),
-                    guidance=model.guidance,
-                    starting=lambda: instructions.describe_starting(self._servers.patience.left_out),
-                ),
-                system=(self.system if system is None else system) or None,
-                servers=self._servers.values,
-                audit=self._executor.audit,
-                middleware=self.model.middleware,
-                notes=lambda: (*self.notes, *self._servers.describe_restarts(restarts)),
-                stream=stream,
-                client_tools=tuple(client_tools),
-                settings=keywords.get("settings") or ModelSettings(),
-                depth=depth,
-                output=output,
-            )
+            services = await self._open_services(keywords, tool_format, hidden_tools)
+            return replace(services, stream=stream, client_tools=tuple(client_tools), depth=depth, output=output)
 
         turn = TurnHandle(
             partial(turn_run.run_turn, open_services, conversation),
@@ -434,6 +407,34 @@ class DialClient:
             tasks.start_soon(self.model.close_retired)
         self._turns.start(turn, tasks)
         return turn
+
+    async def _open_services(
+        self, keywords: TurnKeywords, tool_format: str | None, hidden_tools: Collection[str]
+    ) -> turn_run.TurnServices:
+        """Wait until a turn can start, and return what it needs."""
+        # Start-up has its own limits: the download of a model must not use up the time limit of the first turn.
+        servers = self._servers
+        await servers.patience.wait()
+        await self.model.wait_prepared()
+        model, system = self.model.select(keywords.get("model"), tool_format), keywords.get("system")
+        restarts = servers.restarts
+        return turn_run.TurnServices(
+            model=ChatModel(model.require(), model.format, model.window),
+            tool_snapshot=select_tools(self._tools.take_snapshot, keywords.get("tools"), hidden_tools),
+            result_store=self._results,
+            approvals=self.approvals,
+            limits=keywords.get("limits") or self.limits,
+            await_tool_changes=servers.wait_for_tools,
+            status_provider=self.model.status_provider,
+            answers_at_limits=self._on_limit != "raise",
+            instructions=TurnInstructions((), servers.values, model.guidance, lambda: servers.patience.left_out),
+            system=(self.system if system is None else system) or None,
+            servers=servers.values,
+            audit=self._executor.audit,
+            middleware=self.model.middleware,
+            notes=lambda: (*self.notes, *servers.describe_restarts(restarts)),
+            settings=keywords.get("settings") or ModelSettings(),
+        )
 
     @overload
     async def map(

@@ -144,7 +144,8 @@ class ConversationManager:
         hint = f": SQLStore({store!r}) opens a database" if isinstance(store, str) else ""
         check_members(store, ConversationStore, "a ConversationStore", hint)
         self._dial = dial
-        self._store = store
+        self.store = store
+        """The store of the conversations."""
         self.locked_settings = frozenset(locked_settings)
         """The names of settings that conversations cannot change; applied from the next turn on."""
         self._compact_at = compact_at
@@ -156,15 +157,10 @@ class ConversationManager:
     def _read_settings(self, stored: Mapping[str, Any]) -> StoredSettings:
         return read_settings(stored, self._dial.limits, self.locked_settings)
 
-    @property
-    def store(self) -> ConversationStore:
-        """The store of the conversations."""
-        return self._store
-
     async def create(self, title: str | None = None) -> Conversation:
         """Create a conversation, and return it. The default title is the first words of its first message."""
         check_types(title=(title, str))
-        return await self._store.create(title or "")
+        return await self.store.create(title or "")
 
     @overload
     async def chat(
@@ -329,7 +325,7 @@ class ConversationManager:
         def start(history: tuple[Message, ...], stored: Mapping[str, Any], slot: TurnObserver) -> TurnHandle:
             settings = self._read_settings(stored)
             model, merged = settings.select_model(self._dial.model, keywords)
-            persister = TurnPersister(self._store, self._queue.lease, model.name)
+            persister = TurnPersister(self.store, self._queue.lease, model.name)
             turn = self._dial.start(
                 (*history, Message.user(CONTINUE)) if isinstance(message, Continuation) else history,
                 stream=stream,
@@ -355,7 +351,7 @@ class ConversationManager:
         Raises:
             ConversationNotFound: The conversation does not exist.
         """
-        return repair_conversation(await self._store.get(conversation_id))
+        return repair_conversation(await self.store.get(conversation_id))
 
     async def list(self, limit: int = 50, *, cursor: str | None = None, search: str = "") -> Page:
         """Return at most `limit` conversations, the most recently changed first.
@@ -370,7 +366,7 @@ class ConversationManager:
         """
         if limit < 1:
             raise ConfigError("a page has at least one conversation")
-        return await self._store.list(limit, cursor=cursor, search=search)
+        return await self.store.list(limit, cursor=cursor, search=search)
 
     async def rename(self, conversation_id: str, title: str) -> None:
         """Change the title of a conversation, but not its place in the list.
@@ -378,7 +374,7 @@ class ConversationManager:
         Raises:
             ConversationNotFound: The conversation does not exist.
         """
-        await self._store.rename(conversation_id, title)
+        await self.store.rename(conversation_id, title)
 
     async def fork(self, conversation_id: str, count: int | None = None, *, title: str | None = None) -> Conversation:
         """Create a conversation with the first messages of another, its settings, and the details of its turns.
@@ -400,7 +396,7 @@ class ConversationManager:
             raise ConfigError(f"the conversation has {len(source.messages)} messages, not {end}")
         while 0 < end < len(source.messages) and source.messages[end].role is Role.TOOL:
             end += 1
-        created = await self._store.create(source.title if title is None else title, copy_messages(view, end))
+        created = await self.store.create(source.title if title is None else title, copy_messages(view, end))
         return repair_conversation(created)
 
     async def undo(self, conversation_id: str) -> tuple[Message, ...]:
@@ -456,7 +452,7 @@ class ConversationManager:
             ConfigError: The client has no model, or the conversation's model does not exist any more.
         """
         self._dial.model.require()
-        stored = await self._store.get(conversation_id)
+        stored = await self.store.get(conversation_id)
         model = self._select_model(stored)
         if stored.running:
             raise ConversationBusy(conversation_id, "a turn of this conversation is under way: wait for its end")
@@ -491,7 +487,7 @@ class ConversationManager:
             ConversationNotFound: The conversation does not exist.
             ConfigError: The conversation's model does not exist any more.
         """
-        return self._compute_fill(await self._store.get(conversation_id))
+        return self._compute_fill(await self.store.get(conversation_id))
 
     def _compute_fill(self, stored: Conversation) -> float:
         return compute_fill(stored, self._select_model(stored), self._dial.tools, self._queue.find(stored.id))
@@ -502,7 +498,7 @@ class ConversationManager:
         Raises:
             ConversationNotFound: The conversation does not exist.
         """
-        await self._store.delete(conversation_id)
+        await self.store.delete(conversation_id)
         self._queue.forget(conversation_id)
 
     async def export(self, conversation_id: str, form: Literal["json", "markdown"] = "json") -> str:
@@ -523,7 +519,7 @@ class ConversationManager:
             ConfigError: The text is neither.
         """
         title, messages = export.from_json(text)
-        return await self._store.create(title, repair_history(messages))
+        return await self.store.create(title, repair_history(messages))
 
     async def view(self, conversation_id: str) -> ConversationView:
         """Return a conversation with the positions and versions of its messages, and the details of its turns.
@@ -531,7 +527,7 @@ class ConversationManager:
         Raises:
             ConversationNotFound: The conversation does not exist.
         """
-        return build_view(await self._store.get(conversation_id))
+        return build_view(await self.store.get(conversation_id))
 
     async def list_messages(self, conversation_id: str) -> Sequence[dict[str, Any]]:
         """Return the messages of all versions (`conversation_view.list_messages`).
@@ -539,7 +535,7 @@ class ConversationManager:
         Raises:
             ConversationNotFound: The conversation does not exist.
         """
-        return conversation_view.list_messages(await self._store.get(conversation_id))
+        return conversation_view.list_messages(await self.store.get(conversation_id))
 
     async def read_state(self, conversation_id: str) -> str:
         """Return the conversation's `ConversationView.state`; a `SQLStore` computes it without reading the messages.
@@ -547,9 +543,9 @@ class ConversationManager:
         Raises:
             ConversationNotFound: The conversation does not exist.
         """
-        if isinstance(self._store, SQLStore):
-            return hash_state(*await self._store.read_state(conversation_id))
-        stored = await self._store.get(conversation_id)
+        if isinstance(self.store, SQLStore):
+            return hash_state(*await self.store.read_state(conversation_id))
+        stored = await self.store.get(conversation_id)
         return hash_state(stored.turn, stored.running, stored.message_count, stored.title)
 
     async def switch(self, conversation_id: str, position: int) -> bool:
@@ -589,4 +585,4 @@ class ConversationManager:
         check_limits(checked, self._dial.limits)
         # This raises what the next turn would.
         read_settings(checked, self._dial.limits).select_model(self._dial.model, {})
-        await self._store.append(conversation_id, [build_entry(EntryKind.SETTINGS, checked)])
+        await self.store.append(conversation_id, [build_entry(EntryKind.SETTINGS, checked)])

@@ -20,6 +20,7 @@ A failed tool call raises no error: the failure is a result that the model reads
 
 from __future__ import annotations
 
+import copyreg
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +33,7 @@ class DialError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # `Exception.__reduce__` would call the constructor with `args`: the text, and not the constructor's arguments.
-        return _restore_error, (type(self), self.args, dict(self.__dict__))
+        return copyreg.__newobj__, (type(self), *self.args), dict(self.__dict__)  # type: ignore[attr-defined]
 
 
 @dataclass(eq=False)
@@ -164,12 +165,6 @@ class ConversationNotFound(ConversationError):
 
 class ConversationBusy(ConversationError):
     """Another turn of this conversation is running, in this process or in another one."""
-
-
-def _restore_error(kind: type[DialError], args: tuple[Any, ...], state: dict[str, Any]) -> DialError:
-    error = kind.__new__(kind, *args)
-    error.__dict__.update(state)
-    return error
 
 
 def describe_system_error(error: Exception, otherwise: str = "") -> str:

@@ -38,16 +38,16 @@ class TurnInstructions:
 
     conversation: tuple[Instruction, ...] = ()
     """The system messages of the conversation; sent with every request."""
-    servers: Callable[[], str] = str
-    """Returns the instructions of the servers; sent if tools are offered."""
+    servers: Callable[[], Iterable[Connection]] = tuple
+    """Returns the current servers, whose instructions are sent if tools are offered."""
     guidance: str | None = None
     """Instructions on tool use; None for `GUIDANCE`, if neither the conversation nor the format has instructions."""
-    starting: Callable[[], str] = str
-    """Returns a text about the servers that are still starting; empty if there are none."""
+    starting: Callable[[], Mapping[str, str]] = dict
+    """Returns the names of the servers that are still starting, each with its running download, or an empty string."""
 
     def select(self, *, has_tools: bool, tool_format: ToolFormat) -> tuple[Instruction, ...]:
         """Return the instructions of one request, to which the tool format adds its own."""
-        starting = self.starting()
+        starting = _describe_starting(self.starting())
         trailing = (Instruction(InstructionSource.HOST, starting),) if starting else ()
         if not has_tools:
             return (*self.conversation, *trailing)
@@ -55,12 +55,12 @@ class TurnInstructions:
         if guidance is None:
             guidance = GUIDANCE if tool_format is ToolFormat.NATIVE and not self.conversation else ""
         leading = (Instruction(InstructionSource.HOST, guidance),) if guidance else ()
-        if servers := self.servers():
+        if servers := _describe_servers(self.servers()):
             trailing = (Instruction(InstructionSource.SERVERS, servers), *trailing)
         return (*leading, *self.conversation, *trailing)
 
 
-def build_server_instructions(servers: Iterable[Connection]) -> str:
+def _describe_servers(servers: Iterable[Connection]) -> str:
     """Return the instructions of all connected servers, in the order of the servers; empty if there are none."""
     room = MAX_CHARS_IN_ALL
     paragraphs: list[str] = []
@@ -84,12 +84,8 @@ def build_server_instructions(servers: Iterable[Connection]) -> str:
     return "\n\n".join([_HEAD, *paragraphs]) if paragraphs else ""
 
 
-def describe_starting(servers: Mapping[str, str]) -> str:
-    """Return a text that tells the model which servers are still starting; empty if there are none.
-
-    Args:
-        servers: The names of these servers, each with its running download; an empty string for no download.
-    """
+def _describe_starting(servers: Mapping[str, str]) -> str:
+    """Return a text that tells the model which servers are still starting; empty if there are none."""
     names = [to_one_line(f"{name} ({download})" if download else name, 120) for name, download in servers.items()]
     if not names:
         return ""

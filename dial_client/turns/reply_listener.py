@@ -37,40 +37,6 @@ _NO_RESULT = "the endpoint sent no result"
 
 
 @dataclass(slots=True)
-class _EndpointCalls:
-    """The calls of one reply that the endpoint runs itself; emits their events."""
-
-    endpoint: str
-    emit: Emit
-    taint: str = ""
-    _start_times: dict[str, float] = field(default_factory=dict)
-    """The start time of each call that has not ended, by `time.monotonic`."""
-    _shown: set[str] = field(default_factory=set)
-
-    async def add(self, call: ToolCallRequest, result: ToolCallResult | None) -> None:
-        """Emit the events of a call: first a status, then the call once its arguments are known, then its result."""
-        is_new = call.id not in self._start_times
-        started_at = self._start_times.setdefault(call.id, time.monotonic())
-        if is_new:
-            await self.emit(StatusChanged(status_text.describe_tool(call, None)))
-        if call.id not in self._shown and (result is not None or call.arguments):
-            self._shown.add(call.id)
-            await self.emit(ToolCallStarted(call, self.endpoint, call.name, by_endpoint=True))
-        if result is not None:
-            del self._start_times[call.id]
-            if result.taint:
-                result = replace(result, taint=f"{self.endpoint}/{result.taint}")
-                self.taint = self.taint or result.taint
-            await self.emit(ToolCallFinished(result, self.endpoint, time.monotonic() - started_at, by_endpoint=True))
-
-    async def end(self) -> None:
-        """Emit a failed result for each emitted call that has no result."""
-        for call_id in [call_id for call_id in self._start_times if call_id in self._shown]:
-            failed = ToolCallResult.failed(call_id, Failure.NOT_RUN, _NO_RESULT)
-            await self.emit(ToolCallFinished(failed, self.endpoint, 0.0, by_endpoint=True))
-
-
-@dataclass(slots=True)
 class ReplyListener:
     """Receives one reply: emits its text and reasoning as they arrive, and collects its calls.
 
@@ -96,15 +62,11 @@ class ReplyListener:
     _safe_text: SafeStream = field(default_factory=SafeStream)
     _safe_reasoning: SafeStream = field(default_factory=SafeStream)
     _commentary: list[str] = field(default_factory=list)
-    _endpoint_calls: _EndpointCalls = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._endpoint_calls = _EndpointCalls(self.endpoint, self.emit)
-
-    @property
-    def taint(self) -> str:
-        """The first of the endpoint's tools that returned untrusted content; empty if there is none."""
-        return self._endpoint_calls.taint
+    taint: str = ""
+    """The first of the endpoint's tools that returned untrusted content; empty if there is none."""
+    _endpoint_starts: dict[str, float] = field(default_factory=dict)
+    """The start time of each call of the endpoint that has not ended, by `time.monotonic`."""
+    _endpoint_shown: set[str] = field(default_factory=set)
 
     async def receive(self, delta: Delta) -> None:
         """Take the next delta of the reply.
@@ -130,7 +92,7 @@ class ReplyListener:
             case CallChunk(call):
                 self.calls.append(call)
             case EndpointCallChunk(call, result):
-                await self._endpoint_calls.add(call, result)
+                await self._add_endpoint_call(call, result)
             case Completion():
                 self.completion = delta
             case _:
@@ -143,9 +105,27 @@ class ReplyListener:
         await self._emit_reasoning(self._safe_reasoning.finish())
         await self._emit_text(self._safe_text.feed(remaining_text))
         await self._emit_text(self._safe_text.finish())
-        await self._endpoint_calls.end()
+        for call_id in [call_id for call_id in self._endpoint_starts if call_id in self._endpoint_shown]:
+            failed = ToolCallResult.failed(call_id, Failure.NOT_RUN, _NO_RESULT)
+            await self.emit(ToolCallFinished(failed, self.endpoint, 0.0, by_endpoint=True))
         if not self.calls:
             self.calls, self.are_calls_printed = list(printed_calls), True
+
+    async def _add_endpoint_call(self, call: ToolCallRequest, result: ToolCallResult | None) -> None:
+        """Emit the events of a call: first a status, then the call once its arguments are known, then its result."""
+        is_new = call.id not in self._endpoint_starts
+        started_at = self._endpoint_starts.setdefault(call.id, time.monotonic())
+        if is_new:
+            await self.emit(StatusChanged(status_text.describe_tool(call, None)))
+        if call.id not in self._endpoint_shown and (result is not None or call.arguments):
+            self._endpoint_shown.add(call.id)
+            await self.emit(ToolCallStarted(call, self.endpoint, call.name, by_endpoint=True))
+        if result is not None:
+            del self._endpoint_starts[call.id]
+            if result.taint:
+                result = replace(result, taint=f"{self.endpoint}/{result.taint}")
+                self.taint = self.taint or result.taint
+            await self.emit(ToolCallFinished(result, self.endpoint, time.monotonic() - started_at, by_endpoint=True))
 
     async def _add_commentary(self, text: str, *, is_end: bool) -> None:
         """Emit the model's commentary on its work: in full as reasoning, and shortened as a status."""
