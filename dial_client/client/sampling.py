@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
@@ -53,7 +53,7 @@ def build_callback_sampler(sample: Sample, audit: AuditRecorder | None = None) -
             reply = SamplingReply(reply)
         if reply is not None and not isinstance(reply, SamplingReply):
             raise TypeError(f"the `sample` callback returned {type(reply).__name__}, not a SamplingReply or a text")
-        _record(audit, request, contexts, is_allowed=reply is not None, decided_by="sample callback")
+        _record(audit, request, contexts, "denied" if reply is None else "allowed", "sample callback")
         return reply
 
     return answer
@@ -96,7 +96,7 @@ class ModelSampler:
         if max_tokens <= 0:
             why = "no budget" if spendings else "no call under way"
             log.warning("sampling_refused", server=request.server, why=why)
-            _record(self.audit, request, contexts, is_allowed=False, decided_by="sampling budget")
+            _record(self.audit, request, contexts, "denied", "sampling budget")
             return None
         for spending in spendings:
             spending.requests += 1
@@ -104,7 +104,7 @@ class ModelSampler:
         used = Usage()
         try:
             is_allowed, decided_by = await self._decide(request, contexts)
-            _record(self.audit, request, contexts, is_allowed=is_allowed, decided_by=decided_by)
+            _record(self.audit, request, contexts, "allowed" if is_allowed else "denied", decided_by)
             if not is_allowed:
                 return None
             reply, used, info = await self._ask(request, max_tokens)
@@ -171,9 +171,8 @@ class ModelSampler:
 def _record(
     audit: AuditRecorder | None,
     request: SamplingRequest,
-    contexts: tuple[CallContext, ...],
-    *,
-    is_allowed: bool,
+    contexts: Iterable[CallContext],
+    decision: str,
     decided_by: str,
 ) -> None:
     entry = AuditEntry(
@@ -182,7 +181,7 @@ def _record(
         origin=find_common_origin(context.origin for context in contexts),
         server=request.server,
         tool=", ".join(request.tools),
-        decision="allowed" if is_allowed else "denied",
+        decision=decision,
         decided_by=decided_by,
     )
     record(audit, entry)

@@ -31,17 +31,12 @@ class CallContext:
     origin: Origin = Origin()  # noqa: RUF009 - frozen
     """The turn the call belongs to."""
 
-    @property
-    def deadlines(self) -> tuple[Deadline, Deadline]:
-        """The deadlines that pause while the user is asked."""
-        return (self.turn, self.call)
-
 
 @contextmanager
 def pause_deadlines(contexts: Iterable[CallContext]) -> Iterator[None]:
     """Pause the deadlines of the calls and of their turns within the ``with`` block."""
     with ExitStack() as pauses:
-        for deadline in {deadline for context in contexts for deadline in context.deadlines}:
+        for deadline in {deadline for context in contexts for deadline in (context.turn, context.call)}:
             pauses.enter_context(deadline.pause())
         yield
 

@@ -53,7 +53,13 @@ class App:
 
     def with_result(self, result: Mapping[str, Any]) -> App:
         """Return the app with the result of its call, or with an error if the result is longer than `MAX_RESULT`."""
-        return replace(self, result=bound_result(result))
+        try:
+            size = len(json.dumps(result))
+        except (TypeError, ValueError, RecursionError):
+            return replace(self, result=build_error_result("The result is not valid JSON."))
+        if size > MAX_RESULT:
+            result = build_error_result(f"The result is too large for an app: {size:,} characters.")
+        return replace(self, result=result)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the app as JSON; `from_dict` restores an equal app."""
@@ -211,17 +217,6 @@ def _is_allowed(source: str) -> bool:
 def _read_texts(value: Any) -> tuple[str, ...]:
     values = value if isinstance(value, list | tuple) else ()
     return tuple(text for text in values if isinstance(text, str))[:MAX_SOURCES]
-
-
-def bound_result(result: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a ``CallToolResult`` for an app, or an error result if it is longer than `MAX_RESULT` or not JSON."""
-    try:
-        size = len(json.dumps(result))
-    except (TypeError, ValueError, RecursionError):
-        return build_error_result("The result is not valid JSON.")
-    if size <= MAX_RESULT:
-        return result
-    return build_error_result(f"The result is too large for an app: {size:,} characters.")
 
 
 def build_error_result(text: str) -> dict[str, Any]:

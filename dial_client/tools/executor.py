@@ -100,7 +100,7 @@ class ToolExecutor:
 
     def derive(self, catalog: Callable[[], Catalog], scope: CallScope, origin: Origin) -> ToolExecutor:
         """Return an executor for other tools and another origin, with the same approvals, limits and middleware."""
-        return replace(self, catalog=catalog, scope=scope, audit=self.audit.for_turn(origin))
+        return replace(self, catalog=catalog, scope=scope, audit=replace(self.audit, origin=origin))
 
     def add_taint(self, source: str) -> None:
         """Add a source of untrusted content that is not a call of this executor; an empty text is ignored."""

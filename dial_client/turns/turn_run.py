@@ -213,7 +213,7 @@ class TurnRun:
             services.approvals,
             limits,
             CallScope(self._tools.store_result, turn.recorder.awaiting_approval, turn.recorder.add_usage, taint),
-            services.audit.for_turn(turn.origin),
+            replace(services.audit, origin=turn.origin),
             services.middleware,
         )
         self.context = ConversationContext(conversation, limits.max_depth, min(services.depth, limits.max_depth))

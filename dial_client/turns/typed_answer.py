@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from itertools import count
 from typing import Any
@@ -63,6 +63,7 @@ class _AnswerMode(Enum):
     TEXT = auto()
 
 
+@dataclass(slots=True)
 class TypedAnswer:
     """The typed answer of one turn. How it is requested changes if the endpoint refuses a request.
 
@@ -72,22 +73,21 @@ class TypedAnswer:
         emit: Receives the events.
     """
 
-    def __init__(self, output: OutputType, recorder: TurnRecorder, emit: Emit) -> None:
-        self.output = output
-        self._recorder = recorder
-        self._emit = emit
-        self._corrections = 0
-        """Number of requests for a corrected answer so far."""
-        self.tool_name = TOOL_NAME
-        """The name of the answer tool; no offered tool has the same name."""
-        self._mode = _AnswerMode.TEXT
-        self._is_refused = False
-        self._is_enforced = False
-        self._call: Message | None = None
-        """The model's latest message that called only the answer tool."""
-        self.latest: Any = None
-        """The value of the latest `OutputDelta` of this reply; None before the first."""
-        self._offered: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] | None = None
+    output: OutputType
+    _recorder: TurnRecorder
+    _emit: Emit
+    tool_name: str = TOOL_NAME
+    """The name of the answer tool; no offered tool has the same name."""
+    latest: Any = None
+    """The value of the latest `OutputDelta` of this reply; None before the first."""
+    _corrections: int = 0
+    """Number of requests for a corrected answer so far."""
+    _mode: _AnswerMode = _AnswerMode.TEXT
+    _is_refused: bool = False
+    _is_enforced: bool = False
+    _call: Message | None = None
+    """The model's latest message that called only the answer tool."""
+    _offered: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] | None = None
 
     def choose_mode(self, info: ModelInfo, tool_format: ToolFormat, *, has_tools: bool) -> None:
         """Choose how the next request asks for the answer.

@@ -88,21 +88,13 @@ def create_id() -> str:
     return os.urandom(8).hex()
 
 
+@dataclass(frozen=True, slots=True)
 class TurnAudit:
-    """Records the tool calls of one turn, or calls outside of turns.
+    """Records the tool calls of one turn, or calls outside of turns."""
 
-    Args:
-        recorder: The recorder of the entries; None to record nothing.
-        origin: The ids of the turn and its conversation; None for calls outside of turns.
-    """
-
-    def __init__(self, recorder: AuditRecorder | None = None, origin: Origin | None = None) -> None:
-        self.recorder = recorder
-        self.origin = origin or Origin()
-
-    def for_turn(self, origin: Origin) -> TurnAudit:
-        """Return a copy for another turn."""
-        return TurnAudit(self.recorder, origin)
+    recorder: AuditRecorder | None = None
+    """The recorder of the entries; None to record nothing."""
+    origin: Origin = Origin()
 
     def call(self, call: ToolCallRequest, spec: ToolSpec | None) -> CallAudit:
         """Return the audit of one call; `spec` is None for a tool that is not offered."""

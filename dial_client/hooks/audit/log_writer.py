@@ -143,8 +143,6 @@ class _End:
     """The end of the chain: the file, its size, and its last line."""
 
     path: Path
-    name: str
-    """The path as a string."""
     identity: tuple[int, int]
     """The device and the inode of the file."""
     size: int
@@ -254,7 +252,7 @@ class AuditLog:
         end = self._end
         if end is not None:
             with suppress(FileNotFoundError):
-                found = os.stat(end.name)  # noqa: PTH116 - runs for each line, and is twice as fast
+                found = os.stat(end.path)  # noqa: PTH116 - runs for each line, and is twice as fast
                 if (found.st_dev, found.st_ino) == end.identity and found.st_size == end.size:
                     return
         self._release()
@@ -302,7 +300,7 @@ class AuditLog:
     def _begin(self, path: Path, before: _End | None) -> None:
         self._open(path)
         n, digest = (before.n, before.digest) if before is not None else (0, "")
-        self._end = _End(path, str(path), _read_identity(self._handle), 0, n, digest)
+        self._end = _End(path, _read_identity(self._handle), 0, n, digest)
         fields = {"event": "begin", "format": FORMAT, "file": path.name} | self._about
         if before is not None:
             fields["previous_file"] = before.path.name
@@ -381,5 +379,5 @@ def _scan_end(path: Path, handle: int) -> tuple[_End | None, bytes]:
         fields = unseal(line)
     except ValueError:
         # The last line was edited: the chain continues, and `verification` will report that line.
-        return _End(path, str(path), identity, size, 0, hashlib.sha256(line).hexdigest()), torn
-    return _End(path, str(path), identity, size, fields["n"], line[-66:-2].decode(), fields.get("event") == "end"), torn
+        return _End(path, identity, size, 0, hashlib.sha256(line).hexdigest()), torn
+    return _End(path, identity, size, fields["n"], line[-66:-2].decode(), fields.get("event") == "end"), torn

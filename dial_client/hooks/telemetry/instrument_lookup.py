@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from functools import lru_cache
 
 from dial_client.hooks.middleware import Instruments
 
@@ -11,23 +12,18 @@ _API = ("opentelemetry.trace", "opentelemetry.metrics")
 """The modules of the API, whose default providers record nothing."""
 
 
-class _InstrumentCache:
-    """The instruments for the providers that were found last."""
-
-    providers: tuple[object, ...] = ()
-    instruments: Instruments | None = None
-
-
 def find_instruments() -> Instruments | None:
     """Return the instruments; None if the program has set up neither traces nor metrics."""
     providers = tuple(_find_providers())
-    if not providers:
-        return None
-    if providers != _InstrumentCache.providers:
-        from dial_client.hooks.telemetry.instruments import OpenTelemetryInstruments
+    return _build_instruments(providers) if providers else None
 
-        _InstrumentCache.instruments, _InstrumentCache.providers = OpenTelemetryInstruments(), providers
-    return _InstrumentCache.instruments
+
+@lru_cache(maxsize=1)
+def _build_instruments(_providers: tuple[object, ...]) -> Instruments:
+    """Return the instruments for the providers that the program has set now."""
+    from dial_client.hooks.telemetry.instruments import OpenTelemetryInstruments
+
+    return OpenTelemetryInstruments()
 
 
 def record_restart(server: str) -> None:
