@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from dial_client.runtime.json_fields import find_object, find_text
 from dial_client.runtime.safe_text import clean, sanitize
 from dial_client.schema.argument_check import ArgumentCheck
 from dial_client.schema.tool_arguments import coerce
@@ -52,9 +53,9 @@ class Form:
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._schema = schema
         self._check = ArgumentCheck(schema, formats=True)
-        known, required = schema.get("properties"), schema.get("required")
-        named = known if isinstance(known, Mapping) else {}
+        required = schema.get("required")
         must = required if isinstance(required, list) else []
+        named = find_object(schema, "properties")
         self.fields = tuple(_read_field(str(name), about, name in must) for name, about in named.items())
 
     @property
@@ -110,18 +111,10 @@ def clean_schema(schema: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
 
 def _read_field(name: str, about: Any, is_required: bool) -> FormField:  # noqa: FBT001 - called in one place
     schema = about if isinstance(about, Mapping) else {}
-    kind, items = schema.get("type"), schema.get("items")
+    kind, items = find_text(schema, "type") or "string", schema.get("items")
     choices = _read_choices(items if kind == "array" and isinstance(items, Mapping) else schema)
-    title, description = schema.get("title"), schema.get("description")
-    return FormField(
-        name,
-        title if isinstance(title, str) and title else name,
-        description if isinstance(description, str) else "",
-        kind if isinstance(kind, str) else "string",
-        is_required,
-        choices,
-        schema,
-    )
+    title = find_text(schema, "title") or name
+    return FormField(name, title, find_text(schema, "description"), kind, is_required, choices, schema)
 
 
 def _read_choices(schema: Mapping[str, Any]) -> tuple[FieldChoice, ...]:

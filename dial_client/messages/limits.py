@@ -4,24 +4,35 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import Self
 
 
 class StopReason(StrEnum):
     """Why a turn ended."""
 
-    ANSWERED = "answered"
-    MAX_DEPTH = "max_depth"
-    CONSECUTIVE_ERRORS = "consecutive_errors"
-    REPEATED_CALLS = "repeated_calls"
-    TIMEOUT = "timeout"
-    TOKEN_BUDGET = "token_budget"  # noqa: S105 - no password
-    TRUNCATED = "truncated"
-    REFUSED = "refused"
-    CANCELLED = "cancelled"
-    INVALID_OUTPUT = "invalid_output"
+    _value_: str
+    sentence: str
+    """The reason as a sentence for the user, without a full stop."""
+
+    ANSWERED = "answered", "the model gave no answer"
+    MAX_DEPTH = "max_depth", "too many rounds of tool calls"
+    CONSECUTIVE_ERRORS = "consecutive_errors", "the tool calls kept failing"
+    REPEATED_CALLS = "repeated_calls", "the same tool call was made again and again with the same result"
+    TIMEOUT = "timeout", "the time for this turn is over"
+    TOKEN_BUDGET = "token_budget", "the tokens for this turn are used up"
+    TRUNCATED = "truncated", "the model's answer was cut off"
+    REFUSED = "refused", "the model refused to answer"
+    CANCELLED = "cancelled", "it was cancelled"
+    INVALID_OUTPUT = "invalid_output", "the answer is not of the requested form"
     """The answer was not of the turn's ``output_type``, and the model did not correct it."""
-    CLIENT_TOOL_CALLS = "client_tool_calls"
+    CLIENT_TOOL_CALLS = "client_tool_calls", "the caller's own tools were called"
     """The model called client-side tools. The caller sends their results in the next turn."""
+
+    def __new__(cls, value: str, sentence: str = "") -> Self:
+        """Return a member with its sentence."""
+        member = str.__new__(cls, value)
+        member._value_, member.sentence = value, sentence
+        return member
 
     @property
     def is_limit(self) -> bool:
@@ -36,30 +47,12 @@ class StopReason(StrEnum):
     @property
     def ends_the_calls(self) -> bool:
         """True for a limit that ends the tool calls, but leaves the model time for a last message."""
-        return self in _ENDS_THE_CALLS
-
-    @property
-    def sentence(self) -> str:
-        """The reason as a sentence for the user, without a full stop."""
-        return _SENTENCES[self]
-
-
-_ENDS_THE_CALLS = frozenset(
-    {StopReason.MAX_DEPTH, StopReason.CONSECUTIVE_ERRORS, StopReason.REPEATED_CALLS, StopReason.TOKEN_BUDGET}
-)
-_SENTENCES = {
-    StopReason.ANSWERED: "the model gave no answer",
-    StopReason.MAX_DEPTH: "too many rounds of tool calls",
-    StopReason.CONSECUTIVE_ERRORS: "the tool calls kept failing",
-    StopReason.REPEATED_CALLS: "the same tool call was made again and again with the same result",
-    StopReason.TOKEN_BUDGET: "the tokens for this turn are used up",
-    StopReason.TIMEOUT: "the time for this turn is over",
-    StopReason.TRUNCATED: "the model's answer was cut off",
-    StopReason.REFUSED: "the model refused to answer",
-    StopReason.CANCELLED: "it was cancelled",
-    StopReason.INVALID_OUTPUT: "the answer is not of the requested form",
-    StopReason.CLIENT_TOOL_CALLS: "the caller's own tools were called",
-}
+        return self in (
+            StopReason.MAX_DEPTH,
+            StopReason.CONSECUTIVE_ERRORS,
+            StopReason.REPEATED_CALLS,
+            StopReason.TOKEN_BUDGET,
+        )
 
 
 @dataclass(frozen=True, slots=True)

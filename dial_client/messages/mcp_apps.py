@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dial_client.runtime.json_fields import expect_object, expect_text
+from dial_client.runtime.json_fields import expect_object, expect_text, find_object, find_text
 
 EXTENSION = "io.modelcontextprotocol/ui"
 MIME_TYPE = "text/html;profile=mcp-app"
@@ -155,10 +155,9 @@ class AppResource:
 
 def parse_app_uri(meta: Mapping[str, Any] | None) -> str:
     """Return the URI of a tool's app from the tool's ``_meta``; empty for none."""
-    section = (meta or {}).get("ui")
-    uri = section.get("resourceUri") if isinstance(section, Mapping) else None
-    uri = uri or (meta or {}).get("ui/resourceUri")  # the name before the extension was stable
-    return uri if isinstance(uri, str) and is_app_uri(uri) else ""
+    # The second name is the one before the extension was stable.
+    uri = find_text(find_object(meta, "ui"), "resourceUri") or find_text(meta, "ui/resourceUri")
+    return uri if is_app_uri(uri) else ""
 
 
 def is_app_uri(uri: str) -> bool:
@@ -177,8 +176,7 @@ def is_for_app(meta: Mapping[str, Any] | None) -> bool:
 
 
 def _parse_visibility(meta: Mapping[str, Any] | None) -> tuple[str, ...]:
-    section = (meta or {}).get("ui")
-    visibility = section.get("visibility") if isinstance(section, Mapping) else None
+    visibility = find_object(meta, "ui").get("visibility")
     if not isinstance(visibility, list | tuple):
         return (_MODEL, _APP)
     return tuple(name for name in visibility if isinstance(name, str))
@@ -193,10 +191,8 @@ def parse_resource(server: str, uri: str, html: str, meta: Mapping[str, Any] | N
         html: The content of the resource.
         meta: The ``_meta`` of the resource; invalid parts count as missing.
     """
-    section = (meta or {}).get("ui")
-    section = section if isinstance(section, Mapping) else {}
-    declared = section.get("csp")
-    declared = declared if isinstance(declared, Mapping) else {}
+    section = find_object(meta, "ui")
+    declared = find_object(section, "csp")
     names = {"connect": "connectDomains", "resource": "resourceDomains", "frame": "frameDomains"}
     lists = {name: _read_texts(declared.get(key)) for name, key in {**names, "base_uri": "baseUriDomains"}.items()}
     policy = parse_policy(lists)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from dial_client.runtime.json_fields import find_object
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
@@ -56,8 +58,8 @@ def parse_usage(usage: Any) -> Usage:
     """Return the token usage reported by OpenAI's two APIs. A field that is not a number counts as 0."""
     if not isinstance(usage, Mapping):
         return Usage()
-    input_details = _find_mapping(usage, "prompt_tokens_details", "input_tokens_details")
-    output_details = _find_mapping(usage, "completion_tokens_details", "output_tokens_details")
+    input_details = find_object(usage, "prompt_tokens_details") or find_object(usage, "input_tokens_details")
+    output_details = find_object(usage, "completion_tokens_details") or find_object(usage, "output_tokens_details")
     return Usage(
         input_tokens=find_number(usage, "prompt_tokens", "input_tokens"),
         output_tokens=find_number(usage, "completion_tokens", "output_tokens"),
@@ -73,7 +75,3 @@ def find_number(usage: Mapping[str, Any], *names: str) -> int:
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MAX_COUNT:
             return int(value)
     return 0
-
-
-def _find_mapping(usage: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
-    return next((inner for name in names if isinstance(inner := usage.get(name), Mapping)), {})

@@ -13,11 +13,10 @@ from dial_client.messages.mcp_apps import App
 from dial_client.messages.message import (
     Failure,
     Message,
-    TextPart,
     ToolCallRequest,
     ToolCallResult,
     content_to_json,
-    describe,
+    describe_content,
 )
 from dial_client.messages.token_usage import Usage
 from dial_client.runtime.value_summary import ValueSummary
@@ -60,9 +59,7 @@ class ToolCallRecord:
     def to_cells(self) -> tuple[str, str, str, str]:
         """Return the cells of a table: the tool, the arguments as JSON, the result's text, and the seconds."""
         name = f"{self.server}/{self.tool}" if self.server and self.tool else self.call.name
-        content = self.result.content
-        parts = (TextPart(content),) if isinstance(content, str) else content
-        text = " ".join(part.text if isinstance(part, TextPart) else f"[{describe(part)}]" for part in parts)
+        text = describe_content(self.result.content)
         text_of_model = self.call.unreadable if self.changed_arguments is None else None
         arguments = text_of_model or json.dumps(dict(self.arguments), ensure_ascii=False, default=str)
         return name, arguments, text if self.result.success else f"failed: {text}", f"{self.duration:.2f}"

@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Any
 
 from dial_client.messages.citations import Citation, parse_block_citation, parse_citations, to_annotations
+from dial_client.runtime.json_fields import find_object
 from dial_client.runtime.media_types import IMAGE_TYPES, PDF, normalize_media_type
 from dial_client.runtime.safe_text import to_one_line
 
@@ -82,7 +83,7 @@ def write_openai(data: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
     if citations := data.get("citations"):
         text = message["content"] if isinstance(message["content"], str) else ""
         message["annotations"] = to_annotations(parse_citations({"citations": citations}), len(text))
-    return message | _get_mapping(echo, "reasoning") | _get_mapping(echo, "message")
+    return {**message, **find_object(echo, "reasoning"), **find_object(echo, "message")}
 
 
 def read_openai(data: Mapping[str, Any], provider: str, notes: list[str]) -> dict[str, Any]:
@@ -147,7 +148,7 @@ def _write_part(part: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
 
 def _write_call(call: Mapping[str, Any], echo: Mapping[str, Any]) -> dict[str, Any]:
     arguments = call.get("unreadable") or json.dumps(call["arguments"], ensure_ascii=False)
-    extra = _get_mapping(_get_mapping(echo, "calls"), call["id"])
+    extra = find_object(find_object(echo, "calls"), call["id"])
     function = {"name": call["name"], "arguments": arguments}
     return {**extra, "id": call["id"], "type": "function", "function": function}
 
@@ -161,11 +162,6 @@ def _find_echo(data: Mapping[str, Any], notes: list[str], name: str, prefix: str
         return echo["data"]
     add_note(notes, describe_echo(echo))
     return None
-
-
-def _get_mapping(holder: Mapping[str, Any], name: str) -> dict[str, Any]:
-    value = holder.get(name)
-    return dict(value) if isinstance(value, Mapping) else {}
 
 
 def _read_content(content: Any, notes: list[str]) -> Any:
@@ -341,8 +337,7 @@ def _read_block(block: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
     kind = block["type"]
     if kind == "text":
         return {"type": "text", "text": block["text"]}
-    source = block.get("source")
-    source = source if isinstance(source, Mapping) else {}
+    source = find_object(block, "source")
     if kind == "image" and source.get("type") == "base64":
         return {"type": "image", "data": source["data"], "mime_type": source["media_type"]}
     if kind == "document" and source.get("type") in ("base64", "text"):

@@ -18,6 +18,12 @@ def find_text(value: Any, *names: str) -> str:
     return next((text for name in names if (text := to_text(members.get(name)))), "")
 
 
+def find_object(value: Any, name: str) -> Mapping[str, Any]:
+    """Return the named member if it is an object; an empty object if there is none."""
+    member = value.get(name) if isinstance(value, Mapping) else None
+    return member if isinstance(member, Mapping) else {}
+
+
 def expect_text(value: Any) -> str:
     """Return a text unchanged.
 
