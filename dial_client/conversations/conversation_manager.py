@@ -191,6 +191,7 @@ class ConversationManager:
         **keywords: Unpack[TurnKeywords],
     ) -> Turn[Any]:
         """Send a message in a conversation, and wait for the answer. Arguments and errors as `stream_chat`."""
+        check_turn_input(message)
         turn = await self._start(conversation_id, message, keywords, stream=False, output_type=output_type)
         try:
             return await turn.result()
@@ -231,6 +232,7 @@ class ConversationManager:
             ConfigError: The message to edit, to answer again or to continue does not exist.
             DialError: The store failed, which ended the turn.
         """
+        check_turn_input(message)
         turn = await self._start(
             conversation_id, message, keywords, stream=stream, stream_events=True, output_type=output_type
         )
@@ -267,6 +269,7 @@ class ConversationManager:
             output_type: The type of the answer, as for `DialClient.run`.
             keywords: Further keywords of this turn, as for `stream_chat`.
         """
+        check_turn_input(message)
         return await self._start(
             conversation_id, message, keywords, stream=stream, turn_id=turn_id, output_type=output_type
         )
@@ -314,8 +317,6 @@ class ConversationManager:
         output_type: Any = None,
     ) -> TurnHandle:
         """Start the next turn; if `message` is None, resume the interrupted turn."""
-        if message is not None:
-            check_turn_input(message)
         check_keywords(keywords)
         origin = Origin(conversation_id, turn_id or secrets.token_hex(16))
         note = ""
