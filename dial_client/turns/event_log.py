@@ -31,7 +31,8 @@ class EventLog:
     def __init__(self, capacity: int = CAPACITY, *, is_paced: bool = False) -> None:
         self._capacity = capacity
         self._events: list[Event] = []
-        self._last = 0
+        self.last = 0
+        """The position of the newest event; 0 before the first."""
         self._is_closed = False
         self._error: Exception | None = None
         self._changed: anyio.Event | None = None
@@ -42,14 +43,9 @@ class EventLog:
         """Set when the paced reader has read enough events; None if the turn does not wait."""
 
     @property
-    def last(self) -> int:
-        """The position of the newest event; 0 before the first."""
-        return self._last
-
-    @property
     def unread(self) -> int:
         """The number of events that the paced reader has not read; 0 without such a reader."""
-        return 0 if self._read is None else self._last - self._read
+        return 0 if self._read is None else self.last - self._read
 
     async def events(self, after: int = 0) -> AsyncGenerator[tuple[int, Event], None]:
         """Yield the events after position `after`, each with its position, until the turn ends.
@@ -66,7 +62,7 @@ class EventLog:
             for position, event in self.since(after):
                 after = position
                 yield position, event
-            if after >= self._last:
+            if after >= self.last:
                 if self._is_closed:
                     break
                 self._changed = self._changed or anyio.Event()
@@ -76,8 +72,8 @@ class EventLog:
 
     def since(self, after: int, limit: int | None = None) -> list[tuple[int, Event]]:
         """Return the available events after position `after`, at most `limit`, each with its position."""
-        forgotten = self._last - len(self._events)
-        start = max(after, self._last - max(self._capacity, self.unread), forgotten)
+        forgotten = self.last - len(self._events)
+        start = max(after, self.last - max(self._capacity, self.unread), forgotten)
         first = start - forgotten
         return list(enumerate(self._events[first : None if limit is None else first + limit], start + 1))
 
@@ -86,7 +82,7 @@ class EventLog:
         if self._is_closed:
             return
         self._events.append(event)
-        self._last += 1
+        self.last += 1
         if len(self._events) > self._capacity + _SLACK:
             excess = len(self._events) - max(self._capacity, self.unread)
             if excess > _SLACK:

@@ -46,7 +46,7 @@ from dial_client.turns.instructions import TurnInstructions
 from dial_client.turns.reply_listener import ReplyListener
 from dial_client.turns.resolution import Reply
 from dial_client.turns.turn_recorder import TurnRecorder
-from dial_client.turns.typed_answer import AnswerStream, TypedAnswer
+from dial_client.turns.typed_answer import TypedAnswer
 
 log = get_logger(__name__)
 
@@ -118,8 +118,8 @@ class ModelCaller:
                 else:
                     received = await self._receive(attempt, attempt.request)
             except ProviderError as error:
-                if attempt.stream is not None:
-                    await attempt.stream.release()
+                if self.answer is not None:
+                    await self.answer.release()
                 # Text that was shown cannot be withdrawn, so the request is not repeated.
                 if attempt.has_text or error.code in adapted_codes or not self._adapt_to(error, attempt):
                     raise
@@ -160,9 +160,8 @@ class ModelCaller:
             window.record_refusal(messages, tools, instructions)
             return window.fit(context.messages, tools, instructions) != messages
 
-        stream = None if self.answer is None else AnswerStream(self.answer, self.emit)
-        emit = self.emit if stream is None else stream.receive
-        return _Attempt(context.depth, request, emit, stream, make_reader, shrink_window)
+        emit = self.emit if self.answer is None else self.answer.receive
+        return _Attempt(context.depth, request, emit, make_reader, shrink_window)
 
     def _choose_offer(self, choice: ToolChoice) -> tuple[tuple[ToolSpec, ...], ToolChoice, tuple[Instruction, ...]]:
         """Return the tools of the next request, which of them the model may call, and the instructions."""
@@ -211,7 +210,7 @@ class ModelCaller:
         """Send a request to the model, and return the reply, cut off at the timeout of the turn."""
         info = self.model.provider.info
         endpoint = urlsplit(info.url).hostname or info.name
-        receive_arguments = attempt.stream.begin_arguments() if attempt.stream is not None else None
+        receive_arguments = self.answer.begin_arguments() if self.answer is not None else None
         listener = ReplyListener(attempt.make_reader(), attempt.emit, endpoint, receive_arguments)
         attempt.listener = listener
         started_at = time.monotonic()
@@ -260,8 +259,8 @@ class ModelCaller:
             await self.emit(StatusChanged(status_text.SELECTING))
         else:
             stop_reason = stop_reason or StopReason.ANSWERED
-        if attempt.stream is not None and stop_reason is not StopReason.ANSWERED:
-            await attempt.stream.release()
+        if self.answer is not None and stop_reason is not StopReason.ANSWERED:
+            await self.answer.release()
         if stop_reason is None and choice is ToolChoice.NONE:
             return Reply(replace(message, tool_calls=(), echo=None), StopReason.ANSWERED)
         if stop_reason is None:
@@ -278,8 +277,6 @@ class _Attempt:
     request: ModelRequest
     emit: Emit
     """Receives the events of the reply."""
-    stream: AnswerStream | None
-    """Holds back the text of a typed answer; None for text."""
     make_reader: Callable[[], ReplyReader]
     shrink_window: Callable[[], bool]
     """Records that the request was too long; returns whether a shorter request is possible."""

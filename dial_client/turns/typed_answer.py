@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from itertools import count
 from typing import Any
@@ -55,6 +55,44 @@ This answer does not satisfy its JSON Schema:
 Correct it, and give the whole answer again in the same form."""
 
 
+class _GrowingText:
+    """A text that arrives in fragments, and is parsed at intervals."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._length = self._next_length = 0
+
+    def add(self, piece: str) -> bool:
+        """Add a fragment; return whether the text should be parsed now.
+
+        Each parse reads the whole text. The text has to grow by a sixteenth between two parses, so that the total cost
+        stays proportional to its length.
+        """
+        self._pieces.append(piece)
+        self._length += len(piece)
+        if self._length < self._next_length:
+            return False
+        self._next_length = self._length + self._length // 16
+        return True
+
+    def join(self) -> str:
+        """Return the text so far."""
+        return "".join(self._pieces)
+
+
+class _JsonReader:
+    """A `ReplyReader` for a JSON reply, which contains no markup."""
+
+    def feed(self, text: str) -> str:
+        return text
+
+    def reasoning(self) -> str:
+        return ""
+
+    def finish(self) -> tuple[str, tuple[ToolCallRequest, ...]]:
+        return "", ()
+
+
 class _AnswerMode(Enum):
     """How an answer is requested: by structured output, by a tool, or as text."""
 
@@ -88,16 +126,59 @@ class TypedAnswer:
     _call: Message | None = None
     """The model's latest message that called only the answer tool."""
     _offered: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] | None = None
+    _text: _GrowingText = field(default_factory=_GrowingText)
+    """The text of this reply, which is held back."""
+
+    async def receive(self, event: Event) -> None:
+        """Process an event of the reply: hold its text back, and emit partial answers instead."""
+        if isinstance(event, TextDelta):
+            await self._read(self._text, event.text)
+        else:
+            await self._emit(event)
+
+    def begin_arguments(self) -> Callable[[ArgumentsChunk], Awaitable[None]]:
+        """Return a receiver for the call arguments of one reply, which emits the partial answers in them.
+
+        Only the first call is read: an answer that follows another call is refused.
+        """
+        arguments = _GrowingText()
+        index: int | None = None
+
+        async def receive(chunk: ArgumentsChunk) -> None:
+            nonlocal index
+            index = chunk.index if index is None else index
+            if chunk.index == index and chunk.name == self.tool_name:
+                await self._read(arguments, chunk.text)
+
+        return receive
+
+    async def _read(self, text: _GrowingText, piece: str) -> None:
+        """Add a fragment of the answer, and emit the partial answer if it has changed."""
+        if not text.add(piece):
+            return
+        try:
+            value = self.output.parse_partial(text.join())
+        except InvalidOutput:
+            return
+        if value != self.latest:
+            self.latest = value
+            await self._emit(OutputDelta(value))
+
+    async def release(self) -> None:
+        """Emit the text that was held back: it is not an answer of the type."""
+        text, self._text = self._text.join(), _GrowingText()
+        if text:
+            await self._emit(TextDelta(text))
 
     def choose_mode(self, info: ModelInfo, tool_format: ToolFormat, *, has_tools: bool) -> None:
-        """Choose how the next request asks for the answer.
+        """Choose how the next request asks for the answer, and begin a new reply.
 
         Args:
             info: Describes the model.
             tool_format: How the model writes tool calls.
             has_tools: Whether the request offers tools.
         """
-        self._call = None
+        self._call, self.latest, self._text = None, None, _GrowingText()
         structured = StructuredOutput.NONE if self._is_refused else info.structured_output
         self._is_enforced = structured is StructuredOutput.WITH_TOOLS
         is_native = tool_format is ToolFormat.NATIVE
@@ -232,97 +313,3 @@ class TypedAnswer:
 def is_answer(reply: Reply) -> bool:
     """Return whether a reply ends the turn with text, which has to be of the turn's type."""
     return reply.stop_reason is StopReason.ANSWERED and bool(reply.message.text.strip())
-
-
-class AnswerStream:
-    """Receives the events of one reply: holds its text back, and emits partial typed answers.
-
-    Args:
-        answer: The form of the answer.
-        emit: Receives the partial answers, and all events other than text.
-    """
-
-    def __init__(self, answer: TypedAnswer, emit: Emit) -> None:
-        self._answer = answer
-        answer.latest = None
-        self._emit = emit
-        self._text = _GrowingText()
-
-    async def receive(self, event: Event) -> None:
-        """Process the next event."""
-        if isinstance(event, TextDelta):
-            await self._read(self._text, event.text)
-        else:
-            await self._emit(event)
-
-    def begin_arguments(self) -> Callable[[ArgumentsChunk], Awaitable[None]]:
-        """Return a receiver for the call arguments of one reply, which emits the partial answers in them.
-
-        Only the first call is read: an answer that follows another call is refused.
-        """
-        arguments = _GrowingText()
-        index: int | None = None
-
-        async def receive(chunk: ArgumentsChunk) -> None:
-            nonlocal index
-            index = chunk.index if index is None else index
-            if chunk.index == index and chunk.name == self._answer.tool_name:
-                await self._read(arguments, chunk.text)
-
-        return receive
-
-    async def _read(self, text: _GrowingText, piece: str) -> None:
-        """Add a fragment of the answer, and emit the partial answer if it has changed."""
-        if not text.add(piece):
-            return
-        try:
-            value = self._answer.output.parse_partial(text.join())
-        except InvalidOutput:
-            return
-        if value != self._answer.latest:
-            self._answer.latest = value
-            await self._emit(OutputDelta(value))
-
-    async def release(self) -> None:
-        """Emit the text that was held back: it is not an answer of the type."""
-        text, self._text = self._text.join(), _GrowingText()
-        if text:
-            await self._emit(TextDelta(text))
-
-
-class _GrowingText:
-    """A text that arrives in fragments, and is parsed at intervals."""
-
-    def __init__(self) -> None:
-        self._pieces: list[str] = []
-        self._length = self._next_length = 0
-
-    def add(self, piece: str) -> bool:
-        """Add a fragment; return whether the text should be parsed now.
-
-        Each parse reads the whole text. The text has to grow by a sixteenth between two parses, so that the total cost
-        stays proportional to its length.
-        """
-        self._pieces.append(piece)
-        self._length += len(piece)
-        if self._length < self._next_length:
-            return False
-        self._next_length = self._length + self._length // 16
-        return True
-
-    def join(self) -> str:
-        """Return the text so far."""
-        return "".join(self._pieces)
-
-
-class _JsonReader:
-    """A `ReplyReader` for a JSON reply, which contains no markup."""
-
-    def feed(self, text: str) -> str:
-        return text
-
-    def reasoning(self) -> str:
-        return ""
-
-    def finish(self) -> tuple[str, tuple[ToolCallRequest, ...]]:
-        return "", ()
