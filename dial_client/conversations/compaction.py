@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import anyio
 
-from dial_client.conversations.history import repair_conversation, repair_history
-from dial_client.conversations.history_edits import build_summary, find_shown
+from dial_client.conversations.history import build_summary, find_shown, repair_conversation, repair_history
 from dial_client.conversations.message_tree import StoredMessage
 from dial_client.messages.errors import ProviderError
 from dial_client.messages.message import EntryKind, Message, Role, ToolSpec, describe_content

@@ -25,7 +25,7 @@ When messages are stored:
 * each message of the turn when it is complete, before its event is logged (`persistence`);
 * if the turn is cancelled or fails, its partial text, and a result for each unfinished call.
 
-A stored message is never rewritten. Messages that are removed or summarized stay in the store (`history_edits`). If the
+A stored message is never rewritten. Messages that are removed or summarized stay in the store (`history`). If the
 process is killed, at most the last second of text and results is lost. Interrupted text is then marked as cut off, and
 a call without a result gets a result which says that it may have run (`history`).
 
@@ -54,13 +54,15 @@ from dial_client.conversations.compaction import (
 from dial_client.conversations.conversation_client import ConversationClient
 from dial_client.conversations.conversation_settings import StoredSettings, check_limits, check_settings, read_settings
 from dial_client.conversations.conversation_view import ConversationView, build_view, copy_messages, hash_state
-from dial_client.conversations.history import count_last_rounds, repair_conversation, repair_history
-from dial_client.conversations.history_edits import (
+from dial_client.conversations.history import (
     build_deletion,
     build_removal,
     build_switch,
+    count_last_rounds,
     find_edit,
     find_last_exchange,
+    repair_conversation,
+    repair_history,
 )
 from dial_client.conversations.message_tree import StoredMessage, build_entry, build_tree
 from dial_client.conversations.persistence import TurnPersister

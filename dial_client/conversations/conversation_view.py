@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dial_client.conversations.history import repair_conversation
-from dial_client.conversations.history_edits import detach
+from dial_client.conversations.history import detach, repair_conversation
 from dial_client.conversations.message_tree import MessageTree, StoredMessage, build_entry, build_tree
 from dial_client.messages.message import EntryKind, Message
 from dial_client.stores.conversation_store import Conversation

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dial_client.conversations.history_edits import detach
+from dial_client.conversations.history import detach
 from dial_client.messages.citations import format_sources, insert_markers
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import Content, Message, Role, TextPart, describe

@@ -34,7 +34,7 @@ class StoredMessage:
 
     @property
     def is_edit(self) -> bool:
-        """True for a message that replaces others (`history_edits`)."""
+        """True for a message that replaces others (`history`)."""
         return self.message.replaces is not None
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dial_client.conversations.history_edits import apply_edits, build_branch, find_last_exchange
+from dial_client.conversations.history import apply_edits, build_branch, find_last_exchange
 from dial_client.conversations.message_tree import build_tree
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import Message, Role

@@ -17,12 +17,12 @@ from weakref import WeakValueDictionary
 import anyio
 
 from dial_client.conversations.history import (
+    apply_edits,
     build_closing_messages,
     drop_unfinished_text,
     ends_with_answer,
     repair_history,
 )
-from dial_client.conversations.history_edits import apply_edits
 from dial_client.conversations.message_tree import build_tree, extend
 from dial_client.conversations.turn_input import ConversationInput, build_first_messages, build_question
 from dial_client.hooks.audit.entries import Origin

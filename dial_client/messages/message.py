@@ -262,7 +262,7 @@ class Message(VendorForms):
     taint: str = ""
     """The untrusted source of the content, a tool or a server; empty for none. See `tools.taint`."""
     replaces: tuple[int, int] | None = None
-    """In a stored conversation: the range ``(start, stop)`` of positions that this edit replaces (`history_edits`)."""
+    """In a stored conversation: the range ``(start, stop)`` of positions that this edit replaces (`history`)."""
     citations: tuple[Citation, ...] = ()
     """The sources of an assistant message."""
     app: App | None = field(default=None, repr=False)
