@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapp
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from functools import partial
+from secrets import token_hex
 from threading import Lock
 from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack, overload
@@ -399,7 +400,7 @@ class DialClient:
             EventLog(is_paced=stream_events),
             observers,
             question=find_question(conversation, depth),
-            origin=origin,
+            origin=origin or Origin(turn=token_hex(16)),
             raise_at_limits=self._on_limit == "raise",
             require_output=output is not None and self._on_limit != "answer",
         )
@@ -412,8 +413,8 @@ class DialClient:
         self, keywords: TurnKeywords, tool_format: str | None, hidden_tools: Collection[str]
     ) -> turn_run.TurnServices:
         """Wait until a turn can start, and return what it needs."""
-        # Start-up has its own limits: the download of a model must not use up the time limit of the first turn.
         servers = self._servers
+        # Start-up has its own limits: the download of a model must not use up the time limit of the first turn.
         await servers.patience.wait()
         await self.model.wait_prepared()
         model, system = self.model.select(keywords.get("model"), tool_format), keywords.get("system")
@@ -429,7 +430,6 @@ class DialClient:
             answers_at_limits=self._on_limit != "raise",
             instructions=TurnInstructions((), servers.values, model.guidance, lambda: servers.patience.left_out),
             system=(self.system if system is None else system) or None,
-            servers=servers.values,
             audit=self._executor.audit,
             middleware=self.model.middleware,
             notes=lambda: (*self.notes, *servers.describe_restarts(restarts)),

@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from dial_client.conversations.history import detach
 from dial_client.messages.citations import format_sources, insert_markers
@@ -25,9 +24,9 @@ _VERSION = 1
 _HEADINGS = {Role.SYSTEM: "Instructions", Role.USER: "User", Role.ASSISTANT: "Assistant"}
 
 
-def to_dict(conversation: Conversation) -> dict[str, Any]:
-    """Return the exported JSON object, which the docstring of this module describes."""
-    return {
+def to_json(conversation: Conversation) -> str:
+    """Return the export in JSON, which the docstring of this module describes, and `from_json` reads."""
+    exported = {
         "format": _FORMAT,
         "version": _VERSION,
         "id": conversation.id,
@@ -36,11 +35,7 @@ def to_dict(conversation: Conversation) -> dict[str, Any]:
         "updated_at": conversation.updated_at.isoformat(),
         "messages": [message.to_dict() for message in conversation.messages],
     }
-
-
-def to_json(conversation: Conversation) -> str:
-    """Return the export in JSON, which `from_json` reads."""
-    return json.dumps(to_dict(conversation), indent=2) + "\n"
+    return json.dumps(exported, indent=2) + "\n"
 
 
 def to_markdown(conversation: Conversation) -> str:

@@ -28,6 +28,7 @@ only; empty fields are left out:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import anyio
@@ -36,7 +37,7 @@ from dial_client.conversations.history import CUT_OFF
 from dial_client.conversations.message_tree import build_entry
 from dial_client.messages.errors import ConversationNotFound, DialError
 from dial_client.messages.message import EntryKind, Message
-from dial_client.messages.turn_result import ToolCallRecord, Turn
+from dial_client.messages.turn_result import Turn
 from dial_client.runtime.logs import get_logger
 from dial_client.stores.conversation_store import ConversationStore
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
@@ -157,26 +158,21 @@ def build_turn_entry(turn: TurnHandle, result: Turn, model: str) -> Message:
         "duration_s": round(turn.recorder.seconds, 3),
         "usage": result.usage_to_dict() if result.request_usages else {},
         "notes": list(result.notes[:MAX_NOTES]),
-        "calls": _describe_calls(turn, result),
+        "calls": list(_describe_calls(turn, result)),
         "reasoning": _cut_reasoning(turn.recorder.reasoning),
     }
     return build_entry(EntryKind.TURN, {name: value for name, value in details.items() if value})
 
 
-def _describe_calls(turn: TurnHandle, result: Turn) -> list[dict[str, Any]]:
+def _describe_calls(turn: TurnHandle, result: Turn) -> Iterator[dict[str, Any]]:
     rounds = {id(record): number for number, record in turn.recorder.endpoint_calls}
-    return [
-        _describe(record) | ({"round": rounds[id(record)]} if id(record) in rounds else {})
-        for record in result.tool_calls
-    ]
-
-
-def _describe(record: ToolCallRecord) -> dict[str, Any]:
-    if record.by_endpoint:
-        return record.to_dict()
-    changed = {} if record.changed_arguments is None else {"changed_arguments": dict(record.changed_arguments)}
-    ids = {"id": record.call.id, "server": record.server, "tool": record.tool}
-    return {**ids, "duration_s": record.duration, **changed}
+    for record in result.tool_calls:
+        if record.by_endpoint:
+            yield record.to_dict() | ({"round": rounds[id(record)]} if id(record) in rounds else {})
+            continue
+        call = {"id": record.call.id, "server": record.server, "tool": record.tool, "duration_s": record.duration}
+        changed = record.changed_arguments
+        yield call if changed is None else call | {"changed_arguments": dict(changed)}
 
 
 def _cut_reasoning(parts: tuple[tuple[int, str], ...]) -> list[dict[str, Any]]:

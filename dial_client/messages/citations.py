@@ -103,14 +103,6 @@ def _count_common(first: str, second: str) -> int:
     return next((index for index, (left, right) in pairs if left != right), min(len(first), len(second)))
 
 
-def number_sources(citations: Iterable[Citation]) -> dict[str, int]:
-    """Return the number of each source, counted from 1 in the order of the citations."""
-    numbers: dict[str, int] = {}
-    for citation in citations:
-        numbers.setdefault(citation.source, len(numbers) + 1)
-    return numbers
-
-
 def format_sources(citations: Sequence[Citation]) -> list[str]:
     """Return the numbered list of sources as lines that are safe to show: ``[1] Title, pages 3-4 - https://…``."""
     by_source: dict[str, list[Citation]] = {}
@@ -141,7 +133,8 @@ def insert_markers(text: str, citations: Sequence[Citation]) -> str:
 
     A citation without a span gets no marker; its source only appears in the list of sources.
     """
-    numbers = number_sources(citations)
+    sources = dict.fromkeys(citation.source for citation in citations)
+    numbers = {source: number for number, source in enumerate(sources, 1)}
     places: dict[int, dict[str, None]] = {}
     for citation in citations:
         marker, end = f"[{numbers[citation.source]}]", citation.end

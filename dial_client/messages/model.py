@@ -8,7 +8,7 @@ tool formats do not depend on each other.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
@@ -165,16 +165,11 @@ class ModelRequest:
         return "\n\n".join(instruction.text for instruction in self.instructions if instruction.text.strip())
 
 
-def separate_instructions(messages: Iterable[Message]) -> tuple[tuple[Instruction, ...], tuple[Message, ...]]:
+def separate_instructions(messages: Sequence[Message]) -> tuple[tuple[Instruction, ...], tuple[Message, ...]]:
     """Return the system messages of a conversation as instructions, and its other messages."""
-    instructions: list[Instruction] = []
-    conversation: list[Message] = []
-    for message in messages:
-        if message.role is Role.SYSTEM:
-            instructions.append(Instruction(InstructionSource.CONVERSATION, message.text))
-        else:
-            conversation.append(message)
-    return tuple(instructions), tuple(conversation)
+    system = (message for message in messages if message.role is Role.SYSTEM)
+    instructions = tuple(Instruction(InstructionSource.CONVERSATION, message.text) for message in system)
+    return instructions, tuple(message for message in messages if message.role is not Role.SYSTEM)
 
 
 class FinishReason(StrEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from weakref import WeakSet
 
 import anyio
@@ -41,6 +41,7 @@ class TurnObserver:
         """Release the turn: its result is available, and its log is closed. Must not raise."""
 
 
+@dataclass(eq=False, repr=False)
 class TurnHandle:
     """One turn, run in a task of the client; returned by `DialClient.start` and `ConversationManager.start`.
 
@@ -57,38 +58,32 @@ class TurnHandle:
         require_output: Whether an end without a typed answer is an error.
     """
 
-    def __init__(
-        self,
-        work: TurnWork,
-        log: EventLog,
-        observers: Sequence[TurnObserver] = (),
-        *,
-        question: tuple[Message, ...] = (),
-        origin: Origin | None = None,
-        raise_at_limits: bool = False,
-        require_output: bool = False,
-    ) -> None:
-        self.log = log
-        """The events of the turn, for any number of readers."""
+    _work: TurnWork
+    log: EventLog
+    """The events of the turn, for any number of readers."""
+    observers: Sequence[TurnObserver] = ()
+    """The observers of the turn; empty once it has ended."""
+    _: KW_ONLY
+    question: InitVar[tuple[Message, ...]] = ()
+    origin: Origin = field(default_factory=lambda: Origin(turn=secrets.token_hex(16)))
+    """The ids of the turn and its conversation, for the audit log."""
+    raise_at_limits: bool = False
+    require_output: bool = False
+    recorder: TurnRecorder = field(init=False)
+    replacement: Turn | None = field(default=None, init=False)
+    """A middleware's result, which replaces the recorded result; None if there is none."""
+    is_abandoned: bool = field(default=False, init=False)
+    """Whether the turn was left for another process to resume."""
+    ending: Turn | None = field(default=None, init=False)
+    """The result of the turn, set once it adds no more messages."""
+    failure: Exception | None = field(default=None, init=False)
+    """The error that ended the turn; None if there is none."""
+    _turn: Turn | None = field(default=None, init=False)
+    _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope, init=False)
+    _done: anyio.Event = field(default_factory=anyio.Event, init=False)
+
+    def __post_init__(self, question: tuple[Message, ...]) -> None:
         self.recorder = TurnRecorder(question)
-        self.origin = origin or Origin(turn=secrets.token_hex(16))
-        """The ids of the turn and its conversation, for the audit log."""
-        self.replacement: Turn | None = None
-        """A middleware's result, which replaces the recorded result; None if there is none."""
-        self._work = work
-        self.observers = tuple(observers)
-        """The observers of the turn; empty once it has ended."""
-        self._raise_at_limits = raise_at_limits
-        self._require_output = require_output
-        self._scope = anyio.CancelScope()
-        self._done = anyio.Event()
-        self.is_abandoned = False
-        """Whether the turn was left for another process to resume."""
-        self.ending: Turn | None = None
-        """The result of the turn, set once it adds no more messages."""
-        self._turn: Turn | None = None
-        self.failure: Exception | None = None
-        """The error that ended the turn; None if there is none."""
 
     @property
     def id(self) -> str:
@@ -222,9 +217,9 @@ class TurnHandle:
             self.failure = ConversationBusy(
                 self.conversation_id, "this process is shutting down: another process resumes the turn"
             )
-        elif reason.is_limit and self._raise_at_limits:
+        elif reason.is_limit and self.raise_at_limits:
             self.failure = LimitReached(reason.sentence, turn)
-        elif self._require_output and (errors := self.recorder.output_errors) is not None and not reason.is_callers:
+        elif self.require_output and (errors := self.recorder.output_errors) is not None and not reason.is_callers:
             self.failure = OutputError(reason.sentence, turn, errors)
         else:
             self.log.append(Finished(turn))

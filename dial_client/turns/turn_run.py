@@ -36,7 +36,6 @@ from dial_client.messages.model import (
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.deadline import Deadline
 from dial_client.runtime.logs import get_logger
-from dial_client.servers.connection import Connection
 from dial_client.tools.approval import ApprovalChecker
 from dial_client.tools.executor import CallScope, ToolExecutor
 from dial_client.tools.result_content import ResultStore
@@ -77,8 +76,6 @@ class TurnServices:
     """The instructions of requests, without those of the conversation."""
     system: str | None = None
     """Instructions for conversations that do not start with a system message."""
-    servers: Callable[[], Iterable[Connection]] = tuple
-    """Returns the current servers, some of which may return untrusted content."""
     audit: TurnAudit = field(default_factory=TurnAudit)
     """Records decisions and calls."""
     middleware: MiddlewareChain = field(default_factory=MiddlewareChain)
@@ -207,7 +204,9 @@ class TurnRun:
             answer=self._answer,
             middleware=services.middleware,
         )
-        taint = find_taint(messages, self._tools.get_catalog(), services.servers(), self._client_tool_names)
+        taint = find_taint(
+            messages, self._tools.get_catalog(), services.instructions.servers(), self._client_tool_names
+        )
         self._executor = ToolExecutor(
             self._tools.get_catalog,
             services.approvals,
