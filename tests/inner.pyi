@@ -210,7 +210,7 @@ from dial_client.durable.serialization import from_json as serialization_from_js
 from dial_client.durable.serialization import to_json as to_json
 from dial_client.durable.workflows import DurableTurns as DurableTurns
 from dial_client.hooks.approval_request import describe_invisible as describe_invisible
-from dial_client.hooks.approval_request import format_arguments as format_arguments
+from dial_client.hooks.approval_request import format_argument as format_argument
 from dial_client.hooks.approval_request import quote_name as quote_name
 from dial_client.hooks.approval_request import to_claims as to_claims
 from dial_client.hooks.audit.entries import AuditEntry as AuditEntry

@@ -158,9 +158,3 @@ def describe_invisible(call: ToolCallRequest, tool: ToolSpec) -> list[str]:
         kind = "invisible character is" if unseen == 1 else "invisible characters are"
         notes.append(f"{unseen:,} {kind} written out in the arguments")
     return notes
-
-
-def format_arguments(call: ToolCallRequest) -> str:
-    """Return all arguments of a call as text to show to the user."""
-    lines = (line for name, value in call.arguments.items() for line in format_argument(str(name), value))
-    return "\n".join(lines)

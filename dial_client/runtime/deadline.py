@@ -27,10 +27,6 @@ class Deadline:
         self._waiting = 0
         self._stopped_at = 0.0
 
-    def compute_remaining(self) -> float:
-        """Return the seconds left, at least 0; infinite during `pause`."""
-        return math.inf if self._waiting else max(0.0, self._at - anyio.current_time())
-
     def restart(self, seconds: float) -> None:
         """Set the deadline to `seconds` from now."""
         now = self._stopped_at if self._waiting else anyio.current_time()

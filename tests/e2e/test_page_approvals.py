@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.inner import FOLDER, ToolCallRequest, format_arguments
+from tests.inner import FOLDER, ToolCallRequest
 from tests.support.browser import Browser, Tab
 from tests.support.program import python_server
+from tests.support.shown_arguments import format_arguments
 from tests.support.web_page import DONE, assert_harmless, open_page, read_text, send_message, serve_page, two_servers
 
 NODE = shutil.which("node")

@@ -24,12 +24,12 @@ from tests.inner import (
     count_unseen,
     describe_request,
     explain,
-    format_arguments,
     parse_answer,
     quote_name,
     to_claims,
 )
 from tests.support.fakes import unhurried
+from tests.support.shown_arguments import format_arguments
 
 FORGED = "echo\nraw wants to run time\nRun time of raw? [y]es  [n]o: "
 
