@@ -30,7 +30,7 @@ from dial_client.messages.message import ImagePart, Role, ToolCallRequest
 from dial_client.messages.model import ModelSettings
 from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import Turn
-from dial_client.serve.chat_completion_request import parse_request
+from dial_client.serve.chat_completion_request import ChatCompletionRequest, parse_request
 from dial_client.serve.cluster.handoffs import HandoffStore
 from dial_client.serve.http_messages import HttpError, build_json_response, read_json, to_http_error
 from dial_client.serve.sse_response import SSEResponse, wait_for_disconnect
@@ -90,12 +90,7 @@ class ChatCompletionsEndpoint:
             )
             self._turns.add(turn)
         if completion.stream:
-            chunks = _ChunkEncoder(
-                self._build_head("chat.completion.chunk"),
-                include_usage=completion.include_usage,
-                has_schema=completion.schema is not None,
-            )
-            return SSEResponse(self._stream(turn, chunks), headers, turn.cancel)
+            return SSEResponse(self._stream(turn, completion), headers, turn.cancel)
         return build_json_response(await self._to_dict(await _wait_for_result(turn, request.receive)), headers=headers)
 
     async def _to_dict(self, turn: Turn) -> dict[str, Any]:
@@ -108,81 +103,62 @@ class ChatCompletionsEndpoint:
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason(turn.stop_reason)}
         return self._build_head("chat.completion") | {"choices": [choice], "usage": _usage_to_dict(turn.usage)}
 
-    async def _stream(self, turn: TurnHandle, chunks: _ChunkEncoder) -> AsyncGenerator[str, None]:
+    async def _stream(self, turn: TurnHandle, completion: ChatCompletionRequest) -> AsyncGenerator[str, None]:
         """Yield the chunks. An exception before the first chunk is raised, so that it becomes an error response."""
+        head = self._build_head("chat.completion.chunk")
+        usage = {"usage": None} if completion.include_usage else {}
+        opening: dict[str, Any] = {"role": "assistant", "content": ""}
         try:
-            async with aclosing(_read_events(turn)) as events:
-                async for event in events:
-                    match event:
-                        case RoundStarted():
-                            chunks.start_round()
-                        case TextDelta(text) if not chunks.has_schema:
-                            yield chunks.encode_text(text)
-                        case Finished(result):
-                            _check_output(result)
-                            if chunks.has_schema and result.text:
-                                yield chunks.encode_answer(result.text)
-                            for chunk in chunks.encode_end(result, await self._handoffs.issue_calls(result)):
-                                yield chunk
+            async with aclosing(self._read_deltas(turn, has_schema=completion.schema is not None)) as deltas:
+                async for delta, ended in deltas:
+                    stop_reason = None if ended is None else ended.stop_reason
+                    yield _encode(build_chunk(head, opening | delta, stop_reason) | usage)
+                    opening = {}
+                    if ended is not None and completion.include_usage:
+                        yield _encode(head | {"choices": [], "usage": _usage_to_dict(ended.usage)})
         except Exception as error:
-            if not chunks.has_started:
+            if opening:
                 raise
             yield _encode({"error": to_http_error(error).error})
         yield DONE
 
+    async def _read_deltas(
+        self, turn: TurnHandle, *, has_schema: bool
+    ) -> AsyncGenerator[tuple[dict[str, Any], Turn | None], None]:
+        """Yield what each chunk adds to the message; the last one with the turn, which has ended.
+
+        Args:
+            turn: The turn.
+            has_schema: True if the client requested JSON. Only the answer is sent then: with earlier text before it,
+                the content would not be JSON.
+        """
+        length = 0  # characters of the text so far
+        is_new_round = False
+        async with aclosing(_read_events(turn)) as events:
+            async for event in events:
+                match event:
+                    case RoundStarted():
+                        is_new_round = True
+                    case TextDelta(text) if not has_schema:
+                        # A blank line separates the text of a model reply from the text before it.
+                        separated = f"\n\n{text}" if is_new_round and length else text
+                        is_new_round = False
+                        length += len(separated)
+                        yield {"content": separated}, None
+                    case Finished(result):
+                        _check_output(result)
+                        if has_schema and result.text:
+                            length = len(result.text)
+                            yield {"content": result.text}, None
+                        if attachments := _describe_attachments(result, length - len(result.text)):
+                            yield attachments, None
+                        for index, call in enumerate(await self._handoffs.issue_calls(result)):
+                            yield {"tool_calls": [{"index": index, **_call_to_dict(call)}]}, None
+                        yield {}, result
+
     def _build_head(self, kind: str) -> dict[str, Any]:
         id_ = f"chatcmpl-{secrets.token_hex(16)}"
         return {"id": id_, "object": kind, "created": int(time.time()), "model": self._model.name}
-
-
-class _ChunkEncoder:
-    """Encodes the chunks of a stream.
-
-    Args:
-        head: The fields that all chunks share.
-        include_usage: True if the last chunk reports the token usage.
-        has_schema: True if the client requested JSON. Only the answer is sent then: with earlier text before it, the
-            content would not be JSON.
-    """
-
-    def __init__(self, head: dict[str, Any], *, include_usage: bool, has_schema: bool = False) -> None:
-        self.has_schema = has_schema
-        self._head = head
-        self._include_usage = include_usage
-        self._length = 0
-        """Characters of the text so far."""
-        self._separator = ""
-        self.has_started = False
-
-    def start_round(self) -> None:
-        """Separate the text of the next model reply from the text before it."""
-        self._separator = "\n\n" if self._length else ""
-
-    def encode_text(self, text: str) -> str:
-        separator, self._separator = self._separator, ""
-        self._length += len(separator) + len(text)
-        return self._encode_chunk({"content": f"{separator}{text}"})
-
-    def encode_answer(self, text: str) -> str:
-        self._separator = ""
-        return self.encode_text(text)
-
-    def encode_end(self, turn: Turn, calls: tuple[ToolCallRequest, ...]) -> list[str]:
-        attachments = _describe_attachments(turn, self._length - len(turn.text))
-        chunks = [self._encode_chunk(attachments)] if attachments else []
-        for index, call in enumerate(calls):
-            chunks.append(self._encode_chunk({"tool_calls": [{"index": index, **_call_to_dict(call)}]}))
-        chunks.append(self._encode_chunk({}, turn.stop_reason))
-        if self._include_usage:
-            chunks.append(_encode(self._head | {"choices": [], "usage": _usage_to_dict(turn.usage)}))
-        return chunks
-
-    def _encode_chunk(self, delta: dict[str, Any], stop_reason: StopReason | None = None) -> str:
-        if not self.has_started:
-            delta = {"role": "assistant", "content": ""} | delta
-        self.has_started = True
-        usage = {"usage": None} if self._include_usage else {}
-        return _encode(build_chunk(self._head, delta, stop_reason) | usage)
 
 
 def _check_output(turn: Turn) -> None:

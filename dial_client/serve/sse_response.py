@@ -28,7 +28,7 @@ _HEADERS = {"content-type": "text/event-stream; charset=utf-8", "x-accel-bufferi
 
 @dataclass
 class SSEResponse:
-    """An ASGI response with server-sent events.
+    """An ASGI response with server-sent events, for one request.
 
     The response starts with the first event or keepalive. An exception before that leads to an ordinary error response.
     """
@@ -43,10 +43,12 @@ class SSEResponse:
     """Seconds without an event after which a comment keeps the connection alive."""
     send_timeout: float = SEND_TIMEOUT
     """Seconds in which the client must read the sent data."""
+    _has_started: bool = field(default=False, init=False)
+    _last_sent: float = field(default=0.0, init=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - required by ASGI
         """Send the events until they end or the client disconnects."""
-        stream = _Stream({**_HEADERS, **self.headers}, send, self.keepalive_interval, self.send_timeout)
+        self._last_sent = anyio.current_time()
         failure: Exception | None = None
 
         async def cancel_on_disconnect(group: TaskGroup) -> None:
@@ -55,11 +57,11 @@ class SSEResponse:
 
         try:
             async with aclosing(self.events) as events, anyio.create_task_group() as group:
-                group.start_soon(stream.send_keepalives)
+                group.start_soon(self._send_keepalives, send)
                 group.start_soon(cancel_on_disconnect, group)
                 try:
                     async for event in events:
-                        await stream.send(event)
+                        await self._send_text(event, send)
                 except Exception as error:  # noqa: BLE001 - raised below: the task group would wrap it
                     failure = error
                 group.cancel_scope.cancel()
@@ -67,37 +69,23 @@ class SSEResponse:
             self.on_close()
         if failure is not None:
             raise failure
-        await stream.end()
+        if self._has_started:  # otherwise the client disconnected before the first event
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-
-class _Stream:
-    """Sends the parts of a response."""
-
-    def __init__(self, headers: Mapping[str, str], send: Send, keepalive_interval: float, send_timeout: float) -> None:
-        self._headers = [(name.encode(), value.encode()) for name, value in headers.items()]
-        self._send = send
-        self._keepalive_interval = keepalive_interval
-        self._send_timeout = send_timeout
-        self._has_started = False
-        self._last_sent = anyio.current_time()
-
-    async def send(self, text: str) -> None:
+    async def _send_text(self, text: str, send: Send) -> None:
         if not self._has_started:
             self._has_started = True
-            await self._send({"type": "http.response.start", "status": 200, "headers": self._headers})
-        with anyio.fail_after(self._send_timeout):
-            await self._send({"type": "http.response.body", "body": text.encode(), "more_body": True})
+            headers = [(name.encode(), value.encode()) for name, value in {**_HEADERS, **self.headers}.items()]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+        with anyio.fail_after(self.send_timeout):
+            await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
         self._last_sent = anyio.current_time()
 
-    async def send_keepalives(self) -> None:
+    async def _send_keepalives(self, send: Send) -> None:
         while True:
-            await anyio.sleep(max(0.0, self._last_sent + self._keepalive_interval - anyio.current_time()))
-            if anyio.current_time() - self._last_sent >= self._keepalive_interval:
-                await self.send(": still here\n\n")
-
-    async def end(self) -> None:
-        if self._has_started:  # otherwise the client disconnected before the first event
-            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+            await anyio.sleep(max(0.0, self._last_sent + self.keepalive_interval - anyio.current_time()))
+            if anyio.current_time() - self._last_sent >= self.keepalive_interval:
+                await self._send_text(": still here\n\n", send)
 
 
 async def wait_for_disconnect(receive: Receive) -> None:

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -34,6 +34,10 @@ class HostName(StrEnum):
     ZED = "zed"
 
 
+_COMMON_KEYS = ("type", "command", "args", "env", "url", "headers", "cwd")
+_ENV_REFERENCE, _PLAIN_REFERENCE = r"${env:\1}", r"${\1}"
+
+
 @dataclass(frozen=True, slots=True)
 class Host:
     """A host, and its files. Placeholders: ``{home}``, ``{config}`` (application data), ``{xdg}`` and ``{codex}``."""
@@ -42,42 +46,120 @@ class Host:
     title: str
     user_files: tuple[str, ...]
     """The user's own files."""
+    keys: tuple[str, ...]
+    """The keys of a server's entry."""
     folder_files: tuple[str, ...] = ()
     """Files in a project's folder, relative to it."""
     linux: tuple[str, ...] = ()
     """Used instead of `user_files` on Linux, if not empty."""
     windows: tuple[str, ...] = ()
     """Used instead of `user_files` on Windows, if not empty."""
+    servers_key: str = "mcpServers"
+    """The top-level key of the servers."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Maps keys of the host to the keys of ``servers.json`` with the same meaning."""
+    reference: str = ""
+    r"""How a reference to the variable ``\1`` is written; empty for a host that expands no variables."""
 
 
 HOSTS: Mapping[HostName, Host] = {
     host.name: host
     for host in (
-        Host(HostName.CLAUDE_DESKTOP, "Claude Desktop", ("{config}/Claude/claude_desktop_config.json",)),
-        Host(HostName.CLAUDE_CODE, "Claude Code", ("{home}/.claude.json",), (".mcp.json",)),
-        Host(HostName.CURSOR, "Cursor", ("{home}/.cursor/mcp.json",), (".cursor/mcp.json",)),
+        Host(
+            HostName.CLAUDE_DESKTOP,
+            "Claude Desktop",
+            ("{config}/Claude/claude_desktop_config.json",),
+            ("command", "args", "env"),
+        ),
+        Host(
+            HostName.CLAUDE_CODE,
+            "Claude Code",
+            ("{home}/.claude.json",),
+            ("type", "command", "args", "env", "url", "headers", "oauth", "timeout"),
+            (".mcp.json",),
+            reference=_PLAIN_REFERENCE,
+        ),
+        Host(
+            HostName.CURSOR,
+            "Cursor",
+            ("{home}/.cursor/mcp.json",),
+            (*_COMMON_KEYS, "envFile"),
+            (".cursor/mcp.json",),
+            reference=_ENV_REFERENCE,
+        ),
         Host(
             HostName.VS_CODE,
             "VS Code",
             ("{config}/Code/User/mcp.json", "{config}/Code/User/settings.json"),
+            (*_COMMON_KEYS, "envFile"),
             (".vscode/mcp.json",),
+            servers_key="servers",
+            reference=_ENV_REFERENCE,
         ),
-        Host(HostName.WINDSURF, "Windsurf", ("{home}/.codeium/windsurf/mcp_config.json",)),
-        Host(HostName.GEMINI_CLI, "Gemini CLI", ("{home}/.gemini/settings.json",), (".gemini/settings.json",)),
-        Host(HostName.CODEX, "Codex", ("{codex}/config.toml",), (".codex/config.toml",)),
+        Host(
+            HostName.WINDSURF,
+            "Windsurf",
+            ("{home}/.codeium/windsurf/mcp_config.json",),
+            ("command", "args", "env", "serverUrl", "headers", "disabled", "disabledTools"),
+            names={"serverUrl": "url"},
+            reference=_ENV_REFERENCE,
+        ),
+        Host(
+            HostName.GEMINI_CLI,
+            "Gemini CLI",
+            ("{home}/.gemini/settings.json",),
+            (
+                *("command", "args", "env", "cwd", "url", "httpUrl", "headers", "oauth", "timeout", "includeTools"),
+                *("excludeTools", "description"),
+            ),
+            (".gemini/settings.json",),
+            reference=_PLAIN_REFERENCE,
+        ),
+        Host(
+            HostName.CODEX,
+            "Codex",
+            ("{codex}/config.toml",),
+            (
+                *("command", "args", "env", "env_vars", "cwd", "url", "bearer_token_env_var", "http_headers"),
+                *("env_http_headers", "startup_timeout_sec", "tool_timeout_sec", "enabled", "required"),
+                *("enabled_tools", "disabled_tools", "scopes"),
+            ),
+            (".codex/config.toml",),
+            servers_key="mcp_servers",
+            names={
+                "startup_timeout_sec": "startupTimeout",
+                "tool_timeout_sec": "toolTimeout",
+                "enabled_tools": "enabledTools",
+                "disabled_tools": "disabledTools",
+            },
+        ),
         Host(
             HostName.GOOSE,
             "goose",
             ("{home}/.config/goose/config.yaml",),
+            (
+                *("type", "name", "enabled", "cmd", "args", "envs", "env_keys", "uri", "headers", "timeout"),
+                *("available_tools", "description"),
+            ),
             windows=("{config}/Block/goose/config/config.yaml",),
+            servers_key="extensions",
+            names={
+                "cmd": "command",
+                "envs": "env",
+                "uri": "url",
+                "timeout": "toolTimeout",
+                "available_tools": "enabledTools",
+            },
         ),
         Host(
             HostName.ZED,
             "Zed",
             ("{home}/.config/zed/settings.json",),
+            ("command", "args", "env", "url", "headers", "enabled"),
             (".zed/settings.json",),
             linux=("{xdg}/zed/settings.json",),
             windows=("{config}/Zed/settings.json",),
+            servers_key="context_servers",
         ),
     )
 }
@@ -158,16 +240,15 @@ def translate(host: HostName, entry: Mapping[str, Any], inputs: Mapping[str, Any
         inputs: The definitions of VS Code's ``${input:…}``, by their ids.
         losses: Gets a sentence for each setting that is not translated.
     """
-    translated = _TRANSLATIONS[host](dict(entry), losses) if host in _TRANSLATIONS else dict(entry)
-    if translated is None:
+    translated = {HOSTS[host].names.get(key, key): value for key, value in entry.items() if value is not None}
+    if host in _TRANSLATIONS and not _TRANSLATIONS[host](translated, losses):
         return None
     known, unknown = Node(translated).split_members(SERVER_KEYS, SERVER_ALIASES)
-    _drop(dict(unknown), [key for key in unknown if key not in _SILENT], losses)
+    for key in unknown.keys() - _SILENT:
+        losses.add(f"{key}: there is no such setting here")
     kept = {str(node.keys[-1]) for node in known.values()} | {"description"}
-    known_entry = {
-        _PROPER.get(key, key): value for key, value in translated.items() if key in kept and value is not None
-    }
-    if host in _WITH_VARIABLES:
+    known_entry = {key: value for key, value in translated.items() if key in kept}
+    if HOSTS[host].reference:
         known_entry = _translate_variables(known_entry, host, inputs, losses)
     elif any("${" in text for text in collect_strings(entry)):
         losses.add("${…} is literal text in the other host, but a variable here")
@@ -188,15 +269,7 @@ def collect_strings(value: Any) -> list[str]:
     return [text for child in inner for text in collect_strings(child)]
 
 
-def _rename(entry: HostEntry, **names: str) -> HostEntry:
-    """Rename the keys of an entry that has them; return the entry."""
-    for key, new_key in names.items():
-        if (value := entry.pop(key, None)) is not None:
-            entry[new_key] = value
-    return entry
-
-
-def _translate_gemini(entry: HostEntry, losses: Losses) -> HostEntry | None:
+def _translate_gemini(entry: HostEntry, losses: Losses) -> bool:
     if entry.pop("trust", False) is True:
         losses.add('trust: it lets all calls run without approval; here "autoApprove": ["*"] does that')
     if "url" in entry and "httpUrl" not in entry and "type" not in entry:
@@ -207,53 +280,51 @@ def _translate_gemini(entry: HostEntry, losses: Losses) -> HostEntry | None:
     if isinstance(login, dict):
         if login.pop("enabled", True) is False:
             del entry["oauth"]
-        _drop(login, ("redirectUri", "audiences", "tokenParamName"), losses, "oauth.")
-    return entry
+        for key in ("redirectUri", "audiences", "tokenParamName"):
+            if login.pop(key, None) is not None:
+                losses.add(f"oauth.{key}: there is no such setting here")
+    return True
 
 
-def _translate_codex(entry: HostEntry, losses: Losses) -> HostEntry | None:
-    headers = dict(entry.pop("http_headers", None) or {})
-    headers |= {name: f"${{{variable}}}" for name, variable in (entry.pop("env_http_headers", None) or {}).items()}
+def _translate_codex(entry: HostEntry, losses: Losses) -> bool:
+    headers = dict(entry.pop("http_headers", {}))
+    headers |= {name: f"${{{variable}}}" for name, variable in entry.pop("env_http_headers", {}).items()}
     if variable := entry.pop("bearer_token_env_var", None):
         headers["Authorization"] = f"Bearer ${{{variable}}}"
     if headers:
         entry["headers"] = headers
-    variables = entry.pop("env_vars", None) or []
+    variables = entry.pop("env_vars", [])
     names = [variable.get("name") if isinstance(variable, dict) else variable for variable in variables]
     if forwarded := {str(name): f"${{{name}}}" for name in names if name}:
-        entry["env"] = forwarded | (entry.get("env") or {})
+        entry["env"] = forwarded | entry.get("env", {})
     if milliseconds := entry.pop("startup_timeout_ms", None):
         entry["startupTimeout"] = milliseconds / 1000
     if scopes := entry.pop("scopes", None):
         entry["oauth"] = {"scopes": scopes}
-    tools = entry.pop("tools", None) or {}
-    approved = [name for name, tool in tools.items() if tool.get("approval_mode") == "approve"]
+    approved = [name for name, tool in entry.pop("tools", {}).items() if tool.get("approval_mode") == "approve"]
     if approved:
         entry["autoApprove"] = approved
     if entry.pop("default_tools_approval_mode", None) == "approve":
         losses.add('default_tools_approval_mode: here "autoApprove": ["*"] lets all calls run without approval')
-    return entry
+    return True
 
 
-def _translate_goose(entry: HostEntry, losses: Losses) -> HostEntry | None:
+def _translate_goose(entry: HostEntry, losses: Losses) -> bool:
     kind = entry.pop("type", "stdio")
     if kind not in ("stdio", "sse", "streamable_http"):
         losses.add(f"it is a part of goose ({kind}), not a server")
-        return None
+        return False
     if kind != "stdio":
         entry["type"] = "sse" if kind == "sse" else "http"
-    _rename(entry, cmd="command", envs="env", uri="url", timeout="toolTimeout", available_tools="enabledTools")
     if keys := entry.pop("env_keys", None):
-        entry["env"] = dict(entry.get("env") or {}) | {key: f"${{{key}}}" for key in keys}
+        entry["env"] = entry.get("env", {}) | {key: f"${{{key}}}" for key in keys}
         losses.add(f"the values of {', '.join(keys)} are in the keyring of goose: set variables of these names")
     if not entry.get("enabledTools", True):  # goose offers all tools for an empty list
         del entry["enabledTools"]
-    for key in ("name", "display_name", "bundled"):
-        entry.pop(key, None)
-    return entry
+    return True
 
 
-def _translate_zed(entry: HostEntry, losses: Losses) -> HostEntry | None:
+def _translate_zed(entry: HostEntry, losses: Losses) -> bool:
     source = entry.pop("source", "custom")
     command = entry.get("command")
     if isinstance(command, dict):  # the format before 2025-06
@@ -261,27 +332,18 @@ def _translate_zed(entry: HostEntry, losses: Losses) -> HostEntry | None:
         entry |= {key: command[key] for key in ("args", "env", "timeout") if command.get(key)}
     if not entry.get("command") and not entry.get("url"):
         losses.add("an extension of Zed starts it" if source == "extension" or "settings" in entry else "it is empty")
-        return None
+        return False
     timeout = entry.pop("timeout", None)
     if isinstance(timeout, int | float):  # seconds in current versions, milliseconds in older ones
         entry["toolTimeout"] = timeout / 1000 if timeout >= 1000 else timeout
-    if entry.get("settings") in ({}, None):
-        entry.pop("settings", None)
-    return entry
-
-
-def _drop(entry: HostEntry, keys: Iterable[str], losses: Losses, path: str = "") -> None:
-    for key in keys:
-        if key in entry:
-            del entry[key]
-            losses.add(f"{path}{key}: there is no such setting here")
+    if entry.get("settings") == {}:
+        del entry["settings"]
+    return True
 
 
 _ABSOLUTE = re.compile(r"[/\\~]|\$\{|[A-Za-z]:[/\\]")
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
 _SHELL_VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
-_WITH_VARIABLES = {HostName.CLAUDE_CODE, HostName.CURSOR, HostName.VS_CODE, HostName.WINDSURF, HostName.GEMINI_CLI}
-"""The hosts that expand variables in their configuration."""
 
 
 def _translate_variables(entry: HostEntry, host: HostName, inputs: Mapping[str, Any], losses: Losses) -> HostEntry:
@@ -326,57 +388,20 @@ def _translate_variable(reference: str, inputs: Mapping[str, Any], losses: Losse
 _SILENT = frozenset(
     (
         *("displayName", "display_name", "gallery", "icon", "iconUrl", "icons", "id", "logoUrl", "metadata", "name"),
-        *("note", "notes", "tags", "title", "version", "description"),
+        *("note", "notes", "tags", "title", "version", "description", "bundled"),
     )
 )
-_PROPER = {name: key for name, key in SERVER_ALIASES.items() if name.endswith("_sec")} | {
-    "enabled_tools": "enabledTools",
-    "disabled_tools": "disabledTools",
-}
-_TRANSLATIONS: Mapping[HostName, Callable[[HostEntry, Losses], HostEntry | None]] = {
-    HostName.WINDSURF: lambda entry, _: _rename(entry, serverUrl="url"),
+_TRANSLATIONS: Mapping[HostName, Callable[[HostEntry, Losses], bool]] = {
     HostName.GEMINI_CLI: _translate_gemini,
     HostName.CODEX: _translate_codex,
     HostName.GOOSE: _translate_goose,
     HostName.ZED: _translate_zed,
 }
+"""Functions that translate an entry in place. They return False for a part of a host that is no server."""
 
 
 _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-_COMMON = ("type", "command", "args", "env", "url", "headers", "cwd")
-_KEYS: Mapping[HostName, tuple[str, ...]] = {
-    HostName.CLAUDE_DESKTOP: ("command", "args", "env"),
-    HostName.CLAUDE_CODE: ("type", "command", "args", "env", "url", "headers", "oauth", "timeout"),
-    HostName.CURSOR: (*_COMMON, "envFile"),
-    HostName.VS_CODE: (*_COMMON, "envFile"),
-    HostName.WINDSURF: ("command", "args", "env", "serverUrl", "headers", "disabled", "disabledTools"),
-    HostName.GEMINI_CLI: (
-        *("command", "args", "env", "cwd", "url", "httpUrl", "headers", "oauth", "timeout", "includeTools"),
-        *("excludeTools", "description"),
-    ),
-    HostName.CODEX: (
-        *("command", "args", "env", "env_vars", "cwd", "url", "bearer_token_env_var", "http_headers"),
-        *("env_http_headers", "startup_timeout_sec", "tool_timeout_sec", "enabled", "required", "enabled_tools"),
-        *("disabled_tools", "scopes"),
-    ),
-    HostName.GOOSE: (
-        *("type", "name", "enabled", "cmd", "args", "envs", "env_keys", "uri", "headers", "timeout"),
-        *("available_tools", "description"),
-    ),
-    HostName.ZED: ("command", "args", "env", "url", "headers", "enabled"),
-}
-_TOP = {
-    HostName.VS_CODE: "servers",
-    HostName.CODEX: "mcp_servers",
-    HostName.GOOSE: "extensions",
-    HostName.ZED: "context_servers",
-}
-"""The top-level key of the servers, for hosts that do not use ``mcpServers``."""
-_ENV_REFERENCE = {HostName.CURSOR, HostName.VS_CODE, HostName.WINDSURF}
-"""The hosts that write ``${env:NAME}``."""
-_PLAIN_REFERENCE = {HostName.CLAUDE_CODE, HostName.GEMINI_CLI}
-"""The hosts that write ``${NAME}``."""
 
 
 def write_host_text(host: HostName, servers: Mapping[str, HostEntry]) -> tuple[str, list[str]]:
@@ -392,115 +417,82 @@ def write_host_text(host: HostName, servers: Mapping[str, HostEntry]) -> tuple[s
     sentences: list[str] = []
     for name, entry in servers.items():
         losses = Losses()
-        translated = _WRITERS.get(host, _export_default)(name, dict(entry), losses)
-        for key in [key for key in translated if key not in _KEYS[host]]:
-            del translated[key]
-            losses.add(f"{key}: the host has no such setting")
-        translated = _with_host_variables(translated, host, losses)
+        translated = _write_entry(HOSTS[host], name, dict(entry), losses)
         sentences += [f"{name}: {sentence}" for sentence in losses.sentences]
         if "url" in entry and host is HostName.CLAUDE_DESKTOP:
             sentences.append(f"{name}: it is left out: add its URL as a connector in the settings of Claude Desktop")
             continue
         written[name] = translated
-    top = {_TOP.get(host, "mcpServers"): written}
-    text = _format_toml(written) if host is HostName.CODEX else json.dumps(top, indent=2, ensure_ascii=False) + "\n"
-    return text, sentences
+    if host is HostName.CODEX:
+        return _format_toml(written), sentences
+    return json.dumps({HOSTS[host].servers_key: written}, indent=2, ensure_ascii=False) + "\n", sentences
 
 
-def _export_default(name: str, entry: HostEntry, losses: Losses) -> HostEntry:  # noqa: ARG001 - a writer
-    if "toolTimeout" in entry and "timeout" not in entry:
-        entry["timeout"] = round(entry.pop("toolTimeout") * 1000)
-    return entry
-
-
-def _export_windsurf(name: str, entry: HostEntry, losses: Losses) -> HostEntry:  # noqa: ARG001 - a writer
-    if "url" in entry:
-        entry.pop("type", None)
-    _rename(entry, url="serverUrl")
-    if entry.pop("enabled", True) is False:
+def _write_entry(host: Host, name: str, entry: HostEntry, losses: Losses) -> HostEntry:
+    """Return the host's entry for an entry of ``servers.json``; `losses` gets a sentence for each setting left out."""
+    if "enabled" in host.keys and "disabled" in entry:
+        entry["enabled"] = not entry.pop("disabled")
+    if "disabled" in host.keys and entry.pop("enabled", True) is False:
         entry["disabled"] = True
+    if "timeout" in host.keys and "timeout" not in host.names and "timeout" not in entry and "toolTimeout" in entry:
+        entry["timeout"] = round(entry.pop("toolTimeout") * 1000)
+    if host.name in _WRITERS:
+        entry = _WRITERS[host.name](name, entry)
+    names = {key: own_name for own_name, key in host.names.items()}
+    entry = {names.get(key, key): value for key, value in entry.items() if value is not None}
+    for key in [key for key in entry if key not in host.keys]:
+        del entry[key]
+        if key != "type":  # the command or the URL says it
+            losses.add(f"{key}: the host has no such setting")
+    if host.reference:
+        entry = Node(entry).with_strings(lambda leaf: _VARIABLE.sub(host.reference, str(leaf.value))).value
+    elif any("${" in text for text in collect_strings(entry)):
+        losses.add("the host does not expand variables: replace ${…} by values")
+    if host.reference == _ENV_REFERENCE and any(":-" in text for text in collect_strings(entry)):
+        losses.add("the host does not support defaults of variables: write ${env:NAME} instead of ${NAME:-…}")
     return entry
 
 
-def _export_gemini(name: str, entry: HostEntry, losses: Losses) -> HostEntry:
-    entry = _export_default(name, entry, losses)
-    kind = entry.pop("type", None)
-    if "url" in entry and kind != "sse":
-        entry["httpUrl"] = entry.pop("url")
-    return _rename(entry, enabledTools="includeTools", disabledTools="excludeTools")
+def _write_gemini(name: str, entry: HostEntry) -> HostEntry:  # noqa: ARG001 - a writer
+    names = {"enabledTools": "includeTools", "disabledTools": "excludeTools"}
+    if entry.get("type") != "sse":
+        names["url"] = "httpUrl"
+    return {names.get(key, key): value for key, value in entry.items()}
 
 
-def _export_codex(name: str, entry: HostEntry, losses: Losses) -> HostEntry:  # noqa: ARG001 - a writer
-    entry.pop("type", None)
-    _switch(entry)
-    env = entry.pop("env", None) or {}
-    forwarded = [key for key, value in env.items() if _find_variable(value) == key]
-    if forwarded:
-        entry["env_vars"] = forwarded
-    if plain := {key: str(value) for key, value in env.items() if key not in forwarded and value is not None}:
-        entry["env"] = plain
-    headers = entry.pop("headers", None) or {}
+def _write_codex(name: str, entry: HostEntry) -> HostEntry:  # noqa: ARG001 - a writer
+    forwarded, entry["env"] = _split_env(entry)
+    headers = dict(entry.pop("headers", {}))
     token = re.fullmatch(r"Bearer " + _VARIABLE.pattern, str(headers.get("Authorization", "")))
     if token:
-        entry["bearer_token_env_var"] = token[1]
-        headers = {key: value for key, value in headers.items() if key != "Authorization"}
+        del headers["Authorization"]
     from_env = {key: variable for key, value in headers.items() if (variable := _find_variable(value))}
-    if from_env:
-        entry["env_http_headers"] = from_env
-    if plain := {key: str(value) for key, value in headers.items() if key not in from_env}:
-        entry["http_headers"] = plain
-    return _rename(
-        entry,
-        startupTimeout="startup_timeout_sec",
-        toolTimeout="tool_timeout_sec",
-        enabledTools="enabled_tools",
-        disabledTools="disabled_tools",
-    )
+    return entry | {
+        "env_vars": forwarded or None,
+        "bearer_token_env_var": token[1] if token else None,
+        "env_http_headers": from_env or None,
+        "http_headers": {key: str(value) for key, value in headers.items() if key not in from_env} or None,
+    }
 
 
-def _export_goose(name: str, entry: HostEntry, losses: Losses) -> HostEntry:  # noqa: ARG001 - a writer
-    kind = entry.pop("type", None)
-    _switch(entry)
-    entry = {"type": "stdio", "name": name, "enabled": True, **entry}
-    if "url" in entry:
-        entry["type"] = "sse" if kind == "sse" else "streamable_http"
-        entry["uri"] = entry.pop("url")
-    env = entry.pop("env", None) or {}
-    keys = [key for key, value in env.items() if _find_variable(value) == key]
-    if keys:
-        entry["env_keys"] = keys
-    if plain := {key: value for key, value in env.items() if key not in keys}:
-        entry["envs"] = plain
-    return _rename(entry, command="cmd", toolTimeout="timeout", enabledTools="available_tools")
+def _write_goose(name: str, entry: HostEntry) -> HostEntry:
+    keys, env = _split_env(entry)
+    remote = "sse" if entry.pop("type", None) == "sse" else "streamable_http"
+    kind = remote if "url" in entry else "stdio"
+    return {"type": kind, "name": name, "enabled": True, **entry, "env": env, "env_keys": keys or None}
 
 
-def _export_zed(name: str, entry: HostEntry, losses: Losses) -> HostEntry:  # noqa: ARG001 - a writer
-    entry.pop("type", None)
-    _switch(entry)
-    return entry
-
-
-def _switch(entry: HostEntry) -> None:
-    """Replace ``disabled`` by ``enabled``."""
-    if "disabled" in entry:
-        entry["enabled"] = not entry.pop("disabled")
+def _split_env(entry: HostEntry) -> tuple[list[str], dict[str, str] | None]:
+    """Return the names of the variables that keep their names, and all others with their values, None for none."""
+    env = {key: value for key, value in entry.get("env", {}).items() if value is not None}
+    forwarded = [key for key, value in env.items() if _find_variable(value) == key]
+    return forwarded, {key: str(value) for key, value in env.items() if key not in forwarded} or None
 
 
 def _find_variable(value: Any) -> str | None:
     """Return the name of the variable if a value consists of one ``${NAME}``; otherwise None."""
     found = _VARIABLE.fullmatch(str(value))
     return found[1] if found else None
-
-
-def _with_host_variables(entry: HostEntry, host: HostName, losses: Losses) -> HostEntry:
-    if host in _ENV_REFERENCE or host in _PLAIN_REFERENCE:
-        form = r"${env:\1}" if host in _ENV_REFERENCE else r"${\1}"
-        entry = Node(entry).with_strings(lambda leaf: _VARIABLE.sub(form, str(leaf.value))).value
-    elif any("${" in text for text in collect_strings(entry)):
-        losses.add("the host does not expand variables: replace ${…} by values")
-    if host in _ENV_REFERENCE and any(":-" in text for text in collect_strings(entry)):
-        losses.add("the host does not support defaults of variables: write ${env:NAME} instead of ${NAME:-…}")
-    return entry
 
 
 def _format_toml(servers: Mapping[str, HostEntry]) -> str:
@@ -525,10 +517,9 @@ def _format_toml_value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-_WRITERS: Mapping[HostName, Callable[[str, HostEntry, Losses], HostEntry]] = {
-    HostName.WINDSURF: _export_windsurf,
-    HostName.GEMINI_CLI: _export_gemini,
-    HostName.CODEX: _export_codex,
-    HostName.GOOSE: _export_goose,
-    HostName.ZED: _export_zed,
+_WRITERS: Mapping[HostName, Callable[[str, HostEntry], HostEntry]] = {
+    HostName.GEMINI_CLI: _write_gemini,
+    HostName.CODEX: _write_codex,
+    HostName.GOOSE: _write_goose,
 }
+"""Functions that return the host's form of a server's entry, whose keys still have our names."""

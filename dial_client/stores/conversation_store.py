@@ -335,7 +335,7 @@ Change = Callable[[RowChange], T]
 """A synchronous function that reads and changes a row; if it raises, the row is unchanged."""
 
 
-class StoreCore(ABC):
+class StoreCore(ConversationStore, ABC):
     """The methods of a `ConversationStore` that write."""
 
     def __init__(self) -> None:
@@ -352,14 +352,6 @@ class StoreCore(ABC):
         Raises:
             DialError: A message cannot be stored.
         """
-
-    @abstractmethod
-    async def list(self, limit: int = 50, *, cursor: str | None = None, search: str = "") -> Page:
-        """See `ConversationStore.list`."""
-
-    @abstractmethod
-    async def get(self, conversation_id: str) -> Conversation:
-        """See `ConversationStore.get`."""
 
     async def create(
         self, title: str = "", messages: Sequence[Message] = (), *, conversation_id: str | None = None
