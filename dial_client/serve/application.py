@@ -18,11 +18,11 @@ from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.cluster.remote_turns import RemoteTurns
 from dial_client.serve.conversation_routes import ConversationRoutes
 from dial_client.serve.http_messages import HttpError, build_json_response
-from dial_client.serve.human_input import HumanInputBroker, HumanInputRoutes
+from dial_client.serve.human_input import HumanInputBroker
 from dial_client.serve.openai_endpoint import ChatCompletionsEndpoint
 from dial_client.serve.prompt_routes import PromptRoutes
 from dial_client.serve.security import HEALTH, AccessPolicy, SecurityMiddleware
-from dial_client.serve.server_routes import ConfigChanger, LoginRoutes, ServerLogins, ServerRoutes
+from dial_client.serve.server_routes import ConfigChanger, ServerLogins, ServerRoutes
 from dial_client.serve.static_files import StaticFiles
 from dial_client.serve.tool_routes import AppRoutes, ToolRoutes
 from dial_client.serve.turn_registry import ServedModel, TurnRegistry
@@ -63,7 +63,11 @@ def build_application(context: AppContext, policy: AccessPolicy) -> ASGIApp:
 def build_routes(context: AppContext) -> list[Route]:
     """Return the routes of the API, as in docs/openapi.yaml, and the routes of the page's files."""
     dial, turns, model, durable = context.dial, context.turns, context.model, context.durable
-    manager = durable.manager if durable else build_manager(context)
+    manager = (
+        durable.manager
+        if durable
+        else ConversationManager(dial, context.store, when_busy="refuse", locked_settings=context.locked_settings)
+    )
     database = context.store if isinstance(context.store, SQLStore) else None
     remote_turns = RemoteTurns(database, context.peers) if database else None
     files = StaticFiles()
@@ -74,19 +78,12 @@ def build_routes(context: AppContext) -> list[Route]:
         *ChatCompletionsEndpoint(dial, turns, model, context.peers.mailbox).build_routes(),
         *ConversationRoutes(dial, manager, turns, model, durable, remote_turns).build_routes(),
         *PromptRoutes(dial, model, context.locked_settings).build_routes(),
-        *(LoginRoutes(context.logins).build_routes() if context.logins is not None else ()),
-        *ServerRoutes(dial, context.change_config).build_routes(),
+        *ServerRoutes(dial, context.change_config, context.logins).build_routes(),
         *ToolRoutes(dial, context.human_input).build_routes(),
         *AccessRoutes(dial, context.human_input.requests, context.audit_folder).build_routes(),
         *AppRoutes(dial, context.human_input).build_routes(),
-        *HumanInputRoutes(context.human_input).build_routes(),
+        *context.human_input.build_routes(),
     ]
-
-
-def build_manager(context: AppContext) -> ConversationManager:
-    """Return the manager of conversations whose turns end with this process."""
-    locked = context.locked_settings
-    return ConversationManager(context.dial, context.store, when_busy="refuse", locked_settings=locked)
 
 
 async def _report_health(request: Request) -> Response:  # noqa: ARG001 - the response is the same for every request

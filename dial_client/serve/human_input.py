@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import anyio
 import anyio.to_thread
@@ -30,6 +30,7 @@ from dial_client.hooks.server_callbacks import Elicitation, ElicitationAction, E
 from dial_client.messages.errors import DialError
 from dial_client.messages.events import Event, InputReceived, InputRequested
 from dial_client.messages.message import ToolCallRequest, ToolSpec
+from dial_client.runtime.json_fields import expect_object, expect_text
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import sanitize
 from dial_client.schema.argument_check import ArgumentCheck
@@ -54,8 +55,6 @@ _CHOICES = (*Decision, CONVERSATION)
 _DECISIONS = ", ".join(f'"{decision}"' for decision in _CHOICES)
 _FOR_CONVERSATION = "the user, for the conversation"
 _LASTING = (Decision.SESSION, Decision.ALWAYS)
-
-T = TypeVar("T")
 
 _DELIVERY_TIMEOUT = 3.0
 """Seconds to wait for an answer that another process has already accepted."""
@@ -90,31 +89,16 @@ async def describe_call(
     }
 
 
-async def describe_changed_call(
-    about: Mapping[str, Any], arguments: Any, settings: ServerSettings | None
-) -> dict[str, Any]:
-    """Return the details that change with the arguments, and the problems of the changed arguments.
+def find_problems(about: Mapping[str, Any], arguments: Any) -> list[str]:
+    """Return how changed arguments violate the tool's schema.
 
     Args:
         about: The details of the call, as `describe_call` returned them.
         arguments: The changed arguments.
-        settings: The server's settings. A file is read only if the original call names the same file.
 
     Raises:
         HttpError: The arguments are not an object, or the arguments of this call cannot be changed.
     """
-    problems = find_problems(about, arguments)
-    call = ToolCallRequest("", "", arguments)
-    is_same_file = names_same_file(about["call"]["arguments"], arguments)
-    return {
-        "problems": problems,
-        "invisible_in_arguments": count_unseen_arguments(call),
-        "file_changes": await _compare(arguments, settings) if is_same_file else [],
-    }
-
-
-def find_problems(about: Mapping[str, Any], arguments: Any) -> list[str]:
-    """Return how changed arguments violate the tool's schema. For arguments and errors see `describe_changed_call`."""
     schema = about.get("schema")
     if not isinstance(arguments, dict):
         raise HttpError(400, "arguments must be an object", "bad_arguments", param="arguments")
@@ -138,27 +122,23 @@ class _WaitingRequest:
     answered: anyio.Event = field(default_factory=anyio.Event)
 
     def set_answer(self, body: Mapping[str, Any]) -> None:
-        """Set the answer from the form in which `HumanInputBroker.decide` and `HumanInputBroker.answer` send it."""
+        """Set the answer, if there is none yet; the process that has accepted it sends it in this form.
+
+        Raises:
+            KeyError: A field is missing.
+            TypeError, ValueError: A field is invalid.
+        """
+        if self.answer is not None:
+            return
         if self.request.kind == APPROVAL:
-            arguments = body.get("arguments")
-            arguments = None if arguments is None else _check_type(arguments, dict)
-            decision, reason, decided_by = body["decision"], _check_type(body["reason"], str), ""
+            arguments = None if body.get("arguments") is None else expect_object(body["arguments"])
+            decision, reason, decided_by = body["decision"], expect_text(body["reason"]), ""
             if decision == CONVERSATION:
                 decision, decided_by = Decision.ONCE, _FOR_CONVERSATION
             self.answer = Approval(decision, reason, decided_by, arguments)
         else:
-            self.answer = ElicitationAnswer(ElicitationAction(body["action"]), _check_type(body["content"], dict))
+            self.answer = ElicitationAnswer(ElicitationAction(body["action"]), expect_object(body["content"]))
         self.answered.set()
-
-    def receive_answer(self, body: Mapping[str, Any]) -> None:
-        """Set an answer that another process has accepted and validated, if there is none yet.
-
-        Raises:
-            KeyError: A field is missing.
-            ValueError: A field is invalid.
-        """
-        if self.answer is None:
-            self.set_answer(body)
 
     @property
     def outcome(self) -> str:
@@ -188,7 +168,9 @@ class Listener(Protocol):
 
 
 class HumanInputBroker:
-    """Passes requests to the user and returns the answers. It is an `Approver` and the callback for elicitations.
+    """Passes requests to the user and returns the answers, which it receives by HTTP.
+
+    It is an `Approver` and the callback for elicitations.
 
     Args:
         turns: The running turns of this process.
@@ -295,8 +277,12 @@ class HumanInputBroker:
         for turn in turns:
             turn.announce(InputRequested(request.id, request.kind, request.about))
         try:
-            with self._peers.receive_answers(request.id, waiting.receive_answer):
-                await self._wait(waiting)
+            with self._peers.receive_answers(request.id, waiting.set_answer):
+                with anyio.move_on_after(self._timeout):
+                    await waiting.answered.wait()
+                if waiting.answer is None and not await self._withdraw(waiting):
+                    with anyio.move_on_after(_DELIVERY_TIMEOUT):
+                        await waiting.answered.wait()
         finally:
             self._waiting.pop(request.id, None)
             self.requests.stop_renewing(waiting.request)
@@ -305,13 +291,6 @@ class HumanInputBroker:
             for turn in turns:
                 turn.announce(InputReceived(request.id, request.kind, waiting.outcome))
         return waiting.answer
-
-    async def _wait(self, waiting: _WaitingRequest) -> None:
-        with anyio.move_on_after(self._timeout):
-            await waiting.answered.wait()
-        if waiting.answer is None and not await self._withdraw(waiting):
-            with anyio.move_on_after(_DELIVERY_TIMEOUT):
-                await waiting.answered.wait()
 
     async def _withdraw(self, waiting: _WaitingRequest) -> bool:
         """Withdraw a request from the other processes; return False if another process has just answered it."""
@@ -337,70 +316,69 @@ class HumanInputBroker:
         settings = self._servers.get(server)
         return settings if isinstance(settings, ServerSettings) else None
 
-    async def list_pending(self, kind: str) -> list[dict[str, Any]]:
-        """Return the waiting requests of a kind as JSON types, oldest first.
+    def build_routes(self) -> list[Route]:
+        """Return the routes under ``/approvals`` and ``/questions``."""
+        return [
+            Route("/approvals", partial(self._list_pending, APPROVAL)),
+            Route("/approvals/{id}", self._decide, methods=["POST"]),
+            Route("/approvals/{id}/check", self._check_arguments, methods=["POST"]),
+            Route("/questions", partial(self._list_pending, QUESTION)),
+            Route("/questions/{id}", self._answer, methods=["POST"]),
+        ]
 
-        Raises:
-            DialError: The database failed.
-        """
-        return [{**request.about, "id": request.id} for request in await self._list(kind)]
+    async def _list_pending(self, kind: str, request: Request) -> Response:  # noqa: ARG002
+        pending = [{**waiting.about, "id": waiting.id} for waiting in await self._list(kind)]
+        return build_json_response({f"{kind}s": pending})
 
-    async def check_arguments(self, id_: str, arguments: Any) -> dict[str, Any]:
-        """Return the details of a waiting call with changed arguments; see `describe_changed_call`.
+    async def _check_arguments(self, request: Request) -> Response:
+        """Return the details of a waiting call that change with its arguments, and the problems of the arguments."""
+        arguments: Any = (await read_json(request)).get("arguments")
+        about = _find(await self._list(APPROVAL), request, APPROVAL).about
+        problems = find_problems(about, arguments)
+        call = ToolCallRequest("", "", arguments)
+        # A file is read only if the original call names the same file.
+        is_same_file = names_same_file(about["call"]["arguments"], arguments)
+        changes = await _compare(arguments, self._find_settings(about["server"])) if is_same_file else []
+        return build_json_response(
+            {"problems": problems, "invisible_in_arguments": count_unseen_arguments(call), "file_changes": changes}
+        )
 
-        Raises:
-            HttpError: The request does not exist, `arguments` is not an object, or the call cannot be changed.
-            DialError: The database failed.
-        """
-        about = _find(await self._list(APPROVAL), id_, APPROVAL).about
-        return await describe_changed_call(about, arguments, self._find_settings(about["server"]))
-
-    async def decide(self, id_: str, decision: Any, reason: Any, arguments: Any = None) -> None:
-        """Answer a request for approval. A lasting decision also answers the other waiting requests that it covers.
-
-        Args:
-            id_: The request's id.
-            decision: A `Decision`, or `CONVERSATION`.
-            reason: The reason for a denial.
-            arguments: Arguments that replace the model's; None to keep the model's.
-
-        Raises:
-            HttpError: The request does not exist, or the answer is invalid.
-            DialError: The database failed.
-        """
-        requests = await self._list(APPROVAL)
-        request = _find(requests, id_, APPROVAL)
+    async def _decide(self, request: Request) -> Response:
+        """Answer a request for approval. A lasting decision also answers the other waiting requests that it covers."""
+        body = await read_json(request)
+        decision, reason, arguments = body.get("decision"), body.get("reason", ""), body.get("arguments")
+        waiting = await self._list(APPROVAL)
+        answered = _find(waiting, request, APPROVAL)
         if decision not in _CHOICES or not isinstance(reason, str):
             raise HttpError(400, f"decision must be one of {_DECISIONS}", "bad_decision", param="decision")
-        if arguments is not None and (problems := find_problems(request.about, arguments)):
+        if arguments is not None and (problems := find_problems(answered.about, arguments)):
             raise HttpError(400, "; ".join(problems), "bad_arguments", param="arguments")
         answer = {"decision": decision, "reason": (reason or "the user said no") if decision == Decision.DENY else ""}
-        if not await self._deliver(request, {**answer, "arguments": arguments}):
+        if not await self._deliver(answered, {**answer, "arguments": arguments}):
             raise _build_not_found_error(APPROVAL)
         # With `why_asked`, an answer covers only calls with equal arguments. No other call has the changed arguments.
-        is_changed_alone = arguments is not None and request.about.get("why_asked")
+        is_changed_alone = arguments is not None and answered.about.get("why_asked")
         if decision in (*_LASTING, CONVERSATION) and not is_changed_alone:
-            for similar in requests:
-                if similar is not request and _is_covered(similar, request, decision):
+            for similar in waiting:
+                if similar is not answered and _is_covered(similar, answered, decision):
                     await self._deliver(similar, answer)
+        return Response(status_code=204)
 
-    async def answer(self, id_: str, action: Any, content: Any) -> None:
-        """Answer an elicitation.
-
-        Raises:
-            HttpError: The request does not exist, the answer is invalid, or its content does not match the form.
-            DialError: The database failed.
-        """
-        request = _find(await self._list(QUESTION), id_, QUESTION)
+    async def _answer(self, request: Request) -> Response:
+        """Answer an elicitation."""
+        body = await read_json(request)
+        action, content = body.get("action"), body.get("content") or {}
+        answered = _find(await self._list(QUESTION), request, QUESTION)
         if action not in tuple(ElicitationAction) or not isinstance(content, Mapping):
             raise HttpError(400, 'action must be "accept", "decline" or "cancel"', "bad_answer", param="action")
-        schema = request.about.get("schema")
+        schema = answered.about.get("schema")
         if action == ElicitationAction.ACCEPT and isinstance(schema, Mapping):
             form = Form(schema)
             if problems := form.find_problems(form.fill(content)):
                 raise HttpError(400, "; ".join(problems), "bad_answer", param="content")
-        if not await self._deliver(request, {"action": action, "content": content}):
+        if not await self._deliver(answered, {"action": action, "content": content}):
             raise _build_not_found_error(QUESTION)
+        return Response(status_code=204)
 
     async def _list(self, kind: str) -> list[PendingRequest]:
         requests = await self.requests.list_remote(kind)
@@ -442,8 +420,9 @@ def _hash(*parts: Any) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _find(requests: Sequence[PendingRequest], id_: str, kind: str) -> PendingRequest:
-    found = next((request for request in requests if request.id == id_), None)
+def _find(waiting: Sequence[PendingRequest], request: Request, kind: str) -> PendingRequest:
+    """Return the waiting request whose id is in the path of an HTTP request."""
+    found = next((pending for pending in waiting if pending.id == request.path_params["id"]), None)
     if found is None:
         raise _build_not_found_error(kind)
     return found
@@ -455,50 +434,5 @@ def _is_covered(similar: PendingRequest, request: PendingRequest, decision: str)
     return similar.grant_key == request.grant_key and (decision != CONVERSATION or is_same_conversation)
 
 
-def _check_type(value: Any, kind: type[T]) -> T:
-    if not isinstance(value, kind):
-        raise ValueError(f"{kind.__name__} was expected, not {type(value).__name__}")  # noqa: TRY004 - the content is invalid
-    return value
-
-
 def _build_not_found_error(kind: str) -> HttpError:
     return HttpError(404, f"there is no such {kind}, or it has been answered", "not_found")
-
-
-class HumanInputRoutes:
-    """The routes under ``/approvals`` and ``/questions``.
-
-    Args:
-        human_input: Holds the requests.
-    """
-
-    def __init__(self, human_input: HumanInputBroker) -> None:
-        self._human_input = human_input
-
-    def build_routes(self) -> list[Route]:
-        """Return the routes."""
-        return [
-            Route("/approvals", partial(self._list, APPROVAL)),
-            Route("/approvals/{id}", self._decide, methods=["POST"]),
-            Route("/approvals/{id}/check", self._check, methods=["POST"]),
-            Route("/questions", partial(self._list, QUESTION)),
-            Route("/questions/{id}", self._answer, methods=["POST"]),
-        ]
-
-    async def _list(self, kind: str, request: Request) -> Response:  # noqa: ARG002
-        return build_json_response({f"{kind}s": await self._human_input.list_pending(kind)})
-
-    async def _decide(self, request: Request) -> Response:
-        body = await read_json(request)
-        decision, reason, arguments = body.get("decision"), body.get("reason", ""), body.get("arguments")
-        await self._human_input.decide(request.path_params["id"], decision, reason, arguments)
-        return Response(status_code=204)
-
-    async def _check(self, request: Request) -> Response:
-        arguments = (await read_json(request)).get("arguments")
-        return build_json_response(await self._human_input.check_arguments(request.path_params["id"], arguments))
-
-    async def _answer(self, request: Request) -> Response:
-        body = await read_json(request)
-        await self._human_input.answer(request.path_params["id"], body.get("action"), body.get("content") or {})
-        return Response(status_code=204)

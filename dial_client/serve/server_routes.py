@@ -15,7 +15,7 @@ import hmac
 import html
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal, Protocol
 from urllib.parse import parse_qs, urlsplit
@@ -43,32 +43,30 @@ LOGIN_SECONDS = 600.0
 REQUEST_SECONDS = 60.0
 """Seconds for a server to request the login, and after the redirect for the login to end."""
 MAX_LOGINS = 20
-"""Maximum number of logins that wait until `ServerLogins.run` starts them."""
+"""Maximum number of logins in progress."""
 
 
+@dataclass(eq=False)
 class LoginAttempt:
-    """One login. It is the `Login` callback of the client that connects to the server.
+    """One login. It is the `Login` callback of the client that connects to the server."""
 
-    Args:
-        server: The server's settings.
-        redirect_uri: The URL of this service that the authorization server redirects the browser to.
-        browser: A secret of the browser that started the login.
-    """
-
-    def __init__(self, server: ServerSettings, redirect_uri: str, browser: str) -> None:
-        self.server = server
-        self.redirect_uri = redirect_uri
-        self.browser = browser
-        self.scope = anyio.CancelScope()
-        self.request: LoginRequest | None = None
-        """The login request for the user; None until the server requires a login."""
-        self.problem = ""
-        """Why the login failed; empty if it succeeded. Until `ended` is set, the value is preliminary."""
-        self.responded = anyio.Event()
-        """Set when the server has requested the login, or when the login has ended."""
-        self.ended = anyio.Event()
-        self._redirected = anyio.Event()
-        self._state = self._url = ""
+    server: ServerSettings
+    """The server's settings."""
+    redirect_uri: str
+    """The URL of this service that the authorization server redirects the browser to."""
+    browser: str
+    """A secret of the browser that started the login."""
+    request: LoginRequest | None = None
+    """The login request for the user; None until the server requires a login."""
+    problem: str = "the login was not completed"
+    """Why the login failed; empty if it succeeded. Until `ended` is set, the value is preliminary."""
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    responded: anyio.Event = field(default_factory=anyio.Event)
+    """Set when the server has requested the login, or when the login has ended."""
+    ended: anyio.Event = field(default_factory=anyio.Event)
+    _redirected: anyio.Event = field(default_factory=anyio.Event)
+    _state: str = ""
+    _url: str = ""
 
     async def __call__(self, request: LoginRequest) -> str:
         """Wait for the redirect and return its URL.
@@ -107,12 +105,7 @@ class ServerLogins:
         self._dial = dial
         self._find_server = find_server
         self._attempts: dict[str, LoginAttempt] = {}
-        self._begun, self._received = anyio.create_memory_object_stream[LoginAttempt](MAX_LOGINS)
-
-    @staticmethod
-    def is_needed(status: ServerStatus) -> bool:
-        """Return True if a server has failed because it requires a login."""
-        return status.state is ServerState.FAILED and build_login_hint(status.name) in (status.error or "")
+        self._group = anyio.create_task_group()
 
     async def begin(self, name: str, redirect_uri: str, browser: str) -> LoginRequest | None:
         """Start a login and return the login request for the user. An earlier login to the same server is cancelled.
@@ -131,12 +124,10 @@ class ServerLogins:
             )
         if (earlier := self._attempts.get(name)) is not None:
             earlier.scope.cancel()
+        elif len(self._attempts) >= MAX_LOGINS:
+            raise ConfigError("too many logins are in progress", hint="try again later")
         attempt = self._attempts[name] = LoginAttempt(server, redirect_uri, browser)
-        try:
-            self._begun.send_nowait(attempt)
-        except anyio.WouldBlock:
-            del self._attempts[name]
-            raise ConfigError("too many logins are in progress", hint="try again later") from None
+        self._group.start_soon(self._log_in, attempt)
         with anyio.move_on_after(REQUEST_SECONDS):
             await attempt.responded.wait()
         if attempt.request is None and not (attempt.ended.is_set() and not attempt.problem):
@@ -162,24 +153,18 @@ class ServerLogins:
         return attempt
 
     async def run(self) -> None:
-        """Run logins until `close` or cancellation."""
-        with self._begun, self._received:
-            async with anyio.create_task_group() as group:
-                async for attempt in self._received:
-                    group.start_soon(self._log_in, attempt)
-
-    def close(self) -> None:
-        """Cancel all logins; no further login can start."""
-        self._begun.close()
-        for attempt in self._attempts.values():
-            attempt.scope.cancel()
+        """Run logins until cancellation."""
+        async with self._group:
+            await anyio.sleep_forever()
 
     async def _log_in(self, attempt: LoginAttempt) -> None:
         name = attempt.server.name
-        attempt.problem = "the login was not completed"
+        server = replace(attempt.server, startup_timeout=LOGIN_SECONDS, enabled=True, lazy=False)
         try:
             with attempt.scope, anyio.move_on_after(LOGIN_SECONDS):
-                attempt.problem = await self._open(attempt)
+                async with DialClient(servers={name: server}, callbacks=Callbacks(login=attempt)) as client:
+                    status = client.servers[name]
+                attempt.problem = "" if status.state is ServerState.READY else status.error or status.state.value
             if not attempt.problem:
                 await self._dial.restart_server(name)
         except DialError as error:
@@ -193,13 +178,6 @@ class ServerLogins:
             attempt.ended.set()
             attempt.responded.set()
 
-    async def _open(self, attempt: LoginAttempt) -> str:
-        """Connect to the server with a separate client; return why that failed, or an empty string if it is ready."""
-        server = replace(attempt.server, startup_timeout=LOGIN_SECONDS, enabled=True, lazy=False)
-        async with DialClient(servers={server.name: server}, callbacks=Callbacks(login=attempt)) as client:
-            status = client.servers[server.name]
-        return "" if status.state is ServerState.READY else status.error or status.state.value
-
 
 COOKIE = "dial-login-"
 """Prefix of the cookies' names. A cookie identifies the browser that started a login."""
@@ -212,45 +190,33 @@ _AGAIN = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LoginRoutes:
-    """The routes of OAuth logins. They must precede the other routes under ``/servers``."""
+async def _begin_login(logins: ServerLogins, request: Request) -> Response:
+    redirect_uri = _check_redirect_uri((await read_json(request)).get("redirect_uri"), request)
+    browser = secrets.token_urlsafe(32)
+    login = await logins.begin(request.path_params["name"], redirect_uri, browser)
+    if login is None:
+        return build_json_response({"url": None, "host": None, "scopes": []})
+    response = build_json_response({"url": login.url, "host": login.origin, "scopes": list(login.scopes)})
+    parts = urlsplit(redirect_uri)
+    response.set_cookie(
+        *(_name_cookie(urlsplit(login.url).query), browser, int(LOGIN_SECONDS)),
+        path=parts.path,
+        secure=parts.scheme == "https",
+        httponly=True,
+        samesite="lax",
+    )
+    return response
 
-    logins: ServerLogins
 
-    def build_routes(self) -> list[Route]:
-        """Return the routes."""
-        return [
-            Route("/servers/{name:path}/login", self._begin, methods=["POST"]),
-            Route(OAUTH_CALLBACK, self._receive, methods=["GET"]),
-        ]
-
-    async def _begin(self, request: Request) -> Response:
-        redirect_uri = _check_redirect_uri((await read_json(request)).get("redirect_uri"), request)
-        browser = secrets.token_urlsafe(32)
-        login = await self.logins.begin(request.path_params["name"], redirect_uri, browser)
-        if login is None:
-            return build_json_response({"url": None, "host": None, "scopes": []})
-        response = build_json_response({"url": login.url, "host": login.origin, "scopes": list(login.scopes)})
-        parts = urlsplit(redirect_uri)
-        response.set_cookie(
-            *(_name_cookie(urlsplit(login.url).query), browser, int(LOGIN_SECONDS)),
-            path=parts.path,
-            secure=parts.scheme == "https",
-            httponly=True,
-            samesite="lax",
-        )
-        return response
-
-    async def _receive(self, request: Request) -> Response:
-        query = request.url.query
-        attempt = await self.logins.redirect(query, request.cookies.get(_name_cookie(query), ""))
-        if attempt is None:
-            return _build_page("There is no such login", _AGAIN, 400)
-        name = sanitize(attempt.server.name)
-        if attempt.problem:
-            return _build_page(f"The login to {name} failed", to_one_line(attempt.problem, 400), 400)
-        return _build_page(f"You are logged in to {name}", _CLOSE, 200)
+async def _end_login(logins: ServerLogins, request: Request) -> Response:
+    query = request.url.query
+    attempt = await logins.redirect(query, request.cookies.get(_name_cookie(query), ""))
+    if attempt is None:
+        return _build_page("There is no such login", _AGAIN, 400)
+    name = sanitize(attempt.server.name)
+    if attempt.problem:
+        return _build_page(f"The login to {name} failed", to_one_line(attempt.problem, 400), 400)
+    return _build_page(f"You are logged in to {name}", _CLOSE, 200)
 
 
 def _check_redirect_uri(value: object, request: Request) -> str:
@@ -306,11 +272,20 @@ class ServerRoutes:
     """The client, entered."""
     change_config: ConfigChanger | None
     """Changes the configuration; None to refuse changes."""
+    logins: ServerLogins | None
+    """The OAuth logins in progress; None if logins over HTTP are disabled."""
 
     def build_routes(self) -> list[Route]:
         """Return the routes."""
         path = "/servers/{name:path}"
+        login_routes = []
+        if self.logins is not None:
+            login_routes = [
+                Route(f"{path}/login", partial(_begin_login, self.logins), methods=["POST"]),
+                Route(OAUTH_CALLBACK, partial(_end_login, self.logins), methods=["GET"]),
+            ]
         return [
+            *login_routes,
             Route("/servers", self._list, methods=["GET"]),
             Route("/servers", self._add, methods=["POST"]),
             Route(f"{path}/restart", self._restart, methods=["POST"]),
@@ -321,7 +296,7 @@ class ServerRoutes:
 
     async def _list(self, request: Request) -> Response:  # noqa: ARG002
         statuses = self.dial.servers.values()
-        servers = [{**status.to_dict(), "needs_login": ServerLogins.is_needed(status)} for status in statuses]
+        servers = [{**status.to_dict(), "needs_login": _needs_login(status)} for status in statuses]
         return build_json_response({"servers": servers, "can_change": self.change_config is not None})
 
     async def _restart(self, request: Request) -> Response:
@@ -361,3 +336,7 @@ class ServerRoutes:
         if name not in self.dial.servers:
             raise HttpError(404, f"there is no server {name!r}", "not_found")
         return name
+
+
+def _needs_login(status: ServerStatus) -> bool:
+    return status.state is ServerState.FAILED and build_login_hint(status.name) in (status.error or "")

@@ -134,7 +134,12 @@ async def serve(
             )
             app = build_application(context, policy or AccessPolicy(TOKEN, max_body=MAX_BODY))
             server = HttpServer(app, listener, turns, grace=grace, head_timeout=head_timeout, limits=limits)
-            group.start_soon(server.run, lambda: None)
+
+            async def serve_until_shutdown() -> None:
+                await server.run(lambda: None)
+                group.cancel_scope.cancel()
+
+            group.start_soon(serve_until_shutdown)
             group.start_soon(peers.run)
             group.start_soon(logins.run)
             yield HttpService(url, http, dial, conversations, turns, server, provider, context)
@@ -142,7 +147,6 @@ async def serve(
             await turns.end(0.0)
             server.shut_down()
             peers.close()
-            logins.close()
     await conversations.aclose()
 
 
