@@ -472,7 +472,6 @@ from dial_client.serve.cluster.pending_requests import PendingRequests as Pendin
 from dial_client.serve.cluster.remote_turns import RemoteTurns as RemoteTurns
 from dial_client.serve.cluster.remote_turns import TurnLost as TurnLost
 from dial_client.serve.conversation_routes import MAX_CONTEXT as MAX_CONTEXT
-from dial_client.serve.http_messages import UNCOUNTED as UNCOUNTED
 from dial_client.serve.http_server import HEAD_TIMEOUT as HEAD_TIMEOUT
 from dial_client.serve.http_server import MAX_CONNECTIONS as MAX_CONNECTIONS
 from dial_client.serve.http_server import SHUTDOWN_GRACE as SHUTDOWN_GRACE
@@ -488,6 +487,7 @@ from dial_client.serve.prompt_routes import content_to_dict as content_to_dict
 from dial_client.serve.security import APP_FRAME as APP_FRAME
 from dial_client.serve.security import HEALTH as HEALTH
 from dial_client.serve.security import MAX_BODY as MAX_BODY
+from dial_client.serve.security import UNCOUNTED as UNCOUNTED
 from dial_client.serve.security import AccessPolicy as AccessPolicy
 from dial_client.serve.security import build_policy as build_policy
 from dial_client.serve.security import is_loopback as security_is_loopback

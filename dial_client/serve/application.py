@@ -76,7 +76,7 @@ def build_routes(context: AppContext) -> list[Route]:
         Route("/", files.send_index),
         Route("/assets/{name:path}", files.send_asset),
         *ChatCompletionsEndpoint(dial, turns, model, context.peers.mailbox).build_routes(),
-        *ConversationRoutes(dial, manager, turns, model, durable, remote_turns).build_routes(),
+        *ConversationRoutes(dial, manager, durable or manager, turns, model, remote_turns).build_routes(),
         *PromptRoutes(dial, model, context.locked_settings).build_routes(),
         *ServerRoutes(dial, context.change_config, context.logins).build_routes(),
         *ToolRoutes(dial, context.human_input).build_routes(),

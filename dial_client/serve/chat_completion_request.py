@@ -61,13 +61,15 @@ def _to_text_part(part: Part) -> Part:
 MAX_TOOLS = 128
 """Tools per request, as in OpenAI's API."""
 
-_ROLES = {
-    "system": Role.SYSTEM,
-    "developer": Role.SYSTEM,
-    "user": Role.USER,
-    "assistant": Role.ASSISTANT,
-    "tool": Role.TOOL,
+_ROLES = {**{role.value: role for role in Role}, "developer": Role.SYSTEM}
+_RESTRICTED: Mapping[str, tuple[tuple[Any, ...], str]] = {
+    "n": ((1,), "can only be 1: there is one answer"),
+    "modalities": ((["text"],), 'can only be ["text"]'),
+    "tool_choice": (("auto", "none"), 'can only be "auto" or "none": the tools of this server are always offered too'),
+    "functions": ((), "is not supported: use tools"),
+    "function_call": ((), "is not supported: use tool_choice"),
 }
+"""Parameters with the values that are supported, and the problem of any other value."""
 _SUPPORTED = frozenset(
     {
         "model", "messages", "stream", "stream_options", "tools", "tool_choice", "n", "max_tokens",
@@ -107,7 +109,9 @@ def parse_request(body: Mapping[str, Any], model: str) -> ChatCompletionRequest:
     if (requested := body.get("model", model)) != model:
         message = f"there is no model {requested!r} here: the model is {model!r}"
         raise HttpError(404, message, "model_not_found", param="model")
-    _reject_unsupported(body)
+    for name, (supported, problem) in _RESTRICTED.items():
+        if body.get(name) is not None and body[name] not in supported:
+            raise _build_error(name, problem)
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         raise _build_error("messages", "must be a list with at least one message")
@@ -124,20 +128,6 @@ def parse_request(body: Mapping[str, Any], model: str) -> ChatCompletionRequest:
         schema=_parse_response_format(body.get("response_format")),
         ignored=tuple(sorted(name for name, value in body.items() if name not in _SUPPORTED and value is not None)),
     )
-
-
-def _reject_unsupported(body: Mapping[str, Any]) -> None:
-    if body.get("n") not in (None, 1):
-        raise _build_error("n", "can only be 1: there is one answer")
-    if body.get("modalities") not in (None, ["text"]):
-        raise _build_error("modalities", 'can only be ["text"]')
-    if body.get("tool_choice") not in (None, "auto", "none"):
-        raise _build_error(
-            "tool_choice", 'can only be "auto" or "none": the tools of this server are always offered too'
-        )
-    for name, replacement in (("functions", "tools"), ("function_call", "tool_choice")):
-        if body.get(name) is not None:
-            raise _build_error(name, f"is not supported: use {replacement}")
 
 
 def _parse_response_format(format_: Any) -> Mapping[str, Any] | None:

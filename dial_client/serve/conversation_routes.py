@@ -6,7 +6,7 @@ MCP Apps add text to the user's next message (``ui/update-model-context``): the 
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import InitVar, dataclass, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal, cast
 
@@ -24,14 +24,7 @@ from dial_client.messages.message import Content, Message, TextPart, extract_tex
 from dial_client.runtime.safe_text import sanitize
 from dial_client.serve.chat_completion_request import parse_content, to_text_parts
 from dial_client.serve.cluster.remote_turns import RemoteTurns
-from dial_client.serve.http_messages import (
-    HttpError,
-    build_json_response,
-    read_conversation_id,
-    read_json,
-    read_limit,
-    read_string,
-)
+from dial_client.serve.http_messages import HttpError, build_json_response, read_json, read_limit, read_string
 from dial_client.serve.sse_response import SSEResponse, parse_last_event_id, stream_turn
 from dial_client.serve.turn_registry import ServedModel, TurnRegistry
 from dial_client.stores.conversation_store import Conversation, ConversationSummary
@@ -48,16 +41,8 @@ MAX_CONTEXT = 20_000
 """Characters of one context."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelContext:
-    """The text that an app of a server adds to a message."""
-
-    server: str
-    text: str
-
-
-def read_app_contexts(body: dict[str, Any], servers: Container[str]) -> tuple[ModelContext, ...]:
-    """Return the contexts in the body of a chat request.
+def read_app_contexts(body: dict[str, Any], servers: Container[str]) -> list[tuple[str, TextPart]]:
+    """Return the contexts in the body of a chat request, each with the server whose app wrote it.
 
     Raises:
         HttpError: A context is malformed, or names a server that does not exist.
@@ -65,33 +50,26 @@ def read_app_contexts(body: dict[str, Any], servers: Container[str]) -> tuple[Mo
     contexts = body.get("app_contexts") or []
     if not isinstance(contexts, list) or len(contexts) > MAX_CONTEXTS:
         raise _build_error(f"app_contexts must be a list of at most {MAX_CONTEXTS}")
-    return tuple(_read_context(context, servers) for context in contexts)
+    return [_read_context(context, servers) for context in contexts]
 
 
-def add_app_contexts(message: Message, contexts: tuple[ModelContext, ...]) -> Message:
+def add_app_contexts(message: Message, contexts: Sequence[tuple[str, TextPart]]) -> Message:
     """Return a user's message with the contexts as further parts, marked as text from their servers."""
     if not contexts:
         return message
-    content = message.content
-    message_parts = (TextPart(content),) if isinstance(content, str) else content
-    parts = tuple(TextPart(_format_context(context), foreign=True) for context in contexts)
-    sources = dict.fromkeys(source for source in (message.taint, *(context.server for context in contexts)) if source)
-    return replace(message, content=(*message_parts, *parts), taint=", ".join(sources))
+    content = (TextPart(message.content),) if isinstance(message.content, str) else message.content
+    sources = dict.fromkeys(source for source in (message.taint, *(server for server, _ in contexts)) if source)
+    return replace(message, content=(*content, *(part for _, part in contexts)), taint=", ".join(sources))
 
 
-def _format_context(context: ModelContext) -> str:
-    return sanitize(
-        f"[context from an app of the server {context.server}; the app wrote it]\n{context.text}\n[end of context]"
-    )
-
-
-def _read_context(context: Any, servers: Container[str]) -> ModelContext:
+def _read_context(context: Any, servers: Container[str]) -> tuple[str, TextPart]:
     server, text = (context.get("server"), context.get("text")) if isinstance(context, dict) else (None, None)
     if not isinstance(server, str) or server not in servers:
         raise _build_error("a context must name a server")
     if not isinstance(text, str) or not text.strip() or len(text) > MAX_CONTEXT:
         raise _build_error(f"a context must have a text of at most {MAX_CONTEXT:,} characters")
-    return ModelContext(server, text)
+    head = f"[context from an app of the server {server}; the app wrote it]"
+    return server, TextPart(sanitize(f"{head}\n{text}\n[end of context]"), foreign=True)
 
 
 def _build_error(message: str) -> HttpError:
@@ -126,17 +104,13 @@ class ConversationRoutes:
 
     _dial: DialClient
     _manager: ConversationManager
+    _runner: ConversationManager | DurableTurns
+    """Starts turns, and knows which of them will be resumed: the manager, or what runs durable turns with it."""
     _turns: TurnRegistry
     """The running turns of this process."""
     _model: ServedModel
-    durable: InitVar[DurableTurns | None]
-    """Runs turns that outlive this process, with the same manager; None for turns that end with this process."""
     _remote_turns: RemoteTurns | None
     """The turns of other processes; None without a shared database."""
-
-    def __post_init__(self, durable: DurableTurns | None) -> None:
-        self._start = self._manager.start if durable is None else durable.start
-        self._read = self._manager.view if durable is None else durable.view
 
     def build_routes(self) -> list[Route]:
         """Return the routes."""
@@ -180,34 +154,34 @@ class ConversationRoutes:
         return await self._respond((await self._manager.import_json(text)).id, 201)
 
     async def _get(self, request: Request) -> Response:
-        return await self._respond(read_conversation_id(request))
+        return await self._respond(request.path_params["id"])
 
     async def _rename(self, request: Request) -> Response:
         body = await read_json(request)
         title = read_string(body, "title") if "title" in body or "settings" not in body else None
         if "settings" in body:
-            await self._manager.update_settings(read_conversation_id(request), body["settings"])
+            await self._manager.update_settings(request.path_params["id"], body["settings"])
         if title is not None:
-            await self._manager.rename(read_conversation_id(request), title)
-        return await self._respond(read_conversation_id(request))
+            await self._manager.rename(request.path_params["id"], title)
+        return await self._respond(request.path_params["id"])
 
     async def _delete(self, request: Request) -> Response:
-        await self._manager.delete(read_conversation_id(request))
+        await self._manager.delete(request.path_params["id"])
         return Response(status_code=204)
 
     async def _fork(self, request: Request) -> Response:
         at = (await read_json(request)).get("at")
         if at is not None and (not isinstance(at, int) or isinstance(at, bool)):
             raise HttpError(400, "at must be a number of messages", "bad_number", param="at")
-        return await self._respond((await self._manager.fork(read_conversation_id(request), at)).id, 201)
+        return await self._respond((await self._manager.fork(request.path_params["id"], at)).id, 201)
 
     async def _export(self, request: Request) -> Response:
         format_ = request.query_params.get("format", "json")
         if format_ not in _EXPORTS:
             raise HttpError(400, "format must be json or markdown", "bad_format", param="format")
-        text = await self._manager.export(read_conversation_id(request), cast("Literal['json', 'markdown']", format_))
+        text = await self._manager.export(request.path_params["id"], cast("Literal['json', 'markdown']", format_))
         media_type, extension = _EXPORTS[format_]
-        name = "".join(char for char in read_conversation_id(request) if char.isalnum())[:40] or "conversation"
+        name = "".join(char for char in request.path_params["id"] if char.isalnum())[:40] or "conversation"
         disposition = f'attachment; filename="{name}.{extension}"'
         return Response(text, headers={"content-type": media_type, "content-disposition": disposition})
 
@@ -226,16 +200,14 @@ class ConversationRoutes:
         message = replace(mentions.message, content=attached, taint=mentions.message.taint or taint)
         message = add_app_contexts(message, contexts)
         turn_input = message if edited_position is None else EditedMessage(edited_position, message)
-        return await self._start_turn(
-            read_conversation_id(request), turn_input, stream=bool(stream), notes=mentions.notes
-        )
+        return await self._start_turn(request.path_params["id"], turn_input, stream=bool(stream), notes=mentions.notes)
 
     async def _start_turn(
         self, conversation_id: str, turn_input: ConversationInput, *, stream: bool, notes: Sequence[str] = ()
     ) -> Any:
         """Start a turn; return a stream of its events, or without `stream` its result."""
         with self._turns.reserve():
-            turn = await self._start(conversation_id, turn_input, stream=stream)
+            turn = await self._runner.start(conversation_id, turn_input, stream=stream)
             self._turns.add(turn)
         for note in notes:
             turn.announce(StatusChanged(note))
@@ -247,10 +219,10 @@ class ConversationRoutes:
     async def _respond(
         self, conversation_id: str, status: int = 200, fields: Mapping[str, Any] = MappingProxyType({})
     ) -> Response:
-        return build_json_response(view_to_dict(await self._read(conversation_id)) | dict(fields), status)
+        return build_json_response(view_to_dict(await self._runner.view(conversation_id)) | dict(fields), status)
 
     async def _stop(self, request: Request) -> Response:
-        conversation_id = read_conversation_id(request)
+        conversation_id = request.path_params["id"]
         turn = self._manager.find_turn(conversation_id)
         if turn is not None and not turn.has_ended:
             turn.cancel()
@@ -258,7 +230,7 @@ class ConversationRoutes:
             if self._remote_turns is None or not await self._remote_turns.stop(conversation_id):
                 message = "the turn runs in a program that cannot be reached from here: stop it there"
                 raise HttpError(409, message, "runs_elsewhere")
-        elif (await self._read(conversation_id)).conversation.running:
+        elif (await self._runner.view(conversation_id)).conversation.running:
             message = "the turn waits for a process to resume it: try again when it runs"
             raise HttpError(409, message, "not_running_yet", headers={"retry-after": "2"})
         return Response(status_code=204)
@@ -266,7 +238,7 @@ class ConversationRoutes:
     async def _stream_events(self, request: Request) -> SSEResponse:
         turn_id = request.path_params["turn"]
         after = parse_last_event_id(request.headers.get("last-event-id"), turn_id)
-        conversation_id, events = read_conversation_id(request), None
+        conversation_id, events = request.path_params["id"], None
         if (turn := self._manager.find_turn(conversation_id, turn_id)) is not None:
             if turn.has_ended:
                 await self._manager.get(conversation_id)  # raises ConversationNotFound if it was deleted
@@ -279,51 +251,49 @@ class ConversationRoutes:
         return SSEResponse(events, {"x-turn-id": turn_id})
 
     async def _read_state(self, request: Request) -> Response:
-        return build_json_response({"state": await self._manager.read_state(read_conversation_id(request))})
+        return build_json_response({"state": await self._manager.read_state(request.path_params["id"])})
 
     async def _list_messages(self, request: Request) -> Response:
-        return build_json_response({"messages": await self._manager.list_messages(read_conversation_id(request))})
+        return build_json_response({"messages": await self._manager.list_messages(request.path_params["id"])})
 
     async def _remove(self, request: Request) -> Response:
         position = request.path_params["position"]
         if not (position.isascii() and position.isdigit() and len(position) < _MAX_DIGITS):
             raise HttpError(400, "the path must end with the position of a message", "bad_number", param="position")
-        await self._manager.remove_message(read_conversation_id(request), int(position))
-        return await self._respond(read_conversation_id(request))
+        await self._manager.remove_message(request.path_params["id"], int(position))
+        return await self._respond(request.path_params["id"])
 
     async def _switch(self, request: Request) -> Response:
         position = read_position(await read_json(request), "message")
         if position is None:
             raise HttpError(400, "message must be the position of a message", "bad_number", param="message")
-        await self._manager.switch(read_conversation_id(request), position)
-        return await self._respond(read_conversation_id(request))
+        await self._manager.switch(request.path_params["id"], position)
+        return await self._respond(request.path_params["id"])
 
     async def _regenerate(self, request: Request) -> Any:
         body = await read_json(request)
         turn_input = Regeneration(read_position(body, "message"))
-        return await self._start_turn(read_conversation_id(request), turn_input, stream=bool(body.get("stream", True)))
+        return await self._start_turn(request.path_params["id"], turn_input, stream=bool(body.get("stream", True)))
 
     async def _continue(self, request: Request) -> Any:
         body = await read_json(request)
-        return await self._start_turn(
-            read_conversation_id(request), Continuation(), stream=bool(body.get("stream", True))
-        )
+        return await self._start_turn(request.path_params["id"], Continuation(), stream=bool(body.get("stream", True)))
 
     async def _undo(self, request: Request) -> Response:
-        await self._manager.undo(read_conversation_id(request))
-        return await self._respond(read_conversation_id(request))
+        await self._manager.undo(request.path_params["id"])
+        return await self._respond(request.path_params["id"])
 
     async def _restore(self, request: Request) -> Response:
         edit = (await read_json(request)).get("edit", "undo")
         if edit not in ("undo", "compact"):
             raise HttpError(400, "edit must be undo or compact", "bad_text", param="edit")
-        await self._manager.restore(read_conversation_id(request), edit)
-        return await self._respond(read_conversation_id(request))
+        await self._manager.restore(request.path_params["id"], edit)
+        return await self._respond(request.path_params["id"])
 
     async def _compact(self, request: Request) -> Response:
-        compaction = await self._manager.compact(read_conversation_id(request))
+        compaction = await self._manager.compact(request.path_params["id"])
         note = {"note": compaction.note} if compaction is not None else {}
-        return await self._respond(read_conversation_id(request), fields=note)
+        return await self._respond(request.path_params["id"], fields=note)
 
 
 def _read_content(body: dict[str, Any]) -> Content:

@@ -1,4 +1,4 @@
-"""HTTP responses and request bodies: JSON, errors in OpenAI's format, and a limit on the bytes of all bodies in memory.
+"""HTTP responses and request bodies: JSON, and errors in OpenAI's format.
 
 An error is ``{"error": {"message", "type", "param", "code"}}``.
 """
@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -19,46 +18,6 @@ from dial_client.messages.errors import ConfigError, ConversationBusy, Conversat
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.sinks.sse_encoder import to_json
-
-MAX_TOTAL = 64 * 1024 * 1024
-"""Bytes of the bodies of all requests in progress."""
-UNCOUNTED = 64 * 1024
-"""Bytes of each body that are not counted: small requests are accepted even while large bodies use up the limit."""
-
-
-class BodyBudget:
-    """A limit on the bytes of all request bodies together.
-
-    Args:
-        max_total: Bytes at a time.
-    """
-
-    def __init__(self, max_total: int = MAX_TOTAL) -> None:
-        self._max_total = max_total
-        self._reserved = 0
-
-    @contextmanager
-    def share(self) -> Iterator[Callable[[int], None]]:
-        """Provide a function that reserves enough for a request's body of so many bytes, which are released on exit.
-
-        The function raises `HttpError` if the limit would be exceeded.
-        """
-        reserved = 0
-
-        def reserve(size: int) -> None:
-            nonlocal reserved
-            missing = max(0, size - UNCOUNTED - reserved)
-            if missing and self._reserved + missing > self._max_total:
-                message = "other requests with large bodies are in progress: try again later"
-                headers = {"retry-after": "5"}
-                raise HttpError(503, message, "too_many_bodies", kind="server_error", headers=headers)
-            self._reserved += missing
-            reserved += missing
-
-        try:
-            yield reserve
-        finally:
-            self._reserved -= reserved
 
 
 async def read_text(request: Request) -> str:
@@ -108,11 +67,6 @@ def read_object(body: Mapping[str, Any], name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise HttpError(400, f"{name} must be an object", f"bad_{name}", param=name)
     return value
-
-
-def read_conversation_id(request: Request) -> str:
-    """Return the conversation's id in the path of a request."""
-    return str(request.path_params["id"])
 
 
 def read_limit(request: Request, maximum: int) -> int:

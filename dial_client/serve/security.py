@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -23,12 +23,16 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dial_client.runtime.logs import get_logger
-from dial_client.serve.http_messages import MAX_TOTAL, BodyBudget, HttpError, to_http_error
+from dial_client.serve.http_messages import HttpError, to_http_error
 
 log = get_logger(__name__)
 
 MAX_BODY = 32 * 1024 * 1024
 """Bytes of a request body, which may contain images and documents in base64."""
+MAX_TOTAL = 64 * 1024 * 1024
+"""Bytes of the bodies of all requests in progress."""
+UNCOUNTED = 64 * 1024
+"""Bytes of each body that are not counted: small requests are accepted even while large bodies use up the limit."""
 BODY_TIMEOUT = 60.0
 """Seconds in which the whole body must arrive."""
 
@@ -37,11 +41,15 @@ _CONTENT_SECURITY_POLICY = (
     "frame-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types dial-worker dial-service-worker"
 )
-_FRAME_POLICY = (
-    "sandbox allow-scripts; default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
-)
-"""The policy of the frame that draws diagrams: an opaque origin, and no requests except for its own scripts."""
+FRAME_HEADERS = {
+    "content-security-policy": (
+        "sandbox allow-scripts; default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+    ),
+    "x-frame-options": "SAMEORIGIN",
+}
+"""The headers of the frame that draws diagrams. Only the page may embed it; its origin is opaque, and it may send no
+requests except for its own scripts."""
 _SECURITY_HEADERS = {
     "content-security-policy": _CONTENT_SECURITY_POLICY,
     "x-content-type-options": "nosniff",
@@ -95,18 +103,20 @@ class SecurityMiddleware:
     def __init__(self, app: ASGIApp, policy: AccessPolicy) -> None:
         self._app = app
         self._policy = policy
-        self._bodies = BodyBudget(policy.max_total_bodies)
+        self._reserved_bytes = 0
+        """The bytes of the bodies of all requests in progress."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Respond to a request."""
         if scope["type"] != "http":
             return
         response = _Response(send)
+        body = _BodyReader(receive, self._policy, self._reserve_bytes)
         try:
             self._check(scope)
+            body.announce(Headers(scope=scope).get("content-length", "0"))
             scope["app"] = self  # otherwise Starlette itself responds to a wrong method
-            with self._bodies.share() as reserve:
-                await self._app(scope, self._limit_body(scope, receive, reserve), response.send)
+            await self._app(scope, body.receive, response.send)
         except Exception as error:
             if response.has_started:
                 log.warning("response_interrupted", error=type(error).__name__)
@@ -115,6 +125,8 @@ class SecurityMiddleware:
             if refusal.status in (408, 413) or refusal.error["code"] == _AMBIGUOUS_LENGTH:
                 refusal.headers["connection"] = "close"  # the rest of the body will not be read
             await refusal.to_response()(scope, receive, response.send)
+        finally:
+            body.release()
 
     def _check(self, scope: Scope) -> None:
         path: str = scope["path"]
@@ -152,12 +164,12 @@ class SecurityMiddleware:
                 401, message, "invalid_api_key", kind="authentication_error", headers={"www-authenticate": "Bearer"}
             )
 
-    def _limit_body(self, scope: Scope, receive: Receive, reserve: Callable[[int], None]) -> Receive:
-        content_length = Headers(scope=scope).get("content-length", "0")
-        announced = int(content_length) if content_length.isdigit() else 0
-        if announced > self._policy.max_body:
-            raise _build_too_large_error(self._policy.max_body)
-        return _BodyReader(receive, reserve, self._policy, announced).receive
+    def _reserve_bytes(self, size: int) -> None:
+        if size > 0 and self._reserved_bytes + size > self._policy.max_total_bodies:
+            message = "other requests with large bodies are in progress: try again later"
+            headers = {"retry-after": "5"}
+            raise HttpError(503, message, "too_many_bodies", kind="server_error", headers=headers)
+        self._reserved_bytes += size
 
 
 class _Response:
@@ -180,14 +192,20 @@ class _Response:
 class _BodyReader:
     """Receives a request's body within the limits of the policy."""
 
-    def __init__(self, receive: Receive, reserve: Callable[[int], None], policy: AccessPolicy, announced: int) -> None:
+    def __init__(self, receive: Receive, policy: AccessPolicy, reserve: Callable[[int], None]) -> None:
         self._receive = receive
-        self._reserve = reserve
-        self._max_body = policy.max_body
+        self._policy = policy
+        self._reserve_bytes = reserve
+        self._reserved = 0
         self._deadline = anyio.current_time() + policy.body_timeout
-        self._announced = announced
+        self._announced = 0
         self._received = 0
         self._is_complete = False
+
+    def announce(self, content_length: str) -> None:
+        """Set the length of the body as its header announces it."""
+        self._announced = int(content_length) if content_length.isdigit() else 0
+        self._check_size(self._announced)
 
     async def receive(self) -> Message:
         if self._is_complete:
@@ -199,10 +217,23 @@ class _BodyReader:
             raise HttpError(408, "the body did not arrive in time", "timeout")
         self._received += len(message.get("body", b""))
         self._is_complete = not message.get("more_body", False)
-        if self._received > self._max_body:
-            raise _build_too_large_error(self._max_body)
+        self._check_size(self._received)
         self._reserve(self._received)
         return message
+
+    def release(self) -> None:
+        """Give back what the body has reserved of the bytes of all bodies."""
+        self._reserve_bytes(-self._reserved)
+
+    def _check_size(self, size: int) -> None:
+        if size > self._policy.max_body:
+            problem = f"the body is larger than {self._policy.max_body // (1024 * 1024)} MiB"
+            raise HttpError(413, problem, "request_too_large")
+
+    def _reserve(self, size: int) -> None:
+        missing = max(0, size - UNCOUNTED - self._reserved)
+        self._reserve_bytes(missing)
+        self._reserved += missing
 
 
 def _check_length(headers: Headers, http_version: str) -> None:
@@ -241,17 +272,3 @@ def _is_address(name: str) -> bool:
 def is_loopback(host: str) -> bool:
     """Return True if only programs on this machine can reach a server that listens on `host`."""
     return host.lower() == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
-
-
-def _build_too_large_error(max_body: int) -> HttpError:
-    return HttpError(413, f"the body is larger than {max_body // (1024 * 1024)} MiB", "request_too_large")
-
-
-def build_page_headers(mime_type: str) -> Mapping[str, str]:
-    """Return the headers of a file of the web page: browsers may keep it, but must revalidate it."""
-    return {"content-type": mime_type, "cache-control": "no-cache"}
-
-
-def build_frame_headers(mime_type: str) -> Mapping[str, str]:
-    """Return the headers of the document that draws diagrams: only the page may embed it, and its origin is opaque."""
-    return {**build_page_headers(mime_type), "content-security-policy": _FRAME_POLICY, "x-frame-options": "SAMEORIGIN"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dial_client.serve.http_messages import HttpError
-from dial_client.serve.security import ASSETS, FRAME_SCRIPTS, build_frame_headers, build_page_headers
+from dial_client.serve.security import ASSETS, FRAME_HEADERS, FRAME_SCRIPTS
 
 _IMPORT = re.compile(r'^import (\{ [^}]+ \}) from "\./(\w+\.js)";$', re.MULTILINE)
 _DYNAMIC_IMPORT = re.compile(r'\bimport\("\./(\w+\.js)"\)')
@@ -139,26 +139,21 @@ class StaticFiles:
         files = self._files[name]
         sources = tuple(file.read_bytes() for file in files)
         if cached is None or cached.sources != sources:
-            cached = self._contents[name] = _compress(sources, _join(files, sources) if name == BUNDLE else sources[0])
+            plain = sources[0]
+            if name == BUNDLE:
+                texts = {file.name: source.decode() for file, source in zip(files, sources, strict=True)}
+                plain = join_modules(texts, _ENTRY).encode()
+            compressed = gzip.compress(plain, _LEVEL, mtime=0) if len(plain) >= _MIN_COMPRESSED else b""
+            etag = f'"{hashlib.sha256(plain).hexdigest()[:32]}"'
+            cached = self._contents[name] = _Content(sources, plain, compressed, etag)
         return cached
 
 
-def _join(files: Sequence[Path], sources: Sequence[bytes]) -> bytes:
-    """Return the script of the page."""
-    texts = {file.name: source.decode() for file, source in zip(files, sources, strict=True)}
-    return join_modules(texts, _ENTRY).encode()
-
-
-def _compress(sources: tuple[bytes, ...], plain: bytes) -> _Content:
-    compressed = gzip.compress(plain, _LEVEL, mtime=0) if len(plain) >= _MIN_COMPRESSED else b""
-    return _Content(sources, plain, compressed, f'"{hashlib.sha256(plain).hexdigest()[:32]}"')
-
-
 def _build_headers(name: str) -> Mapping[str, str]:
-    mime_type = _TYPES[PurePosixPath(name).suffix]
+    # Browsers may keep a file of the page, but must revalidate it.
+    headers = {"content-type": _TYPES[PurePosixPath(name).suffix], "cache-control": "no-cache"}
     if name == FRAME:
-        return build_frame_headers(mime_type)
-    headers = build_page_headers(mime_type)
+        return headers | FRAME_HEADERS
     if name == SERVICE_WORKER:
-        return {**headers, "service-worker-allowed": "/"}
-    return {**headers, "cross-origin-resource-policy": "cross-origin"} if ASSETS + name in FRAME_SCRIPTS else headers
+        return headers | {"service-worker-allowed": "/"}
+    return headers | {"cross-origin-resource-policy": "cross-origin"} if ASSETS + name in FRAME_SCRIPTS else headers
