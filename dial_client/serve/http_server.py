@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
@@ -58,40 +59,40 @@ class ConnectionLimits:
         self.max_total = max_total if max_total is not None else compute_max_connections(get_file_limit())
         """Maximum number of connections at a time."""
         self._max_unauthenticated = max_unauthenticated
-        self._all: dict[ServedConnection, None] = {}
-        self._unauthenticated: dict[str, dict[ServedConnection, None]] = {}
+        self._networks: dict[ServedConnection, str | None] = {}
+        """The networks of the connections, the oldest first; None for connections that have sent the token."""
 
     def add(self, connection: ServedConnection) -> None:
         """Count a new connection; drop another connection if a limit is exceeded."""
         network = _find_network(connection.address)
-        neighbours = self._unauthenticated.get(network, {})
+        neighbours = self._list_connections(network)
         if len(neighbours) >= self._max_unauthenticated:
-            self._drop(next(iter(neighbours)))
-        elif len(self._all) >= self.max_total:
+            self._drop(neighbours[0])
+        elif len(self._networks) >= self.max_total:
             self._make_room()
-        self._all[connection] = None
-        self._unauthenticated.setdefault(network, {})[connection] = None
+        self._networks[connection] = network
 
     def mark_authenticated(self, connection: ServedConnection) -> None:
         """Record that a connection has sent the token, or that no token is required."""
-        if connection in self._all:
-            del self._all[connection]
-            self._all[connection] = None  # moves it to the end: it is dropped last
-        network = _find_network(connection.address)
-        neighbours = self._unauthenticated.get(network, {})
-        neighbours.pop(connection, None)
-        if not neighbours:
-            self._unauthenticated.pop(network, None)
+        if connection in self._networks:
+            del self._networks[connection]
+            self._networks[connection] = None  # at the end: it is dropped last
 
     def remove(self, connection: ServedConnection) -> None:
         """Record that a connection is closed. A second call has no effect."""
-        self._all.pop(connection, None)
-        self.mark_authenticated(connection)  # removes it from the unauthenticated connections too
+        self._networks.pop(connection, None)
+
+    def _list_connections(self, network: str) -> list[ServedConnection]:
+        """Return the connections of a network that have not sent the token, the oldest first."""
+        return [connection for connection, own in self._networks.items() if own == network]
 
     def _make_room(self) -> None:
-        largest = max(self._unauthenticated.values(), key=len, default={})
-        idle = (connection for connection in self._all if connection.is_idle)
-        oldest = next(iter(largest), None) or next(idle, None)
+        unauthenticated = Counter(network for network in self._networks.values() if network is not None)
+        if unauthenticated:
+            [(largest, _)] = unauthenticated.most_common(1)
+            self._drop(self._list_connections(largest)[0])
+            return
+        oldest = next((connection for connection in self._networks if connection.is_idle), None)
         if oldest is not None:  # otherwise all are busy, and uvicorn answers the new connection with 503
             self._drop(oldest)
 

@@ -33,7 +33,7 @@ from dial_client.messages.turn_result import Turn
 from dial_client.serve.chat_completion_request import ChatCompletionRequest, parse_request
 from dial_client.serve.cluster.handoffs import HandoffStore
 from dial_client.serve.http_messages import HttpError, build_json_response, read_json, to_http_error
-from dial_client.serve.sse_response import SSEResponse, wait_for_disconnect
+from dial_client.serve.sse_response import SSEResponse, call_on_disconnect
 from dial_client.serve.turn_registry import ServedModel, TurnRegistry
 from dial_client.sinks.sse_encoder import DONE, build_chunk, finish_reason, to_json
 from dial_client.stores.mailbox import Mailbox
@@ -169,13 +169,9 @@ def _check_output(turn: Turn) -> None:
 
 
 async def _wait_for_result(turn: TurnHandle, receive: Receive) -> Turn:
-    async def cancel_on_disconnect() -> None:
-        await wait_for_disconnect(receive)
-        turn.cancel()
-
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(cancel_on_disconnect)
+            group.start_soon(call_on_disconnect, receive, turn.cancel)
             with suppress(Exception):  # raised below: the task group would wrap it
                 await turn.result()
             group.cancel_scope.cancel()

@@ -7,7 +7,6 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 import anyio
-from anyio.abc import TaskGroup
 from starlette.types import Receive, Scope, Send
 
 from dial_client.messages.events import Event, ServerChanged, StatusChanged
@@ -51,14 +50,10 @@ class SSEResponse:
         self._last_sent = anyio.current_time()
         failure: Exception | None = None
 
-        async def cancel_on_disconnect(group: TaskGroup) -> None:
-            await wait_for_disconnect(receive)
-            group.cancel_scope.cancel()
-
         try:
             async with aclosing(self.events) as events, anyio.create_task_group() as group:
                 group.start_soon(self._send_keepalives, send)
-                group.start_soon(cancel_on_disconnect, group)
+                group.start_soon(call_on_disconnect, receive, group.cancel_scope.cancel)
                 try:
                     async for event in events:
                         await self._send_text(event, send)
@@ -88,10 +83,11 @@ class SSEResponse:
                 await self._send_text(": still here\n\n", send)
 
 
-async def wait_for_disconnect(receive: Receive) -> None:
-    """Wait until the client has closed its connection."""
+async def call_on_disconnect(receive: Receive, cancel: Callable[[], None]) -> None:
+    """Wait until the client has closed its connection, then call `cancel`."""
     while (await receive())["type"] != "http.disconnect":
         pass
+    cancel()
 
 
 async def stream_turn(turn: TurnHandle, after: int, model: str) -> AsyncGenerator[str, None]:

@@ -13,7 +13,7 @@ import json
 import os
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from dial_client.runtime.private_files import write_private
 from dial_client.runtime.text import did_you_mean
 from dial_client.settings import configuration
 from dial_client.settings.config_trust import MAX_BYTES
-from dial_client.settings.config_values import TOP_KEYS, Keys, Node
+from dial_client.settings.config_values import TOP_KEYS, Keys, Node, find_references
 from dial_client.settings.jsonc import GAP, find_match_end, read
 
 MAX_WIDTH = 100
@@ -56,8 +56,6 @@ def remove_value(text: str, keys: Sequence[str]) -> str:
 
 _Change = tuple[int, int, str]
 """Start and end offset of the characters to replace, and their replacement."""
-_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|//[^\n]*|/\*.*?\*/|[\[\]{}]|[^"/\[\]{}]+', re.DOTALL)
-_SCALAR = re.compile(r"[\w.+-]+")
 _BLANKS = re.compile(r"[ \t]*")
 
 
@@ -78,9 +76,9 @@ class _Text:
         depth = self._count_existing(keys)
         if depth == len(keys):
             start = self._root.source.values[keys]
-            pretty = not keys or self._begins_its_line(self._root.source.names[keys])
-            layout = _Layout(self._indent_at(start), self._find_unit()) if pretty else None
-            return self._apply_changes([(start, self._find_value_end(start), _format_value(value, layout))])
+            is_on_own_line = not keys or self._begins_its_line(self._root.source.names[keys])
+            layout = _Layout(self._indent_at(start), self._find_unit()) if is_on_own_line else None
+            return self._apply_changes([(start, self._root.source.ends[keys], _format_value(value, layout))])
         for key in reversed(keys[depth + 1 :]):
             value = {key: value}
         return self._apply_changes(self._build_addition(keys[:depth], str(keys[depth]), value))
@@ -90,7 +88,7 @@ class _Text:
         if not keys or self._count_existing(keys) < len(keys):
             raise KeyError(keys)
         start = self._root.source.names[keys]
-        end = self._find_value_end(self._root.source.values[keys])
+        end = self._root.source.ends[keys]
         comma = self._find_comma_after(end)
         if comma is not None and not self._text[end:comma].strip():
             return self._apply_changes([self._build_removal(start, comma + 1)])
@@ -114,12 +112,12 @@ class _Text:
     def _build_addition(self, parent: Keys, key: str, value: Any) -> list[_Change]:
         """Return the changes that append a member to an object."""
         start = self._root.source.values[parent]
-        close = self._find_value_end(start) - 1
+        close = self._root.source.ends[parent] - 1
         members = list(_get_value(self._root.value, parent))
         if not members:
             return [self._build_first_member(start, close, key, value)]
         last = (*parent, members[-1])
-        end = self._find_value_end(self._root.source.values[last])
+        end = self._root.source.ends[last]
         comma = self._find_comma_after(end)
         missing = [] if comma is not None else [(end, end, ",")]
         name_index = self._root.source.names[last]
@@ -162,18 +160,7 @@ class _Text:
         index = members.index(keys[-1])
         if index == 0:
             return None
-        return self._find_comma_after(self._find_value_end(self._root.source.values[*keys[:-1], members[index - 1]]))
-
-    def _find_value_end(self, start: int) -> int:
-        """Return the offset after the value that begins at `start`."""
-        if self._text[start] not in '[{"':
-            return find_match_end(_SCALAR, self._text, start)
-        depth = 0
-        for token in _TOKEN.finditer(self._text, start):
-            depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
-            if depth == 0:
-                return token.end()
-        raise AssertionError("the text was parsed before, so its brackets are closed")
+        return self._find_comma_after(self._root.source.ends[*keys[:-1], members[index - 1]])
 
     def _begins_its_line(self, offset: int) -> bool:
         line_start = self._text.rfind("\n", 0, offset) + 1
@@ -412,9 +399,12 @@ def check_text(text: str, original: ConfigText) -> None:
 def find_problem(text: str, path: Path) -> ConfigError | None:
     """Return the error of an invalid configuration, ignoring unset variables; None if it is valid."""
     problem: ConfigError | None = None
+    names = set(find_references(text))
+    home = {name: os.environ[name] for name in ("HOME", "USERPROFILE") if os.environ.get(name)}
     for value_of in _SAMPLE_VALUES:
+        samples = {name: value for name in names if (value := value_of(name)) is not None}
         try:
-            configuration.parse(text, path=str(path), environ=_SampleEnvironment(value_of), read=lambda _: b"")
+            configuration.parse(text, path=str(path), environ=samples | home, read=lambda _: b"")
         except ConfigError as error:
             problem = error
         else:
@@ -432,23 +422,3 @@ _SAMPLE_VALUES: tuple[Callable[[str], str | None], ...] = (
     lambda name: "1" if _PART_NAME.search(name) else _SAMPLE_URL,
 )
 """Functions that return a sample value for a variable's name; they are tried in order."""
-
-
-class _SampleEnvironment(Mapping[str, str]):
-    """An environment with sample values for all variables, except for the home folder."""
-
-    def __init__(self, value_of: Callable[[str], str | None]) -> None:
-        self._value_of = value_of
-
-    def __getitem__(self, name: str) -> str:
-        home = os.environ.get(name) if name in ("HOME", "USERPROFILE") else None
-        value = home or self._value_of(name)
-        if value is None:
-            raise KeyError(name)
-        return value
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0

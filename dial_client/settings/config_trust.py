@@ -213,15 +213,12 @@ def _read_stored(path: Path) -> TrustedFile | None:
     try:
         with path.open("rb") as file:
             data = file.read(_MAX_STORED + 1)
-        value: Any = json.loads(data) if len(data) <= _MAX_STORED else None
-    except (OSError, ValueError, RecursionError):
+        value: Any = json.loads(data) if len(data) <= _MAX_STORED else {}
+        if value.pop("form", None) != FORM:
+            return None
+        trusted = TrustedFile(**value)
+        texts = (trusted.location, trusted.target, trusted.digest, trusted.text, trusted.trusted_at)
+        is_valid = all(isinstance(text, str) for text in (*texts, *trusted.env_files.values()))
+    except (OSError, TypeError, ValueError, AttributeError, RecursionError):
         return None
-    if not isinstance(value, dict) or value.pop("form", None) != FORM:
-        return None
-    env_files = value.pop("env_files", None)
-    texts = {"location", "target", "digest", "text", "trusted_at"}
-    if value.keys() != texts or not all(isinstance(text, str) for text in value.values()):
-        return None
-    if not isinstance(env_files, dict) or not all(isinstance(digest, str) for digest in env_files.values()):
-        return None
-    return TrustedFile(env_files=env_files, **value)
+    return trusted if is_valid else None

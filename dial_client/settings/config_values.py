@@ -46,6 +46,8 @@ class JsoncSource:
     """The offset of each value, in characters."""
     names: Mapping[Keys, int] = field(default_factory=dict, repr=False)
     """The offset of the key of each object member, in characters."""
+    ends: Mapping[Keys, int] = field(default_factory=dict, repr=False)
+    """The offset after each value, in characters."""
 
     def find_place(self, keys: Keys, *, at_name: bool = False) -> tuple[int, int]:
         """Return line and column of a value or of its key; for a missing value, those of the enclosing value.

@@ -66,8 +66,9 @@ class _Scanner:
         self.open: list[int] = []
         self.values: dict[Keys, int] = {}
         self.names: dict[Keys, int] = {}
+        self.ends: dict[Keys, int] = {}
         lines = [0, *(end.end() for end in re.finditer("\n", text))]
-        self.source = JsoncSource(path, lines, self.values, self.names)
+        self.source = JsoncSource(path, lines, self.values, self.names, self.ends)
 
     def scan_document(self) -> Node:
         if half := _SURROGATE.search(self.text):
@@ -84,15 +85,18 @@ class _Scanner:
         self.values[keys] = self.index
         if len(keys) > MAX_DEPTH:
             self.fail(TOO_DEEP)
+        value: Any
         match char:
             case "{":
-                return self.scan_object(keys)
+                value = self.scan_object(keys)
             case "[":
-                return self.scan_array(keys)
+                value = self.scan_array(keys)
             case '"':
-                return self.scan_string()
+                value = self.scan_string()
             case _:
-                return self.scan_scalar()
+                value = self.scan_scalar()
+        self.ends[keys] = self.index
+        return value
 
     def scan_object(self, keys: Keys) -> dict[str, Any]:
         found: dict[str, Any] = {}

@@ -225,16 +225,14 @@ def _read_strings(node: Node) -> tuple[str, ...]:
 
 
 def _read_globs(node: Node, _: Variables) -> dict[str, tuple[str, ...]]:
-    children = {name: child for name, child in node.read_members().items() if child.value is not None}
-    for child in children.values():
-        if not isinstance(child.value, list | tuple | str | bool | int | float):
+    found: dict[str, tuple[str, ...]] = {}
+    for name, child in node.read_members().items():
+        if isinstance(child.value, list | tuple):
+            found[name] = tuple(element.read_scalar() for element in child.read_elements())
+        elif isinstance(child.value, str | bool | int | float):
+            found[name] = (child.read_scalar(),)
+        elif child.value is not None:
             raise child.build_type_error("a glob, or a list of globs")
-    found = {
-        name: tuple(element.read_scalar() for element in child.read_elements())
-        if isinstance(child.value, list | tuple)
-        else _read_strings(child)
-        for name, child in children.items()
-    }
     return _require_values(node, found)
 
 

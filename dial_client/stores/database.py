@@ -112,11 +112,14 @@ class Database:
         except TimeoutError as error:
             raise DialError(f"the database did not answer within {MAX_SECONDS:g} seconds") from error
 
-    async def find_version(self) -> int:
-        """Return the version of the schema without migrating it; 0 for an empty database. Raises as `open`."""
+    async def find_versions(self) -> tuple[int, int]:
+        """Return the version of the schema without migrating it, and the version that this program uses.
+
+        The version of an empty database is 0. Raises as `open`.
+        """
         engine = await self._translate_errors(anyio.to_thread.run_sync(create_engine, self._where, self._patience))
         try:
-            return await self._translate_errors(_transaction(engine, _read_version, writes=False))
+            return await self._translate_errors(_read_version(engine)), len(migrations.MIGRATIONS)
         finally:
             with anyio.CancelScope(shield=True):
                 await engine.dispose()
@@ -184,12 +187,8 @@ async def _transaction(engine: AsyncEngine, operation: Callable[[AsyncConnection
 
 
 async def _migrate_schema(engine: AsyncEngine) -> None:
-    async def migrate(connection: AsyncConnection) -> None:
-        # The version is read again under the lock, because another process may have migrated the schema meanwhile.
-        await connection.run_sync(_migrate)
-
     known = len(migrations.MIGRATIONS)
-    found = await _transaction(engine, _read_version, writes=False)
+    found = await _read_version(engine)
     if found > known:
         raise ConfigError(
             f"the database was made by a newer version of this program (schema {found}, this one knows up to {known})",
@@ -197,7 +196,8 @@ async def _migrate_schema(engine: AsyncEngine) -> None:
             path=(engine.url.database or "") if engine.dialect.name == "sqlite" else "",
         )
     if found < known:
-        await _transaction(engine, migrate, writes=True)
+        # The version is read again under the lock, because another process may have migrated the schema meanwhile.
+        await _transaction(engine, lambda connection: connection.run_sync(_migrate), writes=True)
 
 
 def _migrate(connection: Connection) -> None:
@@ -215,8 +215,8 @@ _MIGRATING = 0x6469616C
 """The key of the advisory lock for migrations in PostgreSQL; in SQLite the transaction locks the file."""
 
 
-async def _read_version(connection: AsyncConnection) -> int:
-    return await connection.run_sync(_read_version_sync)
+async def _read_version(engine: AsyncEngine) -> int:
+    return await _transaction(engine, lambda connection: connection.run_sync(_read_version_sync), writes=False)
 
 
 def _read_version_sync(connection: Connection) -> int:
@@ -374,14 +374,3 @@ def _restrict(path: Path, mode: int) -> None:
 def build_clock_expression(connection: AsyncConnection) -> str:
     """Return the SQL expression for the current time of the database's clock, in seconds."""
     return CLOCKS[connection.dialect.name]
-
-
-async def find_schema_versions(where: str | Path, *, patience: float) -> tuple[int, int]:
-    """Return the version of a database's schema, and the version that this program uses; changes nothing.
-
-    Raises:
-        ConfigError: The database cannot be used.
-        DialError: The database failed.
-    """
-    database = Database(where, patience=patience)
-    return await database.find_version(), len(migrations.MIGRATIONS)

@@ -28,7 +28,7 @@ async def check_database(subject: Subject) -> AsyncIterator[Finding]:
     # The import takes a while, so it must not run in the event loop.
     database = await to_thread.run_sync(import_module, "dial_client.stores.database")
     try:
-        found, known = await database.find_schema_versions(where, patience=PATIENCE)
+        found, known = await database.Database(where, patience=PATIENCE).find_versions()
     except DialError as error:
         yield Finding(
             "DC601", str(error), "" if isinstance(where, Path) else "is the server started, and the address right?"
