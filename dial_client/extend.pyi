@@ -1,8 +1,8 @@
 from dial_client.conversations.compaction import Compaction as Compaction
 from dial_client.conversations.conversation_view import ConversationView as ConversationView
 from dial_client.conversations.conversation_view import Versions as Versions
-from dial_client.durable.recovery import DurableTimings as DurableTimings
 from dial_client.durable.results import DurableResult as DurableResult
+from dial_client.durable.workflows import DurableTimings as DurableTimings
 from dial_client.hooks.audit.entries import AuditEntry as AuditEntry
 from dial_client.hooks.audit.entries import AuditRecorder as AuditRecorder
 from dial_client.hooks.audit.entries import Origin as Origin

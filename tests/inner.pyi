@@ -200,7 +200,6 @@ from dial_client.conversations.turn_queue import MAX_ENDED as MAX_ENDED
 from dial_client.durable.dbos_database import SQLITE_IS_TOO_OLD as SQLITE_IS_TOO_OLD
 from dial_client.durable.dbos_database import default_database as default_database
 from dial_client.durable.dbos_database import to_dbos_url as to_dbos_url
-from dial_client.durable.recovery import DurableTimings as DurableTimings
 from dial_client.durable.results import DurableResult as DurableResult
 from dial_client.durable.results import build_turn_id as build_turn_id
 from dial_client.durable.results import read_question_row as read_question_row
@@ -208,6 +207,7 @@ from dial_client.durable.serialization import NAME as NAME
 from dial_client.durable.serialization import RowRefused as RowRefused
 from dial_client.durable.serialization import from_json as serialization_from_json
 from dial_client.durable.serialization import to_json as to_json
+from dial_client.durable.workflows import DurableTimings as DurableTimings
 from dial_client.durable.workflows import DurableTurns as DurableTurns
 from dial_client.hooks.approval_request import describe_invisible as describe_invisible
 from dial_client.hooks.approval_request import format_argument as format_argument
@@ -671,11 +671,11 @@ from dial_client.stores.conversation_store import MAX_TITLE as MAX_TITLE
 from dial_client.stores.conversation_store import Change as Change
 from dial_client.stores.conversation_store import Conversation as Conversation
 from dial_client.stores.conversation_store import ConversationStore as ConversationStore
+from dial_client.stores.conversation_store import MemoryStore as MemoryStore
 from dial_client.stores.conversation_store import build_title as build_title
 from dial_client.stores.database import create_private_file as create_private_file
 from dial_client.stores.mailbox import Envelope as Envelope
 from dial_client.stores.mailbox import Mailbox as Mailbox
-from dial_client.stores.memory_store import MemoryStore as MemoryStore
 from dial_client.stores.sql_store import SQLStore as SQLStore
 from dial_client.tools import grants as grants
 from dial_client.tools import result_content as result_content

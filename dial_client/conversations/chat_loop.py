@@ -51,7 +51,7 @@ class Chat:
             raise ConfigError(f"{id!r} cannot be the id of a conversation", hint="use printable ASCII")
         # Loaded here: a client without conversations starts faster.
         from dial_client.conversations.conversation_manager import ConversationManager
-        from dial_client.stores.memory_store import MemoryStore
+        from dial_client.stores.conversation_store import MemoryStore
 
         self.manager = ConversationManager(dial, MemoryStore() if store is None else store)
         """The manager of the conversation's store: for versions, undo, summaries, settings and exports."""

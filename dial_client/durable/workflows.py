@@ -1,12 +1,15 @@
-"""`DurableTurns`: turns as workflows of DBOS."""
+"""`DurableTurns`: turns as workflows of DBOS, which any process resumes if the process that ran them was killed."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
+import time
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import AsyncExitStack, contextmanager
-from dataclasses import asdict, replace
+from contextlib import AsyncExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -20,7 +23,6 @@ from dial_client.conversations.conversation_view import ConversationView
 from dial_client.conversations.turn_input import ConversationInput, check_turn_input
 from dial_client.durable import results
 from dial_client.durable.dbos_database import to_dbos_url
-from dial_client.durable.recovery import DEFAULT_TIMINGS, STARTED_TURN, TURN, DurableTimings, TurnRecovery
 from dial_client.durable.results import (
     DurableResult,
     build_turn_id,
@@ -39,17 +41,44 @@ from dial_client.stores.sql_store import SQLStore
 from dial_client.turns.turn_handle import TurnHandle
 
 if TYPE_CHECKING:
-    from dbos import WorkflowHandleAsync
+    from dbos import WorkflowHandleAsync, WorkflowStatus
 
 log = get_logger(__name__)
 
 WORKFLOW_VERSION = "dial-client-turns-1"
 """The version of the workflows' steps. It does not change with each release, so that processes with a newer release
 resume the turns of older ones."""
+TURN = "dial_client.turn"
+"""The name of the workflow that starts its turn (`DurableTurns.submit`)."""
+STARTED_TURN = "dial_client.begun"
+"""The name of the workflow of a turn that has started before (`DurableTurns.start`). Its result is stored in the
+conversation only."""
+MAX_RESUMED = 5
+"""How often a process resumes the same turn. A turn that is abandoned again and again is given up, because its row is
+probably wrong."""
+_MAX_DELETED = 100
+"""The most workflows that are deleted at once."""
 _POLL_INTERVAL = 0.5
 """Seconds between two checks whether another process still runs a turn."""
 _SHUTDOWN_TIMEOUT = 2.0
 """Timeout in seconds for leaving the turns to other processes at shutdown."""
+
+
+@dataclass(frozen=True, slots=True)
+class DurableTimings:
+    """Intervals and timeouts of durable turns, in seconds."""
+
+    recovery_interval: float = 2.0
+    """Seconds between two searches for turns whose process was killed."""
+    start_timeout: float = 30.0
+    """A turn that has not started after this many seconds, with no other turn before it, counts as abandoned."""
+    database_timeout: float = 10.0
+    """Timeout in seconds for writing a turn to the database, or reading one."""
+    retention: float = 60.0
+    """Seconds for which the workflow of an ended turn is kept, so that a process that was only slow can find it."""
+
+
+DEFAULT_TIMINGS = DurableTimings()
 
 
 class DurableTurns:
@@ -92,6 +121,8 @@ class DurableTurns:
         """Turns that have started, and whose workflows have not started yet, by id."""
         self._abandoned: set[str] = set()
         self._start_locks: dict[str, anyio.Lock] = {}
+        self._resumed: Counter[str] = Counter()
+        """How often this process has resumed each turn."""
         self._background: BackgroundTasks | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._handles: dict[str, WorkflowHandleAsync[dict[str, str]]] = {}
@@ -427,12 +458,56 @@ class DurableTurns:
         return status is not None and status.status in ("PENDING", "ENQUEUED")
 
     async def _recover_turns(self) -> None:
-        recovery = TurnRecovery(self._turn_ids, self._find_holder, self._timings)
         while True:
             await anyio.sleep(self._timings.recovery_interval)
             if self._is_stopping():
                 return
             try:
-                await recovery.run_once()
+                await self._recover_once()
             except Exception as error:  # noqa: BLE001 - the database may be available at the next attempt
                 log.warning("durable_turns_not_seen", error=type(error).__name__)
+
+    async def _recover_once(self) -> None:
+        """Resume the turns that no process runs any more, and delete old workflows."""
+        from dbos import DBOS
+
+        pending = await DBOS.list_workflows_async(status="PENDING", name=[TURN, STARTED_TURN], load_input=False)
+        for workflow in pending:
+            if workflow.workflow_id not in self._turn_ids:
+                await self._resume_if_abandoned(workflow)
+        before = (datetime.now(UTC) - timedelta(seconds=self._timings.retention)).isoformat()
+        old = await DBOS.list_workflows_async(
+            name=STARTED_TURN, completed_before=before, limit=_MAX_DELETED, load_input=False, load_output=False
+        )
+        if old:
+            await DBOS.delete_workflows_async([workflow.workflow_id for workflow in old])
+
+    async def _resume_if_abandoned(self, workflow: WorkflowStatus) -> None:
+        from dbos import DBOS
+
+        turn_id = workflow.workflow_id
+        try:
+            if not await self._is_abandoned(workflow):
+                return
+            if self._resumed[turn_id] < MAX_RESUMED:
+                self._resumed[turn_id] += 1
+                await DBOS.resume_workflow_async(turn_id)
+            else:
+                log.warning("durable_turn_given_up", turn=turn_id)
+                await DBOS.cancel_workflow_async(turn_id)
+                del self._resumed[turn_id]
+        except Exception as error:  # noqa: BLE001 - a wrong row must not delay other turns
+            log.warning("durable_turn_not_seen", error=type(error).__name__)
+
+    async def _is_abandoned(self, workflow: WorkflowStatus) -> bool:
+        """Return True if no process runs the turn, and none lets it wait for an earlier turn."""
+        from dbos import DBOS
+
+        turn_id = workflow.workflow_id
+        with suppress(ConversationNotFound):
+            attempt_id, is_running = await self._find_holder(extract_conversation_id(turn_id))
+            if is_running or is_attempt_of(turn_id, attempt_id):
+                return not is_running
+        if await DBOS.list_workflow_steps_async(turn_id):
+            return True
+        return time.time() - (workflow.updated_at or 0) / 1000 > self._timings.start_timeout

@@ -20,23 +20,18 @@ from dial_client.runtime.safe_text import to_one_line
 from dial_client.sinks.sse_encoder import to_json
 
 
-async def read_text(request: Request) -> str:
-    """Return the body as text. Unlike `Request.body`, this leaves no second copy of it in the request."""
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-    # The encodings that `json.loads` detects: UTF-8, UTF-16 and UTF-32.
-    return body.decode(json.detect_encoding(body), "surrogatepass")
-
-
 async def read_json(request: Request) -> dict[str, Any]:
     """Return the JSON object in the request's body; an empty body is an empty object.
 
     Raises:
         HttpError: The body is not a JSON object.
     """
+    data = bytearray()  # unlike `Request.body`, this leaves no second copy of the body in the request
+    async for chunk in request.stream():
+        data += chunk
     try:
-        text = await read_text(request)
+        # The encodings that `json.loads` detects: UTF-8, UTF-16 and UTF-32.
+        text = data.decode(json.detect_encoding(data), "surrogatepass")
         body = json.loads(text) if text.strip() else {}
     except (ValueError, RecursionError):
         raise HttpError(400, "the body is not JSON", "invalid_json") from None

@@ -222,7 +222,7 @@ class _BodyReader:
         return message
 
     def release(self) -> None:
-        """Give back what the body has reserved of the bytes of all bodies."""
+        """Release what the body has reserved of the bytes of all bodies."""
         self._reserve_bytes(-self._reserved)
 
     def _check_size(self, size: int) -> None:

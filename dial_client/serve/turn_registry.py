@@ -52,15 +52,11 @@ class TurnRegistry:
         self._hand_over = hand_over
         self._running: set[TurnHandle] = set()
         self._starting = 0
-        self._is_closed = False
+        self.is_closed = False
+        """True if no further turn may start."""
         self._is_ended = False
         self.started = WakeSignal()
         """Sent when a turn has started."""
-
-    @property
-    def is_closed(self) -> bool:
-        """True if no further turn may start."""
-        return self._is_closed
 
     @property
     def conversation_turns(self) -> tuple[TurnHandle, ...]:
@@ -74,7 +70,7 @@ class TurnRegistry:
         Raises:
             HttpError: The server shuts down, or too many turns are running.
         """
-        if self._is_closed:
+        if self.is_closed:
             raise HttpError(503, "the server is shutting down", "stopping", kind="server_error")
         if len(self._prune()) + self._starting >= self._max_turns:
             message = f"{self._max_turns} turns are running: try again later"
@@ -94,7 +90,7 @@ class TurnRegistry:
 
     def close(self) -> None:
         """Reject further turns."""
-        self._is_closed = True
+        self.is_closed = True
 
     async def end(self, grace: float) -> None:
         """Wait up to `grace` seconds for running turns, cancel or hand over the rest, and wait until they stop."""

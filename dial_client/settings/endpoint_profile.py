@@ -89,13 +89,8 @@ class EndpointProfile:
 
     def get_parser_flags(self) -> dict[str, Any]:
         """Return the flags that affect the parsing of responses, without those that have their default value."""
-        flags = {
-            "fenced_calls": self.fenced_calls,
-            "reasoning_in": self.reasoning_in,
-            "tool_name_re": self.tool_name_re,
-            "tool_name_len": self.tool_name_len,
-        }
-        return {name: value for name, value in flags.items() if value != _DEFAULTS[name]}
+        names = ("fenced_calls", "reasoning_in", "tool_name_re", "tool_name_len")
+        return {name: getattr(self, name) for name in names if getattr(self, name) != _DEFAULTS[name]}
 
 
 _DEFAULTS: Mapping[str, Any] = {flag.name: flag.default for flag in fields(EndpointProfile)}

@@ -1,4 +1,4 @@
-"""The protocol `ConversationStore`, the data that stores return, and `StoreCore`: the changes, alike in every store.
+"""The protocol `ConversationStore`, `StoreCore` with the changes that are alike in every store, and `MemoryStore`.
 
 Stored messages are never rewritten, only appended; messages in one call are appended together or not at all. A store
 keeps all fields of a message that `Message.to_dict` returns. Selected versions, settings and details of turns are
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import secrets
+import time
 import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +22,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, Self, TypeVar
 
 from dial_client.messages.errors import ConfigError, ConversationBusy, ConversationNotFound
-from dial_client.messages.message import Message
+from dial_client.messages.message import Message, Role
 
 MAX_TITLE = 60
 """Limit of characters of a title."""
@@ -496,3 +497,58 @@ def _count_entries(messages: Sequence[Message]) -> int:
 
 def _build_taken_over_error(conversation_id: str) -> ConversationBusy:
     return ConversationBusy(conversation_id, f"the conversation {conversation_id!r} was taken over by another turn")
+
+
+class MemoryStore(StoreCore):
+    """A `ConversationStore` in memory, for asyncio and trio. Its conversations are lost when the program ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._conversations: dict[str, tuple[StoredConversation, tuple[Message, ...]]] = {}
+
+    async def get(self, conversation_id: str) -> Conversation:
+        """See `ConversationStore.get`."""
+        if conversation_id not in self._conversations:
+            raise ConversationNotFound(conversation_id)
+        record, messages = self._conversations[conversation_id]
+        return record.to_conversation(time.monotonic(), messages, record.unfinished or ())
+
+    async def list(self, limit: int = 50, *, cursor: str | None = None, search: str = "") -> Page:
+        """See `ConversationStore.list`."""
+        last_key = parse_cursor(cursor) if cursor is not None else None
+        words, now = split_search(search), time.monotonic()
+        found = [
+            record
+            for record, messages in self._conversations.values()
+            if (last_key is None or _build_sort_key(record) < last_key) and _matches(words, record, messages)
+        ]
+        found.sort(key=_build_sort_key, reverse=True)
+        return build_page([record.to_summary(now) for record in found[: limit + 1]], limit)
+
+    async def aclose(self) -> None:
+        """See `ConversationStore.aclose`."""
+
+    async def _change(self, conversation_id: str, change: Change[T]) -> T:
+        record, messages = self._conversations.get(conversation_id, (None, ()))
+        row = RowChange(record, time.monotonic())
+        result = change(row)
+        if row.record is None:
+            self._conversations.pop(conversation_id, None)
+        else:
+            self._conversations[conversation_id] = (row.record, (*messages, *row.added) if row.added else messages)
+        return result
+
+    def _encode(self, messages: Sequence[Message]) -> Sequence[Message]:
+        return tuple(messages)
+
+
+def _build_sort_key(record: StoredConversation) -> tuple[str, str]:
+    return to_sortable_time(record.updated_at), record.id
+
+
+def _matches(words: Sequence[str], record: StoredConversation, messages: Sequence[Message]) -> bool:
+    if not words:
+        return True
+    spoken = (message.text for message in messages if message.role in (Role.USER, Role.ASSISTANT))
+    texts = [casefold_text(text) for text in (record.title, *spoken)]
+    return all(any(word in text for text in texts) for word in words)
