@@ -1,7 +1,8 @@
 """Parses streamed Markdown into blocks with markdown-it: a block is returned as soon as no further line can change it.
 
 The parser keeps only the lines of the last block, and one line that opens the quotes and lists around it; so each line
-is parsed together with few others, however long the answer is. In code and in long tables, each line is a block.
+is parsed together with few others, however long the answer is. Code and long tables are returned line by line: their
+first lines are kept, and parsed again with each further line.
 
 Differences from CommonMark, as on the page (``serve/page/markdown_blocks.js``): a single line break is kept, as people
 and models write it; "---" under a paragraph is a rule; indented code, HTML and link reference definitions are text.
@@ -30,7 +31,7 @@ MAX_TABLE = 60
 """Rows after which the widths of a table's columns are fixed."""
 MAX_FORMULA = 100
 """The maximum lines of a formula; a longer formula is text."""
-_RULES = ("table", "fence", "blockquote", "hr", "list", "heading", "lheading")
+_RULES = ("table", "blockquote", "hr", "list", "heading", "lheading")
 _MARKER = re.compile(r" *(?:[-*+]|[0-9]{1,9}[.)])(?: {1,4}(?! )| |\Z)")
 _QUOTE = re.compile(r" *> ?")
 _TASK = re.compile(r"\[([ xX])\] ")
@@ -38,11 +39,10 @@ _LANGUAGE = re.compile(r"[\w+#.-]{1,30}")
 _BAR = re.compile(r"(?<!\\)\|")
 
 
-Kind = Literal["paragraph", "heading", "rule", "code start", "code line", "code end", "table", "table row", "formula"]
-"""Kinds of blocks, and of parts of blocks that are returned one by one; a table row follows a long table."""
+Kind = Literal["paragraph", "heading", "rule", "code", "table", "formula"]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Container:
     """A quote or a list item."""
 
@@ -50,12 +50,11 @@ class Container:
     """``>`` for a quote, ``-`` for a bullet, ``[ ]`` or ``[x]`` for a task, or the number with its period."""
     line: int
     """The index of the line that opens it."""
-    is_empty: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A final block."""
+    """A final block, or a part of one."""
 
     kind: Kind
     start: int
@@ -64,15 +63,19 @@ class Block:
     """The index of the line after it."""
     containers: tuple[Container, ...]
     text: str = ""
-    """The text of a paragraph, heading, formula or line of code, or the language of a code block."""
+    """The text of a paragraph, heading or formula, or the lines of code, each with its line feed."""
     level: int = 0
     """The level of a heading."""
-    mark: str = ""
-    """The backticks or tildes around code."""
+    language: str = ""
+    """The language of code."""
     rows: tuple[tuple[str, ...], ...] = ()
     """Cells of a table; the first row is its head."""
     alignment: tuple[str, ...] = ()
     """The alignment of a table's columns: ``left``, ``center`` or ``right``."""
+    is_open: bool = False
+    """Whether further lines may belong to it, if it is code or a table."""
+    is_continued: bool = False
+    """Whether its beginning, the fence of code or the head of a table, has been returned with an earlier part."""
     new: int = 0
     """The index of the first container whose marker has not been shown."""
     gap: int | None = None
@@ -89,116 +92,69 @@ class BlockParser:
         """The number of blocks in these lines that stand for returned blocks."""
         self._pending: Block | None = None
         """The block that further lines may change."""
-        self._source = self._lines
-        """The lines in which this block counts its own."""
-        self._code: Block | None = None
-        """The open code block."""
-        self._code_indent = 0
-        self._table: Block | None = None
-        """The open table whose rows are returned one by one."""
-        self._table_head: list[str] = []
+        self._open: Block | None = None
+        """The latest part of code or of a table, if further lines may belong to it; its first lines are kept."""
 
     @property
     def is_in_code(self) -> bool:
         """Whether the next line may belong to a code block."""
-        return self._code is not None
+        return self._open is not None and self._open.kind == "code"
 
     def clone(self) -> BlockParser:
         """Return an independent copy of this parser."""
-        return copy.copy(self)  # the lists of a parser are replaced, never changed
+        return copy.copy(self)  # the list of a parser is replaced, never changed
 
     def feed(self, line: str, *, is_end: bool = False) -> list[Block]:
         """Add a line without its line break, and return the blocks that became final; at the end, all blocks."""
-        blocks: list[Block] = []
-        if self._code is not None:
-            blocks.append(self._read_code(line, self._code))
-            if _strip_quotes(line, blocks[0]) is not None:
-                return blocks
-        line = line.expandtabs(4)
-        if self._table is not None:
-            if row := self._read_row(line, self._table):
-                return [row]
-            self._table = None
-        pending, is_blank = self._pending, not line.strip()
-        if pending is not None and pending.kind == "table" and "|" not in line:
-            self._forget([pending], self._source, may_continue=False)  # text below a table is no row of it
-            blocks, pending = [*blocks, pending], None
-        if not is_blank or self._lines[-1:] != [line]:
-            self._lines = [*self._lines, line]
-        if is_blank and (pending is None or not pending.text.startswith(("$$", "\\["))):
-            # A blank line ends a paragraph, and changes no block before it: nothing is parsed again.
-            ended = [] if pending is None else [pending]
-            self._forget(ended, [*self._source, line])
-            return blocks + ended
-        self._source = self._lines
-        parsed = _parse(self._lines)[self._returned :]
-        self._pending = None if is_end or not parsed or self._is_final(parsed[-1]) else parsed.pop()
-        self._forget(parsed, self._lines, may_continue=not is_end)
-        return blocks + parsed
+        if not self.is_in_code:
+            line = line.expandtabs(4)
+            if not line.strip() and self._lines[-1:] == [line]:
+                return []
+        self._lines = [*self._lines, line]
+        blocks = _parse(self._lines)[self._returned :]
+        if self._open is not None:
+            blocks[0] = _continue(blocks[0])
+        self._pending = None if is_end or not blocks or self._is_final(blocks[-1]) else blocks.pop()
+        if blocks:
+            self._forget(blocks[-1])
+        return blocks
 
     def finish(self) -> list[Block]:
         """End the message, and return the remaining blocks."""
-        return [*([] if self._code is None else [self._end_code(self._code)]), *filter(None, [self._pending])]
+        if self._open is not None:
+            return [replace(_continue(self._open), text="", rows=(), is_open=False)]
+        return [] if self._pending is None else [self._pending]
 
-    def _forget(self, blocks: list[Block], lines: list[str], *, may_continue: bool = True) -> None:
-        """Replace the lines of final blocks, out of the lines they count in, by those that open their containers."""
-        if not blocks:
-            return
-        last = blocks[-1]
-        if self._pending is last:
-            self._pending = None
-        if last.kind == "code start":
-            self._code = last
-            self._code_indent = len((_strip_quotes(lines[last.start], last) or "").partition(last.mark)[0])
-        elif last.kind == "table" and last.end == len(lines) and may_continue:
-            self._table, self._table_head = last, lines[last.start : last.start + 2]
-        opening = _open_containers(last.containers, lines)
-        self._lines, self._returned = opening + lines[last.end :], len(opening)
+    def _forget(self, last: Block) -> None:
+        """Replace the lines up to the end of the last final block by those that open its containers."""
+        opening = _open_containers(last.containers, self._lines)
+        head: list[str] = []
+        self._open = last if last.is_open else None
+        if last.is_open:
+            opening.pop(last.start, None)
+            head = self._lines[last.start : last.start + (1 if last.kind == "code" else 2)]
+        elif not opening:
+            opening[0] = "#"
+        further = (line.expandtabs(4) for line in self._lines[last.end :])
+        self._lines, self._returned = [*opening.values(), *head, *further], len(opening)
 
     def _is_final(self, block: Block) -> bool:
         match block.kind:
             case "paragraph":
                 is_full = len(block.text) > MAX_PARAGRAPH
             case "table":
-                is_full = len(block.rows) > MAX_TABLE
+                is_full = block.is_continued or len(block.rows) > MAX_TABLE
             case _:
                 is_full = True
         return is_full or block.end < len(self._lines)
 
-    def _read_code(self, line: str, start: Block) -> Block:
-        """Return a line of code, or the end of the code."""
-        text = _strip_quotes(line, start)
-        if text is None or (len(text.strip()) >= len(start.mark) and not text.strip().strip(start.mark[0])):
-            return self._end_code(start)
-        indent = len(text) - len(text.lstrip(" \t"))
-        spaces = text[:indent].expandtabs(4) if self._code_indent else text[:indent]
-        text = spaces[self._code_indent :] + text[indent:]
-        return replace(start, kind="code line", text=text, new=len(start.containers), gap=None)
 
-    def _end_code(self, start: Block) -> Block:
-        self._code = None
-        return replace(start, kind="code end", new=len(start.containers), gap=None)
-
-    def _read_row(self, line: str, table: Block) -> Block | None:
-        """Return the next row of a long table; None if the line is not a row."""
-        blocks = _parse([*self._table_head, line])
-        if len(blocks) != 1 or len(blocks[0].rows) != 2 or "|" not in line:
-            return None
-        return replace(table, kind="table row", rows=blocks[0].rows[1:], new=len(table.containers), gap=None)
+def _continue(part: Block) -> Block:
+    return replace(part, is_continued=True, new=len(part.containers), gap=None)
 
 
-def _strip_quotes(line: str, code: Block) -> str | None:
-    """Return a line without the marks of the quotes around a code block; None if the line is not in these quotes."""
-    for container in code.containers:
-        if container.marker == ">":
-            if not (found := _QUOTE.match(line)):
-                return None
-            line = line[found.end() :]
-    return line
-
-
-def _open_containers(containers: tuple[Container, ...], lines: list[str]) -> list[str]:
-    """Return a line for each line that opened containers, with an empty heading in place of their content."""
+def _open_containers(containers: tuple[Container, ...], lines: list[str]) -> dict[int, str]:
+    """Return each line that opened containers by its index, with an empty heading in place of their content."""
     opening: dict[int, str] = {}
     for depth, container in enumerate(containers):
         line, end = lines[container.line], 0
@@ -206,28 +162,22 @@ def _open_containers(containers: tuple[Container, ...], lines: list[str]) -> lis
             pattern = _QUOTE if outer.marker == ">" else _MARKER
             if (outer.marker == ">" or outer.line == container.line) and (found := pattern.match(line, end)):
                 end = found.end()
-        opening[container.line] = line[:end] if line[:end].endswith(" ") else f"{line[:end]} "
-    return [f"{prefix}#" for prefix in opening.values()] or ["#"]
+        opening[container.line] = f"{line[:end]}#" if line[:end].endswith(" ") else f"{line[:end]} #"
+    return opening
 
 
 def _parse(lines: list[str]) -> list[Block]:
     """Return the blocks of these lines."""
     parser = _build_parser()
     tokens: list[Token] = []
-    parser.block.parse("\n".join(lines), parser, {}, tokens)
+    parser.block.parse("".join(f"{line}\n" for line in lines), parser, {}, tokens)
     blocks: list[Block] = []
     for block in _read_tokens(tokens, lines):
-        for container in block.containers:
-            container.is_empty = False
         if not blocks:
             blocks.append(block)
             continue
         latest = blocks[-1]
-        pairs = zip(latest.containers, block.containers, strict=False)
-        shared = next(
-            (depth for depth, (old, new) in enumerate(pairs) if old is not new),
-            min(len(latest.containers), len(block.containers)),
-        )
+        shared = sum(container in latest.containers for container in block.containers)
         start = block.containers[shared].line if shared < len(block.containers) else block.start
         has_gap = start > latest.end or block.kind == "heading"
         blocks.append(replace(block, new=shared, gap=shared if has_gap else None))
@@ -238,17 +188,25 @@ def _read_tokens(tokens: list[Token], lines: list[str]) -> Iterator[Block]:
     """Yield the blocks of markdown-it's tokens. An empty list item has an empty paragraph."""
     open_containers: list[Container] = []
     for index, token in enumerate(tokens):
-        start = token.map[0] if token.map else 0
         containers = tuple(open_containers)
-        if token.type == "blockquote_open":
-            open_containers.append(Container(">", start))
-        elif token.type == "list_item_open":
-            open_containers.append(Container(f"{int(token.info)}{token.markup}" if token.info else "-", start))
+        if token.type in ("blockquote_open", "list_item_open"):
+            open_containers.append(Container(_find_marker(tokens[index : index + 3]), (token.map or [0])[0]))
         elif token.type in ("blockquote_close", "list_item_close"):
-            if open_containers.pop().is_empty:
-                yield Block("paragraph", containers[-1].line, containers[-1].line + 1, containers)
+            line = open_containers.pop().line
+            if tokens[index - 1].nesting > 0:
+                yield Block("paragraph", line, line + 1, containers)
         elif block := _read_block(tokens, index, containers, lines):
             yield block
+
+
+def _find_marker(tokens: list[Token]) -> str:
+    """Return the marker of a container, which the first token opens."""
+    if tokens[0].type == "blockquote_open":
+        return ">"
+    if tokens[0].info:
+        return f"{int(tokens[0].info)}{tokens[0].markup}"
+    task = _TASK.match(tokens[2].content) if tokens[1].type == "paragraph_open" else None
+    return f"[{task[1].lower()}]" if task else "-"
 
 
 def _read_block(tokens: list[Token], index: int, containers: tuple[Container, ...], lines: list[str]) -> Block | None:
@@ -258,17 +216,18 @@ def _read_block(tokens: list[Token], index: int, containers: tuple[Container, ..
     match token.type:
         case "paragraph_open":
             text = tokens[index + 1].content
-            if containers and containers[-1].marker == "-" and containers[-1].is_empty and (task := _TASK.match(text)):
-                containers[-1].marker = f"[{task[1].lower()}]"
-                text = text[task.end() :]
+            if tokens[index - 1].type == "list_item_open" and containers[-1].marker[0] == "[":
+                text = _TASK.sub("", text, count=1)
             return Block("paragraph", start, end, containers, re.sub(" *\n *", "\n", text))
         case "heading_open":
-            return Block("heading", start, end, containers, tokens[index + 1].content, level=int(token.tag[1]))
+            return Block("heading", start, end, containers, tokens[index + 1].content, int(token.tag[1]))
         case "hr":
             return Block("rule", start, end, containers)
         case "fence":
             found = _LANGUAGE.match(token.info.strip().lstrip("{."))
-            return Block("code start", start, end, containers, found[0].lower() if found else "", mark=token.markup)
+            is_open = end == len(lines) and token.content.count("\n") == end - start - 1
+            language = found[0].lower() if found else ""
+            return Block("code", start, end, containers, token.content, language=language, is_open=is_open)
         case "formula":
             return Block("formula", start, end, containers, token.content)
         case "open_formula":
@@ -296,13 +255,14 @@ def _read_table(tokens: list[Token], containers: tuple[Container, ...], lines: l
         # markdown-it drops cells without a column, which may be the end of an expression with unescaped bars.
         if surplus := _BAR.split(line.strip().removesuffix("|"))[len(row) + line.strip().startswith("|") :]:
             row[-1] = " | ".join((row[-1], *map(str.strip, surplus)))
-    return Block("table", start, end, containers, rows=tuple(map(tuple, rows)), alignment=tuple(alignment))
+    cells = tuple(map(tuple, rows))
+    return Block("table", start, end, containers, rows=cells, alignment=tuple(alignment), is_open=end == len(lines))
 
 
 @cache
 def _build_parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
-    from markdown_it.rules_block import blockquote, lheading, list_block
+    from markdown_it.rules_block import blockquote, fence, lheading, list_block
 
     def read_list(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001 - markdown-it calls it
         if state.level >= MAX_LEVEL:
@@ -321,11 +281,25 @@ def _build_parser() -> MarkdownIt:
         del state.tokens[count:]  # hyphens are a rule below a paragraph
         return False
 
+    def read_code(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001
+        outer = state.blkIndent, state.sCount[start]
+        # No line is indented too little for the list around it; and `_indent_items` may have indented the fence.
+        state.blkIndent, state.sCount[start] = 0, state.tShift[start]
+        is_read = fence(state, start, end, silent)
+        state.blkIndent, state.sCount[start] = outer
+        return is_read
+
+    def end_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001, ARG001
+        return silent and state.parentType == "table" and "|" not in _get_line(state, start)
+
     parser = MarkdownIt("zero", {"maxNesting": 10 * MAX_LEVEL}).enable(_RULES)
-    parser.block.ruler.at("list", read_list, {"alt": ["paragraph", "reference", "blockquote"]})
-    parser.block.ruler.at("blockquote", read_quote, {"alt": ["paragraph", "reference", "blockquote", "list"]})
-    parser.block.ruler.at("lheading", read_title)
-    parser.block.ruler.before("fence", "formula", _read_formula)
+    ruler, alternatives = parser.block.ruler, ["paragraph", "reference", "blockquote", "list"]
+    ruler.at("list", read_list, {"alt": ["paragraph", "reference", "blockquote"]})
+    ruler.at("blockquote", read_quote, {"alt": alternatives})
+    ruler.at("lheading", read_title)
+    ruler.before("table", "fenced code", read_code, {"alt": alternatives})  # first, as a fence is final
+    ruler.before("blockquote", "formula", _read_formula)
+    ruler.after("table", "table end", end_table, {"alt": ["blockquote"]})
     return parser
 
 
@@ -357,8 +331,8 @@ def _read_formula(state: StateBlock, start: int, end: int, silent: bool) -> bool
     if mark is None or mark in lines[0][2:].removesuffix(mark):
         return False
     text, line = lines[0][2:], start + 1
-    while not text.endswith(mark) and line < end:
-        if state.isEmpty(line) or state.sCount[line] < state.blkIndent or len(lines) > MAX_FORMULA:
+    while not text.endswith(mark) and line < end and not state.isEmpty(line):
+        if state.sCount[line] < state.blkIndent or len(lines) > MAX_FORMULA:
             return False
         text = _get_line(state, line)
         lines.append(text)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal, cast
 
 from rich.cells import cell_len, chop_cells
@@ -60,13 +59,16 @@ class BlockRenderer:
             if block.gap is not None:
                 yield to_ansi(self._build_bars(block.containers[: block.gap])).rstrip()
             first, rest = self._build_prefixes(block)
+            is_code = block.kind == "code"
+            if is_code and block.new == len(block.containers):
+                first = rest = Text()  # no prefix, so that code can be copied
             rows: Iterable[Text] = self._render_block(block, cell_len(rest.plain))
-            if is_draft and block.kind == "code line":
+            if is_code and is_draft and block.is_continued:
                 rows = [piece for row in rows for piece in _chop(row, self.columns)]
             for row in rows:
                 text = to_ansi(Text.assemble(first, row), has_links=self.has_links)
-                yield text if block.kind == "code line" else text.rstrip(" ")
-                first = rest
+                yield text if is_code else text.rstrip(" ")
+                first = Text() if is_code else rest
 
     def _render_block(self, block: Block, used: int) -> Iterator[Text]:
         """Yield the rows of a block without its prefix, which takes `used` columns."""
@@ -79,29 +81,30 @@ class BlockRenderer:
             case "heading":
                 style = f"{theme.heading};4" if block.level == 1 else theme.heading if block.level < 4 else theme.strong
                 yield from wrap(parse_text(block.text, theme, style), room)
-            case "code start":
-                self._highlighter = Highlighter(block.text, theme)
-                label = f"── {block.text} " if block.text else ""
-                yield Text().append(label.ljust(min(room, MAX_RULE), "─"), theme.faint)
-            case "code end" | "rule":
-                yield Text().append("─" * min(room, MAX_RULE), theme.faint)
-            case "code line":
-                yield self._highlighter.colour(block.text)
+            case "code":
+                if not block.is_continued:
+                    self._highlighter = Highlighter(block.language, theme)
+                    label = f"── {block.language} " if block.language else ""
+                    yield Text().append(label.ljust(min(room, MAX_RULE), "─"), theme.faint)
+                yield from map(self._highlighter.colour, block.text.split("\n")[:-1])
+                if not block.is_open:
+                    yield self._draw_rule(room)
+            case "rule":
+                yield self._draw_rule(room)
             case "formula":
                 yield from (Text("    ").append_text(row) for row in wrap(Text(to_unicode(block.text)), room - 4))
             case "table":
-                self._table = Table.fit(block.rows, block.alignment, theme, room)
-                yield from self._table.begin()
-                yield from self._table.render_body(block.rows[1:], is_first=True)
-            case "table row":
+                if not block.is_continued:
+                    self._table = Table.fit(block.rows, block.alignment, theme, room)
+                    yield from self._table.begin()
                 assert self._table is not None
-                yield from self._table.render_body(block.rows, is_first=False)
+                yield from self._table.render_body(block.rows[1:], is_first=not block.is_continued)
+
+    def _draw_rule(self, room: int) -> Text:
+        return Text().append("─" * min(room, MAX_RULE), self._theme.faint)
 
     def _build_prefixes(self, block: Block) -> tuple[Text, Text]:
         """Return the prefix of the first row of a block, and the prefix of its other rows."""
-        is_code = block.kind in ("code start", "code line", "code end")
-        if is_code and block.new == len(block.containers):
-            return Text(), Text()  # no prefix, so that code can be copied
         containers = block.containers
         while containers and cell_len(self._build_bars(containers).plain) > self.columns // 2:
             containers = containers[1:]
@@ -150,29 +153,25 @@ class Table:
     def fit(cls, rows: Sequence[tuple[str, ...]], alignment: tuple[str, ...], theme: Theme, columns: int) -> Table:
         """Return the column layout that fits these rows."""
         cells = [
-            [_parse_cell(text, theme, "" if index else theme.strong) for text in row] for index, row in enumerate(rows)
+            [parse_text(text, theme, "" if index else theme.strong) for text in row] for index, row in enumerate(rows)
         ]
-        lines = [
-            [cell_len(line) for cell in column for line in cell.plain.split("\n")]
-            for column in zip(*cells, strict=True)
-        ]
-        words = [
-            [cell_len(word) for cell in column for word in cell.plain.split()] for column in zip(*cells, strict=True)
-        ]
-        room = columns - len(_BAR) * (len(rows[0]) - 1)
-        widths = _share([max(1, *widths) for widths in lines], [max([1, *widths]) for widths in words], room)
+        natural, words = [], []
+        for column in zip(*cells, strict=True):
+            natural.append(max([1, *(cell_len(line) for cell in column for line in cell.plain.split("\n"))]))
+            words.append(max([1, *(cell_len(word) for cell in column for word in cell.plain.split())]))
+        widths = _share(natural, words, columns - len(_BAR) * (len(rows[0]) - 1))
         return cls(rows[0], alignment, widths, theme, columns)
 
     def begin(self) -> Iterator[Text]:
         """Yield the rows of the head."""
         if self.widths:
-            yield from self._render_row([_parse_cell(text, self.theme, self.theme.strong) for text in self.head])
+            yield from self._render_row([parse_text(text, self.theme, self.theme.strong) for text in self.head])
             yield self._draw_line("─", "─┼─")
 
     def render_body(self, rows: Iterable[tuple[str, ...]], *, is_first: bool) -> Iterator[Text]:
         """Yield terminal rows for rows of the body. A line precedes each row with wrapped cells, except the first."""
         for row in rows:
-            cells = [_parse_cell(text, self.theme) for text in row]
+            cells = [parse_text(text, self.theme) for text in row]
             if not self.widths:
                 yield from self._render_list(cells, is_first=is_first)
             else:
@@ -202,13 +201,8 @@ class Table:
         if not is_first:
             yield Text().append("─" * min(20, self.columns), self.theme.faint)
         for name, cell in zip(self.head, cells, strict=True):
-            label = _parse_cell(name, self.theme, self.theme.strong)
+            label = parse_text(name, self.theme, self.theme.strong)
             yield from wrap(Text.assemble(label, (": ", self.theme.strong), cell), self.columns)
-
-
-@lru_cache(2_048)
-def _parse_cell(text: str, theme: Theme, style: str = "") -> Text:
-    return parse_text(text, theme, style)
 
 
 def _share(natural: list[int], words: list[int], room: int) -> tuple[int, ...]:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Iterator
-from functools import cache
-from itertools import groupby, pairwise
-from operator import itemgetter
+from collections.abc import Iterable
+from functools import cache, lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -45,8 +44,9 @@ _UNIT = re.compile(rf"(?:(?:{_LETTER}|[^ {_WIDE}]+)[{_CLOSING}]*|[{_OPENING}{_CL
 """What stays on one row: a word, or a letter of East Asian text with its punctuation; with the spaces after it."""
 
 
+@lru_cache(2_048)
 def parse_text(text: str, theme: Theme, style: str = "") -> Text:
-    """Return the text of a block with its styles.
+    """Return the text of a block or a cell with its styles; it must not be changed, because later calls return it, too.
 
     Args:
         text: The lines of the block, joined by line feeds.
@@ -174,28 +174,20 @@ def to_ansi(text: Text, *, has_links: bool = True) -> str:
         text: The row.
         has_links: Write hyperlinks (OSC 8).
     """
-    if not text.spans:
-        return text.plain
+    plain, ends = text.plain, {0, len(text)}
+    for span in text.spans:
+        ends |= {span.start, min(span.end, len(text))}
     written = []
-    for (style, address), part in _split_styles(text):
-        shown = f"\x1b[{style}m{part}\x1b[0m" if style else part
+    for start, end in pairwise(sorted(ends)):
+        shown = plain[start:end]
+        styles = [str(span.style) for span in text.spans if span.start <= start < span.end]
+        if parameters := ";".join(style for style in styles if not style.startswith("link ")):
+            shown = f"\x1b[{parameters}m{shown}\x1b[0m"
+        address = next((style[5:] for style in styles if style.startswith("link ")), "")
         if has_links and len(address) <= MAX_ADDRESS and _ADDRESS.match(address):
             shown = f"\x1b]8;id={zlib.crc32(address.encode()):x};{address}\x1b\\{shown}\x1b]8;;\x1b\\"
         written.append(shown)
     return "".join(written)
-
-
-def _split_styles(text: Text) -> Iterator[tuple[tuple[str, str], str]]:
-    """Yield the parts of a row that have the same style and address, with both."""
-    ends = {0, len(text), *(span.start for span in text.spans), *(min(span.end, len(text)) for span in text.spans)}
-    parts = []
-    for start, end in pairwise(sorted(ends)):
-        styles = [str(span.style) for span in text.spans if span.start <= start < span.end]
-        address = next((style[5:] for style in styles if style.startswith("link ")), "")
-        style = ";".join(style for style in styles if not style.startswith("link "))
-        parts.append(((style, address), text.plain[start:end]))
-    for key, group in groupby(parts, itemgetter(0)):
-        yield key, "".join(part for _, part in group)
 
 
 @cache
