@@ -6,7 +6,6 @@ from dial_client.cli import trust_summary as trust_summary
 from dial_client.cli import tty as tty
 from dial_client.cli.approval_prompt import BAR as BAR
 from dial_client.cli.approval_prompt import MAX_MARKS as MAX_MARKS
-from dial_client.cli.approval_prompt import PromptAction as PromptAction
 from dial_client.cli.approval_prompt import build_question as build_question
 from dial_client.cli.approval_prompt import describe_request as describe_request
 from dial_client.cli.approval_prompt import explain as explain

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import Enum
+from typing import Literal
 
 from dial_client.cli.word_wrap import count_cells
 from dial_client.client.sampling import SAMPLING
@@ -74,16 +74,9 @@ def explain(answers: Mapping[str, str]) -> str:
     return "; ".join(f"{', '.join(same)}: {meaning}" for meaning, same in keys.items()) + '. Enter alone is "no".'
 
 
-class PromptAction(Enum):
-    """An answer that is no decision: view everything, edit the arguments, end the turn; or an unknown answer."""
-
-    VIEW = "view"
-    EDIT = "edit"
-    QUIT = "quit"
-    UNKNOWN = "unknown"
-
-
-_ACTIONS = {"v": PromptAction.VIEW, "e": PromptAction.EDIT, "q": PromptAction.QUIT}
+PromptAction = Literal["view", "edit", "quit", "unknown"]
+"""An answer that is no decision: view everything, edit the arguments, end the turn; or an unknown answer."""
+_ACTIONS: Mapping[str, PromptAction] = {"v": "view", "e": "edit", "q": "quit"}
 
 
 def parse_answer(typed: str) -> Approval | PromptAction:
@@ -97,7 +90,7 @@ def parse_answer(typed: str) -> Approval | PromptAction:
         return Approval(Decision.DENY, _NO)
     if denied := _DENIED.fullmatch(typed):
         return Approval(Decision.DENY, denied["reason"].strip().rstrip(".") or _NO)
-    return PromptAction.UNKNOWN
+    return "unknown"
 
 
 def build_question(tool: ToolSpec, server: str, columns: int) -> tuple[list[str], str]:
@@ -129,11 +122,6 @@ def remove_keys(last: str) -> str:
     for keys in (KEYS, KEYS_FOR_SAMPLING, KEYS_FOR_ALL):
         last = last.removesuffix(f"{keys}: ")
     return last
-
-
-def add_call_number(lines: Iterable[str], number: int) -> Iterator[str]:
-    """Yield the lines about one of several calls; the first line begins with the number of the call."""
-    yield from (f"{number}  {line}" if at == 0 else line for at, line in enumerate(lines))
 
 
 def _with_keys(last: str, keys: str, columns: int) -> tuple[list[str], str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -22,8 +22,6 @@ from dial_client.cli.approval_prompt import (
     ANSWERS_FOR_SAMPLING,
     BAR,
     REMOVED,
-    PromptAction,
-    add_call_number,
     build_question,
     build_question_for_all,
     describe_request,
@@ -146,10 +144,17 @@ class _Waiting:
     call: ToolCallRequest
     tool: ToolSpec
     context: ApprovalContext
+    edited: ToolCallRequest
+    """The call with the arguments that the user has edited."""
     changes: Sequence[FileChange] = ()
     answer: Approval | None = None
     number: int = 0
     """The number of the call in a question about several calls, from 1."""
+
+    @property
+    def is_sampling(self) -> bool:
+        """Whether a server asks for an answer of the model."""
+        return self.tool.tool == SAMPLING
 
 
 class TerminalApprover:
@@ -161,36 +166,68 @@ class TerminalApprover:
 
     async def decide(self, call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
         """Return the user's decision about a call."""
-        waiting = _Waiting(call, tool, context)
+        waiting = _Waiting(call, tool, context, call)
         self._waiting.append(waiting)
         try:
-            async with self._sink.question(None if tool.tool == SAMPLING else call.id):
+            async with self._sink.question(None if waiting.is_sampling else call.id):
                 if waiting.answer is None:
                     await anyio.sleep(GATHER)
                     # Waiting calls share one question; a sampling request has its own.
-                    shared = (asked for asked in self._waiting if asked.answer is None and asked.tool.tool != SAMPLING)
-                    await self._ask([waiting] if tool.tool == SAMPLING else list(shared))
+                    shared = [asked for asked in self._waiting if asked.answer is None and not asked.is_sampling]
+                    batch = [waiting] if waiting.is_sampling else shared
+                    for number, asked in enumerate(batch, 1):
+                        asked.number = number
+                        await self._compare(asked)
+                    await self._ask(batch)
         finally:
             self._waiting.remove(waiting)
         assert waiting.answer is not None
         return waiting.answer
 
     async def _ask(self, batch: list[_Waiting]) -> None:
-        """Ask about calls until all of them are answered."""
-        for number, waiting in enumerate(batch, 1):
-            waiting.number = number
-            await self._compare(waiting, waiting.call)
-        is_first = True
+        """Ask about calls until all of them are answered; a mistyped answer decides nothing."""
+        lines = self._describe(batch)
         while batch:
-            answer = await self._ask_for_all(batch, is_first=is_first) if len(batch) > 1 else batch[0]
-            is_first = False
-            if isinstance(answer, _Waiting):
-                await self._ask_alone(answer)
+            columns, first = measure_terminal_width(), batch[0]
+            alone: dict[str, _Waiting] = {}
+            if len(batch) > 1:
+                alone = {str(waiting.number): waiting for waiting in batch if waiting.number <= MAX_NUMBER}
+                keys = {**ANSWERS_FOR_ALL, **dict.fromkeys(alone, "that call alone")}
+                question = build_question_for_all({waiting.number: waiting.tool for waiting in batch}, columns)
             else:
-                for waiting in batch:
-                    waiting.answer = answer
+                keys = ANSWERS_FOR_SAMPLING if first.is_sampling else ANSWERS
+                question = build_question(first.tool, first.context.server, columns)
+            try:
+                text = await self._read([*lines, *question[0]], question[1], keys)
+                if text in alone:
+                    lines = []
+                    await self._ask([alone[text]])
+                else:
+                    lines = await self._take(text, batch, keys)
+            except Unanswered as how:
+                _answer(batch, Approval(Decision.DENY, str(how)))
             self._apply_lasting_approvals(batch)
-            batch = [waiting for waiting in batch if waiting.answer is None]
+            left = [waiting for waiting in batch if waiting.answer is None]
+            if len(left) == 1 < len(batch):
+                lines = self._describe(left)
+            batch = left
+
+    async def _take(self, text: str, batch: list[_Waiting], keys: Mapping[str, str]) -> list[str]:
+        """Take an answer about all calls of a batch, and return the lines to print if they need another one."""
+        answer = parse_answer(text)
+        if answer == "view":
+            return self._describe(batch, whole=True)
+        if answer == "edit" and "e" in keys:
+            batch[0].edited = await edit_arguments(batch[0].edited, batch[0].tool, self._screen)
+            await self._compare(batch[0])
+            return self._describe(batch)
+        if answer == "quit":
+            process_runner.interrupts.interrupt()
+            answer = Approval(Decision.DENY, "the user ended the turn")
+        if not isinstance(answer, Approval):
+            return [explain(keys)]
+        _answer(batch, answer)
+        return []
 
     def _apply_lasting_approvals(self, batch: list[_Waiting]) -> None:
         """Approve waiting calls of tools that were approved for the session or always, but not of changed tools."""
@@ -206,74 +243,22 @@ class TerminalApprover:
             if may_share_answer and (context.server, waiting.tool.tool) in lasting:
                 waiting.answer = Approval(Decision.ONCE)
 
-    async def _compare(self, waiting: _Waiting, call: ToolCallRequest) -> None:
+    async def _compare(self, waiting: _Waiting) -> None:
         found = self._servers.get(waiting.context.server)
         settings = found if isinstance(found, ServerSettings) else None
-        waiting.changes = await anyio.to_thread.run_sync(find_changes, call.arguments, settings)
+        waiting.changes = await anyio.to_thread.run_sync(find_changes, waiting.edited.arguments, settings)
 
-    async def _ask_for_all(self, batch: list[_Waiting], *, is_first: bool) -> Approval | _Waiting:
-        """Return one answer for all calls, or the call that the user wants to answer alone."""
-        alone = {str(waiting.number): waiting for waiting in batch if waiting.number <= MAX_NUMBER}
-        keys = {**ANSWERS_FOR_ALL, **dict.fromkeys(alone, "that call alone")}
-        lines = self._describe_all(batch, whole=False) if is_first else []
-        while True:
-            question_lines, last = build_question_for_all(
-                {waiting.number: waiting.tool for waiting in batch}, measure_terminal_width()
+    def _describe(self, batch: list[_Waiting], *, whole: bool = False) -> list[str]:
+        """Return the lines about calls; if there are several, those about each begin with its number."""
+        described = []
+        for waiting in batch:
+            changes = [*find_edits(waiting.call.arguments, waiting.edited.arguments), *waiting.changes]
+            lines = describe_request(
+                waiting.edited, waiting.tool, waiting.context, measure_terminal_width(), whole=whole, changes=changes
             )
-            try:
-                text = await self._read([*lines, *question_lines], last, keys)
-            except Unanswered as how:
-                return Approval(Decision.DENY, str(how))
-            if text in alone:
-                return alone[text]
-            answer = parse_answer(text)
-            if isinstance(answer, Approval):
-                return answer
-            if answer is PromptAction.QUIT:
-                return _quit()
-            lines = self._describe_all(batch, whole=True) if answer is PromptAction.VIEW else [explain(keys)]
-
-    def _describe_all(self, batch: list[_Waiting], *, whole: bool) -> list[str]:
-        return [
-            line
-            for waiting in batch
-            for line in add_call_number(self._describe(waiting, waiting.call, whole=whole), waiting.number)
-        ]
-
-    def _describe(self, waiting: _Waiting, call: ToolCallRequest, *, whole: bool) -> Iterable[str]:
-        changes = [*find_edits(waiting.call.arguments, call.arguments), *waiting.changes]
-        return describe_request(
-            call, waiting.tool, waiting.context, measure_terminal_width(), whole=whole, changes=changes
-        )
-
-    async def _ask_alone(self, waiting: _Waiting) -> None:
-        """Ask about one call until the answer is valid; a mistyped answer decides nothing."""
-        call = waiting.call
-        keys = ANSWERS_FOR_SAMPLING if waiting.tool.tool == SAMPLING else ANSWERS
-        lines = list(self._describe(waiting, call, whole=False))
-        while waiting.answer is None:
-            question_lines, last = build_question(waiting.tool, waiting.context.server, measure_terminal_width())
-            try:
-                answer = parse_answer(await self._read([*lines, *question_lines], last, keys))
-                lines = [explain(keys)]
-                match answer:
-                    case Approval():
-                        changed = None if call.arguments == waiting.call.arguments else call.arguments
-                        waiting.answer = replace(answer, arguments=changed)
-                    case PromptAction.VIEW:
-                        lines = list(self._describe(waiting, call, whole=True))
-                    case PromptAction.QUIT:
-                        waiting.answer = _quit()
-                    case PromptAction.EDIT if "e" in keys:
-                        call = await self._edit(waiting, call)
-                        lines = list(self._describe(waiting, call, whole=False))
-            except Unanswered as how:
-                waiting.answer = Approval(Decision.DENY, str(how))
-
-    async def _edit(self, waiting: _Waiting, call: ToolCallRequest) -> ToolCallRequest:
-        call = await edit_arguments(call, waiting.tool, self._screen)
-        await self._compare(waiting, call)
-        return call
+            number = f"{waiting.number}  " if len(batch) > 1 else ""
+            described += [f"{number}{next(lines)}", *lines]
+        return described
 
     async def _read(self, lines: Sequence[str], last: str, keys: Mapping[str, str]) -> str:
         """Return the user's answer, as text for `parse_answer`."""
@@ -295,10 +280,10 @@ class TerminalApprover:
         return f"n, {reason}" if reason else key
 
 
-def _quit() -> Approval:
-    """Cancel the turn, as Ctrl-C does."""
-    process_runner.interrupts.interrupt()
-    return Approval(Decision.DENY, "the user ended the turn")
+def _answer(batch: list[_Waiting], answer: Approval) -> None:
+    for waiting in batch:
+        arguments = waiting.edited.arguments
+        waiting.answer = replace(answer, arguments=None if arguments == waiting.call.arguments else arguments)
 
 
 def paint(line: str, theme: Theme) -> str:
