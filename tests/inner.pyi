@@ -134,6 +134,7 @@ from dial_client.cli.terminal.inline_images import draw as draw
 from dial_client.cli.terminal.inline_images import find_protocol as find_protocol
 from dial_client.cli.terminal.inline_images import save as save
 from dial_client.cli.terminal.live_application import find_cursor as find_cursor
+from dial_client.cli.terminal.live_application import resume_drawing as resume_drawing
 from dial_client.cli.terminal.live_application import wraps_rows as wraps_rows
 from dial_client.cli.terminal.live_area import Activity as Activity
 from dial_client.cli.terminal.live_area import LiveState as LiveState
@@ -145,7 +146,6 @@ from dial_client.cli.terminal.question_line import Picker as Picker
 from dial_client.cli.terminal.question_line import Question as Question
 from dial_client.cli.terminal.question_line import QuestionLine as QuestionLine
 from dial_client.cli.terminal.screen import Screen as Screen
-from dial_client.cli.terminal.screen_application import resume_drawing as resume_drawing
 from dial_client.cli.terminal.turn_view import TurnView as TurnView
 from dial_client.cli.terminal_approver import TerminalApprover as TerminalApprover
 from dial_client.cli.trust_prompt import find_changes_since as find_changes_since

@@ -1,18 +1,37 @@
-"""The application whose live area survives a change of the terminal's width."""
+"""The prompt_toolkit application of the screen: its layout, its painting, and its output.
+
+Its live area survives a change of the terminal's width.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.data_structures import Point
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import ANSI
+from prompt_toolkit.key_binding import KeyBindings, merge_key_bindings
+from prompt_toolkit.layout import ConditionalContainer, FormattedTextControl, HSplit, Layout, Window
 from prompt_toolkit.output import Output, create_output
+from prompt_toolkit.styles import Style
 
-from dial_client.cli.input.keyboard import KeyReportingOutput
+from dial_client.cli.input.keyboard import KeyReportingOutput, open_input
+from dial_client.cli.terminal.question_line import QuestionLine
+
+REDRAW = 0.02
+"""Seconds between two paintings of the live area; with the time to paint, a piece of text is shown within 50 ms."""
+ESCAPE, SEQUENCE = 0.1, 0.5
+"""Seconds after which Esc counts as the key itself, not as the start of a key code; and after which no further key can
+follow a key in a key sequence, as in readline."""
+_STYLE = {"question": "bold", "hint": "italic"}
 
 _VARIABLES = ("TMUX", "VTE_VERSION", "KITTY_WINDOW_ID", "KONSOLE_VERSION", "ALACRITTY_WINDOW_ID", "WEZTERM_PANE")
 """Environment variables of terminals that wrap rows."""
@@ -48,28 +67,68 @@ def find_cursor(widths: Sequence[int], column: int, columns: int) -> tuple[int, 
 
 
 class LiveApplication(Application[None]):
-    """An application that finds the beginning of its live area after the terminal has wrapped the rows."""
+    """An application that shows the live area and, below it, the input line or a question.
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
+    It finds the beginning of its live area after the terminal has wrapped the rows.
+
+    Args:
+        live_text: Returns the text of the live area, with ANSI sequences.
+        input_line: The `InputLine`; None if there is none.
+        question: The question line, which replaces the input line while a question is shown.
+        key_bindings: The keys of the screen, in addition to those of the input line and of questions.
+    """
+
+    def __init__(
+        self, live_text: Callable[[], str], input_line: Any, question: QuestionLine, key_bindings: KeyBindings
+    ) -> None:
         self._wraps_rows = wraps_rows(os.environ)
         self._printed_at = -REPORT
+        shown = Condition(lambda: question.is_shown)
+        live = Window(FormattedTextControl(lambda: ANSI(live_text())), dont_extend_height=True)
+        below = Window(height=1, always_hide_cursor=True) if input_line is None else input_line.container
+        containers = [
+            ConditionalContainer(live, Condition(lambda: bool(live_text()))),
+            ConditionalContainer(question.container, shown),
+            ConditionalContainer(below, ~shown),
+        ]
+        bindings, more = [key_bindings, question.key_bindings], dict[str, Any]()
+        if input_line is not None:
+            bindings.append(input_line.key_bindings)
+            more = {"editing_mode": input_line.editing_mode, "cursor": input_line.cursor}
+        super().__init__(
+            layout=Layout(HSplit(containers), focused_element=None if input_line is None else input_line.buffer),
+            key_bindings=merge_key_bindings(bindings),
+            style=Style.from_dict(_STYLE),
+            erase_when_done=True,
+            min_redraw_interval=REDRAW,
+            input=open_input(),
+            output=open_output(),
+            **more,
+        )
+        self.ttimeoutlen, self.timeoutlen = ESCAPE, SEQUENCE
+        self.after_render += lambda _: self._hold_output(is_held=False)
+        self.key_processor.before_key_press += lambda _: question.note_key()
 
-    def erase_area(self, *, prints: bool = False) -> None:
-        """Erase the live area.
+    def paint_above(self, printed: str) -> None:
+        """Print final text in place of the live area, which is redrawn below it.
 
-        Args:
-            prints: Whether text is printed in its place.
+        Without text, the live area is erased only if the width of the terminal has changed, or if the area became
+        lower, because prompt_toolkit would keep its old height. The output is held back until the area is redrawn.
         """
-        self._find_area()
-        if prints:
+        self._hold_output(is_held=not self.is_done)
+        size, drawn = self.output.get_size(), self.renderer.last_rendered_screen
+        rows = self.layout.container.preferred_height(size.columns, size.rows).preferred
+        if printed or self._drawn_columns != size.columns or (drawn is not None and rows < drawn.height):
+            self._find_area()
+            self.renderer.erase(leave_alternate_screen=False)
+        if printed:
             self._printed_at = time.monotonic()
-        self.renderer.erase(leave_alternate_screen=False)
+            self.output.write_raw(printed.replace("\n", "\r\n"))
 
-    def follow_size(self) -> None:
-        """Erase a live area that was drawn for another width."""
-        if self._drawn_columns != self.output.get_size().columns:
-            self.erase_area()
+    def _hold_output(self, *, is_held: bool) -> None:
+        if isinstance(self.output, ScreenOutput):
+            self.output.is_held = is_held
+            self.output.flush()
 
     def _on_resize(self) -> None:
         self._find_area()
@@ -95,6 +154,28 @@ class LiveApplication(Application[None]):
         cursor = self.renderer._cursor_pos  # noqa: SLF001 - there is no public name
         widths = [_measure_width(drawn.data_buffer[row]) for row in range(cursor.y)]
         self.renderer._cursor_pos = Point(*find_cursor(widths, cursor.x, columns))  # noqa: SLF001 - as above
+
+
+@contextmanager
+def resume_drawing(application: Application[None]) -> Iterator[None]:
+    """Restore the terminal modes and redraw after each SIGCONT, because a shell has changed the modes meanwhile."""
+    if sys.platform == "win32":
+        yield
+        return
+    loop = asyncio.get_running_loop()
+
+    def redraw() -> None:
+        if application._running_in_terminal:  # noqa: SLF001 - another program has the terminal; there is no public name
+            return
+        application.input.raw_mode().__enter__()
+        application.renderer.erase(leave_alternate_screen=False)
+        application.invalidate()
+
+    loop.add_signal_handler(signal.SIGCONT, redraw)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGCONT)
 
 
 def _measure_width(row: Any) -> int:
@@ -135,15 +216,6 @@ class ScreenOutput(KeyReportingOutput):
         """Reset the shape of the cursor, unless the live area will be drawn again at once."""
         if not self.is_held:
             super().reset_cursor_shape()
-
-    def hold(self) -> None:
-        """Write nothing until `release`."""
-        self.is_held = True
-
-    def release(self) -> None:
-        """Write all output that was held back."""
-        self.is_held = False
-        self.flush()
 
 
 def open_output() -> Output:

@@ -25,7 +25,6 @@ from dial_client.cli.printed_streams import redirect_prints
 from dial_client.cli.terminal import live_area
 from dial_client.cli.terminal.live_area import LiveState
 from dial_client.cli.terminal.question_line import Picker, Question, QuestionLine
-from dial_client.cli.terminal.screen_application import KeyActions, build_application, paint_above, resume_drawing
 from dial_client.cli.tty import UserInput
 from dial_client.cli.word_wrap import break_line, break_words
 from dial_client.runtime.safe_text import sanitize
@@ -33,6 +32,7 @@ from dial_client.runtime.safe_text import sanitize
 if TYPE_CHECKING:
     from anyio.abc import TaskStatus
     from prompt_toolkit.completion import Completer
+    from prompt_toolkit.key_binding import KeyBindings
 
 T = TypeVar("T")
 
@@ -227,12 +227,16 @@ class Screen:
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
         """Control the terminal while `work` runs, and return its result."""
         from dial_client.cli.input.input_line import InputLine, find_history_path
+        from dial_client.cli.terminal.live_application import LiveApplication
 
         if self._has_input:
             self._input_line = InputLine(self._send, history=find_history_path())
         results: list[T] = []
         failures: list[Exception] = []
-        self._application = self._make_application()
+        self._application = LiveApplication(
+            lambda: self._live_text, self._input_line, self._question, self._bind_keys()
+        )
+        self._application.before_render += self._paint
         self._ended = anyio.Event()
         with redirect_prints(self.print_prose, self._show_progress), tty.ask_through(self.ask_line):
             async with anyio.create_task_group() as group:
@@ -250,22 +254,56 @@ class Screen:
             raise failures[0]
         return results[0]
 
-    def _make_application(self) -> Any:
-        enter = lambda: self.on_enter()  # noqa: E731, PLW0108 - it is set later
-        keys = KeyActions(self._interrupt, lambda: self._send(None), self._take_back, self._pop_queued, enter)
-        application = build_application(lambda: self._live_text, self._input_line, self._question, keys)
+    def _paint(self, _: object) -> None:
+        printed = self._take_printed()
+        rows = max(1, self.rows // 2)
+        self._live_text = "\n".join(live_area.render(self.live, self.columns, rows, time.monotonic()))
+        self._application.paint_above(printed)
 
-        def paint(_: Any) -> None:
-            printed = self._take_printed()
-            rows = max(1, self.rows // 2)
-            self._live_text = "\n".join(live_area.render(self.live, self.columns, rows, time.monotonic()))
-            paint_above(application, printed)
+    def _bind_keys(self) -> KeyBindings:
+        """Return the bindings of keys that do the same whatever is typed, or that act on an empty input line."""
+        from prompt_toolkit.filters import Condition, has_completions, is_searching
+        from prompt_toolkit.key_binding import KeyBindings
 
-        application.before_render += paint
-        return application
+        line = self._input_line
+        is_empty = Condition(lambda: line is not None and not line.buffer.text and not self.is_asking)
+        has_only_keys = Condition(lambda: line is None and not self.is_asking)
+        bindings = KeyBindings()
+
+        @bindings.add("c-c", eager=True, filter=~is_searching)
+        @bindings.add("<sigint>")
+        def _(_: Any) -> None:
+            self._interrupt()
+
+        @bindings.add("c-d", filter=is_empty, eager=True)
+        def _(_: Any) -> None:
+            self._send(None)
+
+        @bindings.add("c-z", eager=True)
+        def _(event: Any) -> None:
+            event.app.suspend_to_background()
+
+        @bindings.add("up", filter=is_empty & ~has_completions)
+        def _(event: Any) -> None:
+            if (taken := self._pop_queued()) is not None:
+                line.edit(taken.text)
+            else:
+                event.current_buffer.auto_up()
+
+        @bindings.add("enter", filter=is_empty & ~is_searching & ~has_completions, eager=True)
+        @bindings.add("enter", filter=has_only_keys, eager=True)
+        def _(_: Any) -> None:
+            self.on_enter()
+
+        @bindings.add("escape", filter=is_empty)
+        def _(_: Any) -> None:
+            self._pop_queued()
+
+        return bindings
 
     async def _show(self, task_status: TaskStatus[None]) -> None:
         from dial_client.cli.input.keyboard import read_early_lines
+        from dial_client.cli.terminal.live_application import resume_drawing
 
         def begin() -> None:
             read_early_lines(self._application)
@@ -343,13 +381,6 @@ class Screen:
             self._input_line.buffer.reset()
             return
         self._on_interrupt()
-
-    def _take_back(self) -> bool:
-        """Put the latest queued message into the input line; return False if there is none."""
-        if self._input_line is None or (taken := self._pop_queued()) is None:
-            return False
-        self._input_line.edit(taken.text)
-        return True
 
     def _pop_queued(self) -> UserInput | None:
         """Remove the latest queued message, and return it. A None, which ends the conversation, stays in the queue."""
