@@ -7,24 +7,26 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from prompt_toolkit import PromptSession
 from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.application.current import get_app
 from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import Completer
 from prompt_toolkit.cursor_shapes import ModalCursorShapeConfig
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER, EditingMode
 from prompt_toolkit.filters import Condition, has_focus, is_searching, vi_insert_mode, vi_mode
-from prompt_toolkit.history import History
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.history import FileHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout.containers import HSplit, Window
 from prompt_toolkit.layout.controls import BufferControl
 from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.layout.menus import CompletionsMenu
+from prompt_toolkit.output import Output
 from prompt_toolkit.widgets import SearchToolbar
 
 from dial_client.cli.input import user_programs
@@ -37,8 +39,6 @@ from dial_client.turns.mentions import MENTION
 
 MAX_ENTRIES = 2000
 """The maximum number of entries that are offered, the latest first."""
-MAX_READ = 2 * 1024 * 1024
-"""The maximum bytes that are read from the end of the file."""
 MAX_ENTRY = 20_000
 """The maximum characters of a stored entry; a longer entry is offered in this run only."""
 VARIABLE = "DIAL_EDITING_MODE"
@@ -51,18 +51,16 @@ MENU_ROWS = 8
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
-class InputHistory(History):
+class InputHistory(FileHistory):
     """A history without lines that begin with a space, and without repeated lines.
 
-    The file has the format of `prompt_toolkit.history.FileHistory`.
-
     Args:
-        path: The file; None to keep the entries of this run only.
+        path: The file, which only its owner can read; None to keep the entries of this run only.
         stored: Converts an entry to the text to store; an empty text is not stored.
     """
 
     def __init__(self, path: Path | None, stored: Callable[[str], str] = str) -> None:
-        super().__init__()
+        super().__init__(path or os.devnull)
         self._path = path
         self._stored = stored
 
@@ -72,40 +70,20 @@ class InputHistory(History):
             super().append_string(string)
 
     def load_history_strings(self) -> Iterable[str]:
-        """Return the stored entries, the latest first, each once."""
-        return list(dict.fromkeys(reversed(_parse(self._read_tail()))))[:MAX_ENTRIES]
+        """Return the stored entries, the latest first, each once. Errors of the file system are ignored."""
+        with suppress(OSError):
+            return list(dict.fromkeys(super().load_history_strings()))[:MAX_ENTRIES]
+        return []
 
     def store_string(self, string: str) -> None:
-        """Append an entry to the file, which only its owner can read. Errors of the file system are ignored."""
+        """Append an entry to the file. Errors of the file system are ignored."""
         text = self._stored(string)
         if self._path is None or not text or len(text) > MAX_ENTRY:
             return
-        lines = "".join(f"+{line}\n" for line in text.split("\n"))
-        entry = f"\n# {datetime.now().astimezone().isoformat(' ', 'seconds')}\n{lines}"
         with suppress(OSError):
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-            with open(descriptor, "ab") as file:  # noqa: PTH123 - opens a file descriptor
-                file.write(entry.encode(errors="replace"))
-
-    def _read_tail(self) -> str:
-        """Return the last part of the file, from the beginning of an entry."""
-        if self._path is None:
-            return ""
-        try:
-            with self._path.open("rb") as file:
-                start = max(0, file.seek(0, os.SEEK_END) - MAX_READ)
-                file.seek(start)
-                text = file.read(MAX_READ).decode(errors="replace")
-        except OSError:
-            return ""
-        return text if start == 0 else text[max(text.find("\n#"), 0) :]
-
-
-def _parse(text: str) -> list[str]:
-    """Return the entries, the oldest first: runs of lines that begin with ``+``."""
-    runs = re.findall(r"(?:^\+.*(?:\n|\Z))+", text, re.MULTILINE)
-    return ["\n".join(line[1:] for line in run.removesuffix("\n").split("\n")) for run in runs]
+            self._path.touch(mode=0o600)
+            super().store_string(text)
 
 
 def find_editing_mode(environment: Mapping[str, str] = os.environ) -> EditingMode:
@@ -120,11 +98,8 @@ def _read_inputrc(environment: Mapping[str, str]) -> str:
     home = environment.get("HOME") or environment.get("USERPROFILE") or ""
     for name in (environment.get("INPUTRC"), str(Path(home, ".inputrc")) if home else None, "/etc/inputrc"):
         if name and Path(name).is_file():
-            try:
-                with Path(name).open("rb") as file:
-                    return file.read(MAX_BYTES).decode(errors="replace")
-            except OSError:
-                return ""
+            with suppress(OSError), Path(name).open("rb") as file:
+                return file.read(MAX_BYTES).decode(errors="replace")
     return ""
 
 
@@ -143,10 +118,6 @@ def _from_inputrc(text: str) -> str:
             case _ if all(blocks) and (found := _SETTING.match(line)):
                 mode = found[1].lower()
     return mode
-
-
-if TYPE_CHECKING:
-    from prompt_toolkit.buffer import Buffer
 
 
 def build_key_bindings(pasted: PastedTexts, open_editor: Callable[[Buffer], None]) -> KeyBindings:
@@ -202,13 +173,6 @@ def send_or_continue(buffer: Buffer) -> None:
         buffer.newline(copy_margin=False)
     else:
         buffer.validate_and_handle()
-
-
-if TYPE_CHECKING:
-    from prompt_toolkit import PromptSession
-    from prompt_toolkit.completion import Completer
-    from prompt_toolkit.formatted_text import StyleAndTextTuples
-    from prompt_toolkit.output import Output
 
 
 def find_history_path() -> Path:
@@ -320,8 +284,6 @@ class InputLine:
         return text
 
     def _create_prompt_session(self, output: Output | None) -> PromptSession[str]:
-        from prompt_toolkit import PromptSession
-
         return PromptSession(
             multiline=True,
             history=self.buffer.history,

@@ -117,11 +117,8 @@ def open_input() -> Input:
 
 def with_decoded_keys(keyboard: Input) -> Input:
     """Return the keyboard with a `KeyboardParser`; the console of Windows needs none."""
-    if sys.platform != "win32":
-        from prompt_toolkit.input.vt100 import Vt100Input
-
-        if isinstance(keyboard, Vt100Input):
-            keyboard.vt100_parser = KeyboardParser(keyboard.vt100_parser.feed_key_callback)
+    if sys.platform != "win32" and hasattr(keyboard, "vt100_parser"):
+        keyboard.vt100_parser = KeyboardParser(keyboard.vt100_parser.feed_key_callback)
     return keyboard
 
 
@@ -135,16 +132,9 @@ def read_early_lines(application: Application[Any]) -> None:
         application.key_processor.feed_multiple(presses)
     if keyboard.closed:
         # Ctrl-D ends the input for the current reader only: reopen it, and pass on the key.
-        _reopen(keyboard)
-        application.key_processor.feed(KeyPress(Keys.ControlD, "\x04"))
-
-
-def _reopen(keyboard: Input) -> None:
-    if sys.platform != "win32":
-        from prompt_toolkit.input.vt100 import Vt100Input
-
-        if isinstance(keyboard, Vt100Input):
+        if hasattr(keyboard, "stdin_reader"):
             keyboard.stdin_reader.closed = False
+        application.key_processor.feed(KeyPress(Keys.ControlD, "\x04"))
 
 
 def _has_keys(keyboard: Input) -> bool:
@@ -176,15 +166,15 @@ def can_report_modified_keys(environment: Mapping[str, str] = os.environ) -> boo
     return "XTERM_VERSION" in environment or program in _REPORTING or term.startswith("foot")
 
 
-def open_output(stream: TextIO | StdoutProxy) -> Output:
+def open_output(stream: TextIO | StdoutProxy, kind: type[Vt100_Output] = KeyReportingOutput) -> Output:
     """Return the terminal output of a stream, such as standard error, without queries of the cursor position.
 
-    If a terminal does not answer such a query, prompt_toolkit prints a warning.
+    If a terminal does not answer such a query, prompt_toolkit prints a warning. The console of Windows has an output of
+    its own, not of this `kind`.
     """
     terminal = stream.original_stdout if isinstance(stream, StdoutProxy) else stream
-    if sys.platform != "win32" and terminal is not None and terminal.isatty():
-        term, depth = os.environ.get("TERM"), ColorDepth.from_env()
-        output = KeyReportingOutput.from_pty(terminal, term=term, default_color_depth=depth)
-        output.enable_cpr = False
-        return output
-    return create_output(terminal)
+    if sys.platform == "win32" or terminal is None or not terminal.isatty():
+        return create_output(terminal)
+    output = kind.from_pty(terminal, term=os.environ.get("TERM"), default_color_depth=ColorDepth.from_env())
+    output.enable_cpr = False
+    return output

@@ -20,10 +20,9 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.key_binding import KeyBindings, merge_key_bindings
 from prompt_toolkit.layout import ConditionalContainer, FormattedTextControl, HSplit, Layout, Window
-from prompt_toolkit.output import Output, create_output
 from prompt_toolkit.styles import Style
 
-from dial_client.cli.input.keyboard import KeyReportingOutput, open_input
+from dial_client.cli.input.keyboard import KeyReportingOutput, open_input, open_output
 from dial_client.cli.terminal.question_line import QuestionLine
 
 REDRAW = 0.02
@@ -102,7 +101,7 @@ class LiveApplication(Application[None]):
             erase_when_done=True,
             min_redraw_interval=REDRAW,
             input=open_input(),
-            output=open_output(),
+            output=open_output(sys.stdout, ScreenOutput),
             **more,
         )
         self.ttimeoutlen, self.timeoutlen = ESCAPE, SEQUENCE
@@ -216,12 +215,3 @@ class ScreenOutput(KeyReportingOutput):
         """Reset the shape of the cursor, unless the live area will be drawn again at once."""
         if not self.is_held:
             super().reset_cursor_shape()
-
-
-def open_output() -> Output:
-    """Return the output. It never queries the cursor position, because some terminals do not answer."""
-    if sys.platform == "win32":
-        return create_output()
-    output = ScreenOutput.from_pty(sys.stdout, term=os.environ.get("TERM"))
-    output.enable_cpr = False
-    return output
