@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -23,6 +24,7 @@ from dial_client.runtime.safe_text import to_one_line
 
 if TYPE_CHECKING:
     from prompt_toolkit.formatted_text import StyleAndTextTuples
+    from prompt_toolkit.key_binding import KeyBindings
 
 QUIET = 0.4
 """Seconds without a key after which the next key counts as an answer."""
@@ -79,7 +81,6 @@ class QuestionLine:
     ) -> None:
         from prompt_toolkit.buffer import Buffer
         from prompt_toolkit.filters import Condition
-        from prompt_toolkit.key_binding import KeyBindings
         from prompt_toolkit.layout import BufferControl, Window
         from prompt_toolkit.layout.processors import BeforeInput, ConditionalProcessor, PasswordProcessor
 
@@ -98,8 +99,7 @@ class QuestionLine:
             wrap_lines=True,
             dont_extend_height=True,
         )
-        self.key_bindings = KeyBindings()
-        self._bind(Condition)
+        self.key_bindings = self._bind_keys()
 
     @property
     def is_shown(self) -> bool:
@@ -159,54 +159,40 @@ class QuestionLine:
             self.current.settle(buffer.text)
         return False
 
-    def _bind(self, condition: Callable[[Callable[[], bool]], Any]) -> None:
-        shown = condition(lambda: self.is_shown)
-        stray = condition(lambda: self.is_shown and not self._is_armed)
-        by_key = condition(lambda: self.current is not None and self.current.keys is not None and self._is_armed)
-        bind = self.key_bindings.add
+    def _bind_keys(self) -> KeyBindings:
+        from prompt_toolkit.filters import Condition
+        from prompt_toolkit.key_binding import KeyBindings
 
-        @bind("<any>", filter=by_key, eager=True)
+        shown = Condition(lambda: self.is_shown)
+        by_key = Condition(lambda: self.current is not None and (self.current.keys is not None or not self._is_armed))
+        is_list = Condition(lambda: self.current is not None and self.current.on_move is not None)
+        bindings = KeyBindings()
+
+        @bindings.add("<any>", filter=by_key, eager=True)
+        @bindings.add("enter", filter=by_key, eager=True)
         def _(event: Any) -> None:
-            self._answer_by_key(event.data)
-
-        @bind("enter", filter=by_key, eager=True)
-        def _(event: Any) -> None:  # noqa: ARG001 - a key binding
-            self._answer_by_key("\r")
-
-        @bind("<any>", filter=stray, eager=True)
-        def _(event: Any) -> None:
-            if event.data.isprintable():
+            if self._is_armed:
+                self._answer_by_key(event.data)
+            elif event.data.isprintable():
                 self._on_stray(event.data)
 
-        @bind("enter", filter=stray, eager=True)
-        def _(event: Any) -> None:
-            pass
-
-        @bind("<bracketed-paste>", filter=stray | by_key, eager=True)
+        @bindings.add("<bracketed-paste>", filter=by_key, eager=True)
         def _(event: Any) -> None:
             self._on_stray(event.data)
 
-        @bind("c-d", filter=shown, eager=True)
-        def _(event: Any) -> None:  # noqa: ARG001 - a key binding
+        @bindings.add("c-d", filter=shown, eager=True)
+        @bindings.add("escape", filter=is_list, eager=True)
+        def _(_: Any) -> None:
             if self.current is not None:
                 self.current.settle(None)
-
-        self._bind_list(condition(lambda: self.current is not None and self.current.on_move is not None))
-
-    def _bind_list(self, is_list: Any) -> None:
-        def bind(key: str, items: int) -> None:
-            @self.key_bindings.add(key, filter=is_list, eager=True)
-            def _(event: Any) -> None:  # noqa: ARG001 - a key binding
-                if self.current is not None and self.current.on_move is not None:
-                    self.current.on_move(items)
 
         for key, items in _MOVES.items():
-            bind(key, items)
+            bindings.add(key, filter=is_list, eager=True)(partial(self._move, items))
+        return bindings
 
-        @self.key_bindings.add("escape", filter=is_list, eager=True)
-        def _(event: Any) -> None:  # noqa: ARG001 - a key binding
-            if self.current is not None:
-                self.current.settle(None)
+    def _move(self, items: int, _: Any) -> None:
+        if self.current is not None and self.current.on_move is not None:
+            self.current.on_move(items)
 
     def _answer_by_key(self, key: str) -> None:
         question = self.current
