@@ -38,7 +38,7 @@ def test_help_loads_neither_sdk_nor_client() -> None:
 def test_the_first_prompt_does_not_wait_for_the_client() -> None:
     program = (
         "import sys, dial_client.cli.chat.conversation, dial_client.cli.terminal.live_application; "
-        "late = ('client.dial_client', 'conversations.conversation_manager', 'cli.markdown.markdown_stream', "
+        "late = ('client.dial_client', 'conversations.conversation_manager', 'cli.markdown.block_renderer', "
         "'servers.connection', 'tools.catalog'); "
         "print([m for m in sys.modules if m.removeprefix('dial_client.') in late])"
     )

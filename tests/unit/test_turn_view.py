@@ -11,7 +11,6 @@ import pytest
 
 from tests.inner import (
     MONO,
-    MarkdownStream,
     Screen,
     ServerChanged,
     StatusChanged,
@@ -33,7 +32,7 @@ async def _interrupts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def open_view() -> tuple[Screen, TurnView]:
     screen = Screen(MONO, has_input=False)
-    return screen, TurnView(screen, lambda: MarkdownStream(lambda: 80, MONO))
+    return screen, TurnView(screen)
 
 
 async def ask(view: TurnView, number: int) -> None:

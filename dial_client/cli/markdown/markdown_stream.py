@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import cache
 
 from dial_client.cli.markdown.block_parser import Block, BlockParser
-from dial_client.cli.markdown.block_renderer import BlockRenderer
 from dial_client.cli.markdown.themes import ANSI, Theme
 from dial_client.runtime.safe_text import SafeStream
 
@@ -28,6 +27,8 @@ class MarkdownStream:
     """
 
     def __init__(self, columns: Callable[[], int], theme: Theme) -> None:
+        from dial_client.cli.markdown.block_renderer import BlockRenderer
+
         self._columns = columns
         self._safe_text = SafeStream()
         self._parser = BlockParser()

@@ -20,6 +20,7 @@ import anyio.to_thread
 
 from dial_client.cli import process_runner, tty
 from dial_client.cli.command_screen import Search
+from dial_client.cli.markdown.markdown_stream import MarkdownStream
 from dial_client.cli.markdown.themes import Theme, choose_theme, style
 from dial_client.cli.printed_streams import redirect_prints
 from dial_client.cli.terminal import live_area
@@ -83,10 +84,12 @@ class Screen:
 
     def render(self, answer: str) -> str:
         """Format an answer of the model, which is Markdown, for the terminal."""
-        from dial_client.cli.markdown.markdown_stream import MarkdownStream
-
-        stream = MarkdownStream(lambda: self.columns, self.theme)
+        stream = self.open_answer()
         return stream.feed(answer) + stream.finish()
+
+    def open_answer(self) -> MarkdownStream:
+        """Return the renderer of one answer of the model."""
+        return MarkdownStream(lambda: self.columns, self.theme)
 
     def set_theme(self, name: str) -> None:
         """Change the colours of later output. Raises `KeyError` if there is no such theme."""

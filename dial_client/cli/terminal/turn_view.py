@@ -5,12 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import cache
 from threading import Thread
-from typing import Protocol
 
+from dial_client.cli.markdown.markdown_stream import MarkdownStream, prepare
 from dial_client.cli.markdown.themes import choose_theme
 from dial_client.cli.options import Options
 from dial_client.cli.terminal.inline_images import draw, find_image_folder, find_images, find_protocol, save
@@ -46,14 +46,8 @@ CHARS_PER_TOKEN = 4
 def open_screen(options: Options, *, has_input: bool = True) -> tuple[Screen, TurnView]:
     """Return a screen, and the view that shows turns on it."""
     screen = Screen(choose_theme(options.theme, os.environ), has_input=has_input)
-
-    def build_stream() -> AnswerRenderer:
-        from dial_client.cli.markdown.markdown_stream import MarkdownStream
-
-        return MarkdownStream(lambda: screen.columns, screen.theme)
-
     shows_usage = options.verbose or (has_input and not options.quiet)
-    return screen, TurnView(screen, build_stream, shows_reasoning=options.verbose, shows_usage=shows_usage)
+    return screen, TurnView(screen, shows_reasoning=options.verbose, shows_usage=shows_usage)
 
 
 @cache
@@ -63,8 +57,6 @@ def _prepare_rendering() -> None:
     Objects that exist by then are excluded from garbage collection, which would take 50 ms and more to scan them. Later
     objects are collected often, with a short pause each.
     """
-    from dial_client.cli.markdown.markdown_stream import prepare
-
     gc.disable()
     try:
         prepare()
@@ -74,41 +66,20 @@ def _prepare_rendering() -> None:
         gc.enable()
 
 
-class AnswerRenderer(Protocol):
-    """Renders one message of the model as it arrives."""
-
-    def feed(self, text: str) -> str:
-        """Add a piece, and return the text that became final."""
-
-    def draft(self, rows: int) -> str:
-        """Return the unfinished end of the text, in at most `rows` rows."""
-
-    def finish(self) -> str:
-        """End the message, and return the remaining text."""
-
-
 class TurnView(TurnSink):
     """Shows the events of turns on a screen.
 
     Args:
         screen: The screen.
-        new_stream: Returns a renderer for a new message of the model.
         shows_reasoning: Show the model's reasoning.
         shows_usage: Show the tokens of each turn, its cost if known, and its seconds.
     """
 
-    def __init__(
-        self,
-        screen: Screen,
-        new_stream: Callable[[], AnswerRenderer],
-        *,
-        shows_reasoning: bool = False,
-        shows_usage: bool = False,
-    ) -> None:
+    def __init__(self, screen: Screen, *, shows_reasoning: bool = False, shows_usage: bool = False) -> None:
         super().__init__(shows_reasoning=shows_reasoning, shows_usage=shows_usage)
-        self._screen, self._new_stream = screen, new_stream
+        self._screen = screen
         self._images = find_protocol(os.environ)
-        self._stream: AnswerRenderer | None = None
+        self._stream: MarkdownStream | None = None
         self._reasoning: SafeStream | None = None
         self._thought = ""
         self._chars = 0
@@ -183,7 +154,7 @@ class TurnView(TurnSink):
         self._end_reasoning()
         self._chars += len(text)
         if self._stream is None:
-            self._stream = self._new_stream()
+            self._stream = self._screen.open_answer()
         if final := self._stream.feed(text):
             self._print_answer(final)
         live = self._screen.live
