@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dial_client.cli.approval_prompt import BAR, add_bars, measure_terminal_width
@@ -21,7 +21,6 @@ MAX_MESSAGE = 4_000
 MAX_LABEL = 300
 MAX_TITLE = 60
 """The maximum characters of a name: a longer name could wrap, and imitate a line of the program."""
-_ANSWERS = {"y": True, "yes": True, "n": False, "no": False}
 _BOOLEANS = {"y": True, "yes": True, "true": True, "1": True, "n": False, "no": False, "false": False, "0": False}
 
 
@@ -66,15 +65,17 @@ async def _open(question: Elicitation) -> ElicitationAnswer:
     _introduce(question, "wants you to open an address")
     _print_foreign([question.url or ""])
     _print_line("open it yourself if you trust it")
-    is_agreed = await _ask_for_answer(f"Agree to {_format_asker(question)}? [y]es  [n]o: ", {**_ANSWERS, "": False})
-    return ElicitationAnswer(ElicitationAction.ACCEPT if is_agreed else ElicitationAction.DECLINE)
+    answer = await _choose(f"Agree to {_format_asker(question)}?", ["yes", "no"])
+    return ElicitationAnswer(ElicitationAction.ACCEPT if answer == "yes" else ElicitationAction.DECLINE)
 
 
-async def _ask_for_answer(question: str, answers: Mapping[str, Any]) -> Any:
-    """Ask until the answer is a key of `answers`, and return its value."""
-    while (answer := (await ask_for_line(question)).lower()) not in answers:
+async def _choose(question: str, words: Sequence[str]) -> str:
+    """Ask for one of these words, or for its first letter, and return the word; Enter alone is "no"."""
+    answers = {typed: word for word in words for typed in (word[0], word)} | {"": "no"}
+    keys = "  ".join(f"[{word[0]}]{word[1:]}" for word in words)
+    while (typed := (await ask_for_line(f"{question} {keys}: ")).lower()) not in answers:
         _print_line(f"one of: {', '.join(filter(None, answers))}; Enter alone is no")
-    return answers[answer]
+    return answers[typed]
 
 
 async def _fill_in(question: Elicitation) -> ElicitationAnswer:
@@ -92,16 +93,13 @@ async def _fill_in(question: Elicitation) -> ElicitationAnswer:
             _print_foreign(_format_content(form, content))
         else:
             _print_line("there is nothing to fill in")
-        again = {"a": "again", "again": "again"} if form.fields else {}
-        keys = "[y]es  [n]o  [a]gain" if form.fields else "[y]es  [n]o"
-        is_sent = await _ask_for_answer(
-            f"Send it to {_format_asker(question)}? {keys}: ", {**_ANSWERS, **again, "": False}
-        )
-        if is_sent is True:
+        words = ["yes", "no", "again"] if form.fields else ["yes", "no"]
+        answer = await _choose(f"Send it to {_format_asker(question)}?", words)
+        if answer == "yes":
             # A field that the user left empty must stay empty, even if the form has a default for it.
             left_out = {field.name: None for field in form.fields if field.name not in content}
             return ElicitationAnswer(ElicitationAction.ACCEPT, content | left_out)
-        if is_sent is False:
+        if answer == "no":
             return ElicitationAnswer(ElicitationAction.DECLINE)
 
 

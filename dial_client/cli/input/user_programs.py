@@ -8,9 +8,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+
+import anyio
 
 from dial_client.cli import process_runner
 from dial_client.cli.load_settings import warn
@@ -60,8 +62,6 @@ def edit(text: str) -> str | None:
     return edited.removesuffix("\n")
 
 
-_POLL = 0.2
-"""Seconds between two calls of `check`."""
 _PATIENCE = 1.0
 """Seconds that a pager may take to end after it was terminated."""
 
@@ -82,14 +82,10 @@ def is_longer(text: str, columns: int, rows: int) -> bool:
     return False
 
 
-def page(text: str, check: Callable[[], None]) -> bool:
+async def page(text: str) -> bool:
     """Show a text in the pager until the user leaves it; return False, with a warning, if the pager cannot start.
 
-    ``LESSSECURE`` keeps `less` from starting other programs, because the text may come from a server.
-
-    Args:
-        text: The text, escaped already.
-        check: Is called repeatedly; an exception that it raises ends the pager.
+    ``LESSSECURE`` keeps `less` from starting other programs, because the text, escaped already, may come from a server.
     """
     command = find_pager()
     environment = os.environ | {"LESSSECURE": "1"}
@@ -97,21 +93,15 @@ def page(text: str, check: Callable[[], None]) -> bool:
         file.write(f"{text.rstrip()}\n".encode(errors="replace"))
         file.seek(0)
         try:
-            process = subprocess.Popen(command, stdin=file, env=environment)
+            process = await anyio.open_process(command, stdin=file, stdout=None, stderr=None, env=environment)
         except OSError as error:
             warn(f"the pager {command[0]} cannot be started: {error.strerror}; set PAGER to another program")
             return False
-        with process:
+        async with process:  # kills a pager that has not ended
             try:
-                while process.poll() is None:
-                    check()
-                    with suppress(subprocess.TimeoutExpired):
-                        process.wait(_POLL)
+                await process.wait()
             finally:
-                if process.poll() is None:
+                with suppress(ProcessLookupError), anyio.move_on_after(_PATIENCE, shield=True):
                     process.terminate()
-                    try:
-                        process.wait(_PATIENCE)
-                    except subprocess.TimeoutExpired:
-                        process.kill()
+                    await process.wait()
     return True

@@ -15,8 +15,6 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
-import anyio.from_thread
-import anyio.to_thread
 
 from dial_client.cli import process_runner, tty
 from dial_client.cli.command_screen import Search
@@ -193,7 +191,7 @@ class Screen:
 
         if user_programs.find_pager() and user_programs.is_longer(text, self.columns, self.rows):
             async with self.suspend():
-                if await anyio.to_thread.run_sync(user_programs.page, text, anyio.from_thread.check_cancelled):
+                if await user_programs.page(text):
                     return
         self.print(text)
 
