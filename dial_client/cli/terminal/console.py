@@ -1,15 +1,16 @@
-"""The console of a conversation: the interface, and a console of plain lines for terminals without a live area."""
+"""The console of a conversation: the screen, or plain lines in a terminal without a live area."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
-from dial_client.cli.command_screen import CommandScreen, PlainScreen
+from dial_client.cli.command_screen import PlainScreen
+from dial_client.cli.terminal.screen import Screen
 from dial_client.cli.tty import UserInput, can_move_cursor, read_sent_line
 from dial_client.runtime.safe_text import sanitize
 
@@ -17,31 +18,6 @@ if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer
 
 T = TypeVar("T")
-
-
-class Console(CommandScreen, Protocol):
-    """Prints text, asks questions, and reads the user's input."""
-
-    async def read_input(self) -> UserInput | None:
-        """Return the user's next input; None if they leave."""
-
-    def echo(self, user_input: UserInput) -> None:
-        """Show an input, if it is not on the screen already."""
-
-    def edit(self, text: str) -> None:
-        """Put a text into the input line."""
-
-    def complete_with(self, completer: Completer) -> None:
-        """Propose completions of the input."""
-
-    def set_interrupt(self, on_interrupt: Callable[[], None]) -> None:
-        """Call `on_interrupt` for Ctrl-C, if the console reads it as a key."""
-
-    async def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Control the terminal while `work` runs, and return its result."""
-
-    def close(self) -> None:
-        """Stop reading and drawing; further output is printed directly."""
 
 
 class LineConsole(PlainScreen):
@@ -136,3 +112,7 @@ class LineConsole(PlainScreen):
 
     def close(self) -> None:
         """Do nothing, because this console does not control the terminal."""
+
+
+Console = Screen | LineConsole
+"""Prints text, asks questions, and reads the user's input."""
