@@ -8,6 +8,7 @@ Commands without a Unicode form are kept as they are written.
 from __future__ import annotations
 
 import re
+from html.entities import html5
 
 MAX_DEPTH = 20
 _TOKEN = re.compile(r"\\[A-Za-z]+\*?|\\.|[{}^_&\[\]]|\s+|[A-Za-z0-9.]+|.", re.DOTALL)
@@ -15,41 +16,25 @@ _SIMPLE = re.compile(r"(?:[0-9.]+|√?[^\W\d_])[′°¹²³⁰-₟ᵃ-ᵿ\u0300-
 """A number or a letter, which needs no brackets in a fraction."""
 _ROOTS = {"": "√", "2": "√", "3": "∛", "4": "∜"}
 _OF_TWO = frozenset(("frac", "dfrac", "tfrac", "cfrac", "binom"))
-_GREEK = (
-    "alpha α beta β gamma γ delta δ epsilon ϵ varepsilon ε zeta ζ eta η theta θ vartheta ϑ iota ι kappa κ lambda λ "
-    "mu μ nu ν xi ξ pi π varpi ϖ rho ρ varrho ϱ sigma σ varsigma ς tau τ upsilon υ phi ϕ varphi φ chi χ psi ψ omega ω "
-    "Gamma Γ Delta Δ Theta Θ Lambda Λ Xi Ξ Pi Π Sigma Σ Upsilon Υ Phi Φ Psi Ψ Omega Ω"
+_SYMBOLS = (
+    "epsilon ϵ varepsilon ε phi ϕ varphi φ cdot · ast ∗ star ⋆ circ ∘ land ∧ lor ∨ iint ∬ partial ∂ infty ∞ neg ¬ "
+    "lnot ¬ exists ∃ degree ° surd √ triangle △ blacksquare ■ cdots ⋯ ldots … dots … vdots ⋮ ddots ⋱ backslash \\ "
+    "qed ∎ leqslant ≤ geqslant ≥ neq ≠ models ⊨ to → gets ← implies ⟹ impliedby ⟸ iff ⟺ lvert | rvert | lVert ‖ rVert ‖"
 )
-_OPERATORS = (
-    "times × cdot · div ÷ pm ± mp ∓ ast ∗ star ⋆ circ ∘ bullet • oplus ⊕ ominus ⊖ otimes ⊗ odot ⊙ wedge ∧ vee ∨ land ∧ "
-    "lor ∨ cap ∩ cup ∪ setminus ∖ sum ∑ prod ∏ coprod ∐ int ∫ iint ∬ iiint ∭ oint ∮ bigcup ⋃ bigcap ⋂ bigoplus ⨁ "
-    "bigotimes ⨂ nabla ∇ partial ∂ infty ∞ neg ¬ lnot ¬ forall ∀ exists ∃ nexists ∄ emptyset ∅ varnothing ∅ angle ∠ "
-    "perp ⊥ top ⊤ bot ⊥ dagger † ddagger ‡ prime ′ degree ° hbar ℏ ell ℓ Re ℜ Im ℑ aleph ℵ wp ℘ surd √ triangle △ "
-    "square □ blacksquare ■ checkmark ✓ cdots ⋯ ldots … dots … vdots ⋮ ddots ⋱ colon : backslash \\ qed ∎"
-)
-_RELATIONS = (
-    "le ≤ leq ≤ leqslant ≤ ge ≥ geq ≥ geqslant ≥ ne ≠ neq ≠ ll ≪ gg ≫ equiv ≡ approx ≈ sim ∼ simeq ≃ cong ≅ propto ∝ "
-    "in ∈ notin ∉ ni ∋ subset ⊂ supset ⊃ subseteq ⊆ supseteq ⊇ subsetneq ⊊ mid ∣ nmid ∤ parallel ∥ prec ≺ succ ≻ "
-    "vdash ⊢ models ⊨ to → rightarrow → leftarrow ← gets ← leftrightarrow ↔ Rightarrow ⇒ Leftarrow ⇐ Leftrightarrow ⇔ "
-    "implies ⟹ impliedby ⟸ iff ⟺ longrightarrow ⟶ longleftarrow ⟵ Longrightarrow ⟹ mapsto ↦ longmapsto ⟼ uparrow ↑ "
-    "downarrow ↓ updownarrow ↕ nearrow ↗ searrow ↘ hookrightarrow ↪ rightharpoonup ⇀ rightleftharpoons ⇌ therefore ∴ "
-    "because ∵ langle ⟨ rangle ⟩ lfloor ⌊ rfloor ⌋ lceil ⌈ rceil ⌉ lvert | rvert | vert | lVert ‖ rVert ‖ Vert ‖ "
-    "lbrace { rbrace } lbrack [ rbrack ]"
-)
+"""The commands that HTML does not name, or names otherwise."""
+_OTHERS = {"acute", "breve", "check", "dot", "grave", "not", "par", "ring", "sc", "tilde"}
+"""Names of HTML that are other commands in LaTeX."""
 _NAMES = (
     "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln lg exp lim limsup liminf max min sup inf det "
     "dim ker deg gcd hom arg mod Pr"
 )
 
 
-def _parse_pairs(text: str) -> dict[str, str]:
-    words = text.split()
-    return dict(zip(words[::2], words[1::2], strict=True))
-
-
-SYMBOLS = (
-    _parse_pairs(_GREEK) | _parse_pairs(_OPERATORS) | _parse_pairs(_RELATIONS) | {name: name for name in _NAMES.split()}
-)
+_WORDS = _SYMBOLS.split()
+# The named characters of HTML have the names of LaTeX, from which they come.
+_NAMED = {name[:-1]: text for name, text in html5.items() if name[-1] == ";" and len(text) == 1 and text.isprintable()}
+SYMBOLS = {name: text for name, text in _NAMED.items() if name not in _OTHERS}
+SYMBOLS |= dict(zip(_WORDS[::2], _WORDS[1::2], strict=True)) | {name: name for name in _NAMES.split()}
 SPACES = dict.fromkeys((",", ";", ":", " ", ">", "~", "enspace"), " ") | {"quad": "  ", "qquad": "    ", "!": ""}
 _STYLES = "displaystyle textstyle limits nolimits nonumber notag"
 IGNORED = frozenset(f"left right big Big bigg Bigg bigl bigr Bigl Bigr middle {_STYLES}".split())
