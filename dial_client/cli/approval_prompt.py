@@ -62,7 +62,7 @@ KEYS_FOR_ALL = "[y]es to all  [n]o to all, because…  [s]ession  [a]lways  [v]i
 
 _NO = "the user said no"
 _ALLOWED = {"y": Decision.ONCE, "s": Decision.SESSION, "a": Decision.ALWAYS}
-_WORDS = {"yes": "y", "session": "s", "always": "a", "view": "v", "view all": "v", "edit": "e", "quit": "q"}
+_WORDS = frozenset(("yes", "session", "always", "view", "view all", "edit", "quit"))
 _DENIED = re.compile(r"(?:no|n)(?![\w'])[\s,.:;-]*(?:because\b[\s,.:;…-]*)?(?P<reason>.*)", re.IGNORECASE | re.DOTALL)
 
 
@@ -81,7 +81,7 @@ _ACTIONS: Mapping[str, PromptAction] = {"v": "view", "e": "edit", "q": "quit"}
 
 def parse_answer(typed: str) -> Approval | PromptAction:
     """Return the decision for a typed answer. An empty answer denies the call, and so does "no" with a reason."""
-    key = _WORDS.get(typed.lower(), typed.lower())
+    key = typed[0].lower() if typed.lower() in _WORDS else typed.lower()
     if key in _ALLOWED:
         return Approval(_ALLOWED[key])
     if action := _ACTIONS.get(key):

@@ -98,10 +98,9 @@ async def _choose(call: ToolCallRequest, screen: CommandScreen) -> str | None:
     names = list(call.arguments)
     if len(names) <= 1:
         return names[0] if names else None
-    keys = {str(at): name for at, name in enumerate(names[:MAX_NUMBER], 1)}
-    shown = "  ".join(f"[{key}] {to_one_line(escape_unseen(name), 30)}" for key, name in keys.items())
-    meanings = {key: to_one_line(name, 30) for key, name in keys.items()}
-    return keys[await screen.ask_key([shown], "Which argument?", meanings)]
+    keys = {str(at): to_one_line(escape_unseen(name), 30) for at, name in enumerate(names[:MAX_NUMBER], 1)}
+    shown = "  ".join(f"[{key}] {name}" for key, name in keys.items())
+    return names[int(await screen.ask_key([shown], "Which argument?", keys)) - 1]
 
 
 async def _edit(name: str, text: str, screen: CommandScreen) -> str | None:
@@ -290,7 +289,7 @@ def paint(line: str, theme: Theme) -> str:
     """Return a line of the prompt in colours. Untrusted text in it must be escaped already."""
     bar, text = line[: len(BAR)], line[len(BAR) :]
     if bar in (ADDED, REMOVED):
-        return style(line, theme.added if bar == ADDED else theme.removed)
+        return style(line, theme.success if bar == ADDED else theme.removed)
     if line.startswith(BAR[0]):
         return style(bar, theme.faint) + text
     return style(line, theme.strong if " wants to " in line else theme.faint)

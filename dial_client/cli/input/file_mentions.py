@@ -147,18 +147,17 @@ def _parse_mention(text: str, start: int) -> FileMention | None:
 
 
 def _find_existing(written: str) -> FileMention | None:
-    mention = FileMention(written)
+    path = FileMention(written).path
     try:
-        mode = mention.path.stat().st_mode
+        mode = path.stat().st_mode
+        problem = "" if os.access(path, os.R_OK) else "cannot be read: permission denied"
     except PermissionError:
-        return FileMention(written, f"@{_format_path(written)} cannot be read: permission denied")
+        mode, problem = stat.S_IFREG, "cannot be read: permission denied"
     except (OSError, ValueError, RuntimeError):
         return None
-    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
-        if os.access(mention.path, os.R_OK):
-            return mention
-        return FileMention(written, f"@{_format_path(written)} cannot be read: permission denied")
-    return FileMention(written, f"@{_format_path(written)} is neither a file nor a folder")
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        problem = "is neither a file nor a folder"
+    return FileMention(written, problem and f"@{_format_path(written)} {problem}")
 
 
 def _build_missing(written: str) -> FileMention:

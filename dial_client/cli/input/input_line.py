@@ -88,19 +88,17 @@ class InputHistory(FileHistory):
 
 def find_editing_mode(environment: Mapping[str, str] = os.environ) -> EditingMode:
     """Return the mode that `VARIABLE` sets, else the mode of readline's ``inputrc``, else emacs."""
-    chosen = environment.get(VARIABLE, "").strip().lower()
-    if chosen not in ("vi", "emacs"):
-        chosen = _from_inputrc(_read_inputrc(environment))
-    return EditingMode.VI if chosen == "vi" else EditingMode.EMACS
-
-
-def _read_inputrc(environment: Mapping[str, str]) -> str:
-    home = environment.get("HOME") or environment.get("USERPROFILE") or ""
-    for name in (environment.get("INPUTRC"), str(Path(home, ".inputrc")) if home else None, "/etc/inputrc"):
-        if name and Path(name).is_file():
-            with suppress(OSError), Path(name).open("rb") as file:
-                return file.read(MAX_BYTES).decode(errors="replace")
-    return ""
+    mode = environment.get(VARIABLE, "").strip().lower()
+    if mode not in ("vi", "emacs"):
+        home = environment.get("HOME") or environment.get("USERPROFILE")
+        names = [environment.get("INPUTRC"), home and f"{home}/.inputrc", "/etc/inputrc"]
+        found = next((Path(name) for name in names if name and Path(name).is_file()), None)
+        text = ""
+        if found is not None:
+            with suppress(OSError), found.open("rb") as file:
+                text = file.read(MAX_BYTES).decode(errors="replace")
+        mode = _from_inputrc(text)
+    return EditingMode.VI if mode == "vi" else EditingMode.EMACS
 
 
 def _from_inputrc(text: str) -> str:

@@ -140,9 +140,6 @@ def build_completer(dial: DialClient, commands: Mapping[str, str], arguments: Ar
     """
     from prompt_toolkit.completion import Completer, Completion
 
-    def to_completion(proposal: Proposal) -> Completion:
-        return Completion(proposal.text, -proposal.replaced, display_meta=to_one_line(proposal.about, 60))
-
     class ConversationCompleter(Completer):
         def get_completions(self, document: Any, complete_event: Any) -> Iterable[Completion]:  # noqa: ARG002
             return ()
@@ -155,6 +152,7 @@ def build_completer(dial: DialClient, commands: Mapping[str, str], arguments: Ar
                 found = propose_local_completions(text, commands, arguments or {})
             for proposal in found:
                 if proposal.is_safe:
-                    yield to_completion(proposal)
+                    about = to_one_line(proposal.about, 60)
+                    yield Completion(proposal.text, -proposal.replaced, display_meta=about)
 
     return ConversationCompleter()

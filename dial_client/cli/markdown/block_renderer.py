@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal, cast
 
 from rich.cells import cell_len, chop_cells
@@ -95,10 +94,9 @@ class BlockRenderer:
                 yield from (Text("    ").append_text(row) for row in wrap(Text(to_unicode(block.text)), room - 4))
             case "table":
                 if not block.is_continued:
-                    self._table = Table.fit(block.rows, block.alignment, theme, room)
-                    yield from self._table.begin()
+                    self._table = Table(block.rows, block.alignment, theme, room)
                 assert self._table is not None
-                yield from self._table.render_body(block.rows[1:], is_first=not block.is_continued)
+                yield from self._table.render(block.rows[1:], is_continued=block.is_continued)
 
     def _draw_rule(self, room: int) -> Text:
         return Text().append("─" * min(room, MAX_RULE), self._theme.faint)
@@ -137,61 +135,53 @@ def _chop(row: Text, columns: int) -> list[Text]:
     return list(row.divide([sum(map(len, pieces[:index])) for index in range(1, len(pieces))]))
 
 
-@dataclass(frozen=True, slots=True)
 class Table:
-    """The layout of a table's columns. A table with too many columns for the terminal is shown as a list."""
+    """A table, whose first rows determine the widths of its columns.
 
-    head: tuple[str, ...]
-    alignment: tuple[str, ...]
-    widths: tuple[int, ...]
-    """The widths in terminal columns; empty if the table is shown as a list."""
-    theme: Theme
-    columns: int
-    """The width of the terminal."""
+    With too many columns for the terminal, it is shown as a list.
+    """
 
-    @classmethod
-    def fit(cls, rows: Sequence[tuple[str, ...]], alignment: tuple[str, ...], theme: Theme, columns: int) -> Table:
-        """Return the column layout that fits these rows."""
-        cells = [
-            [parse_text(text, theme, "" if index else theme.strong) for text in row] for index, row in enumerate(rows)
-        ]
+    def __init__(self, rows: Sequence[tuple[str, ...]], alignment: tuple[str, ...], theme: Theme, columns: int) -> None:
+        self._alignment, self._theme, self._columns = alignment, theme, columns
+        self._head = [parse_text(text, theme, theme.strong) for text in rows[0]]
+        cells = [self._head, *([parse_text(text, theme) for text in row] for row in rows[1:])]
         natural, words = [], []
         for column in zip(*cells, strict=True):
             natural.append(max([1, *(cell_len(line) for cell in column for line in cell.plain.split("\n"))]))
             words.append(max([1, *(cell_len(word) for cell in column for word in cell.plain.split())]))
-        widths = _share(natural, words, columns - len(_BAR) * (len(rows[0]) - 1))
-        return cls(rows[0], alignment, widths, theme, columns)
+        self._widths = _share(natural, words, columns - len(_BAR) * (len(rows[0]) - 1))
+        """The widths in terminal columns; empty if the table is shown as a list."""
 
-    def begin(self) -> Iterator[Text]:
-        """Yield the rows of the head."""
-        if self.widths:
-            yield from self._render_row([parse_text(text, self.theme, self.theme.strong) for text in self.head])
+    def render(self, rows: Iterable[tuple[str, ...]], *, is_continued: bool) -> Iterator[Text]:
+        """Yield terminal rows for rows of the body, after those of the head unless the table is continued.
+
+        A line precedes each row with wrapped cells, except the first.
+        """
+        if self._widths and not is_continued:
+            yield from self._render_row(self._head)
             yield self._draw_line("─", "─┼─")
-
-    def render_body(self, rows: Iterable[tuple[str, ...]], *, is_first: bool) -> Iterator[Text]:
-        """Yield terminal rows for rows of the body. A line precedes each row with wrapped cells, except the first."""
         for row in rows:
-            cells = [parse_text(text, self.theme) for text in row]
-            if not self.widths:
-                yield from self._render_list(cells, is_first=is_first)
+            cells = [parse_text(text, self._theme) for text in row]
+            if not self._widths:
+                yield from self._render_list(cells, is_first=not is_continued)
             else:
                 table_row = self._render_row(cells)
-                if not is_first and len(table_row) > 1:
+                if is_continued and len(table_row) > 1:
                     yield self._draw_line("┄", "┄┼┄")
                 yield from table_row
-            is_first = False
+            is_continued = True
 
     def _draw_line(self, line: str, crossing: str) -> Text:
-        return Text().append(crossing.join(line * width for width in self.widths), self.theme.faint)
+        return Text().append(crossing.join(line * width for width in self._widths), self._theme.faint)
 
     def _render_row(self, cells: list[Text]) -> list[Text]:
         """Return one table row as terminal rows."""
-        columns = [wrap(cell, width) for cell, width in zip(cells, self.widths, strict=True)]
-        bar = Text().append(_BAR, self.theme.faint)
+        columns = [wrap(cell, width) for cell, width in zip(cells, self._widths, strict=True)]
+        bar = Text().append(_BAR, self._theme.faint)
         rows = []
         for index in range(max(map(len, columns))):
             parts = [column[index].copy() if index < len(column) else Text() for column in columns]
-            for part, alignment, width in zip(parts, self.alignment, self.widths, strict=True):
+            for part, alignment, width in zip(parts, self._alignment, self._widths, strict=True):
                 part.align(cast("Literal['left', 'center', 'right']", alignment), width)
             rows.append(bar.join(parts))
         return rows
@@ -199,10 +189,9 @@ class Table:
     def _render_list(self, cells: list[Text], *, is_first: bool) -> Iterator[Text]:
         """Yield a table row as a list: for each cell the name of its column, and its content."""
         if not is_first:
-            yield Text().append("─" * min(20, self.columns), self.theme.faint)
-        for name, cell in zip(self.head, cells, strict=True):
-            label = parse_text(name, self.theme, self.theme.strong)
-            yield from wrap(Text.assemble(label, (": ", self.theme.strong), cell), self.columns)
+            yield Text().append("─" * min(20, self._columns), self._theme.faint)
+        for label, cell in zip(self._head, cells, strict=True):
+            yield from wrap(Text.assemble(label, (": ", self._theme.strong), cell), self._columns)
 
 
 def _share(natural: list[int], words: list[int], room: int) -> tuple[int, ...]:

@@ -119,7 +119,7 @@ class _TextWriter:
         self.text.stylize(f"link {address}", start)
         target = describe_target(address)
         if target and label != _SCHEME.sub("", address.lower()):
-            self._append(f" ({target})", self._theme.address)
+            self._append(f" ({target})", self._theme.faint)
 
     def _append(self, text: str, style: str = "", address: str = "") -> None:
         start = len(self.text)

@@ -21,16 +21,12 @@ class Theme:
     deleted: str = "9"
     code: str = ""
     link: str = "4"
-    address: str = "2"
-    """The host of a link, after its text."""
     quote: str = "3"
     marker: str = ""
     """Bullets, numbers, bars, and lines of tables."""
     faint: str = "2"
     success: str = ""
     failure: str = "1"
-    question: str = "1"
-    added: str = ""
     removed: str = ""
     tokens: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """The SGR parameters of tokens in code, by their names in Pygments: ``Keyword``, ``String``, ``Comment``."""
@@ -40,14 +36,11 @@ _STYLES = {
     "heading": ("1;36", "1;38;5;117", "1;38;5;25"),
     "code": ("36", "38;5;180", "38;5;94"),
     "link": ("4;34", "4;38;5;75", "4;38;5;26"),
-    "address": ("2", "38;5;245", "38;5;242"),
     "quote": ("3", "3;38;5;250", "3;38;5;239"),
     "marker": ("36", "38;5;80", "38;5;30"),
     "faint": ("2", "38;5;245", "38;5;242"),
     "success": ("32", "38;5;114", "38;5;28"),
     "failure": ("31", "38;5;174", "38;5;124"),
-    "question": ("1;36", "1;38;5;117", "1;38;5;25"),
-    "added": ("32", "38;5;114", "38;5;28"),
     "removed": ("31", "38;5;174", "38;5;124"),
 }
 """The styles of the themes `ANSI`, `DARK` and `LIGHT`."""
