@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,38 +44,33 @@ async def build_prompt_message(dial: DialClient, line: str) -> Message | None:
     Without any ``arg=``, the whole text after the name is the first argument.
     """
     try:
-        found = await _find_prompt(dial, line)
-        if found is None:
-            return None
-        prompt, rest = found
-        values = _parse_arguments(prompt, rest)
-        return None if values is None else merge_messages(await dial.prompts.get(prompt.server, prompt.name, values))
-    except ServerError as error:
+        prompt, rest = _find_prompt(await dial.prompts.list(), line)
+        return merge_messages(await dial.prompts.get(prompt.server, prompt.name, _parse_arguments(prompt, rest)))
+    except (ConfigError, ServerError) as error:
         warn(str(error))
         return None
 
 
-async def _find_prompt(dial: DialClient, line: str) -> tuple[Prompt, str] | None:
-    """Return the prompt that the line names, and the text after its name; None, with a warning, if there is none."""
-    name = line.split(maxsplit=1)[0]
-    prompts = [
-        prompt for prompt in await dial.prompts.list() if f"{line} ".startswith(f"/{prompt.server}:{prompt.name} ")
-    ]
-    if not prompts:
-        warn(f"there is no prompt {name}: /prompts lists them")
-        return None
-    prompt = max(prompts, key=lambda prompt: len(f"{prompt.server}:{prompt.name}"))
-    return prompt, line[len(f"/{prompt.server}:{prompt.name}") :].strip()
+def _find_prompt(prompts: Iterable[Prompt], line: str) -> tuple[Prompt, str]:
+    """Return the prompt that the line names, and the text after its name."""
+    named = {f"/{prompt.server}:{prompt.name}": prompt for prompt in prompts}
+    name = max((name for name in named if f"{line} ".startswith(f"{name} ")), key=len, default=None)
+    if name is None:
+        raise ConfigError(f"there is no prompt {line.split(maxsplit=1)[0]}: /prompts lists them")
+    return named[name], line.removeprefix(name).strip()
 
 
-def _parse_arguments(prompt: Prompt, rest: str) -> dict[str, str] | None:
-    """Return the arguments of a prompt; None, with a warning, if they are invalid."""
+def _parse_arguments(prompt: Prompt, rest: str) -> dict[str, str]:
+    """Return the arguments of a prompt.
+
+    Raises:
+        ConfigError: They are invalid.
+    """
     names = [argument.name for argument in prompt.arguments]
     try:
         words = shlex.split(rest)
     except ValueError:
-        warn("a quotation mark is not closed")
-        return None
+        raise ConfigError("a quotation mark is not closed") from None
     pairs = [word.partition("=") for word in words]
     if names and rest and not any(equals and name in names for name, equals, _ in pairs):
         values = {names[0]: rest}
@@ -83,11 +78,10 @@ def _parse_arguments(prompt: Prompt, rest: str) -> dict[str, str] | None:
         values = {name: value for name, _, value in pairs}
     takes = ", ".join(names) or "nothing"
     if wrong := [name for name in values if name not in names]:
-        warn(f"{prompt.name} has no argument {wrong[0]}: it takes {takes}")
-        return None
+        raise ConfigError(f"{prompt.name} has no argument {wrong[0]}: it takes {takes}")
     if missing := [argument.name for argument in prompt.arguments if argument.required and argument.name not in values]:
-        warn(f"{prompt.name} needs {', '.join(missing)}: /{prompt.server}:{prompt.name} {missing[0]}=…")
-        return None
+        example = f"/{prompt.server}:{prompt.name} {missing[0]}=…"
+        raise ConfigError(f"{prompt.name} needs {', '.join(missing)}: {example}")
     return values
 
 

@@ -125,7 +125,8 @@ def with_decoded_keys(keyboard: Input) -> Input:
 def read_early_lines(application: Application[Any]) -> None:
     """Pass on lines that were typed before the application ran, with the line feeds at their ends turned into Enter."""
     keyboard = application.input
-    while _has_keys(keyboard):
+    # The Windows console passes on early keys by itself.
+    while sys.platform != "win32" and not keyboard.closed and select.select([keyboard.fileno()], [], [], 0)[0]:
         presses = [
             KeyPress(Keys.ControlM, "\r") if press.key is Keys.ControlJ else press for press in keyboard.read_keys()
         ]
@@ -135,13 +136,6 @@ def read_early_lines(application: Application[Any]) -> None:
         if hasattr(keyboard, "stdin_reader"):
             keyboard.stdin_reader.closed = False
         application.key_processor.feed(KeyPress(Keys.ControlD, "\x04"))
-
-
-def _has_keys(keyboard: Input) -> bool:
-    """Return True if keys wait in a terminal. The Windows console passes on early keys by itself."""
-    if sys.platform == "win32" or keyboard.closed:
-        return False
-    return bool(select.select([keyboard.fileno()], [], [], 0)[0])
 
 
 class KeyReportingOutput(Vt100_Output):

@@ -38,8 +38,10 @@ class PastedTexts:
             return text
         size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
         number = 1
-        while self._texts.setdefault(placeholder := _format_placeholder(size, number), text) != text:
+        placeholder = f"[pasted {size}]"
+        while self._texts.setdefault(placeholder, text) != text:
             number += 1
+            placeholder = f"[pasted {size}, no. {number}]"
         return placeholder
 
     def unfold(self, text: str) -> str:
@@ -72,10 +74,6 @@ class PastedTexts:
         """Return the placeholder that the text ends with; empty if there is none."""
         found = next((found for found in _PLACEHOLDER.finditer(text[-80:]) if text.endswith(found[0])), None)
         return found[0] if found and found[0] in self._texts else ""
-
-
-def _format_placeholder(size: str, number: int) -> str:
-    return f"[pasted {size}]" if number == 1 else f"[pasted {size}, no. {number}]"
 
 
 def _has_mention(text: str) -> bool:

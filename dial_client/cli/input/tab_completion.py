@@ -94,18 +94,18 @@ async def _propose_resources(dial: DialClient, text: str) -> list[Proposal]:
     servers = _list_ready(dial)
     server = next((name for name in sorted(servers, key=len, reverse=True) if typed.startswith(f"{name}:")), None)
     if server is None:
-        matching = [name for name in servers if name.startswith(typed) and await _has_resources(dial, name)]
-        return [Proposal(f"{name}:", len(typed)) for name in matching]
+        matching = [name for name in servers if name.startswith(typed)]
+        return [
+            Proposal(f"{name}:", len(typed))
+            for name in matching
+            if await dial.resources.list(name) or await dial.resources.templates(name)
+        ]
     uri = typed[len(server) + 1 :]
     resources = [item for item in await dial.resources.list(server) if item.uri.startswith(uri) and item.uri != uri]
     found = [Proposal(item.uri, len(uri), item.title or item.name) for item in resources]
     for template in await dial.resources.templates(server):
         found += await _propose_uris(dial, template, uri)
     return found
-
-
-async def _has_resources(dial: DialClient, server: str) -> bool:
-    return bool(await dial.resources.list(server) or await dial.resources.templates(server))
 
 
 async def _propose_uris(dial: DialClient, template: ResourceTemplate, uri: str) -> list[Proposal]:

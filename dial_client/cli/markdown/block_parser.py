@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import takewhile
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -241,9 +242,7 @@ def _read_table(tokens: list[Token], containers: tuple[Container, ...], lines: l
     start, end = tokens[0].map or (0, 0)
     rows: list[list[str]] = []
     alignment = []
-    for token in tokens:
-        if token.type == "table_close":
-            break
+    for token in takewhile(lambda token: token.type != "table_close", tokens):
         if token.type == "tr_open":
             rows.append([])
         elif token.type == "inline":

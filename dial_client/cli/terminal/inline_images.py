@@ -57,19 +57,19 @@ def draw(image: ImagePart, protocol: ImageProtocol | None, columns: int) -> str 
     if protocol is None or data is None or len(data) > MAX_BYTES:
         return None
     columns = min(columns - 1, MAX_COLUMNS)
-    if not data.startswith(_PNG):
-        return (
-            _encode_for_iterm(data, f"width={columns}")
-            if protocol is ImageProtocol.ITERM and _is_bitmap(data)
-            else None
-        )
-    width, height = int.from_bytes(data[16:20]), int.from_bytes(data[20:24])
-    if not (0 < width <= MAX_SIDE and 0 < height <= MAX_SIDE):
+    size = f"width={columns}"
+    if data.startswith(_PNG):
+        width, height = int.from_bytes(data[16:20]), int.from_bytes(data[20:24])
+        if not (0 < width <= MAX_SIDE and 0 < height <= MAX_SIDE):
+            return None
+        is_tall = height * columns > 2 * width * MAX_ROWS  # a row is about as high as two columns are wide
+        if protocol is ImageProtocol.KITTY:
+            return _encode_for_kitty(data, f"r={MAX_ROWS}" if is_tall else f"c={columns}")
+        size = f"height={MAX_ROWS}" if is_tall else size
+    elif protocol is ImageProtocol.KITTY or not data.startswith((b"\xff\xd8\xff", b"GIF87a", b"GIF89a")):
         return None
-    is_tall = height * columns > 2 * width * MAX_ROWS  # a row is about as high as two columns are wide
-    if protocol is ImageProtocol.KITTY:
-        return _encode_for_kitty(data, f"r={MAX_ROWS}" if is_tall else f"c={columns}")
-    return _encode_for_iterm(data, f"height={MAX_ROWS}" if is_tall else f"width={columns}")
+    text = base64.b64encode(data).decode()
+    return f"\x1b]1337;File=inline=1;size={len(data)};{size};preserveAspectRatio=1:{text}\x07"
 
 
 def find_image_folder() -> Path:
@@ -102,18 +102,9 @@ def _decode(image: ImagePart) -> bytes | None:
         return None
 
 
-def _is_bitmap(data: bytes) -> bool:
-    return data.startswith((b"\xff\xd8\xff", b"GIF87a", b"GIF89a"))
-
-
 def _encode_for_kitty(data: bytes, size: str) -> str:
     text = base64.b64encode(data).decode()
     chunks = [text[at : at + CHUNK] for at in range(0, len(text), CHUNK)]
     last = len(chunks) - 1
     first = f"a=T,f=100,q=2,{size},"
     return "".join(f"\x1b_G{'' if at else first}m={int(at < last)};{chunk}\x1b\\" for at, chunk in enumerate(chunks))
-
-
-def _encode_for_iterm(data: bytes, size: str) -> str:
-    text = base64.b64encode(data).decode()
-    return f"\x1b]1337;File=inline=1;size={len(data)};{size};preserveAspectRatio=1:{text}\x07"

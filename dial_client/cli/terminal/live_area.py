@@ -52,7 +52,8 @@ def format_running_call(call: RunningCall, columns: int, now: float, spinner: st
         return fit(f"· {_format_call(call.name, call.arguments, room)}{_WAITS}", columns - 1)
     tail = f" {max(0.0, now - call.since):.0f} s"
     if call.total:
-        tail += f" {_format_bar(call.progress / call.total)} {call.progress:g} of {call.total:g}"
+        done = round(max(0.0, min(1.0, call.progress / call.total)) * BAR_COLUMNS)
+        tail += f" {'━' * done}{'─' * (BAR_COLUMNS - done)} {call.progress:g} of {call.total:g}"
     elif call.progress:
         tail += f" · {call.progress:g}"
     message = f" · {to_one_line(call.message, MAX_CHARS)}" if call.message else ""
@@ -109,11 +110,6 @@ def _format_size(content: Content) -> str:
     if images := 0 if isinstance(content, str) else sum(isinstance(part, ImagePart) for part in content):
         sizes.append(count_noun(images, "image"))
     return " · ".join(sizes)
-
-
-def _format_bar(share: float) -> str:
-    done = round(max(0.0, min(1.0, share)) * BAR_COLUMNS)
-    return "━" * done + "─" * (BAR_COLUMNS - done)
 
 
 @dataclass(frozen=True, slots=True)
