@@ -56,19 +56,21 @@ def parse_text(text: str, theme: Theme, style: str = "") -> Text:
     parser = _build_parser(has_links=text.count("[") <= MAX_BRACKETS)
     tokens: list[Token] = []
     parser.inline.parse(text, parser, {}, tokens)
-    writer = _TextWriter(theme, style)
+    writer = _TextWriter(theme)
     for token in tokens:
         writer.write(token)
+    writer.text.stylize_before(style)
     return writer.text
 
 
 class _TextWriter:
     """Turns the tokens of one text into styled text."""
 
-    def __init__(self, theme: Theme, style: str) -> None:
+    def __init__(self, theme: Theme) -> None:
         self.text = Text()
         self._theme = theme
-        self._styles = [style]
+        self._starts: list[int] = []
+        """The positions at which open emphasis begins."""
         self._links: list[tuple[str, int]] = []
         """The addresses of the open links, and the positions of their texts."""
 
@@ -82,10 +84,10 @@ class _TextWriter:
             case "formula":
                 self._append(to_unicode(token.content))
             case "strong_open" | "em_open" | "s_open":
-                starts = {"strong_open": theme.strong, "em_open": theme.emphasis, "s_open": theme.deleted}
-                self._styles.append(starts[token.type])
+                self._starts.append(len(self.text))
             case "strong_close" | "em_close" | "s_close":
-                self._styles.pop()
+                styles = {"strong_close": theme.strong, "em_close": theme.emphasis, "s_close": theme.deleted}
+                self.text.stylize_before(styles[token.type], self._starts.pop())
             case "link_open":
                 self._begin_link(str(token.attrs.get("href", "")))
             case "link_close":
@@ -103,30 +105,26 @@ class _TextWriter:
         for found in _BARE.finditer(text) if not self._links else ():
             address = found[0].rstrip(".,;:!?'\")]}*_")
             self._append(text[end : found.start()])
-            self._append(address, f"{self._theme.link}", address)
+            self._append(address, f"link {address}")
+            self.text.stylize_before(self._theme.link, len(self.text) - len(address))
             end = found.start() + len(address)
         self._append(text[end:])
 
     def _begin_link(self, address: str) -> None:
         self._links.append((address, len(self.text)))
-        self._styles.append(self._theme.link)
 
     def _end_link(self) -> None:
         """End a link, and add its target unless its text names the target."""
-        self._styles.pop()
         address, start = self._links.pop()
         label = _SCHEME.sub("", self.text.plain[start:].strip().lower())
+        self.text.stylize_before(self._theme.link, start)
         self.text.stylize(f"link {address}", start)
         target = describe_target(address)
         if target and label != _SCHEME.sub("", address.lower()):
             self._append(f" ({target})", self._theme.faint)
 
-    def _append(self, text: str, style: str = "", address: str = "") -> None:
-        start = len(self.text)
-        shown = _MARKS.sub(r"\1", sanitize(text).expandtabs(4))
-        self.text.append(shown, ";".join(filter(None, (*self._styles, style))) or None)
-        if address:
-            self.text.stylize(f"link {address}", start)
+    def _append(self, text: str, style: str = "") -> None:
+        self.text.append(_MARKS.sub(r"\1", sanitize(text).expandtabs(4)), style or None)
 
 
 def describe_target(address: str) -> str:

@@ -32,15 +32,10 @@ def check_theme(name: str) -> None:
 
 def can_draw(options: Options) -> bool:
     """Return True if a live area can be drawn: input and output are a terminal that moves its cursor."""
-    if options.plain or not has_colour():
+    if options.plain or os.environ.get("NO_COLOR"):  # no-color.org
         return False
     streams = (sys.stdin, sys.stdout, sys.stderr)
     return all(stream is not None and stream.isatty() for stream in streams) and can_move_cursor()
-
-
-def has_colour() -> bool:
-    """Return False if the user wants no colours (no-color.org)."""
-    return not os.environ.get("NO_COLOR")
 
 
 MAX_TEXT = 600
