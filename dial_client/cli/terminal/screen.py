@@ -63,7 +63,7 @@ class Screen:
         self._application: Any = None
         self._live_text = ""
         self._ended = anyio.Event()
-        self._is_running = self._is_new_panel = False
+        self._is_new_panel = False
 
     @property
     def columns(self) -> int:
@@ -310,20 +310,18 @@ class Screen:
             read_early_lines(self._application)
             task_status.started()
 
-        self._is_running = True
         try:
             with resume_drawing(self._application):
                 await self._application.run_async(begin, handle_sigint=False, set_exception_handler=False)
         except (EOFError, OSError):
             process_runner.interrupts.leaving.cancel()
         finally:
-            self._is_running = False
             self._print_rest()
             self._ended.set()
 
     def close(self) -> None:
         """Erase the live area, and restore the terminal; later output is printed directly."""
-        if self._is_running and not self._application.is_done:
+        if self._application.is_running and not self._application.is_done:
             with suppress(OSError):
                 self._application.exit()
 
@@ -357,7 +355,7 @@ class Screen:
 
     def _read_early_keys(self) -> None:
         """Put keys that were pressed before the question was shown into the input line."""
-        if self._application is None or not self._is_running:
+        if self._application is None or not self._application.is_running:
             return
         context, processor = self._application.context, self._application.key_processor
         if context is not None:

@@ -156,7 +156,7 @@ class TurnView(TurnSink):
         if self._stream is None:
             self._stream = self._screen.open_answer()
         if final := self._stream.feed(text):
-            self._print_answer(final)
+            self._print_part(final, is_call=False)
         live = self._screen.live
         live.draft = self._stream.draft
         self._say(live.activity.text if live.activity else "Writing…")
@@ -165,7 +165,7 @@ class TurnView(TurnSink):
         stream, self._stream = self._stream, None
         self._screen.live.draft = None
         if stream is not None and (rest := stream.finish()):
-            self._print_answer(rest)
+            self._print_part(rest, is_call=False)
 
     def _end_message(self, message: Message) -> None:
         """End a message of the model, show its images, and name its files, which a terminal cannot show."""
@@ -176,11 +176,11 @@ class TurnView(TurnSink):
             if isinstance(part, FilePart):
                 self._screen.print_faint(f"[{describe_part(part)}: not shown here]")
 
-    def _print_answer(self, text: str) -> None:
-        """Print a part of the answer, after an empty line if a tool call was printed before it."""
-        if self._follows_call:
+    def _print_part(self, text: str, *, is_call: bool) -> None:
+        """Print a part of an answer, or a tool call, with an empty line between them."""
+        if self._follows_call != is_call:
             self._screen.print("\n")
-        self._follows_call = False
+        self._follows_call = is_call
         self._screen.print(text)
 
     def _think(self, text: str) -> None:
@@ -220,10 +220,7 @@ class TurnView(TurnSink):
         lines = format_finished_call(
             running.name, running.arguments, result, duration, self._screen.columns, self._screen.theme
         )
-        if not self._follows_call:
-            self._screen.print("\n")
-        self._follows_call = True
-        self._screen.print("\n".join(lines))
+        self._print_part("\n".join(lines), is_call=True)
         self._show_images(result.content)
         if self._running:
             names = [call.name for call in self._running.values()]
