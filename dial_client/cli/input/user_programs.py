@@ -74,12 +74,8 @@ def find_pager(environment: Mapping[str, str] = os.environ) -> list[str]:
 
 def is_longer(text: str, columns: int, rows: int) -> bool:
     """Return True if a text takes more rows than the screen has above the input line."""
-    left = rows - 2
-    for line in text.splitlines():
-        left -= max(1, -(-count_cells(line) // max(1, columns)))
-        if left < 0:
-            return True
-    return False
+    taken = (max(1, -(-count_cells(line) // max(1, columns))) for line in text.splitlines())
+    return sum(taken) > rows - 2
 
 
 async def page(text: str) -> bool:
