@@ -26,7 +26,6 @@ from prompt_toolkit.layout.containers import HSplit, Window
 from prompt_toolkit.layout.controls import BufferControl
 from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.layout.menus import CompletionsMenu
-from prompt_toolkit.output import Output
 from prompt_toolkit.widgets import SearchToolbar
 
 from dial_client.cli.input import user_programs
@@ -249,7 +248,7 @@ class InputLine:
         """Open the text of a buffer in the user's editor, and replace it with the saved text."""
         get_app().create_background_task(self._open_editor(buffer))
 
-    async def read(self, output: Output | None = None) -> UserInput:
+    async def read(self) -> UserInput:
         """Return the next input of a terminal without a screen.
 
         A terminal that cannot move its cursor gets no escape sequences; its own line input is read.
@@ -266,7 +265,7 @@ class InputLine:
             text = await self._read_cooked()
             return self.take(text) if text else self.to_input(draft)
         if self._session is None:
-            self._session = self._create_prompt_session(output)
+            self._session = self._create_prompt_session()
         try:
             text = await self._session.prompt_async(
                 PROMPT, default=draft, handle_sigint=False, pre_run=lambda: read_early_lines(get_app())
@@ -281,7 +280,7 @@ class InputLine:
             text = f"{text[:-1]}\n{await read_line(' ' * len(PROMPT), sys.stdout)}"
         return text
 
-    def _create_prompt_session(self, output: Output | None) -> PromptSession[str]:
+    def _create_prompt_session(self) -> PromptSession[str]:
         return PromptSession(
             multiline=True,
             history=self.buffer.history,
@@ -292,7 +291,7 @@ class InputLine:
             prompt_continuation=" " * len(PROMPT),
             reserve_space_for_menu=MENU_ROWS,
             input=open_input(),
-            output=output or open_output(sys.stdout),
+            output=open_output(sys.stdout),
         )
 
     async def _open_editor(self, buffer: Buffer) -> None:
