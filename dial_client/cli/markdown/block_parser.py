@@ -105,8 +105,8 @@ class BlockParser:
         """Return an independent copy of this parser."""
         return copy.copy(self)  # the list of a parser is replaced, never changed
 
-    def feed(self, line: str, *, is_end: bool = False) -> list[Block]:
-        """Add a line without its line break, and return the blocks that became final; at the end, all blocks."""
+    def feed(self, line: str) -> list[Block]:
+        """Add a line without its line break, and return the blocks that became final."""
         if not self.is_in_code:
             line = line.expandtabs(4)
             if not line.strip() and self._lines[-1:] == [line]:
@@ -115,7 +115,7 @@ class BlockParser:
         blocks = _parse(self._lines)[self._returned :]
         if self._open is not None:
             blocks[0] = _continue(blocks[0])
-        self._pending = None if is_end or not blocks or self._is_final(blocks[-1]) else blocks.pop()
+        self._pending = None if not blocks or self._is_final(blocks[-1]) else blocks.pop()
         if blocks:
             self._forget(blocks[-1])
         return blocks

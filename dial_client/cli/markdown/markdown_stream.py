@@ -52,7 +52,7 @@ class MarkdownStream:
             blocks = self._parser.clone().feed(line[above:]) if line else []
         else:
             parser = self._parser.clone()
-            blocks = [] if _BEGINNING.match(line) else parser.feed(close_markup(line), is_end=True)
+            blocks = [] if _BEGINNING.match(line) else parser.feed(close_markup(line))
             blocks += parser.finish()
         lines = list(renderer.render(blocks, is_draft=True))
         return "\n".join(lines[-rows:] if rows > 0 else [])
