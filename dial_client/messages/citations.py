@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from dial_client.runtime.json_fields import find_text, to_text
+from dial_client.runtime.json_fields import find_text, to_list, to_text
 from dial_client.runtime.safe_text import to_one_line
 
 _MAX_TITLE = 200
@@ -195,10 +195,10 @@ def parse_citations(message: Mapping[str, Any]) -> tuple[Citation, ...]:
         ValueError: A citation has a source, but not the form of `Citation.to_dict`.
     """
     citations = message.get("citations")
-    items = [item for item in _to_list(citations) if isinstance(item, Mapping)]
+    items = [item for item in to_list(citations) if isinstance(item, Mapping)]
     if found := tuple(Citation.from_dict(item) for item in items if "source" in item):
         return found
-    parsed = map(parse_annotation, _to_list(message.get("annotations")))
+    parsed = map(parse_annotation, to_list(message.get("annotations")))
     return tuple(citation for citation in parsed if citation is not None)
 
 
@@ -254,11 +254,11 @@ class ChatCitations:
 
     def add(self, holder: Mapping[str, Any]) -> None:
         """Add the fields of a chunk, a choice or a message. Chunks may repeat the list of sources with more entries."""
-        for annotation in _to_list(holder.get("annotations")):
+        for annotation in to_list(holder.get("annotations")):
             if annotation not in self._annotations and len(self._annotations) < _MAX_CITATIONS:
                 self._annotations.append(annotation)
         context = holder.get("context")
-        if isinstance(context, Mapping) and (cited := _to_list(context.get("citations"))):
+        if isinstance(context, Mapping) and (cited := to_list(context.get("citations"))):
             self._numbered, self._marker = cited, "[doc{}]"
         has_titles = bool(self._numbered) and isinstance(self._numbered[0], Mapping)
         for sources in (holder.get("search_results"), () if has_titles else holder.get("citations")):
@@ -294,22 +294,18 @@ def _parse_numbered(sources: Sequence[Any], marker: str, text: str) -> Iterable[
 def _parse_grounding(metadata: Mapping[str, Any], text: str) -> Iterable[Citation]:
     """Yield the citations of Gemini's ``groundingMetadata``, whose indices count UTF-8 bytes."""
     found = metadata.get("groundingChunks", metadata.get("grounding_chunks"))
-    sources = [_parse_grounding_chunk(chunk) for chunk in _to_list(found)]
+    sources = [_parse_grounding_chunk(chunk) for chunk in to_list(found)]
     cited: set[int] = set()
-    for support in _to_list(metadata.get("groundingSupports", metadata.get("grounding_supports"))):
+    for support in to_list(metadata.get("groundingSupports", metadata.get("grounding_supports"))):
         if not isinstance(support, Mapping):
             continue
         span = _find_segment(support.get("segment"), text)
-        for index in _to_list(support.get("groundingChunkIndices", support.get("grounding_chunk_indices"))):
+        for index in to_list(support.get("groundingChunkIndices", support.get("grounding_chunk_indices"))):
             source = sources[index] if isinstance(index, int) and 0 <= index < len(sources) else None
             if source is not None:
                 cited.add(index)
                 yield source.at(*span)
     yield from (source for index, source in enumerate(sources) if source is not None and index not in cited)
-
-
-def _to_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _parse_grounding_chunk(chunk: Any) -> Citation | None:
@@ -351,7 +347,7 @@ class ResponseCitations:
     def add_list(self, urls: Any) -> None:
         """Add the URLs that the response lists for the whole text (xAI), except those that an annotation contains."""
         cited = {citation.url for citation in self._found}
-        for url in _to_list(urls):
+        for url in to_list(urls):
             if isinstance(url, str) and url and url not in cited and len(self._found) < _MAX_CITATIONS:
                 self._found[Citation(url, url=url)] = None
 

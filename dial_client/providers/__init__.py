@@ -39,6 +39,7 @@ from dial_client.providers.http.endpoint import (
 )
 from dial_client.providers.presets import CLOUDS, PRESETS, Preset, find_preset, find_preset_by_url
 from dial_client.runtime.logs import get_logger
+from dial_client.runtime.text import find_nearest
 from dial_client.settings.config_types import Api, ModelProfile
 from dial_client.settings.endpoint_profile import EndpointProfile, apply_quirks
 
@@ -302,15 +303,13 @@ def _build_unknown_model_error(model: str, models: Mapping[str, ModelProfile]) -
     vendors = {"claude": "anthropic", "gpt": "openai"}
     vendor = next((vendors[start] for start in vendors if model.startswith(start)), None)
     names = [*_PREFIXES, *CLOUDS, "local", "scripted", *models]
-    from difflib import get_close_matches
-
-    similar = get_close_matches(prefix, names, n=1)
+    similar = find_nearest(prefix, names)
     if vendor and not colon:
         hint = f"did you mean {vendor}:{model}?"
-    elif similar and (similar[0] in models or similar[0] == "local"):
-        hint = f"did you mean {similar[0]}?"
+    elif similar in models or similar == "local":
+        hint = f"did you mean {similar}?"
     elif similar:
-        hint = f"did you mean {similar[0]}:{model_id or 'ID'}?"
+        hint = f"did you mean {similar}:{model_id or 'ID'}?"
     else:
         hint = (
             "expected openai:ID, anthropic:ID, chat:ID, ollama:ID, dial:ID, azure:DEPLOYMENT, bedrock:ID, vertex:ID, "

@@ -18,8 +18,8 @@ import binascii
 import hashlib
 import re
 import string
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from typing import Any
 
@@ -188,12 +188,6 @@ class AssistantStep:
 HistoryStep = UserStep | AssistantStep
 
 
-@dataclass(slots=True)
-class _Draft:
-    message: Message
-    results: list[Message | None] = field(default_factory=list)
-
-
 def normalize(
     messages: Iterable[Message],
     provider_name: str,
@@ -213,7 +207,6 @@ def normalize(
         notes: Receives notes on images and documents since the last user message that the model is not shown.
         in_results: True if results may contain images and documents.
     """
-    drafts = _pair_results(messages)
     is_valid_id, taken_ids = re.compile(id_pattern).fullmatch, set[str]()
 
     def assign_id(call_id: str) -> str:
@@ -228,8 +221,7 @@ def normalize(
 
     results_profile = profile if in_results else replace(profile, images=False, documents=False)
     steps: list[HistoryStep] = []
-    for draft in drafts:
-        message = draft.message
+    for message, received in pair_results(messages):
         if message.role is Role.USER:
             steps.append(UserStep(_normalize_parts(message.content, NO_TEXT, profile)))
         elif message.tool_calls or _to_assistant_text(message).strip():
@@ -246,7 +238,7 @@ def normalize(
                 Result((TextPart(NO_RESULT),), is_error=True)
                 if result is None
                 else Result(_normalize_parts(result.content, NO_OUTPUT, results_profile), result.is_error)
-                for result in draft.results
+                for result in received
             )
             echo = message.echo.data if message.echo is not None and message.echo.provider == provider_name else None
             original_ids = tuple(call.id for call in message.tool_calls)
@@ -267,22 +259,22 @@ def normalize(
     return steps
 
 
-def _pair_results(messages: Iterable[Message]) -> list[_Draft]:
+def pair_results(messages: Iterable[Message]) -> list[tuple[Message, list[Message | None]]]:
     """Return the user and assistant messages, each with the results of its calls; drop results without a call."""
-    drafts: list[_Draft] = []
-    waiting: dict[str | None, list[tuple[_Draft, int]]] = {}
+    pairs: list[tuple[Message, list[Message | None]]] = []
+    waiting: dict[str | None, list[tuple[list[Message | None], int]]] = {}
     for message in messages:
         if message.role is Role.TOOL:
             if places := waiting.get(message.tool_call_id):
-                draft, index = places.pop()
-                draft.results[index] = message
+                results, index = places.pop()
+                results[index] = message
         else:
             calls = message.tool_calls if message.role is Role.ASSISTANT else ()
-            draft = _Draft(message, [None] * len(calls))
-            drafts.append(draft)
+            results = [None] * len(calls)
+            pairs.append((message, results))
             for index in reversed(range(len(calls))):
-                waiting.setdefault(calls[index].id, []).append((draft, index))
-    return drafts
+                waiting.setdefault(calls[index].id, []).append((results, index))
+    return pairs
 
 
 def _expire_media(steps: list[HistoryStep]) -> list[HistoryStep]:
@@ -302,6 +294,13 @@ def _expire_media(steps: list[HistoryStep]) -> list[HistoryStep]:
         else replace(step, results=tuple(replace(result, parts=expire(result.parts)) for result in step.results))
         for step in steps
     ]
+
+
+def to_content(parts: tuple[Part, ...], to_part: Callable[[Part], Any]) -> Any:
+    """Return parts in the form of an API: as one text if there is nothing but text, and else as a list of parts."""
+    if all(isinstance(part, TextPart) for part in parts):
+        return extract_text(parts)
+    return list(map(to_part, parts))
 
 
 def _to_assistant_text(message: Message) -> str:

@@ -15,23 +15,14 @@ import json
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import jiter
 
 from dial_client.messages.citations import CITATION_FIELDS, ChatCitations
 from dial_client.messages.errors import CALL_UNREADABLE
-from dial_client.messages.message import (
-    FilePart,
-    ImagePart,
-    Message,
-    Part,
-    TextPart,
-    ToolCallRequest,
-    ToolSpec,
-    extract_text,
-)
+from dial_client.messages.message import FilePart, ImagePart, Message, Part, TextPart, ToolCallRequest, ToolSpec
 from dial_client.messages.model import (
     ArgumentsChunk,
     CallChunk,
@@ -44,21 +35,19 @@ from dial_client.messages.model import (
     TextChunk,
 )
 from dial_client.messages.token_usage import Usage, parse_usage
-from dial_client.providers.api_history import AssistantStep, Result, UserStep, normalize
-from dial_client.providers.http.http_provider import HttpProvider, build_sampling_fields, get_output_dialect
+from dial_client.providers.api_history import AssistantStep, Result, UserStep, normalize, to_content
+from dial_client.providers.http.http_provider import HttpProvider, build_output_schema, build_sampling_fields
 from dial_client.providers.http.provider_errors import RETRY_NOTE, StreamedError, require_object
-from dial_client.providers.http.response_stream import RawBody
+from dial_client.providers.http.response_stream import RawBody, StreamParser
 from dial_client.providers.tool_call_codec import make_ids_unique, parse_call, to_json_text
-from dial_client.runtime.json_fields import to_text
+from dial_client.runtime.json_fields import to_list, to_object, to_text
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.runtime.text import replace_surrogates
-from dial_client.schema.provider_schema import to_output_schema
 from dial_client.settings.endpoint_profile import CHAT, EndpointProfile
 
 if TYPE_CHECKING:
     from openai.types import chat, shared_params
     from openai.types.chat.completion_create_params import CompletionCreateParamsBase
-    from openai.types.shared_params.response_format_json_schema import JSONSchema
 
 NO_ANSWER = "(no answer)"
 
@@ -87,8 +76,7 @@ class ChatProvider(HttpProvider):
             function["description"] = tool.description
         if self._adaptation.profile.strict:
             function["strict"] = True
-        encoded: chat.ChatCompletionFunctionToolParam = {"type": "function", "function": function}
-        return {**encoded}
+        return {"type": "function", "function": function}
 
     def generate_recorded(self, request: ModelRequest, bodies: list[RawBody] | None) -> AsyncGenerator[Delta, None]:
         """Do the same as `generate`, and append the body of every response to `bodies`."""
@@ -116,59 +104,33 @@ class ChatProvider(HttpProvider):
             params["stop"] = list(request.stop)
         if settings.thinking is not None:
             params["reasoning_effort"] = settings.thinking
-        match self._adaptation.profile.max_tokens_field:
-            case "max_tokens" if settings.max_tokens:
-                params["max_tokens"] = settings.max_tokens
-            case "max_completion_tokens" if settings.max_tokens:
-                params["max_completion_tokens"] = settings.max_tokens
-        body: chat.CompletionCreateParams
-        body = {**params, "stream": True} if request.stream else {**params, "stream": False}
+        if settings.max_tokens and profile.max_tokens_field:
+            params[profile.max_tokens_field] = settings.max_tokens
         server_tools = self._server_tools.fields if request.endpoint_tools and request.allows_calls else {}
-        return {
-            **body,
-            **_build_constraint(request, profile),
-            **build_output_format(request, profile),
-            **server_tools,
-            **build_sampling_fields(settings),
-        }
+        constraint = _build_constraint(request, profile)
+        return {**params, "stream": request.stream, **constraint, **server_tools, **build_sampling_fields(settings)}
 
 
-def _encode_choice(choice: str) -> chat.ChatCompletionToolChoiceOptionParam:
-    match choice:
-        case "none":
-            return "none"
-        case "required":
-            return "required"
-    return {"type": "function", "function": {"name": choice}}
+def _encode_choice(choice: str) -> Any:
+    return choice if choice in ("none", "required") else {"type": "function", "function": {"name": choice}}
 
 
 def _build_constraint(request: ModelRequest, profile: EndpointProfile) -> dict[str, Any]:
-    """Return the body's field that constrains the reply; an empty object if the reply is not constrained."""
+    """Return the body's field that constrains the reply or its answer; an empty object for free text."""
+    definition = build_output_schema(request.output_format, profile) if request.output_format is not None else None
     match profile.constrain:
         case "grammar" if request.grammar:
-            return {"grammar": request.grammar}
+            constraint: dict[str, Any] = {"grammar": request.grammar}
         case "structured_outputs" if request.grammar:
-            return {"structured_outputs": {"grammar": request.grammar}}
+            constraint = {"structured_outputs": {"grammar": request.grammar}}
         case "response_format" if request.schema is not None:
-            schema: shared_params.ResponseFormatJSONSchema = {
-                "type": "json_schema",
-                "json_schema": {"name": "reply", "schema": dict(request.schema), "strict": True},
-            }
-            return {"response_format": schema}
-    return {}
-
-
-def build_output_format(request: ModelRequest, profile: EndpointProfile) -> dict[str, Any]:
-    """Return the ``response_format`` field for a structured answer; an empty object for an answer in text."""
-    form = request.output_format
-    if form is None:
-        return {}
-    schema, is_strict = to_output_schema(form.schema, get_output_dialect(profile))
-    definition: JSONSchema = {"name": form.name, "schema": schema, "strict": is_strict}
-    if form.description:
-        definition["description"] = form.description
-    response_format: shared_params.ResponseFormatJSONSchema = {"type": "json_schema", "json_schema": definition}
-    return {"response_format": response_format}
+            constraint = {}
+            definition = definition or {"name": "reply", "schema": dict(request.schema), "strict": True}
+        case _:
+            constraint = {}
+    if definition is not None:
+        constraint["response_format"] = {"type": "json_schema", "json_schema": definition}
+    return constraint
 
 
 async def _convert_json_to_lines(deltas: AsyncGenerator[Delta, None]) -> AsyncGenerator[Delta, None]:
@@ -198,7 +160,7 @@ def to_messages(
     sent: list[Any] = []
     for step in steps:
         if isinstance(step, UserStep):
-            _add_user(sent, _to_content(step.parts), profile)
+            _add_user(sent, to_content(step.parts, _to_part), profile)
             continue
         # None, not an empty string, which some endpoints refuse beside calls.
         message: chat.ChatCompletionAssistantMessageParam = {"role": "assistant", "content": step.text or None}
@@ -222,12 +184,6 @@ def to_messages(
     return sent
 
 
-def _to_content(parts: tuple[Part, ...]) -> str | list[chat.ChatCompletionContentPartParam]:
-    if all(isinstance(part, TextPart) for part in parts):
-        return extract_text(parts)
-    return [_to_part(part) for part in parts]
-
-
 def _to_part(part: Part) -> chat.ChatCompletionContentPartParam:
     match part:
         case TextPart(text):
@@ -239,39 +195,28 @@ def _to_part(part: Part) -> chat.ChatCompletionContentPartParam:
 
 
 def _read_echo(step: AssistantStep, part: str) -> dict[str, Any]:
-    part_of_echo = step.echo.get(part) if isinstance(step.echo, dict) else None
-    return part_of_echo if isinstance(part_of_echo, dict) else {}
-
-
-def _read_call_extras(step: AssistantStep) -> dict[str, dict[str, Any]]:
-    """Return the signed fields of each call that has any. Endpoints may refuse the other extra fields of a call."""
-    extras = {
-        call_id: {name: value for name, value in extra.items() if name in _SIGNED_FIELDS}
-        for call_id, extra in _read_echo(step, "calls").items()
-        if isinstance(extra, dict)
-    }
-    return {call_id: extra for call_id, extra in extras.items() if extra}
+    return to_object(to_object(step.echo).get(part))
 
 
 def _to_tool_calls(step: AssistantStep, profile: EndpointProfile) -> list[Any]:
-    extras = _read_call_extras(step) if profile.echo_call_extra else {}
-    calls = [
-        _to_tool_call(call, extras.get(original_id, {}))
-        for call, original_id in zip(step.calls, step.original_ids, strict=True)
-    ]
+    received = _read_echo(step, "calls") if profile.echo_call_extra else {}
+    calls: list[dict[str, Any]] = []
+    is_signed = False
+    for call, original_id in zip(step.calls, step.original_ids, strict=True):
+        # Endpoints may refuse the other extra fields of a call.
+        extra = to_object(received.get(original_id))
+        signed = {name: value for name, value in extra.items() if name in _SIGNED_FIELDS}
+        tool_call: chat.ChatCompletionMessageFunctionToolCallParam = {
+            "id": call.id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": to_json_text(call.arguments)},
+        }
+        calls.append({**signed, **tool_call})
+        is_signed = is_signed or bool(signed)
     # Gemini refuses a first call without a signature; it documents this value for calls of other models.
-    if profile.unsigned_call and not extras:
+    if profile.unsigned_call and not is_signed:
         calls[0] = {**profile.unsigned_call, **calls[0]}
     return calls
-
-
-def _to_tool_call(call: ToolCallRequest, extra: Mapping[str, Any]) -> dict[str, Any]:
-    tool_call: chat.ChatCompletionMessageFunctionToolCallParam = {
-        "id": call.id,
-        "type": "function",
-        "function": {"name": call.name, "arguments": to_json_text(call.arguments)},
-    }
-    return {**extra, **tool_call}
 
 
 def _to_tool_content(result: Result, profile: EndpointProfile) -> str | list[chat.ChatCompletionContentPartTextParam]:
@@ -342,23 +287,19 @@ class ChatContent:
 
     def parse(self, content: Any) -> list[Delta]:
         """Return the deltas of content: a text, a list of parts, or any other JSON value (some gateways)."""
-        if isinstance(content, str):
-            return [TextChunk(content)] if content else []
         if isinstance(content, list):
             return [delta for part in content for delta in self._parse_part(part)]
-        if isinstance(content, Mapping) and ("type" in content or "text" in content):
+        if isinstance(content, str) or (isinstance(content, Mapping) and ("type" in content or "text" in content)):
             return self._parse_part(content)
         return [] if content is None else [TextChunk(to_json_text(content))]
 
     def parse_media(self, delta: Mapping[str, Any]) -> list[Delta]:
         """Return the deltas of the images and the audio, which are fields beside the content."""
-        images = delta.get("images")
-        deltas = [piece for image in (images if isinstance(images, list) else ()) for piece in self._parse_image(image)]
-        audio = delta.get("audio")
-        if isinstance(audio, Mapping):
-            self._audio_chars += len(to_text(audio.get("data")))
-            if transcript := to_text(audio.get("transcript")):
-                deltas.append(TextChunk(transcript))
+        deltas = [piece for image in to_list(delta.get("images")) for piece in self._parse_image(image)]
+        audio = to_object(delta.get("audio"))
+        self._audio_chars += len(to_text(audio.get("data")))
+        if transcript := to_text(audio.get("transcript")):
+            deltas.append(TextChunk(transcript))
         return deltas
 
     def note(self, note: str) -> None:
@@ -457,8 +398,7 @@ class CallAssembler:
         """Add an item of ``tool_calls``, and return the piece of arguments in it; None without one."""
         if not isinstance(piece, Mapping):
             return None
-        function = piece.get("function")
-        function = function if isinstance(function, Mapping) else {}
+        function = to_object(piece.get("function"))
         call_id, name = to_text(piece.get("id")), to_text(function.get("name"))
         arguments = function.get("arguments") or ""
         if not isinstance(arguments, str):
@@ -506,13 +446,10 @@ def _is_new_call(call: _PartialCall, call_id: str, name: str, arguments: str, *,
     return bool(call.arguments) or not may_be_split
 
 
-class ChatStreamParser:
+class ChatStreamParser(StreamParser):
     """The `StreamParser` of the Chat Completions API."""
 
     def __init__(self, profile: EndpointProfile) -> None:
-        self.ended = False
-        self.paused = False
-        self.streams_arguments = False
         self._reasoning_in = profile.reasoning_in
         self._assembler = CallAssembler()
         self._finish: str | None = None
@@ -547,22 +484,17 @@ class ChatStreamParser:
             self._usage = parse_usage(groq["usage"])
         if not CITATION_FIELDS.isdisjoint(chunk):
             self._citations.add(chunk)
-        choices = chunk.get("choices")
-        choice = choices[0] if choices and isinstance(choices, list) else None
-        if not isinstance(choice, dict):
-            return ()
-        return self._parse_choice(choice)
+        choice = next(iter(to_list(chunk.get("choices"))), None)
+        return self._parse_choice(choice) if isinstance(choice, dict) else ()
 
     def finish(self, notes: Sequence[str]) -> Sequence[Delta]:
         """Return the tool calls of a complete reply, and the `Completion`."""
-        finish, notes = self._find_finish_reason(), [*notes, *self._notes, *self._content.notes]
+        finish = self._find_finish_reason()
+        notes = (*notes, *self._notes, *self._content.notes, *self._describe_end(finish, self._finish))
         citations = self._citations.finish("".join(self._text))
-        if finish is FinishReason.CUT and self._finish:
-            notes.append(f"the reply ended with the unknown stop reason {self._finish[:40]!r}")
+        completion = Completion(finish, self._usage, notes=notes, citations=citations)
         if finish is not FinishReason.STOP:
-            if self.has_calls:
-                notes.append("the reply is incomplete: its tool calls are not run")
-            return [Completion(finish, self._usage, notes=tuple(notes), citations=citations)]
+            return [completion]
         calls = self._assembler.assemble()
         extras = {call.id: extra for call, extra in calls if extra}
         reasoning: dict[str, Any] = {name: "".join(text) for name, text in self._reasoning.items()}
@@ -571,8 +503,7 @@ class ChatStreamParser:
         parts = {"reasoning": reasoning, "message": self._message, "calls": extras}
         echo = {name: value for name, value in parts.items() if value}
         finish = FinishReason.TOOL_CALLS if calls else finish
-        completion = Completion(finish, self._usage, echo or None, tuple(notes), citations)
-        return [*(CallChunk(call) for call, _ in calls), completion]
+        return [*(CallChunk(call) for call, _ in calls), replace(completion, finish=finish, echo=echo or None)]
 
     def _parse_choice(self, choice: dict[str, Any]) -> Sequence[Delta]:
         if not CITATION_FIELDS.isdisjoint(choice):
@@ -602,8 +533,7 @@ class ChatStreamParser:
 
         Reasoning does not count as an answer. The reasoning of the failed reply is not sent back.
         """
-        error = report.get("error") if isinstance(report, dict) else None
-        failed = isinstance(error, dict) and error.get("code") == CALL_UNREADABLE
+        failed = to_object(to_object(report).get("error")).get("code") == CALL_UNREADABLE
         if not failed or self._has_answer or RETRY_NOTE in self._notes:
             return False
         self._notes.append(RETRY_NOTE)
@@ -656,15 +586,14 @@ class ChatStreamParser:
         """Parse fields that must be sent back unchanged, and attachments."""
         if isinstance(details := delta.get("reasoning_details"), list):
             merge_reasoning_details(self._details, details)
-        if isinstance(custom := delta.get("custom_content"), dict):
-            if custom.get("state"):
-                self._message["custom_content"] = {"state": custom["state"]}
-            attached = custom.get("attachments")
-            for attachment in attached if isinstance(attached, list) else ():
-                # The text does not show the attachments of a DIAL deployment.
-                if isinstance(attachment, dict) and len(self._notes) < _MAX_ATTACHMENTS:
-                    labels = [to_text(attachment.get(key))[:200] for key in ("title", "type", "url")]
-                    self._notes.append(f"the deployment attached: {', '.join(label for label in labels if label)}")
+        custom = to_object(delta.get("custom_content"))
+        if custom.get("state"):
+            self._message["custom_content"] = {"state": custom["state"]}
+        for attachment in to_list(custom.get("attachments")):
+            # The text does not show the attachments of a DIAL deployment.
+            if isinstance(attachment, dict) and len(self._notes) < _MAX_ATTACHMENTS:
+                labels = [to_text(attachment.get(key))[:200] for key in ("title", "type", "url")]
+                self._notes.append(f"the deployment attached: {', '.join(label for label in labels if label)}")
 
 
 def merge_reasoning_details(details: list[Any], new_details: Sequence[Any]) -> None:

@@ -31,8 +31,9 @@ from dial_client.providers import server_tools
 from dial_client.providers.api_history import NO_TEXT, AssistantStep, UserStep, normalize
 from dial_client.providers.http.http_provider import HttpProvider, build_sampling_fields
 from dial_client.providers.http.provider_errors import StreamedError, require_object
+from dial_client.providers.http.response_stream import StreamParser
 from dial_client.providers.tool_call_codec import make_ids_unique, parse_call, to_plain_json
-from dial_client.runtime.json_fields import to_text
+from dial_client.runtime.json_fields import find_text, to_list, to_object, to_text
 from dial_client.runtime.text import replace_surrogates
 from dial_client.schema.provider_schema import can_be_strict, to_output_schema
 from dial_client.settings.endpoint_profile import (
@@ -75,14 +76,14 @@ class MessagesProvider(HttpProvider):
         return MessagesStreamParser()
 
     def _encode_tool(self, tool: ToolSpec) -> dict[str, Any]:
-        definition: types.ToolParam = {"name": tool.name, "input_schema": dict(tool.input_schema or {"type": "object"})}
+        definition: dict[str, Any] = {"name": tool.name, "input_schema": tool.input_schema or {"type": "object"}}
         if self._adaptation.profile.strict:
             definition["strict"] = True
         if tool.deferred:
             definition["defer_loading"] = True
         if tool.description:
             definition["description"] = tool.description
-        return {**definition}
+        return definition
 
     def _build_fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         profile = self._adaptation.profile
@@ -111,9 +112,7 @@ class MessagesProvider(HttpProvider):
             params["output_config"] = output_config
         # A long reply without a stream would be lost with its connection, so it is streamed all the same.
         is_streamed = request.stream or limit > _MAX_UNSTREAMED_TOKENS
-        body: types.MessageCreateParams
-        body = {**params, "stream": True} if is_streamed else {**params, "stream": False}
-        return {**body, **build_sampling_fields(settings)}
+        return {**params, "stream": is_streamed, **build_sampling_fields(settings)}
 
     def _adapt_request(
         self,
@@ -212,7 +211,7 @@ def drop_empty_blocks(blocks: Sequence[Any]) -> list[dict[str, Any]]:
 
 def _read_echo(step: AssistantStep) -> list[dict[str, Any]]:
     """Return the echo's blocks, with valid ids for calls; an empty list if the calls are not those of the step."""
-    blocks = drop_empty_blocks(step.echo) if isinstance(step.echo, list) else []
+    blocks = drop_empty_blocks(to_list(step.echo))
     if [block.get("id") for block in blocks if block.get("type") == "tool_use"] != list(step.original_ids):
         return []
     calls = iter(step.calls)
@@ -256,10 +255,7 @@ def _append_blocks(sent: list[Any], role: Literal["user", "assistant"], blocks: 
     if sent and sent[-1]["role"] == role:
         sent[-1]["content"].extend(blocks)
     elif blocks:
-        content = list(blocks)
-        message: types.MessageParam
-        message = {"role": "user", "content": content} if role == "user" else {"role": "assistant", "content": content}
-        sent.append(message)
+        sent.append({"role": role, "content": list(blocks)})
 
 
 _FINISHES = {
@@ -291,8 +287,7 @@ class _Block:
 
     def list_citations(self) -> list[Citation]:
         """Return the citations of the block, each with the span of the block's text."""
-        values = self.start.get("citations")
-        parsed = map(parse_block_citation, values if isinstance(values, list) else ())
+        parsed = map(parse_block_citation, to_list(self.start.get("citations")))
         return [citation.at(self.begin, self.end) for citation in parsed if citation is not None]
 
     def to_call(self) -> ToolCallRequest:
@@ -301,13 +296,10 @@ class _Block:
         return parse_call(to_text(self.start.get("id")), to_text(self.start.get("name")), arguments)
 
 
-class MessagesStreamParser:
+class MessagesStreamParser(StreamParser):
     """The `StreamParser` of the Messages API. A paused reply continues in the next message."""
 
     def __init__(self) -> None:
-        self.ended = False
-        self.paused = False
-        self.streams_arguments = False
         self.blocks: list[dict[str, Any]] = []
         """The blocks before the last pause, in the form in which they are sent back."""
         self._message_id: str | None = None
@@ -357,16 +349,15 @@ class MessagesStreamParser:
     def finish(self, notes: Sequence[str]) -> Sequence[Delta]:
         """Return the tool calls of a complete reply, and the `Completion`."""
         finish = _FINISHES.get(self._finish or ("end_turn" if self.ended else ""), FinishReason.CUT)
-        notes = [*notes, *self._notes]
+        notes = (*notes, *self._notes, *self._describe_end(finish, self._finish))
         citations = (*self._citations, *self._list_citations())
-        if finish is FinishReason.CUT and self._finish:
-            notes.append(f"the reply ended with the unknown stop reason {self._finish[:40]!r}")
-        usage = self._count_usage()
-        call_blocks = [block for block in self._current.values() if block.start.get("type") == "tool_use"]
+        # The endpoint does not always count the calls of its own tools.
+        usage = self._earlier_usage + _parse_usage(self._usage)
+        usage = replace(usage, server_tool_calls=max(usage.server_tool_calls, len(self._endpoint_calls)))
+        completion = Completion(finish, usage, notes=notes, citations=citations)
         if finish is not FinishReason.STOP:
-            if call_blocks:
-                notes.append("the reply is incomplete: its tool calls are not run")
-            return [Completion(finish, usage, notes=tuple(notes), citations=citations)]
+            return [completion]
+        call_blocks = [block for block in self._current.values() if block.start.get("type") == "tool_use"]
         calls = make_ids_unique([block.to_call() for block in call_blocks])
         for block, call in zip(call_blocks, calls, strict=True):
             block.start["id"] = call.id
@@ -374,16 +365,11 @@ class MessagesStreamParser:
         finish = FinishReason.TOOL_CALLS if calls else finish
         # Without an echo, the message itself contains all the content of the blocks.
         is_plain = all(block.get("type") in ("text", "tool_use") and not block.get("citations") for block in echo)
-        completion = Completion(finish, usage, None if is_plain else echo, tuple(notes), citations)
-        return [*(CallChunk(call) for call in calls), completion]
+        completion = replace(completion, finish=finish, echo=None if is_plain else echo)
+        return [*map(CallChunk, calls), completion]
 
     def _list_citations(self) -> list[Citation]:
         return [citation for block in self._current.values() for citation in block.list_citations()]
-
-    def _count_usage(self) -> Usage:
-        """Return the usage. Calls of the endpoint's own tools are counted here if the endpoint does not count them."""
-        usage = self._earlier_usage + _parse_usage(self._usage)
-        return replace(usage, server_tool_calls=max(usage.server_tool_calls, len(self._endpoint_calls)))
 
     def _check_restart(self, message: Any) -> None:
         """Discard the current message if a message with another id begins, because a gateway has retried its model.
@@ -391,7 +377,7 @@ class MessagesStreamParser:
         Raises:
             StreamedError: Text of the current message was already streamed, and cannot be withdrawn.
         """
-        message_id = (to_text(message.get("id")) if isinstance(message, Mapping) else "") or None
+        message_id = find_text(message, "id") or None
         earlier, self._message_id = self._message_id, message_id or self._message_id
         if earlier is None or message_id in (None, earlier):
             return
@@ -401,11 +387,10 @@ class MessagesStreamParser:
 
     def _start_message(self, message: Any) -> list[Delta]:
         """Parse the message of a ``message_start`` event, or an unstreamed message."""
-        message = message if isinstance(message, Mapping) else {}
+        message = to_object(message)
         self._add_usage(message.get("usage"))
-        content = message.get("content")
         deltas: list[Delta] = []
-        for position, block in enumerate(content if isinstance(content, list) else []):
+        for position, block in enumerate(to_list(message.get("content"))):
             deltas.extend(self._start_block(position, block))
             deltas.extend(self._end_block(position))
         return deltas
@@ -453,8 +438,7 @@ class MessagesStreamParser:
             if self.streams_arguments and block.start.get("type") == "tool_use":
                 return [ArgumentsChunk(index, to_text(block.start.get("name")), block.json[-1])]
         elif kind == "citations_delta":
-            citations = block.start.get("citations")
-            block.start["citations"] = [*(citations if isinstance(citations, list) else ()), delta.get("citation")]
+            block.start["citations"] = [*to_list(block.start.get("citations")), delta.get("citation")]
         else:
             block.start |= {key: value for key, value in delta.items() if key != "type"}
         return []
@@ -481,8 +465,7 @@ class MessagesStreamParser:
         finish = str(delta["stop_reason"])
         if finish not in _PAUSES:
             self._finish = finish
-            details = delta.get("stop_details")
-            if isinstance(details, Mapping) and (why := to_text(details.get("explanation"))):
+            if why := find_text(delta.get("stop_details"), "explanation"):
                 self._notes.append(f"the model refused: {why[:300]}")
             return
         self.paused = True
@@ -492,16 +475,12 @@ class MessagesStreamParser:
         self._message_id, self._message_has_text = None, False
 
     def _add_usage(self, usage: Any) -> None:
-        if isinstance(usage, Mapping):
-            self._usage |= {name: tokens for name, tokens in usage.items() if tokens is not None}
+        self._usage |= {name: tokens for name, tokens in to_object(usage).items() if tokens is not None}
 
 
 def _parse_usage(usage: Mapping[str, Any]) -> Usage:
     cached = find_number(usage, "cache_read_input_tokens")
-    details, calls = (
-        value if isinstance(value, Mapping) else {}
-        for value in (usage.get("output_tokens_details"), usage.get("server_tool_use"))
-    )
+    details, calls = to_object(usage.get("output_tokens_details")), to_object(usage.get("server_tool_use"))
     cache_written = find_number(usage, "cache_creation_input_tokens")
     return Usage(
         input_tokens=find_number(usage, "input_tokens") + cache_written + cached,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from dial_client.messages.errors import ConfigError
+from dial_client.runtime.text import find_nearest
 from dial_client.settings.config_types import Api
 from dial_client.settings.endpoint_profile import ANTHROPIC, CHAT, DIAL, MESSAGES, OLLAMA, OPENAI, EndpointProfile
 
@@ -115,10 +116,8 @@ def find_preset(name: str, where: str) -> Preset:
     if name in PRESETS:
         return PRESETS[name]
     names = dict.fromkeys((*PRESETS, *CLOUDS))
-    from difflib import get_close_matches
-
-    similar = get_close_matches(name.lower(), names, n=1)
-    hint = f"did you mean {similar[0]!r}?" if similar else f"the presets are {', '.join(names)}"
+    nearest = find_nearest(name, names)
+    hint = f"did you mean {nearest!r}?" if nearest else f"the presets are {', '.join(names)}"
     raise ConfigError(f"{where}: there is no preset {name!r}", hint=hint)
 
 

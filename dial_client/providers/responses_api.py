@@ -13,16 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dial_client.messages.citations import Citation, ResponseCitations
-from dial_client.messages.message import (
-    FilePart,
-    ImagePart,
-    Message,
-    Part,
-    TextPart,
-    ToolCallRequest,
-    ToolSpec,
-    extract_text,
-)
+from dial_client.messages.message import FilePart, ImagePart, Message, Part, TextPart, ToolCallRequest, ToolSpec
 from dial_client.messages.model import (
     ArgumentsChunk,
     CallChunk,
@@ -38,19 +29,18 @@ from dial_client.messages.model import (
 )
 from dial_client.messages.token_usage import Usage, parse_usage
 from dial_client.providers import server_tools
-from dial_client.providers.api_history import AssistantStep, Result, UserStep, normalize
-from dial_client.providers.http.http_provider import HttpProvider, build_sampling_fields, get_output_dialect
+from dial_client.providers.api_history import AssistantStep, UserStep, normalize, to_content
+from dial_client.providers.http.http_provider import HttpProvider, build_output_schema, build_sampling_fields
 from dial_client.providers.http.provider_errors import StreamedError, require_object
+from dial_client.providers.http.response_stream import StreamParser
 from dial_client.providers.tool_call_codec import make_ids_unique, parse_call, to_json_text
-from dial_client.runtime.json_fields import find_text, to_text
+from dial_client.runtime.json_fields import find_text, to_list, to_object, to_text
 from dial_client.runtime.text import replace_surrogates
-from dial_client.schema.provider_schema import to_output_schema
 from dial_client.settings.endpoint_profile import OPENAI, EndpointProfile
 
 if TYPE_CHECKING:
     from openai.types import responses
-    from openai.types.responses.response_create_params import ResponseCreateParamsBase, ToolChoice
-    from openai.types.responses.response_input_item_param import FunctionCallOutput
+    from openai.types.responses.response_create_params import ResponseCreateParamsBase
 
 _CALL = "id call_id status"
 ITEM_FIELDS: Mapping[str, frozenset[str]] = {
@@ -112,13 +102,12 @@ class ResponsesProvider(HttpProvider):
         # Unless "strict" is False, the API may make optional arguments required, which MCP servers need not accept.
         strict = self._adaptation.profile.strict
         parameters = dict(tool.input_schema or _NO_PARAMETERS)
-        function: responses.FunctionToolParam
         function = {"type": "function", "name": tool.name, "parameters": parameters, "strict": strict}
         if tool.deferred:
             function["defer_loading"] = True
         if tool.description:
             function["description"] = tool.description
-        return {**function}
+        return function
 
     def _build_fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         profile = self._adaptation.profile
@@ -133,28 +122,17 @@ class ResponsesProvider(HttpProvider):
         if has_tools and profile.parallel != "omit":
             params["parallel_tool_calls"] = profile.parallel == "send_true"
         if request.output_format is not None:
-            schema, is_strict = to_output_schema(request.output_format.schema, get_output_dialect(profile))
-            format_: responses.ResponseFormatTextJSONSchemaConfigParam
-            format_ = {"type": "json_schema", "name": request.output_format.name, "schema": schema, "strict": is_strict}
-            if request.output_format.description:
-                format_["description"] = request.output_format.description
-            params["text"] = {"format": format_}
+            schema: Any = {"type": "json_schema", **build_output_schema(request.output_format, profile)}
+            params["text"] = {"format": schema}
         if settings.thinking is not None:
             params["reasoning"] = {"effort": settings.thinking}
         if settings.max_tokens:
             params["max_output_tokens"] = settings.max_tokens
-        body: responses.ResponseCreateParams
-        body = {**params, "stream": True} if request.stream else {**params, "stream": False}
-        return {**body, **build_sampling_fields(settings)}
+        return {**params, "stream": request.stream, **build_sampling_fields(settings)}
 
 
-def _encode_choice(choice: str) -> ToolChoice:
-    match choice:
-        case "none":
-            return "none"
-        case "required":
-            return "required"
-    return {"type": "function", "name": choice}
+def _encode_choice(choice: str) -> Any:
+    return choice if choice in ("none", "required") else {"type": "function", "name": choice}
 
 
 def to_messages(
@@ -172,18 +150,18 @@ def to_messages(
     items: list[Any] = []
     for step in steps:
         if isinstance(step, UserStep):
-            message: responses.EasyInputMessageParam = {"role": "user", "content": _to_content(step.parts)}
-            items.append(message)
+            items.append({"role": "user", "content": to_content(step.parts, _to_part)})
             continue
         items.extend(_read_echo(step) or _build_items(step))
-        items.extend(_build_outputs(step))
+        for call, result in zip(step.calls, step.results, strict=True):
+            output = list(map(_to_part, result.to_parts())) if result.media else result.to_text()
+            items.append({"type": "function_call_output", "call_id": call.id, "output": output})
     return items
 
 
 def _read_echo(step: AssistantStep) -> list[dict[str, Any]]:
     """Return the echo's items, with valid ids and arguments; an empty list if the calls are not those of the step."""
-    received = step.echo if isinstance(step.echo, list) else []
-    items = [item for item in map(to_input_item, received) if item is not None]
+    items = [item for item in map(to_input_item, to_list(step.echo)) if item is not None]
     if [item.get("call_id") for item in items if item.get("type") == "function_call"] != list(step.original_ids):
         return []
     calls = iter(step.calls)
@@ -200,33 +178,12 @@ def _read_echo(step: AssistantStep) -> list[dict[str, Any]]:
     return valid
 
 
-def _build_items(
-    step: AssistantStep,
-) -> list[responses.EasyInputMessageParam | responses.ResponseFunctionToolCallParam]:
-    items: list[responses.EasyInputMessageParam | responses.ResponseFunctionToolCallParam] = []
-    if step.text:
-        items.append({"role": "assistant", "content": step.text})
+def _build_items(step: AssistantStep) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = [{"role": "assistant", "content": step.text}] if step.text else []
     for call in step.calls:
         arguments = to_json_text(call.arguments)
         items.append({"type": "function_call", "call_id": call.id, "name": call.name, "arguments": arguments})
     return items
-
-
-def _build_outputs(step: AssistantStep) -> list[FunctionCallOutput]:
-    return [
-        {"type": "function_call_output", "call_id": call.id, "output": _to_output(result)}
-        for call, result in zip(step.calls, step.results, strict=True)
-    ]
-
-
-def _to_content(parts: tuple[Part, ...]) -> str | list[responses.ResponseInputContentParam]:
-    if all(isinstance(part, TextPart) for part in parts):
-        return extract_text(parts)
-    return [_to_part(part) for part in parts]
-
-
-def _to_output(result: Result) -> str | list[Any]:
-    return [_to_part(part) for part in result.to_parts()] if result.media else result.to_text()
 
 
 def _to_part(part: Part) -> responses.ResponseInputContentParam:
@@ -250,13 +207,10 @@ _COMMENTARY = "commentary"
 """The ``phase`` of a message that is not part of the answer."""
 
 
-class ResponsesStreamParser:
+class ResponsesStreamParser(StreamParser):
     """The `StreamParser` of the Responses API."""
 
     def __init__(self) -> None:
-        self.ended = False
-        self.paused = False
-        self.streams_arguments = False
         self._items: dict[int, dict[str, Any]] = {}
         self._response: dict[str, Any] | None = None
         self._begun_calls: dict[int, str] = {}
@@ -312,19 +266,19 @@ class ResponsesStreamParser:
         """Return the tool calls of a complete reply, and the `Completion`."""
         response = self._response or {}
         items = list(self._complete_items().values())
-        finish, notes = _find_finish_reason(response, items), [*notes, *self._notes]
+        finish = _find_finish_reason(response, items)
+        notes = (*notes, *self._notes, *self._describe_end(finish))
         usage = parse_usage(response.get("usage")) if self._response else Usage()
         usage = replace(usage, server_tool_calls=len(self._ended_calls))
-        completion = Completion(finish, usage, notes=tuple(notes), citations=self._find_citations())
-        call_items = [item for item in items if item.get("type") == "function_call"]
+        completion = Completion(finish, usage, notes=notes, citations=self._find_citations())
         if finish is not FinishReason.STOP:
-            note = "the reply is incomplete: its tool calls are not run"
-            return [replace(completion, notes=(*notes, note)) if self.has_calls else completion]
+            return [completion]
+        call_items = [item for item in items if item.get("type") == "function_call"]
         calls = make_ids_unique([_parse_item_call(item) for item in call_items])
         for item, call in zip(call_items, calls, strict=True):
             item["call_id"] = call.id
         finish = FinishReason.TOOL_CALLS if calls else finish
-        return [*(CallChunk(call) for call in calls), replace(completion, finish=finish, echo=items or None)]
+        return [*map(CallChunk, calls), replace(completion, finish=finish, echo=items or None)]
 
     def _find_citations(self) -> tuple[Citation, ...]:
         """Return the citations of the events and of the items, without duplicates."""
@@ -335,8 +289,7 @@ class ResponsesStreamParser:
                 citations.add(event.get("annotation"), self._text.begins.get((item_index, index)))
         for item_index, item in self._complete_items().items():
             for index, part in enumerate(_list_parts(item)) if item.get("phase") != _COMMENTARY else ():
-                annotations = part.get("annotations")
-                for annotation in annotations if isinstance(annotations, list) else ():
+                for annotation in to_list(part.get("annotations")):
                     citations.add(annotation, self._text.begins.get((item_index, index)))
         citations.add_list((self._response or {}).get("citations"))
         return citations.finish()
@@ -395,7 +348,7 @@ class ResponsesStreamParser:
 
     def _end_response(self, response: Any) -> list[Delta]:
         """Store the complete response, and return the deltas that were not streamed."""
-        self._response = response if isinstance(response, dict) else {}
+        self._response = to_object(response)
         self.ended = True
         if self._response.get("status") == "failed":
             raise StreamedError(self._response)
@@ -427,9 +380,8 @@ class ResponsesStreamParser:
         """Return the complete items by output index, from the events if possible: those contain encrypted reasoning."""
         if self._items:
             return {item_index: self._items[item_index] for item_index in sorted(self._items)}
-        output = (self._response or {}).get("output")
-        items = output if isinstance(output, list) else []
-        return {item_index: item for item_index, item in enumerate(items) if isinstance(item, dict)}
+        output = to_list((self._response or {}).get("output"))
+        return {item_index: item for item_index, item in enumerate(output) if isinstance(item, dict)}
 
 
 class _ReplyText:
@@ -474,8 +426,7 @@ def _parse_item_call(item: dict[str, Any]) -> ToolCallRequest:
 
 
 def _list_parts(item: dict[str, Any]) -> list[dict[str, Any]]:
-    content = item.get("content")
-    return [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    return [part for part in to_list(item.get("content")) if isinstance(part, dict)]
 
 
 def _read_part_text(part: dict[str, Any]) -> str:
@@ -483,8 +434,7 @@ def _read_part_text(part: dict[str, Any]) -> str:
 
 
 def _list_reasoning(item: dict[str, Any]) -> list[str]:
-    summary = item.get("summary")
-    parts = [part for part in summary if isinstance(part, dict)] if isinstance(summary, list) else []
+    parts = [part for part in to_list(item.get("summary")) if isinstance(part, dict)]
     return [text for part in (parts or _list_parts(item)) if (text := to_text(part.get("text")))]
 
 

@@ -16,6 +16,7 @@ from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import Failure, ToolCallRequest, ToolCallResult
 from dial_client.providers.tool_call_codec import parse_call, to_json_text
 from dial_client.runtime.json_fields import to_text
+from dial_client.runtime.text import find_nearest
 
 if TYPE_CHECKING:
     from openai.types.responses.response_includable import ResponseIncludable
@@ -78,11 +79,9 @@ def build_server_tools(entries: Sequence[str | Mapping[str, Any]], api: str) -> 
         elif entry in _FIELDS.get(api, {}):
             body |= deepcopy(dict(_FIELDS[api][entry]))
         else:
-            import difflib
-
             names = [*_TOOLS.get(api, {}), *_FIELDS.get(api, {})]
-            similar = difflib.get_close_matches(entry, names, n=1)
-            suggestion = f"did you mean {similar[0]!r}?" if similar else f"the server tools are {', '.join(names)}"
+            nearest = find_nearest(entry, names)
+            suggestion = f"did you mean {nearest!r}?" if nearest else f"the server tools are {', '.join(names)}"
             hint = f"{suggestion} (or set the tool's definition as an object)"
             raise ConfigError(f"server_tools: the {api} API has no server tool {entry!r}", hint=hint)
     return ServerTools(tuple(tools), body)

@@ -17,11 +17,9 @@ import importlib
 import importlib.util
 import logging
 import re
-import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -31,13 +29,13 @@ import jiter
 from anyio import to_thread
 
 from dial_client.messages.errors import ConfigError, DialError
-from dial_client.messages.model import Delta, ModelInfo, ModelRequest, ModelSettings, OnWait, Provider
+from dial_client.messages.model import Delta, ModelInfo, ModelRequest, ModelSettings, Provider
 from dial_client.providers.chat_api import ChatProvider
 from dial_client.providers.http import provider_errors, retry_policy
 from dial_client.providers.http.endpoint import Endpoint, is_same_origin, normalize_key, normalize_url
 from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.providers.http.response_stream import RawBody
-from dial_client.providers.http.transport import CONNECT_TIMEOUT
+from dial_client.providers.http.transport import CONNECT_TIMEOUT, RequestTransport
 from dial_client.providers.messages_api import MessagesProvider
 from dial_client.providers.presets import PRESETS, UNKNOWN, find_preset_by_url
 from dial_client.providers.responses_api import ResponsesProvider
@@ -489,24 +487,8 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Sdk:
-    """The types that the clients of an SDK return and raise."""
-
-    stream: type
-    """The class of an unread streamed response."""
-    status_error: type[Exception]
-    connection_error: type[Exception]
-
-    @classmethod
-    def load(cls, name: str) -> Sdk:
-        """Import ``openai`` or ``anthropic``, which is slow."""
-        sdk = importlib.import_module(name)
-        return cls(sdk.AsyncStream[object], sdk.APIStatusError, sdk.APIConnectionError)
-
-
-class SdkTransport:
-    """A `RequestTransport` that sends requests through a vendor's client, with the retry policy of this package.
+class SdkTransport(RequestTransport):
+    """A transport that sends requests through a vendor's client.
 
     Args:
         sdk_name: The SDK of the client: ``openai`` or ``anthropic``.
@@ -516,56 +498,32 @@ class SdkTransport:
     """
 
     def __init__(self, sdk_name: str, make_client: Callable[[], Any], endpoint: Endpoint, *, is_owner: bool) -> None:
-        self.endpoint = endpoint
+        super().__init__(endpoint)
         self._sdk_name = sdk_name
         self._make_client = make_client
         self._is_owner = is_owner
-        self._loaded: tuple[Any, Sdk] | None = None
-        self._lock = threading.Lock()
 
-    def preload(self) -> tuple[Any, Sdk]:
-        """Import the SDK, create the client, and return both. May be called twice, and in any thread.
-
-        Raises:
-            DialError: The client cannot be created with the current settings.
-        """
-        # Two requests at once must not create two clients.
-        with self._lock:
-            if self._loaded is not None:
-                return self._loaded
-            try:
-                client, sdk = self._make_client(), Sdk.load(self._sdk_name)
-            except DialError:
-                raise
-            except Exception as error:
-                raise provider_errors.build_client_error(self.endpoint, error) from error
-            self.endpoint = read_endpoint(client, self.endpoint)
-            self._loaded = client, sdk
-            log.debug("client_loaded", host=self.endpoint.host, client=type(client).__name__)
-            return client, sdk
-
-    async def post(
-        self, path: str, body: bytes, *, idle_timeout: float, notes: list[str], on_wait: OnWait | None = None
-    ) -> SdkResponse:
-        """Send a request in the same way as `HttpTransport.post`."""
-        loaded = self._loaded
-        if loaded is None:
-            loaded = await to_thread.run_sync(self.preload, abandon_on_cancel=True)
-        client, sdk = loaded
-        send = partial(self._send, client, sdk, path, body, idle_timeout)
-        return await retry_policy.send_until_accepted(send, self.endpoint.host, notes, on_wait)
+    def _create_client(self) -> Any:
+        try:
+            client = self._make_client()
+        except DialError:
+            raise
+        except Exception as error:
+            raise provider_errors.build_client_error(self.endpoint, error) from error
+        self.endpoint = read_endpoint(client, self.endpoint)
+        return client
 
     async def aclose(self) -> None:
         """Close the client if this transport owns it. The next request creates a new client."""
-        loaded = self._loaded
+        client = self._client
         # A client of the caller stays open: other code may use it.
-        if loaded is not None and self._is_owner:
-            self._loaded = None
-            await loaded[0].close()
+        if client is not None and self._is_owner:
+            self._client = None
+            await client.close()
 
-    async def _send(
-        self, client: Any, sdk: Sdk, path: str, body: bytes, idle_timeout: float
-    ) -> SdkResponse | retry_policy.FailedRequest:
+    async def _post_once(self, path: str, body: bytes, idle_timeout: float) -> SdkResponse | retry_policy.FailedRequest:
+        client = await self._get_client()
+        sdk = importlib.import_module(self._sdk_name)
         import httpx2
 
         options = {
@@ -580,23 +538,16 @@ class SdkTransport:
         fields = jiter.from_json(body)
         try:
             stream = await client.post(
-                path, cast_to=object, body=fields, options=options, stream=True, stream_cls=sdk.stream
+                path, cast_to=object, body=fields, options=options, stream=True, stream_cls=sdk.AsyncStream[object]
             )
-        except sdk.status_error as error:
-            return self._to_failure(error)
-        except sdk.connection_error as error:
-            cause = error.__cause__ or error
-            retry = retry_policy.classify_connection_error(cause, is_local=self.endpoint.is_local)
-            return retry_policy.FailedRequest(provider_errors.build_connection_error(self.endpoint, cause), retry)
+        except sdk.APIStatusError as error:
+            response = error.response
+            return self._build_refusal(response.status_code, response.headers, response.content)
+        except sdk.APIConnectionError as error:
+            return self._build_connection_failure(error.__cause__ or error)
         except Exception as error:
             raise provider_errors.build_client_error(self.endpoint, error) from error
         return SdkResponse(stream)
-
-    def _to_failure(self, error: Any) -> retry_policy.FailedRequest:
-        """Convert the status error of an SDK to a failure."""
-        response, headers, body = error.response, error.response.headers, error.response.content
-        refusal = provider_errors.build_refusal_error(self.endpoint, response.status_code, headers, body)
-        return retry_policy.FailedRequest(refusal, retry_policy.classify_refusal(refusal, headers, body))
 
 
 class SdkResponse:

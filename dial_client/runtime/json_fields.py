@@ -12,6 +12,16 @@ def to_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
+def to_list(value: Any) -> list[Any]:
+    """Return a list unchanged, and an empty list for any other value."""
+    return value if isinstance(value, list) else []
+
+
+def to_object(value: Any) -> dict[str, Any]:
+    """Return an object unchanged, and an empty object for any other value."""
+    return value if isinstance(value, dict) else {}
+
+
 def find_text(value: Any, *names: str) -> str:
     """Return the first of the named members that is a text other than the empty one; empty if there is none."""
     members = value if isinstance(value, Mapping) else {}

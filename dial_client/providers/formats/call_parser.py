@@ -311,13 +311,14 @@ class FencedCallParser:
             return None
         code = _HeldCode(sink)
         end = yield from self._read_code(code)
-        call = self._to_call(code.text) if end and code.is_held else None
+        call = self._to_call(code.text) if end and not code.is_too_long else None
         if call is not None:
             has_text_behind = yield from self._buffer.look_ahead(lambda text: None if text.isspace() else True)
             if not has_text_behind and not self._is_example_seen:
                 return call
             self._is_example_seen = True
-        code.release()
+        if not code.is_too_long:
+            sink(FENCE + code.text)
         sink(end)
         return None
 
@@ -325,7 +326,7 @@ class FencedCallParser:
         """Read the code, and return the fence after it. A fence within a string of the code belongs to the code."""
         for _ in range(MAX_FENCES_IN_STRINGS):
             end = yield from self._buffer.read_until(_FENCE_END, code.add)
-            if not end or not code.is_held or not call_readers.ends_in_string(code.text):
+            if not end or code.is_too_long or not call_readers.ends_in_string(code.text):
                 return end
             code.add(end)
         return (yield from self._buffer.read_until(_FENCE_END, code.add))
@@ -347,32 +348,18 @@ class FencedCallParser:
         return next(iter(self._offer.match_calls(calls)), None)
 
 
-class _HeldCode:
-    """Code that is held back while it may be a call. Code too long for a call is passed to the sink."""
+class _HeldCode(BoundedText):
+    """Code that is held back while it may be a call. Code that is too long for a call is passed to the sink."""
 
     def __init__(self, sink: TextSink) -> None:
+        super().__init__()
         self._sink = sink
-        self._held = BoundedText()
-        self._held.add(FENCE)
-        self.is_held = True
-        """True if no part of the code has been passed to the sink."""
-
-    @property
-    def text(self) -> str:
-        """The code after the fence that is held back."""
-        return self._held.text[len(FENCE) :]
 
     def add(self, text: str) -> None:
         """Hold a piece of code back, or pass it to the sink."""
-        if not self.is_held:
+        if self.is_too_long:
             self._sink(text)
             return
-        self._held.add(text)
-        if self._held.is_too_long:
-            self.release()
-
-    def release(self) -> None:
-        """Pass the held code to the sink, and later all further code."""
-        if self.is_held:
-            self._sink(self._held.text)
-            self.is_held = False
+        super().add(text)
+        if self.is_too_long:
+            self._sink(FENCE + self.text)

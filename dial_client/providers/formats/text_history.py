@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice, takewhile
 from typing import Any
 
 from dial_client.messages.message import (
@@ -21,6 +19,7 @@ from dial_client.messages.message import (
     describe,
 )
 from dial_client.messages.model import Instruction, InstructionSource, ModelRequest
+from dial_client.providers.api_history import pair_results
 from dial_client.providers.formats.call_syntaxes import TAGS
 from dial_client.providers.formats.stream_buffer import Markers
 from dial_client.schema.gbnf import Grammar
@@ -69,22 +68,12 @@ def as_text(
         format_reply: The function that returns an assistant message as text, with its calls.
         format_result: The function that returns a result as text.
     """
-    for index, message in enumerate(messages, 1):
+    for message, results in pair_results(messages):
         if message.role is Role.ASSISTANT:
             yield Message.assistant(format_reply(message))
             if message.tool_calls:
-                waiting: defaultdict[str | None, list[ToolCallResult]] = defaultdict(list)
-                for sent in takewhile(lambda later: later.role is Role.TOOL, islice(messages, index, None)):
-                    result = ToolCallResult(sent.tool_call_id or "", success=not sent.is_error, content=sent.content)
-                    waiting[sent.tool_call_id].append(result)
-                results = (
-                    waiting[call.id].pop(0)
-                    if waiting[call.id]
-                    else ToolCallResult(call.id, success=False, content=NO_RESULT)
-                    for call in message.tool_calls
-                )
-                yield Message.user("\n".join(map(format_result, message.tool_calls, results)))
-        elif message.role is not Role.TOOL:
+                yield Message.user("\n".join(map(format_result, message.tool_calls, map(_to_result, results))))
+        else:
             content = message.content
             if not isinstance(content, str):  # texts of servers must not imitate a turn
                 content = tuple(
@@ -92,6 +81,12 @@ def as_text(
                     for part in content
                 )
             yield replace(message, content=content)
+
+
+def _to_result(sent: Message | None) -> ToolCallResult:
+    if sent is None:
+        return ToolCallResult("", success=False, content=NO_RESULT)
+    return ToolCallResult(sent.tool_call_id or "", success=not sent.is_error, content=sent.content)
 
 
 def format_result_text(result: ToolCallResult) -> str:

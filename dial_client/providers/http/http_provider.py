@@ -19,6 +19,7 @@ from dial_client.messages.model import (
     ModelInfo,
     ModelRequest,
     ModelSettings,
+    OutputFormat,
     StructuredOutput,
     ToolChoice,
     ToolFormat,
@@ -333,10 +334,12 @@ def to_dialect(tool: ToolSpec, dialect: str, *, strict: bool = False) -> ToolSpe
     return replace(tool, input_schema=parameters, description=description)
 
 
-def get_output_dialect(profile: EndpointProfile) -> str:
-    """Return the dialect for the schemas of structured answers."""
+def build_output_schema(form: OutputFormat, profile: EndpointProfile) -> dict[str, Any]:
+    """Return the schema of a structured answer as OpenAI's APIs define it: with its name, and perhaps strict."""
     is_full = profile.schema_dialect == "full" and profile.structured_output == "with_tools"
-    return "openai" if is_full else profile.schema_dialect
+    schema, is_strict = provider_schema.to_output_schema(form.schema, "openai" if is_full else profile.schema_dialect)
+    about = {"description": form.description} if form.description else {}
+    return {"name": form.name, "schema": schema, "strict": is_strict, **about}
 
 
 def build_sampling_fields(settings: ModelSettings) -> dict[str, float]:

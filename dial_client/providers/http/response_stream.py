@@ -29,11 +29,11 @@ SendRequest = Callable[[], Awaitable[AsyncGenerator[bytes, None]]]
 class StreamParser(Protocol):
     """Parses one reply: converts JSON values to deltas."""
 
-    ended: bool
+    ended: bool = False
     """True after the last event of the reply."""
-    paused: bool
+    paused: bool = False
     """True if the endpoint needs a request with the reply so far in order to continue it."""
-    streams_arguments: bool
+    streams_arguments: bool = False
     """True to return the arguments of calls while the model writes them (`ModelRequest.streams_arguments`)."""
 
     @property
@@ -49,6 +49,15 @@ class StreamParser(Protocol):
 
     def finish(self, notes: Sequence[str]) -> Sequence[Delta]:
         """Return the tool calls of a complete reply, and last the `Completion`, which includes `notes`."""
+
+    def _describe_end(self, finish: FinishReason, stop_reason: str | None = None) -> list[str]:
+        """Return notes on a reply that did not end as it should; `stop_reason` is that of the endpoint."""
+        notes = []
+        if finish is FinishReason.CUT and stop_reason:
+            notes.append(f"the reply ended with the unknown stop reason {stop_reason[:40]!r}")
+        if finish is not FinishReason.STOP and self.has_calls:
+            notes.append("the reply is incomplete: its tool calls are not run")
+        return notes
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ import random
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from itertools import groupby
 from typing import TypeVar
@@ -161,52 +161,6 @@ def compute_delay(
     return wait if wait <= min(MAX_RETRY_AFTER, time_left - DEADLINE_MARGIN) else None
 
 
-@dataclass(slots=True)
-class RetryState:
-    """The attempts of one request: waits between the attempts, and collects the reasons for the notes."""
-
-    host: str
-    on_wait: OnWait | None = None
-    _attempts: int = 0
-    _waits: list[tuple[str, float]] = field(default_factory=list)
-
-    async def wait_after(self, failure: FailedRequest) -> None:
-        """Wait until the request may be sent again.
-
-        Raises:
-            ProviderError: The error of the last attempt, if the request must not be sent again.
-        """
-        await anyio.lowlevel.checkpoint_if_cancelled()
-        self._attempts += 1
-        wait = compute_delay(
-            failure.retry,
-            self._attempts,
-            retry_after=failure.error.retry_after,
-            time_left=anyio.current_effective_deadline() - anyio.current_time(),
-            jitter=random.random(),  # noqa: S311 (no secret)
-        )
-        if wait is None:
-            raise failure.error from None
-        self._waits.append((failure.why, wait))
-        attempt = self._attempts + 1
-        log.info("request_retried", host=self.host, reason=failure.why, wait_s=round(wait, 3), attempt=attempt)
-        on_wait = self.on_wait if wait >= MIN_REPORTED_WAIT else None
-        if on_wait is not None:
-            await on_wait(failure.retry.why, wait)
-        await anyio.sleep(wait)
-        if on_wait is not None:
-            await on_wait(failure.retry.why, 0.0)
-
-    def to_notes(self) -> list[str]:
-        """Return notes for the user about the waits, one for each group of retries with the same reason."""
-        notes = []
-        for why, group in groupby(self._waits, key=lambda wait: wait[0]):
-            waits = [seconds for _, seconds in group]
-            retries = "retried" if len(waits) == 1 else f"retried {len(waits)} times,"
-            notes.append(f"{self.host} {why}: {retries} after {round(sum(waits), 1):g} s")
-        return notes
-
-
 async def send_until_accepted(
     send: Callable[[], Awaitable[_Response | FailedRequest]], host: str, notes: list[str], on_wait: OnWait | None
 ) -> _Response:
@@ -221,15 +175,43 @@ async def send_until_accepted(
     Raises:
         ProviderError: The error of the last attempt.
     """
-    retries = RetryState(host, on_wait)
+    waits: list[tuple[str, float]] = []
     try:
-        while True:
-            response = await send()
-            if not isinstance(response, FailedRequest):
-                return response
-            await retries.wait_after(response)
+        while isinstance(response := await send(), FailedRequest):
+            wait = await _choose_wait(response, len(waits) + 1)
+            waits.append((response.why, wait))
+            log.info("request_retried", host=host, reason=response.why, wait_s=round(wait, 3), attempt=len(waits) + 1)
+            await _wait(wait, response.retry.why, on_wait if wait >= MIN_REPORTED_WAIT else None)
+        return response
     finally:
-        notes.extend(retries.to_notes())
+        # One note for each group of retries with the same reason.
+        for why, group in groupby(waits, key=lambda wait: wait[0]):
+            seconds = [wait for _, wait in group]
+            retries = "retried" if len(seconds) == 1 else f"retried {len(seconds)} times,"
+            notes.append(f"{host} {why}: {retries} after {round(sum(seconds), 1):g} s")
+
+
+async def _choose_wait(failure: FailedRequest, attempts: int) -> float:
+    """Return the seconds until the next attempt; raise the error of the last attempt if there must be none."""
+    await anyio.lowlevel.checkpoint_if_cancelled()
+    wait = compute_delay(
+        failure.retry,
+        attempts,
+        retry_after=failure.error.retry_after,
+        time_left=anyio.current_effective_deadline() - anyio.current_time(),
+        jitter=random.random(),  # noqa: S311 (no secret)
+    )
+    if wait is None:
+        raise failure.error from None
+    return wait
+
+
+async def _wait(seconds: float, why: str, on_wait: OnWait | None) -> None:
+    if on_wait is not None:
+        await on_wait(why, seconds)
+    await anyio.sleep(seconds)
+    if on_wait is not None:
+        await on_wait(why, 0.0)
 
 
 def _list_causes(error: BaseException) -> list[BaseException]:

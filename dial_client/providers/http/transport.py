@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import AsyncGenerator, Coroutine, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -62,53 +63,48 @@ class StreamedResponse(Protocol):
         """Close the response, even if it was not read."""
 
 
-class RequestTransport(Protocol):
-    """The interface through which an `HttpProvider` sends requests."""
+class RequestTransport(ABC):
+    """Sends the requests of an `HttpProvider` with the retry policy of this package, through any client.
 
-    endpoint: Endpoint
-    """The address, and the headers of every request."""
-
-    def preload(self) -> object:
-        """Import the modules that the first request needs, which is slow. May be called twice, and in any thread."""
-
-    def post(
-        self, path: str, body: bytes, *, idle_timeout: float, notes: list[str], on_wait: OnWait | None = None
-    ) -> Coroutine[Any, Any, StreamedResponse]:
-        """Send a request in the same way as `HttpTransport.post`."""
-
-    async def aclose(self) -> None:
-        """Close all connections; may be called twice."""
-
-
-class HttpTransport:
-    """The connections to one endpoint, with its retry policy."""
+    Args:
+        endpoint: The address, and the headers of every request.
+    """
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
-        self._client: httpx2.AsyncClient | None = None
+        self._client: Any = None
         self._lock = threading.Lock()
 
-    def preload(self) -> httpx2.AsyncClient:
-        """Import httpx2, and return its client, which is slow the first time. May be called twice, and in any thread.
+    def preload(self) -> Any:
+        """Create the client, if there is none, and return it: slow the first time. May be called in any thread.
 
         Raises:
-            ProviderError: The environment names a proxy or a trust store that cannot be used.
+            DialError: The client cannot be created with the current settings.
         """
+        # Two requests at once must not create two clients.
         with self._lock:
-            client = self._client
-            if client is None:
+            if self._client is None:
                 began = time.monotonic()
-                from dial_client.providers.http.http_client import make_client
+                self._client = self._create_client()
+                log.debug("client_loaded", host=self.endpoint.host, seconds=round(time.monotonic() - began, 3))
+            return self._client
 
-                url = self.endpoint.base_url
-                client = make_client(is_local=self.endpoint.is_local, is_secure=url.startswith("https:"))
-                self._client = client
-                log.debug("http_loaded", seconds=round(time.monotonic() - began, 3))
-            return client
+    @abstractmethod
+    def _create_client(self) -> Any:
+        """Import the client's package, and return a new client."""
 
-    def post(
+    @abstractmethod
+    async def _post_once(
+        self, path: str, body: bytes, idle_timeout: float
+    ) -> StreamedResponse | retry_policy.FailedRequest:
+        """Send a request once."""
+
+    async def _get_client(self) -> Any:
+        return self._client or await to_thread.run_sync(self.preload, abandon_on_cancel=True)
+
+    async def post(
         self, path: str, body: bytes, *, idle_timeout: float, notes: list[str], on_wait: OnWait | None = None
-    ) -> Coroutine[Any, Any, httpx2.Response]:
+    ) -> StreamedResponse:
         """Send a request, and return the response with its body unread. The caller closes the response.
 
         A failed request is retried according to `retry_policy`.
@@ -123,8 +119,36 @@ class HttpTransport:
         Raises:
             ProviderError: There is no response, or its status is not 2xx.
         """
-        send = partial(self._send, "POST", path, body, idle_timeout, returns_refusals=False)
-        return retry_policy.send_until_accepted(send, self.endpoint.host, notes, on_wait)
+        send = partial(self._post_once, path, body, idle_timeout)
+        return await retry_policy.send_until_accepted(send, self.endpoint.host, notes, on_wait)
+
+    def _build_refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> retry_policy.FailedRequest:
+        error = provider_errors.build_refusal_error(self.endpoint, status, headers, body)
+        return retry_policy.FailedRequest(error, retry_policy.classify_refusal(error, headers, body))
+
+    def _build_connection_failure(self, error: BaseException) -> retry_policy.FailedRequest:
+        retry = retry_policy.classify_connection_error(error, is_local=self.endpoint.is_local)
+        return retry_policy.FailedRequest(provider_errors.build_connection_error(self.endpoint, error), retry)
+
+    async def aclose(self) -> None:
+        """Close all connections; the next request opens new ones."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+
+class HttpTransport(RequestTransport):
+    """The connections to one endpoint."""
+
+    def _create_client(self) -> httpx2.AsyncClient:
+        from dial_client.providers.http.http_client import make_client
+
+        return make_client(is_local=self.endpoint.is_local, is_secure=self.endpoint.base_url.startswith("https:"))
+
+    async def _post_once(
+        self, path: str, body: bytes, idle_timeout: float
+    ) -> httpx2.Response | retry_policy.FailedRequest:
+        return await self._send("POST", path, body, idle_timeout, returns_refusals=False)
 
     async def get(self, path: str, *, timeout: float) -> Any:
         """Send one GET request for JSON of at most 4 MiB, and return the parsed value.
@@ -163,12 +187,6 @@ class HttpTransport:
             return FetchedResponse(response.status_code, dict(response.headers), content)
         raise provider_errors.build_connection_error(self.endpoint, TimeoutError())
 
-    async def aclose(self) -> None:
-        """Close all connections; the next request opens new ones."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
-
     async def _send(
         self, method: str, path: str, body: bytes | None, idle_timeout: float, *, returns_refusals: bool
     ) -> httpx2.Response | retry_policy.FailedRequest:
@@ -176,9 +194,7 @@ class HttpTransport:
 
         A response whose status is not 2xx is a failure too, unless `returns_refusals` is set.
         """
-        client = self._client
-        if client is None:
-            client = await to_thread.run_sync(self.preload, abandon_on_cancel=True)
+        client = await self._get_client()
         import httpx2
 
         from dial_client.providers.http.http_client import CleanlyClosedStream
@@ -190,19 +206,15 @@ class HttpTransport:
                 method, self._build_url(path), headers=self._build_headers(body), content=body, extensions=extensions
             )
             # auth=None: otherwise httpx2 would send a password of .netrc for this host.
-            response = await client.send(request, stream=True, auth=None)
+            response: httpx2.Response = await client.send(request, stream=True, auth=None)
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL) as error:
-            retry = retry_policy.classify_connection_error(error, is_local=self.endpoint.is_local)
-            return retry_policy.FailedRequest(provider_errors.build_connection_error(self.endpoint, error), retry)
+            return self._build_connection_failure(error)
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         response.stream = CleanlyClosedStream(response.stream)
-        return response if response.is_success or returns_refusals else await self._to_failure(response)
-
-    async def _to_failure(self, response: httpx2.Response) -> retry_policy.FailedRequest:
-        """Read the body of an error response, close it, and return the failure."""
+        if response.is_success or returns_refusals:
+            return response
         body = await _read_start(response, _MAX_ERROR_BODY, _ERROR_BODY_TIMEOUT)
-        error = provider_errors.build_refusal_error(self.endpoint, response.status_code, response.headers, body)
-        return retry_policy.FailedRequest(error, retry_policy.classify_refusal(error, response.headers, body))
+        return self._build_refusal(response.status_code, response.headers, body)
 
     def _build_url(self, path: str) -> str:
         base = urlsplit(self.endpoint.base_url)
