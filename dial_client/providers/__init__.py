@@ -412,7 +412,7 @@ class FallbackProvider:
                         yield self._with_origin(delta, candidate) if isinstance(delta, Completion) else delta
             except ProviderError as error:
                 # The user has read the beginning of a reply: another model would begin a different one.
-                if has_begun or not can_fall_back(error):
+                if has_begun or error.code in _ADAPTABLE_CODES or error.status in _REQUEST_REFUSAL_STATUSES:
                     raise
                 self._pause(candidate, error)
                 errors.append(error)
@@ -449,11 +449,6 @@ class FallbackProvider:
             if candidate.error
         )
         return replace(completion, info=info, notes=(*notes, *completion.notes))
-
-
-def can_fall_back(error: ProviderError) -> bool:
-    """Return True if another model may be able to answer the unchanged request."""
-    return error.code not in _ADAPTABLE_CODES and error.status not in _REQUEST_REFUSAL_STATUSES
 
 
 def _join(errors: Sequence[ProviderError]) -> ProviderError:

@@ -25,6 +25,7 @@ from dial_client.providers.http.response_stream import RawBody
 from dial_client.providers.http.transport import HttpTransport
 from dial_client.providers.messages_api import MessagesProvider
 from dial_client.providers.responses_api import ResponsesProvider
+from dial_client.runtime.json_fields import to_object
 from dial_client.runtime.logs import get_logger
 from dial_client.settings.config_types import Api
 from dial_client.settings.endpoint_profile import MESSAGES, EndpointProfile
@@ -138,8 +139,7 @@ class DialProvider:
         async with self._opening:
             if self._inner is None:
                 description = await self._fetch_description()
-                features = description.get("features")
-                self._features = features if isinstance(features, dict) else {}
+                self._features = to_object(description.get("features"))
                 self._inner = self._open_provider(self._api or _choose_api(description, self._features))
                 log.debug("deployment", model=self._model, api=self._inner.api, described=bool(description))
             return self._inner
@@ -158,7 +158,7 @@ class DialProvider:
         finally:
             with anyio.CancelScope(shield=True):
                 await transport.aclose()
-        return description if isinstance(description, dict) else {}
+        return to_object(description)
 
     def _open_provider(self, api: Api) -> HttpProvider:
         core, profile = self._endpoint, self._apply_description(api)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import Failure, ToolCallRequest, ToolCallResult
 from dial_client.providers.tool_call_codec import parse_call, to_json_text
-from dial_client.runtime.json_fields import to_text
+from dial_client.runtime.json_fields import find_text, to_object, to_text
 from dial_client.runtime.text import find_nearest
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def parse_call_block(block: Mapping[str, Any]) -> ToolCallRequest:
 def parse_result_block(block: Mapping[str, Any], call: ToolCallRequest) -> ToolCallResult:
     """Return the result in a block. `call` is the call with the id that the block names."""
     content = block.get("content")
-    code = to_text(content.get("error_code")) if isinstance(content, Mapping) else ""
+    code = find_text(content, "error_code")
     if code or block.get("is_error") is True:
         return _fail(call, code or _describe(content))
     return _succeed(call, _describe(content))
@@ -167,9 +167,8 @@ def describe_client_item(item: Mapping[str, Any]) -> str:
 
 def _find_arguments(kind: str, item: Mapping[str, Any]) -> Any:
     if kind in ("web_search_call", "shell_call"):
-        action = item.get("action")
-        fields = action.items() if isinstance(action, Mapping) else ()
-        return {name: value for name, value in fields if name != "sources" and value is not None}
+        action = to_object(item.get("action"))
+        return {name: value for name, value in action.items() if name != "sources" and value is not None}
     if kind not in _ARGUMENT_FIELDS:
         return item.get("arguments")
     name, key = _ARGUMENT_FIELDS[kind]
@@ -180,8 +179,7 @@ def _describe_item(kind: str, item: Mapping[str, Any]) -> str:
     if kind == "image_generation_call":
         return "an image"
     if kind == "web_search_call":
-        action = item.get("action")
-        return _describe(action.get("sources") if isinstance(action, Mapping) else None)
+        return _describe(to_object(item.get("action")).get("sources"))
     return _describe(item.get(_RESULT_FIELDS.get(kind, "output")))
 
 

@@ -24,7 +24,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import anyio
 import jiter
 from anyio import to_thread
 
@@ -40,7 +39,7 @@ from dial_client.providers.messages_api import MessagesProvider
 from dial_client.providers.presets import PRESETS, UNKNOWN, find_preset_by_url
 from dial_client.providers.responses_api import ResponsesProvider
 from dial_client.providers.tool_call_codec import to_json_bytes
-from dial_client.runtime.logs import get_logger
+from dial_client.runtime.json_fields import to_object
 from dial_client.settings.config_types import Api, ModelProfile
 from dial_client.settings.endpoint_profile import NEWEST_MESSAGES_VERSION, EndpointProfile, apply_quirks
 
@@ -470,10 +469,9 @@ def _to_sse(headers: Mapping[str, Any], payload: bytes) -> bytes:
 
 def _read_object(payload: bytes) -> dict[str, Any]:
     try:
-        value = jiter.from_json(payload)
+        return to_object(jiter.from_json(payload))
     except ValueError:
         return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _write_event(data: bytes) -> bytes:
@@ -483,8 +481,6 @@ def _write_event(data: bytes) -> bytes:
 
 if TYPE_CHECKING:
     import httpx2
-
-log = get_logger(__name__)
 
 
 class SdkTransport(RequestTransport):
@@ -521,7 +517,9 @@ class SdkTransport(RequestTransport):
             self._client = None
             await client.close()
 
-    async def _post_once(self, path: str, body: bytes, idle_timeout: float) -> SdkResponse | retry_policy.FailedRequest:
+    async def _post_once(
+        self, path: str, body: bytes, idle_timeout: float
+    ) -> httpx2.Response | retry_policy.FailedRequest:
         client = await self._get_client()
         sdk = importlib.import_module(self._sdk_name)
         import httpx2
@@ -541,36 +539,21 @@ class SdkTransport(RequestTransport):
                 path, cast_to=object, body=fields, options=options, stream=True, stream_cls=sdk.AsyncStream[object]
             )
         except sdk.APIStatusError as error:
-            response = error.response
-            return self._build_refusal(response.status_code, response.headers, response.content)
+            refused = error.response
+            return self._build_refusal(refused.status_code, refused.headers, refused.content)
         except sdk.APIConnectionError as error:
             return self._build_connection_failure(error.__cause__ or error)
         except Exception as error:
             raise provider_errors.build_client_error(self.endpoint, error) from error
-        return SdkResponse(stream)
+        response: httpx2.Response = stream.response
+        return response
 
-
-class SdkResponse:
-    """The response of a vendor's client, read as the bytes of server-sent events or JSON.
-
-    Args:
-        stream: The SDK's event stream, which is closed but never iterated.
-    """
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-        self._response: httpx2.Response = stream.response
-
-    async def aiter_bytes(self) -> AsyncGenerator[bytes, None]:
-        """Yield the body as it arrives.
-
-        Raises:
-            httpx2.HTTPError: The connection broke before the end of the body.
-        """
+    async def read_body(self, response: httpx2.Response) -> AsyncGenerator[bytes, None]:
+        """Yield the body of a response as server-sent events or JSON."""
         import httpx2
 
-        pieces = self._response.aiter_bytes()
-        if self._response.headers.get("content-type", "").startswith(CONTENT_TYPE):
+        pieces = response.aiter_bytes()
+        if response.headers.get("content-type", "").startswith(CONTENT_TYPE):
             pieces = convert_to_sse(pieces)
         try:
             async with aclosing(pieces):
@@ -581,11 +564,6 @@ class SdkResponse:
         except Exception as error:
             # The SDK client may have been created with another HTTP client, which raises its own errors.
             raise httpx2.ReadError(str(error)) from error
-
-    async def aclose(self) -> None:
-        """Close the response, even if it was not read."""
-        with anyio.CancelScope(shield=True):
-            await self._stream.close()
 
 
 def read_endpoint(client: Any, endpoint: Endpoint) -> Endpoint:

@@ -11,6 +11,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from dial_client.runtime.json_fields import to_object
+
 MAX_OPTIONAL = 12
 """The most optional properties of an object; further optional properties are not in the grammar."""
 MAX_LEVELS = 6
@@ -70,9 +72,19 @@ class Grammar:
         self._begin(schema)
         return self._build_value(schema, name, 0)
 
+    def add_calls(self, tools: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
+        """Add a rule for the arguments of each tool, and return the body of a rule for a call of any of them.
+
+        Args:
+            tools: The text before the arguments, and the schema of the arguments, for each tool.
+        """
+        return " | ".join(
+            f"{to_literal(opening)} {self.add_object(schema, f't{index}')}"
+            for index, (opening, schema) in enumerate(tools)
+        )
+
     def _begin(self, schema: Mapping[str, Any]) -> None:
-        definitions = schema.get("$defs")
-        self._definitions = definitions if isinstance(definitions, Mapping) else {}
+        self._definitions = to_object(schema.get("$defs"))
         self._references = {}
 
     def _add(self, name: str, body: str) -> str:

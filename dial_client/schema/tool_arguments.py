@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from types import NoneType
 from typing import Any, NoReturn
 
+from dial_client.runtime.json_fields import to_list, to_object
 from dial_client.runtime.text import replace_surrogates
 
 MAX_LITERAL_DEPTH = 32
@@ -40,13 +41,12 @@ class LiteralParser:
 
     Args:
         text: The text to parse.
-        position: The index at which parsing begins.
         quote: A delimiter of strings in addition to quotation marks; strings within it have no escapes.
     """
 
-    def __init__(self, text: str, position: int = 0, quote: str = "") -> None:
+    def __init__(self, text: str, quote: str = "") -> None:
         self.text = text
-        self.position = position
+        self.position = 0
         self._quote = quote
 
     def parse_value(self, depth: int = MAX_LITERAL_DEPTH) -> Any:
@@ -219,9 +219,7 @@ def is_shallow(value: Any) -> bool:
 
 
 def _list_parts(value: Any) -> list[Any]:
-    if isinstance(value, Mapping):
-        return list(value.values())
-    return value if isinstance(value, list) else []
+    return list(value.values()) if isinstance(value, Mapping) else to_list(value)
 
 
 def refuse_constant(constant: str) -> NoReturn:
@@ -259,11 +257,8 @@ class _Coercion:
         return self._coerce_properties(arguments, schema, MAX_SCHEMA_DEPTH)
 
     def _coerce_properties(self, values: Mapping[str, Any], schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
-        properties = schema.get("properties")
-        properties = properties if isinstance(properties, Mapping) else {}
+        properties, required = to_object(schema.get("properties")), to_list(schema.get("required"))
         additional = schema.get("additionalProperties")
-        required = schema.get("required")
-        required = required if isinstance(required, list) else []
         coerced = {}
         for name, value in values.items():
             property_schema = properties.get(name, additional if name not in properties else None)

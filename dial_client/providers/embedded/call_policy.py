@@ -35,6 +35,7 @@ from dial_client.providers.embedded.decisions import (
     load_prompts,
     read_result_text,
 )
+from dial_client.runtime.json_fields import to_object
 from dial_client.runtime.normalization import find_significant_stem, fold, split_name
 
 READ_THRESHOLD = -5.5
@@ -186,8 +187,7 @@ class CallPolicy:
         """Return the call with the values that are certain: time zones, the current folder, the only quoted value."""
         arguments = dict(call.arguments)
         for name, value in arguments.items():
-            schema = tool.input_schema.get("properties", {}).get(name)
-            about = str(schema.get("description", "")) if isinstance(schema, Mapping) else ""
+            about = str(to_object(tool.input_schema.get("properties", {}).get(name)).get("description", ""))
             if isinstance(value, str) and re.search(r"\bIANA\b|time[ _]?zone", f"{name} {about}", re.IGNORECASE):
                 arguments[name] = _load_zones().get(value) or _load_zones().get(_get_city(value), value)
             if not self._has_source(name, arguments[name], tool):

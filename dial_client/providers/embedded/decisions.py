@@ -38,6 +38,7 @@ from dial_client.messages.model import (
     ModelSettings,
 )
 from dial_client.providers.chat_api import ChatProvider, ChatStreamParser
+from dial_client.runtime.json_fields import to_object
 from dial_client.schema.gbnf import Grammar, to_literal
 
 ANSWER = "answer"
@@ -135,7 +136,7 @@ def format_signature(tool: ToolSpec) -> str:
 
 
 def _describe(schema: Any, *, is_required: bool) -> Any:
-    known = schema if isinstance(schema, Mapping) else {}
+    known = to_object(schema)
     if is_required:
         about = str(known.get("description", "")).split(". ", maxsplit=1)[0]
         return _describe_kind(schema) + (f": {about}" if about else "")
@@ -193,12 +194,8 @@ def read_result_text(message: Message) -> str:
 def _build_grammar(tools: Sequence[ToolSpec], *, may_answer: bool) -> str:
     """Return the grammar of a decision: a call of one of the tools or, if `may_answer`, "answer" or "unknown"."""
     rules = Grammar()
-    behind_name = '", "arguments": '
-    calls = [
-        f"{to_literal(tool.name + behind_name)} {rules.add_object(tool.input_schema, f't{index}')}"
-        for index, tool in enumerate(tools)
-    ]
-    choices = [to_literal('"tool": "') + f" ( {' | '.join(calls)} )"] if calls else []
+    calls = rules.add_calls((f'{tool.name}", "arguments": ', tool.input_schema) for tool in tools)
+    choices = [to_literal('"tool": "') + f" ( {calls} )"] if calls else []
     if may_answer or not calls:
         choices += [to_literal(f'"{ANSWER}"'), to_literal(f'"{UNKNOWN}"')]
     return rules.to_text(f'"{{" ( {" | ".join(choices)} ) "}}"')

@@ -19,7 +19,7 @@ from dial_client.providers.formats import text_history
 from dial_client.providers.formats.react import ReActFormatHandler
 from dial_client.providers.formats.stream_parser import ReplyParser, read_reply
 from dial_client.runtime.logs import get_logger
-from dial_client.schema.gbnf import Grammar, to_literal
+from dial_client.schema.gbnf import Grammar
 
 log = get_logger(__name__)
 
@@ -114,11 +114,8 @@ def _build_grammar(tools: Sequence[ToolSpec], *, bare: bool, answer_schema: Mapp
         answer_schema: The JSON Schema of an answer; None for an answer in text.
     """
     rules = Grammar()
-    inputs = [
-        f"{to_literal(_format_opening(tool.name))} {rules.add_object(tool.input_schema, f't{index}')}"
-        for index, tool in enumerate(tools)
-    ]
-    object_ = f'( {" | ".join(inputs)} ) "}}"'
+    inputs = rules.add_calls((_format_opening(tool.name), tool.input_schema) for tool in tools)
+    object_ = f'( {inputs} ) "}}"'
     call = rf'"<tool_call>\n" {object_} "\n</tool_call>"'
     calls = rf'{call} ( "\n" {call} )*'
     text = rf'[^{_NOT_TEXT}] ( [^<] | "<" [^t] | "<t" [^o] )*'
@@ -203,13 +200,9 @@ def build_handler(
     fenced_calls: bool = False,
 ) -> ToolFormatHandler:
     """Return the handler of a format; `fenced_calls` applies only to `NativeFormatHandler`."""
-    match format:
-        case ToolFormat.NATIVE:
-            return NativeFormatHandler(fenced_calls=fenced_calls)
-        case ToolFormat.REACT:
-            return ReActFormatHandler()
-        case ToolFormat.XML:
-            return XMLFormatHandler()
+    if format is ToolFormat.NATIVE:
+        return NativeFormatHandler(fenced_calls=fenced_calls)
+    return ReActFormatHandler() if format is ToolFormat.REACT else XMLFormatHandler()
 
 
 class ActiveFormat:

@@ -69,6 +69,7 @@ class CallParser:
         self._is_careful = is_careful
         self._max_calls = max_calls
         self._failures = self._failed_chars = 0
+        self._is_example_seen = False
 
     @property
     def ends_reply(self) -> bool:
@@ -189,6 +190,54 @@ class CallParser:
         if not syntax.is_token:
             self._output.add_text(syntax.opener)
 
+    def parse_fence(self, sink: TextSink) -> Parsing:
+        """Parse the code after a fence as a call at the end of the reply, or pass it to `sink`.
+
+        A fenced call with text after it is an example. After an example, no further fenced call counts, because it may
+        be an example too.
+        """
+        if not (yield from self._buffer.look_ahead(lambda text: may_begin(FENCE + text, self._offer))):
+            sink(FENCE)
+            sink((yield from self._buffer.read_until(_FENCE_END, sink)))
+            return
+        code = _HeldCode(sink)
+        end = yield from self._read_code(code)
+        calls = self._find_fenced_call(code.text) if end and not code.is_too_long else []
+        if calls:
+            has_text_behind = yield from self._buffer.look_ahead(lambda text: None if text.isspace() else True)
+            if not has_text_behind and not self._is_example_seen:
+                self.add(calls)
+                return
+            self._is_example_seen = True
+        if not code.is_too_long:
+            sink(FENCE + code.text)
+        sink(end)
+
+    def _read_code(self, code: _HeldCode) -> Generator[None, None, str]:
+        """Read the code, and return the fence after it. A fence within a string of the code belongs to the code."""
+        for _ in range(MAX_FENCES_IN_STRINGS):
+            end = yield from self._buffer.read_until(_FENCE_END, code.add)
+            if not end or code.is_too_long or not call_readers.ends_in_string(code.text):
+                return end
+            code.add(end)
+        return (yield from self._buffer.read_until(_FENCE_END, code.add))
+
+    def _find_fenced_call(self, code: str) -> list[ToolCallRequest]:
+        """Return one call if the code is one JSON object with the exact name of a tool and valid arguments."""
+        if not _OBJECT.match(code):
+            return []
+        decoded = call_readers.decode(FENCE + code, lenient=False)
+        if not isinstance(decoded.value, dict) or decoded.rest.strip():
+            return []
+        try:
+            calls = call_readers.to_calls(decoded.value)
+        except Unreadable:
+            return []
+        # The exact name: a fence is often an example, so nothing is guessed.
+        if len(calls) != 1 or self._offer.find_name(calls[0].name) != calls[0].name:
+            return []
+        return self._offer.match_calls(calls)
+
 
 @dataclass(frozen=True, slots=True)
 class _CallBody:
@@ -287,67 +336,6 @@ _FENCE_END = Markers(FENCE)
 _OBJECT = re.compile(r"[\w-]{0,32}+\s*+\{")
 
 
-class FencedCallParser:
-    """Parses the code fences of a reply to find a call at its end.
-
-    A fenced call counts only at the end of a reply. A fenced call with text after it is an example. After an example,
-    no further fenced call counts, because it may be an example too.
-
-    Args:
-        offer: The tools on offer.
-        buffer: The text of the reply.
-    """
-
-    def __init__(self, offer: OfferedTools, buffer: StreamBuffer) -> None:
-        self._offer = offer
-        self._buffer = buffer
-        self._is_example_seen = False
-
-    def parse(self, sink: TextSink) -> Generator[None, None, ToolCallRequest | None]:
-        """Return the call in the code after a fence; None if there is no call, after `sink` has received the code."""
-        if not (yield from self._buffer.look_ahead(lambda text: may_begin(FENCE + text, self._offer))):
-            sink(FENCE)
-            sink((yield from self._buffer.read_until(_FENCE_END, sink)))
-            return None
-        code = _HeldCode(sink)
-        end = yield from self._read_code(code)
-        call = self._to_call(code.text) if end and not code.is_too_long else None
-        if call is not None:
-            has_text_behind = yield from self._buffer.look_ahead(lambda text: None if text.isspace() else True)
-            if not has_text_behind and not self._is_example_seen:
-                return call
-            self._is_example_seen = True
-        if not code.is_too_long:
-            sink(FENCE + code.text)
-        sink(end)
-        return None
-
-    def _read_code(self, code: _HeldCode) -> Generator[None, None, str]:
-        """Read the code, and return the fence after it. A fence within a string of the code belongs to the code."""
-        for _ in range(MAX_FENCES_IN_STRINGS):
-            end = yield from self._buffer.read_until(_FENCE_END, code.add)
-            if not end or code.is_too_long or not call_readers.ends_in_string(code.text):
-                return end
-            code.add(end)
-        return (yield from self._buffer.read_until(_FENCE_END, code.add))
-
-    def _to_call(self, code: str) -> ToolCallRequest | None:
-        """Return the call if the code is one JSON object with the exact name of a tool and valid arguments."""
-        if not _OBJECT.match(code):
-            return None
-        decoded = call_readers.decode(FENCE + code, lenient=False)
-        if not isinstance(decoded.value, dict) or decoded.rest.strip():
-            return None
-        try:
-            calls = call_readers.to_calls(decoded.value)
-        except Unreadable:
-            return None
-        # The exact name: a fence is often an example, so nothing is guessed.
-        if len(calls) != 1 or self._offer.find_name(calls[0].name) != calls[0].name:
-            return None
-        return next(iter(self._offer.match_calls(calls)), None)
-
-
 class _HeldCode(BoundedText):
     """Code that is held back while it may be a call. Code that is too long for a call is passed to the sink."""
 
@@ -357,9 +345,7 @@ class _HeldCode(BoundedText):
 
     def add(self, text: str) -> None:
         """Hold a piece of code back, or pass it to the sink."""
-        if self.is_too_long:
-            self._sink(text)
-            return
+        was_held = not self.is_too_long
         super().add(text)
         if self.is_too_long:
-            self._sink(FENCE + self.text)
+            self._sink(FENCE + self.text if was_held else text)

@@ -18,7 +18,7 @@ from dial_client.providers.formats import text_history
 from dial_client.providers.formats.call_syntaxes import TAGS
 from dial_client.providers.formats.stream_buffer import BoundedText, Lookahead, Markers, MarkerSearch, Parsing
 from dial_client.providers.formats.stream_parser import ReplyParser, read_reply
-from dial_client.schema.gbnf import Grammar, to_literal
+from dial_client.schema.gbnf import Grammar
 
 STOP = ("\nObservation:", "\nObservation")
 
@@ -129,18 +129,12 @@ class ReActFormatHandler:
 def _build_grammar(tools: Sequence[ToolSpec], answer_schema: Mapping[str, Any] | None = None) -> str:
     """Return the grammar of a reply: a thought, then a valid call or an answer, which is JSON if there is a schema."""
     rules = Grammar()
-    calls = [
-        f"{to_literal(f'{tool.name}{_TO_INPUT}')} {rules.add_object(tool.input_schema, f't{index}')}"
-        for index, tool in enumerate(tools)
-    ]
+    calls = rules.add_calls((f"{tool.name}\nAction Input: ", tool.input_schema) for tool in tools)
     line = r"[^\n] [^\n]*"
-    call = f'"Action: " ( {" | ".join(calls)} )'
+    call = f'"Action: " ( {calls} )'
     text = rf'{line} ( "\n" "\n"? {line} )*'
     answer = f'"Final Answer: " {text if answer_schema is None else rules.add_value(answer_schema, "answer")}'
     return rules.to_text(rf'"Thought: " {line} "\n" ( {call} | {answer} )')
-
-
-_TO_INPUT = "\nAction Input: "
 
 
 def _build_schema(tools: Sequence[ToolSpec], answer_schema: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typing import Any
 from dial_client.messages.message import Message, Role, TextPart, ToolCallRequest, ToolSpec
 from dial_client.messages.model import ReplyReader
 from dial_client.providers.formats import call_parser, call_syntaxes
-from dial_client.providers.formats.call_parser import CallParser, FencedCallParser, find_calls
+from dial_client.providers.formats.call_parser import CallParser, find_calls
 from dial_client.providers.formats.call_readers import MAX_CALLS, FoundCalls, parse_arguments
 from dial_client.providers.formats.stream_buffer import (
     BoundedText,
@@ -115,7 +115,7 @@ class ReplyParser:
             is_careful=careful,
             max_calls=1 if one_call else MAX_CALLS,
         )
-        self._fenced_calls = FencedCallParser(self._offer, self._buffer) if fenced_calls and tools else None
+        self._reads_fences = fenced_calls and bool(tools)
         self._has_reasoned = False
         self._in_result = False
         self._is_over = False
@@ -191,10 +191,8 @@ class ReplyParser:
                 return ""
 
     def _parse_code(self, marker: str, sink: TextSink) -> Parsing:
-        if marker == "```" and self._fenced_calls is not None and self._may_be_fenced_call():
-            call = yield from self._fenced_calls.parse(sink)
-            if call is not None:
-                self._calls.add([call])
+        if marker == "```" and self._reads_fences and self._may_be_fenced_call():
+            yield from self._calls.parse_fence(sink)
             return
         sink(marker)
         sink((yield from self._buffer.read_until(_FENCE_END if marker == "```" else _INLINE_CODE_END, sink)))

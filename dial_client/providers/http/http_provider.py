@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import anyio
 from anyio import to_thread
@@ -28,7 +28,7 @@ from dial_client.providers.http import provider_errors
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.provider_errors import RETRY_NOTE
 from dial_client.providers.http.response_stream import RawBody, ResponseStream, StreamBroken, StreamParser
-from dial_client.providers.http.transport import HttpTransport, RequestTransport, StreamedResponse
+from dial_client.providers.http.transport import HttpTransport, RequestTransport
 from dial_client.providers.request_adaptation import (
     FORCED_CHOICE_NOTE,
     MAX_ADAPTATIONS,
@@ -41,6 +41,9 @@ from dial_client.providers.tool_call_codec import to_json_bytes
 from dial_client.runtime.logs import get_logger
 from dial_client.schema import provider_schema
 from dial_client.settings.endpoint_profile import EndpointProfile
+
+if TYPE_CHECKING:
+    import httpx2
 
 log = get_logger(__name__)
 
@@ -241,7 +244,7 @@ class HttpProvider(ABC):
             return without, "the endpoint no longer accepts its own earlier reasoning: it is left out"
         raise error
 
-    async def _read_body(self, response: StreamedResponse) -> AsyncGenerator[bytes, None]:
+    async def _read_body(self, response: httpx2.Response) -> AsyncGenerator[bytes, None]:
         """Yield the body as it arrives.
 
         Raises:
@@ -250,7 +253,7 @@ class HttpProvider(ABC):
         import httpx2
 
         try:
-            async with aclosing(response.aiter_bytes()) as pieces:
+            async with aclosing(self._transport.read_body(response)) as pieces:
                 async for piece in pieces:
                     yield piece
         except (httpx2.HTTPError, httpx2.StreamError) as error:

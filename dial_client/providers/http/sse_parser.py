@@ -91,23 +91,19 @@ class SSEParser:
         events = []
         name, data, length = self._name, self._data, self._data_length
         for line in lines:
-            if line.startswith(b"data:"):
-                data.append(line[6:] if line.startswith(b" ", 5) else line[5:])
+            field, _, value = line.partition(b":")
+            if field == b"data":
+                data.append(value.removeprefix(b" "))
                 length += len(line)
             elif not line:
                 joined = data[0] if len(data) == 1 else b"\n".join(data)
                 if joined:
                     events.append(ServerSentEvent(name, joined))
                 name, data, length = "", [], 0
-            elif line == b"data":
-                data.append(b"")
-                length += 1
-            elif line.startswith(b"event:"):
-                name = line[6:].removeprefix(b" ").decode("utf-8", "replace")
-            elif line == b"event":
-                name = ""
-            elif line.startswith(b"error:"):
-                events.append(ServerSentEvent("error", line[6:].strip()))
+            elif field == b"event":
+                name = value.removeprefix(b" ").decode("utf-8", "replace")
+            elif field == b"error" and line != field:
+                events.append(ServerSentEvent("error", value.strip()))
         self._name, self._data, self._data_length = name, data, length
         self._check_length()
         return events

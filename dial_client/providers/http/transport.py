@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import anyio
@@ -49,20 +49,6 @@ class FetchedResponse:
     body: bytes = field(repr=False)
 
 
-class StreamedResponse(Protocol):
-    """A successful response whose body is unread."""
-
-    def aiter_bytes(self) -> AsyncGenerator[bytes, None]:
-        """Yield the body as it arrives.
-
-        Raises:
-            httpx2.HTTPError: The connection broke before the end of the body.
-        """
-
-    async def aclose(self) -> None:
-        """Close the response, even if it was not read."""
-
-
 class RequestTransport(ABC):
     """Sends the requests of an `HttpProvider` with the retry policy of this package, through any client.
 
@@ -96,7 +82,7 @@ class RequestTransport(ABC):
     @abstractmethod
     async def _post_once(
         self, path: str, body: bytes, idle_timeout: float
-    ) -> StreamedResponse | retry_policy.FailedRequest:
+    ) -> httpx2.Response | retry_policy.FailedRequest:
         """Send a request once."""
 
     async def _get_client(self) -> Any:
@@ -104,7 +90,7 @@ class RequestTransport(ABC):
 
     async def post(
         self, path: str, body: bytes, *, idle_timeout: float, notes: list[str], on_wait: OnWait | None = None
-    ) -> StreamedResponse:
+    ) -> httpx2.Response:
         """Send a request, and return the response with its body unread. The caller closes the response.
 
         A failed request is retried according to `retry_policy`.
@@ -121,6 +107,14 @@ class RequestTransport(ABC):
         """
         send = partial(self._post_once, path, body, idle_timeout)
         return await retry_policy.send_until_accepted(send, self.endpoint.host, notes, on_wait)
+
+    def read_body(self, response: httpx2.Response) -> AsyncGenerator[bytes, None]:
+        """Yield the body of a response as it arrives.
+
+        Raises:
+            httpx2.HTTPError: The connection broke before the end of the body.
+        """
+        return response.aiter_bytes()
 
     def _build_refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> retry_policy.FailedRequest:
         error = provider_errors.build_refusal_error(self.endpoint, status, headers, body)
