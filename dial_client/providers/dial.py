@@ -21,7 +21,7 @@ from dial_client.messages.model import Completion, Delta, ModelInfo, ModelReques
 from dial_client.providers.chat_api import ChatProvider
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.http_provider import HttpProvider
-from dial_client.providers.http.response_stream import RawBody
+from dial_client.providers.http.response_stream import RawBody, Recordable
 from dial_client.providers.http.transport import HttpTransport
 from dial_client.providers.messages_api import MessagesProvider
 from dial_client.providers.responses_api import ResponsesProvider
@@ -37,7 +37,7 @@ _DESCRIPTION_TIMEOUT = 5.0
 """Timeout in seconds of the request for a deployment's description."""
 
 
-class DialProvider:
+class DialProvider(Recordable):
     """A provider for a deployment of a DIAL core.
 
     Args:
@@ -95,14 +95,6 @@ class DialProvider:
         """Close all connections; may be called twice."""
         if self._inner is not None:
             await self._inner.aclose()
-
-    def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        """Send the request, and yield the reply as it arrives. The last delta is a `Completion`.
-
-        Raises:
-            ProviderError: `HttpProvider.generate` raised it, or by its description the deployment accepts no tools.
-        """
-        return self.generate_recorded(request, None)
 
     async def generate_recorded(
         self, request: ModelRequest, bodies: list[RawBody] | None

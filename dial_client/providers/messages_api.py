@@ -114,27 +114,16 @@ class MessagesProvider(HttpProvider):
         is_streamed = request.stream or limit > _MAX_UNSTREAMED_TOKENS
         return {**params, "stream": is_streamed, **build_sampling_fields(settings)}
 
-    def _adapt_request(
-        self,
-        error: ProviderError,
-        request: ModelRequest,
-        fields: dict[str, Any],
-        tools: tuple[ToolSpec, ...],
-        notes: list[str],
-    ) -> tuple[ModelRequest, str]:
+    def _adapt_headers(self, error: ProviderError, notes: list[str]) -> str | None:
         # Gateways may know only the older version; the answer is the same for this package.
-        if error.status == 400 and _VERSION in str(error) and _VERSION_NOTE not in notes and self._use_older_version():
-            return request, _VERSION_NOTE
-        return super()._adapt_request(error, request, fields, tools, notes)
-
-    def _use_older_version(self) -> bool:
-        """Send the older API version from now on; return False if the newest version was never sent."""
+        if error.status != 400 or _VERSION not in str(error) or _VERSION_NOTE in notes:
+            return None
         headers = dict(self.endpoint.headers)
         if headers.get(_VERSION) == NEWEST_MESSAGES_VERSION:
             headers[_VERSION] = OLDER_MESSAGES_VERSION
             self._transport.endpoint = replace(self.endpoint, headers=headers)
             self._is_older_version = True
-        return self._is_older_version
+        return _VERSION_NOTE if self._is_older_version else None
 
     def _add_paused_reply(self, fields: dict[str, Any], parser: Any) -> dict[str, Any]:
         if blocks := drop_empty_blocks(parser.blocks):

@@ -73,7 +73,7 @@ from dial_client.messages.model import (
 )
 from dial_client.providers.http import provider_errors
 from dial_client.providers.http.endpoint import Endpoint
-from dial_client.providers.http.response_stream import RawBody, ResponseStream, StreamBroken, StreamParser
+from dial_client.providers.http.response_stream import RawBody, Recordable, ResponseStream, StreamBroken, StreamParser
 from dial_client.providers.request_adaptation import ToolNameMapping
 from dial_client.providers.script_format import ApiReply, RecordedServer, Script, ScriptedReply, read_file, read_replies
 from dial_client.providers.tool_call_codec import to_json_text
@@ -83,7 +83,7 @@ from dial_client.settings.endpoint_profile import CHAT, EndpointProfile
 __all__ = ["RecordedServer", "ScriptedProvider", "ScriptedReply"]
 
 
-class ScriptedProvider:
+class ScriptedProvider(Recordable):
     """A `Provider` that plays replies in order.
 
     Args:
@@ -134,14 +134,6 @@ class ScriptedProvider:
     def parser_flags(self) -> Mapping[str, Any]:
         """The flags that affect the parsing of the recorded responses."""
         return self._script.flags
-
-    def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        """Yield the deltas of the next reply.
-
-        Raises:
-            ProviderError: The reply has an error, or there is no further reply.
-        """
-        return self.generate_recorded(request, None)
 
     async def generate_recorded(
         self, request: ModelRequest, bodies: list[RawBody] | None

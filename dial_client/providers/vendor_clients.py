@@ -33,7 +33,7 @@ from dial_client.providers.chat_api import ChatProvider
 from dial_client.providers.http import provider_errors, retry_policy
 from dial_client.providers.http.endpoint import Endpoint, is_same_origin, normalize_key, normalize_url
 from dial_client.providers.http.http_provider import HttpProvider
-from dial_client.providers.http.response_stream import RawBody
+from dial_client.providers.http.response_stream import RawBody, Recordable
 from dial_client.providers.http.transport import CONNECT_TIMEOUT, RequestTransport
 from dial_client.providers.messages_api import MessagesProvider
 from dial_client.providers.presets import PRESETS, UNKNOWN, find_preset_by_url
@@ -52,7 +52,7 @@ _NO_SETTINGS = ModelSettings()
 _VERSION = "anthropic-version"
 
 
-class ClientProvider:
+class ClientProvider(Recordable):
     """A `Provider` that delegates to an `HttpProvider` whose transport is a vendor's client."""
 
     def __init__(self, inner: HttpProvider) -> None:
@@ -71,15 +71,6 @@ class ClientProvider:
     async def prepare(self) -> None:
         """Import the SDK in a worker thread."""
         await self._inner.prepare()
-
-    def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        """Send the request, and yield the reply as it arrives. The last delta is a `Completion`.
-
-        Raises:
-            ProviderError: The client could not authenticate, the endpoint could not be reached, refused the request, or
-                reported an error, or the connection broke before the first delta.
-        """
-        return self._inner.generate(request)
 
     def generate_recorded(self, request: ModelRequest, bodies: list[RawBody] | None) -> AsyncGenerator[Delta, None]:
         """Do the same as `generate`, and append the body of every response to `bodies`."""
@@ -205,7 +196,7 @@ class _Cloud:
     packages: tuple[str, ...]
     """The packages that authenticate; the extra with the name of the cloud installs them."""
     url_variable: str
-    key_variables: tuple[str, ...] = ()
+    key_variable: str = ""
     hosts: tuple[str, ...] = ()
     """Host names of the cloud; their subdomains match too."""
     host_form: re.Pattern[str] | None = None
@@ -221,14 +212,14 @@ _CLOUDS: Mapping[str, _Cloud] = MappingProxyType(
         "azure": _Cloud(
             packages=("azure.identity",),
             url_variable="AZURE_OPENAI_ENDPOINT",
-            key_variables=("AZURE_OPENAI_API_KEY",),
+            key_variable="AZURE_OPENAI_API_KEY",
             hosts=PRESETS["azure"].hosts,
             sign_in="sign in with 'az login', or set AZURE_OPENAI_API_KEY",
         ),
         "bedrock": _Cloud(
             packages=("boto3", "botocore"),
             url_variable="ANTHROPIC_BEDROCK_BASE_URL",
-            key_variables=("AWS_BEARER_TOKEN_BEDROCK",),
+            key_variable="AWS_BEARER_TOKEN_BEDROCK",
             host_form=_BEDROCK_HOST,
             sign_in="sign in with 'aws configure' or 'aws sso login', and set AWS_REGION",
             is_key_enough=False,  # botocore parses the event streams
@@ -242,7 +233,7 @@ _CLOUDS: Mapping[str, _Cloud] = MappingProxyType(
         "foundry": _Cloud(
             packages=("azure.identity",),
             url_variable="ANTHROPIC_FOUNDRY_BASE_URL",
-            key_variables=("ANTHROPIC_FOUNDRY_API_KEY",),
+            key_variable="ANTHROPIC_FOUNDRY_API_KEY",
             hosts=("services.ai.azure.com",),
             sign_in="sign in with 'az login', or set ANTHROPIC_FOUNDRY_API_KEY",
         ),
@@ -297,14 +288,12 @@ def open_cloud_model(
             f"{where}: {urlsplit(address).hostname} is not a host for the credentials of {cloud_name}",
             hint=f"set {cloud.url_variable} to it, or set api_key in a profile",
         )
-    if not key:
-        set_keys = ((name, environ.get(name, "").strip()) for name in cloud.key_variables)
-        key = next((normalize_key(value, name) for name, value in set_keys if value), "")
+    key = key or normalize_key(environ.get(cloud.key_variable, ""), cloud.key_variable)
     access = _Access(where, address or configured_url, key, environ)
     has_key = bool(key or (cloud_name == "azure" and access.read("AZURE_OPENAI_AD_TOKEN")))
     if not (has_key and cloud.is_key_enough) and not all(map(_is_installed, cloud.packages)):
-        keys = [f"set {name}" for name in cloud.key_variables if cloud.is_key_enough]
-        hint = ", or ".join([f"pip install 'dial-client[{cloud_name}]'", *keys])
+        hint = f"pip install 'dial-client[{cloud_name}]'"
+        hint += f", or set {cloud.key_variable}" if cloud.key_variable and cloud.is_key_enough else ""
         raise ConfigError(f"{where} needs the extra {cloud_name!r}", hint=hint)
     find_client = {"azure": _find_azure, "bedrock": _find_bedrock, "vertex": _find_vertex, "foundry": _find_foundry}
     endpoint, make_client = find_client[cloud_name](access)

@@ -98,11 +98,7 @@ class ModelProcess:
 
     def read_last_words(self) -> str:
         """Return the last log lines of the ended process, joined; its exit code if it has logged nothing."""
-        size = self._errors.seek(0, os.SEEK_END)
-        self._errors.seek(max(0, size - 4_000))
-        lines = self._errors.read().decode("utf-8", "replace").splitlines()
-        words = " | ".join(line.strip() for line in lines[-_LINES:] if line.strip())
-        return words or f"exit code {self._process.returncode}"
+        return " | ".join(read_last_lines(self._errors)[-_LINES:]) or f"exit code {self._process.returncode}"
 
     async def stop(self) -> None:
         """Stop the process: close its input, wait, send SIGTERM, wait, send SIGKILL.
@@ -140,6 +136,14 @@ class ModelProcess:
             problem = f"the embedded model could not be started: {words}{find_remedy(words)}"
             raise ProviderError(problem, code="connection")
         self.address = line.decode().strip()
+
+
+def read_last_lines(file: IO[bytes]) -> list[str]:
+    """Return the last lines of a program's output that are not empty."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - 4_000))
+    lines = file.read().decode("utf-8", "replace").splitlines()
+    return [line.strip() for line in lines if line.strip()]
 
 
 def find_remedy(words: str) -> str:

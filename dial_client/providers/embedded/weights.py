@@ -27,7 +27,7 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import Any
 
 import anyio
 from anyio import from_thread, to_thread
@@ -35,6 +35,7 @@ from anyio.abc import Process
 
 from dial_client.messages.errors import ConfigError, ProviderError
 from dial_client.messages.model import OnDownload
+from dial_client.providers.embedded.process import read_last_lines
 from dial_client.runtime.logs import get_logger
 
 log = get_logger(__name__)
@@ -475,7 +476,8 @@ async def _run_download(
         if not is_in_time:
             raise DownloadFailed("no data arrived in time")
         if process.returncode:
-            raise DownloadFailed(_read_last_line(output) or f"the download ended with code {process.returncode}")
+            lines = read_last_lines(output) or [f"the download ended with code {process.returncode}"]
+            raise DownloadFailed(re.sub(r"^[\w.]*error: ", "", lines[-1], flags=re.IGNORECASE)[:400])
 
 
 async def _watch(process: Process, folder: Path, report: Callable[[int], None], first_byte: float) -> bool:
@@ -502,12 +504,3 @@ def measure_folder(folder: Path) -> int:
             with suppress(OSError):  # the file has just been renamed
                 total += Path(parent, name).stat().st_size
     return total
-
-
-def _read_last_line(file: IO[bytes]) -> str:
-    """Return the last line of a program's output that is not empty, without the name of an error class."""
-    file.seek(0, os.SEEK_END)
-    file.seek(max(0, file.tell() - 4_000))
-    lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines()]
-    last = next((line for line in reversed(lines) if line), "")
-    return re.sub(r"^[\w.]*error: ", "", last, flags=re.IGNORECASE)[:400]

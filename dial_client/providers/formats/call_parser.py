@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 
 from dial_client.messages.message import ToolCallRequest
@@ -39,6 +39,7 @@ MAX_FAILED_CHARS = 64 * 1024
 _NAME_IN_JSON = re.compile(r"[\"']name[\"']\s{0,8}:\s{0,8}[\"']([\w.-]{1,128}+)[\"']")
 
 
+@dataclass(slots=True)
 class CallParser:
     """Parses and collects the calls of one reply.
 
@@ -51,35 +52,26 @@ class CallParser:
         max_calls: The most calls of a reply; further calls are ignored.
     """
 
-    def __init__(
-        self,
-        offer: OfferedTools,
-        buffer: StreamBuffer,
-        output: ReplyOutput,
-        markers: Markers,
-        *,
-        is_careful: bool,
-        max_calls: int,
-    ) -> None:
-        self.calls: list[ToolCallRequest] = []
-        self._offer = offer
-        self._buffer = buffer
-        self._output = output
-        self._markers = markers
-        self._is_careful = is_careful
-        self._max_calls = max_calls
-        self._failures = self._failed_chars = 0
-        self._is_example_seen = False
+    offer: OfferedTools
+    buffer: StreamBuffer
+    output: ReplyOutput
+    markers: Markers
+    is_careful: bool
+    max_calls: int
+    calls: list[ToolCallRequest] = field(default_factory=list)
+    _failures: int = 0
+    _failed_chars: int = 0
+    _is_example_seen: bool = False
 
     @property
     def ends_reply(self) -> bool:
         """True if the reply has ended because its only call was found."""
-        return self._max_calls == 1 and bool(self.calls)
+        return self.max_calls == 1 and bool(self.calls)
 
     def add(self, calls: Sequence[ToolCallRequest]) -> None:
         """Add calls, up to the maximum."""
-        self.calls += calls[: self._max_calls - len(self.calls)]
-        self._output.note_marker()
+        self.calls += calls[: self.max_calls - len(self.calls)]
+        self.output.note_marker()
 
     def parse(
         self, syntax: CallSyntax, *, read: call_readers.CallReader | None = None, in_result: bool = False
@@ -91,8 +83,8 @@ class CallParser:
             read: The function that parses the calls; None for that of the syntax.
             in_result: True if the opener is in a tool result that the model wrote; it then opens no call.
         """
-        if len(self.calls) >= self._max_calls:
-            yield from self._buffer.read_until(syntax.end_markers, discard)
+        if len(self.calls) >= self.max_calls:
+            yield from self.buffer.read_until(syntax.end_markers, discard)
             return
         if in_result or not (yield from self._may_be_call(syntax)):
             self._record_failure(syntax, 0)
@@ -107,14 +99,14 @@ class CallParser:
             return False
         if self._is_requested(syntax):
             return True
-        return (yield from self._buffer.look_ahead(lambda text: syntax.may_begin(text, self._offer)))
+        return (yield from self.buffer.look_ahead(lambda text: syntax.may_begin(text, self.offer)))
 
     def _read_call_body(self, syntax: CallSyntax) -> Generator[None, None, _CallBody | None]:
         """Read up to the marker that ends a call, past markers within values; return None if the text is too long."""
         text = BoundedText()
         ends: list[tuple[int, str]] = []
         while True:
-            marker = yield from self._buffer.read_until(syntax.end_markers, text.add)
+            marker = yield from self.buffer.read_until(syntax.end_markers, text.add)
             if text.is_too_long:
                 return None
             ends.append((text.size, marker))
@@ -125,7 +117,7 @@ class CallParser:
     def _take_call(self, syntax: CallSyntax, read: call_readers.CallReader, body: _CallBody) -> None:
         """Convert the body of a call to calls, or put it back."""
         found = find_calls(read, body.text)
-        calls = self._offer.match_calls(found.calls)
+        calls = self.offer.match_calls(found.calls)
         if not calls and self._is_requested(syntax):
             calls, found = self._accept_requested(body.text, found)
         if calls:
@@ -136,29 +128,29 @@ class CallParser:
             text, marker = body.text[: body.first_end], body.first_marker
             behind = body.text[body.first_end + len(marker) :] + body.end_marker if text != body.text else ""
             is_closed = marker in HERMES.closers
-            is_call = "{" in text or (is_closed and ("<" in text or self._offer.find_name(text) is not None))
+            is_call = "{" in text or (is_closed and ("<" in text or self.offer.find_name(text) is not None))
             if is_call:
-                self.add([self._offer.to_broken_request(text)])
+                self.add([self.offer.to_broken_request(text)])
             else:
                 self._record_failure(HERMES, len(text))
-            self._buffer.put_back(("" if is_call else text) + ("" if is_closed else marker) + behind)
+            self.buffer.put_back(("" if is_call else text) + ("" if is_closed else marker) + behind)
         elif body.end_marker or not self._is_cut_off(syntax, body.text):
             self._record_failure(syntax, len(body.text))
-            self._buffer.put_back(body.text + body.end_marker)
+            self.buffer.put_back(body.text + body.end_marker)
 
     def _is_requested(self, syntax: CallSyntax) -> bool:
         """Return True if the model was asked to write its calls in this syntax."""
-        return syntax is HERMES and not self._is_careful
+        return syntax is HERMES and not self.is_careful
 
     def _is_cut_off(self, syntax: CallSyntax, text: str) -> bool:
         """Return True if the reply ended within a call. An incomplete call is not shown."""
         is_open = syntax.is_open(text) or text.count("{") > text.count("}") or text.count("[") > text.count("]")
-        if not is_open or self._markers.search(text, 0, at_line_start=False) is not None:
+        if not is_open or self.markers.search(text, 0, at_line_start=False) is not None:
             return False
         if syntax is HARMONY or text.lstrip()[:1] not in "{[`":
             return True
         name = _NAME_IN_JSON.search(text, 0, MAX_HEAD_CHARS)
-        return name is not None and self._offer.find_name(name.group(1)) is not None
+        return name is not None and self.offer.find_name(name.group(1)) is not None
 
     def _accept_requested(
         self, text: str, found: call_readers.FoundCalls
@@ -166,10 +158,10 @@ class CallParser:
         """Return the calls that the model was asked to write in JSON, even if they are invalid."""
         if found.calls and text.lstrip()[:1] in "{[`":
             return [
-                self._offer.to_request(call.name, call.arguments) for call in found.calls[: call_readers.MAX_CALLS]
+                self.offer.to_request(call.name, call.arguments) for call in found.calls[: call_readers.MAX_CALLS]
             ], found
         decoded = call_readers.decode(text, lenient=False)
-        calls = [] if decoded.value is None else self._offer.to_requests(decoded.value)
+        calls = [] if decoded.value is None else self.offer.to_requests(decoded.value)
         return calls, call_readers.FoundCalls(rest=decoded.rest)
 
     def _continue_behind_call(self, syntax: CallSyntax, rest: str, marker: str) -> None:
@@ -179,16 +171,16 @@ class CallParser:
             return
         rest = rest.lstrip("}] \t\r\n")
         if rest:
-            self._buffer.put_back(rest + marker)
+            self.buffer.put_back(rest + marker)
         else:
-            self._buffer.unread(marker)
+            self.buffer.unread(marker)
 
     def _record_failure(self, syntax: CallSyntax, chars: int) -> None:
         """Record an opener without a call, and show the opener if it may have another meaning."""
         self._failures += 1
         self._failed_chars += chars
         if not syntax.is_token:
-            self._output.add_text(syntax.opener)
+            self.output.add_text(syntax.opener)
 
     def parse_fence(self, sink: TextSink) -> Parsing:
         """Parse the code after a fence as a call at the end of the reply, or pass it to `sink`.
@@ -196,15 +188,15 @@ class CallParser:
         A fenced call with text after it is an example. After an example, no further fenced call counts, because it may
         be an example too.
         """
-        if not (yield from self._buffer.look_ahead(lambda text: may_begin(FENCE + text, self._offer))):
+        if not (yield from self.buffer.look_ahead(lambda text: may_begin(FENCE + text, self.offer))):
             sink(FENCE)
-            sink((yield from self._buffer.read_until(_FENCE_END, sink)))
+            sink((yield from self.buffer.read_until(_FENCE_END, sink)))
             return
         code = _HeldCode(sink)
         end = yield from self._read_code(code)
         calls = self._find_fenced_call(code.text) if end and not code.is_too_long else []
         if calls:
-            has_text_behind = yield from self._buffer.look_ahead(lambda text: None if text.isspace() else True)
+            has_text_behind = yield from self.buffer.look_ahead(lambda text: None if text.isspace() else True)
             if not has_text_behind and not self._is_example_seen:
                 self.add(calls)
                 return
@@ -216,11 +208,11 @@ class CallParser:
     def _read_code(self, code: _HeldCode) -> Generator[None, None, str]:
         """Read the code, and return the fence after it. A fence within a string of the code belongs to the code."""
         for _ in range(MAX_FENCES_IN_STRINGS):
-            end = yield from self._buffer.read_until(_FENCE_END, code.add)
+            end = yield from self.buffer.read_until(_FENCE_END, code.add)
             if not end or code.is_too_long or not call_readers.ends_in_string(code.text):
                 return end
             code.add(end)
-        return (yield from self._buffer.read_until(_FENCE_END, code.add))
+        return (yield from self.buffer.read_until(_FENCE_END, code.add))
 
     def _find_fenced_call(self, code: str) -> list[ToolCallRequest]:
         """Return one call if the code is one JSON object with the exact name of a tool and valid arguments."""
@@ -234,9 +226,9 @@ class CallParser:
         except Unreadable:
             return []
         # The exact name: a fence is often an example, so nothing is guessed.
-        if len(calls) != 1 or self._offer.find_name(calls[0].name) != calls[0].name:
+        if len(calls) != 1 or self.offer.find_name(calls[0].name) != calls[0].name:
             return []
-        return self._offer.match_calls(calls)
+        return self.offer.match_calls(calls)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from dial_client.messages.model import (
 from dial_client.providers.http import provider_errors
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.provider_errors import RETRY_NOTE
-from dial_client.providers.http.response_stream import RawBody, ResponseStream, StreamBroken, StreamParser
+from dial_client.providers.http.response_stream import RawBody, Recordable, ResponseStream, StreamBroken, StreamParser
 from dial_client.providers.http.transport import HttpTransport, RequestTransport
 from dial_client.providers.request_adaptation import (
     FORCED_CHOICE_NOTE,
@@ -61,7 +61,7 @@ class _Asked:
     request: ModelRequest
 
 
-class HttpProvider(ABC):
+class HttpProvider(Recordable, ABC):
     """A `Provider` over HTTP. The subclass for each API builds its requests and parses its responses.
 
     Args:
@@ -142,6 +142,10 @@ class HttpProvider(ABC):
         """Return the fields with the reply so far, if the reply is paused. Only the Messages API pauses replies."""
         return fields
 
+    def _adapt_headers(self, error: ProviderError, notes: list[str]) -> str | None:  # noqa: ARG002 - for subclasses
+        """Adapt the headers of further requests to a refusal, and return a note for the user; None without change."""
+        return None
+
     async def prepare(self) -> None:
         """Import and create the HTTP client in a worker thread."""
         await to_thread.run_sync(self._transport.preload, abandon_on_cancel=True)
@@ -149,17 +153,6 @@ class HttpProvider(ABC):
     async def aclose(self) -> None:
         """Close all connections; may be called twice."""
         await self._transport.aclose()
-
-    def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        """Send the request, and yield the reply as it arrives. The last delta is a `Completion`.
-
-        If the connection breaks after the first delta, the reply ends with a `Completion` of `FinishReason.CUT`.
-
-        Raises:
-            ProviderError: The endpoint could not be reached, refused the request, or reported an error, or the
-                connection broke before the first delta.
-        """
-        return self.generate_recorded(request, None)
 
     def generate_recorded(self, request: ModelRequest, bodies: list[RawBody] | None) -> AsyncGenerator[Delta, None]:
         """Do the same as `generate`, and append the body of every response to `bodies`."""
@@ -228,6 +221,8 @@ class HttpProvider(ABC):
         Raises:
             ProviderError: The refusal itself, if no change of the request can help.
         """
+        if note := self._adapt_headers(error, notes):
+            return request, note
         if self._adaptation.check_output_refusal(error, request):
             error.code = OUTPUT_FORMAT_UNSUPPORTED
             raise error

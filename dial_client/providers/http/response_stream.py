@@ -93,8 +93,19 @@ class Recordable(Protocol):
     def parser_flags(self) -> Mapping[str, Any]:
         """The flags of the profile that affect the parsing of responses, except those with their default values."""
 
+    def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        """Send the request, and yield the reply as it arrives. The last delta is a `Completion`.
+
+        If the connection breaks after the first delta, the reply ends with a `Completion` of `FinishReason.CUT`.
+
+        Raises:
+            ProviderError: The endpoint could not be reached, refused the request, or reported an error, a vendor's
+                client could not authenticate, or the connection broke before the first delta.
+        """
+        return self.generate_recorded(request, None)
+
     def generate_recorded(self, request: ModelRequest, bodies: list[RawBody] | None) -> AsyncGenerator[Delta, None]:
-        """Do the same as `Provider.generate`, and append the body of every response to `bodies`."""
+        """Do the same as `generate`, and append the body of every response to `bodies`."""
 
 
 class StreamBroken(Exception):
