@@ -76,14 +76,14 @@ class MessagesProvider(HttpProvider):
         return MessagesStreamParser()
 
     def _encode_tool(self, tool: ToolSpec) -> dict[str, Any]:
-        definition: dict[str, Any] = {"name": tool.name, "input_schema": tool.input_schema or {"type": "object"}}
+        definition: types.ToolParam = {"name": tool.name, "input_schema": dict(tool.input_schema or {"type": "object"})}
         if self._adaptation.profile.strict:
             definition["strict"] = True
         if tool.deferred:
             definition["defer_loading"] = True
         if tool.description:
             definition["description"] = tool.description
-        return definition
+        return {**definition}
 
     def _build_fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         profile = self._adaptation.profile

@@ -41,6 +41,7 @@ from dial_client.settings.endpoint_profile import OPENAI, EndpointProfile
 if TYPE_CHECKING:
     from openai.types import responses
     from openai.types.responses.response_create_params import ResponseCreateParamsBase
+    from openai.types.responses.response_input_item_param import FunctionCallOutput
 
 _CALL = "id call_id status"
 ITEM_FIELDS: Mapping[str, frozenset[str]] = {
@@ -102,12 +103,13 @@ class ResponsesProvider(HttpProvider):
         # Unless "strict" is False, the API may make optional arguments required, which MCP servers need not accept.
         strict = self._adaptation.profile.strict
         parameters = dict(tool.input_schema or _NO_PARAMETERS)
+        function: responses.FunctionToolParam
         function = {"type": "function", "name": tool.name, "parameters": parameters, "strict": strict}
         if tool.deferred:
             function["defer_loading"] = True
         if tool.description:
             function["description"] = tool.description
-        return function
+        return {**function}
 
     def _build_fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         profile = self._adaptation.profile
@@ -150,12 +152,14 @@ def to_messages(
     items: list[Any] = []
     for step in steps:
         if isinstance(step, UserStep):
-            items.append({"role": "user", "content": to_content(step.parts, _to_part)})
+            message: responses.EasyInputMessageParam = {"role": "user", "content": to_content(step.parts, _to_part)}
+            items.append(message)
             continue
         items.extend(_read_echo(step) or _build_items(step))
         for call, result in zip(step.calls, step.results, strict=True):
-            output = list(map(_to_part, result.to_parts())) if result.media else result.to_text()
-            items.append({"type": "function_call_output", "call_id": call.id, "output": output})
+            output: Any = list(map(_to_part, result.to_parts())) if result.media else result.to_text()
+            item: FunctionCallOutput = {"type": "function_call_output", "call_id": call.id, "output": output}
+            items.append(item)
     return items
 
 
@@ -178,8 +182,8 @@ def _read_echo(step: AssistantStep) -> list[dict[str, Any]]:
     return valid
 
 
-def _build_items(step: AssistantStep) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = [{"role": "assistant", "content": step.text}] if step.text else []
+def _build_items(step: AssistantStep) -> list[responses.ResponseInputItemParam]:
+    items: list[responses.ResponseInputItemParam] = [{"role": "assistant", "content": step.text}] if step.text else []
     for call in step.calls:
         arguments = to_json_text(call.arguments)
         items.append({"type": "function_call", "call_id": call.id, "name": call.name, "arguments": arguments})

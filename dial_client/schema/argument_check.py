@@ -6,6 +6,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from dial_client.runtime.safe_text import sanitize
 
@@ -63,6 +64,20 @@ def drop_patterns(schema: Any, is_valid: Callable[[str], bool]) -> Any:
         elif key not in _NOT_SCHEMAS:
             kept[key] = drop_patterns(value, is_valid)
     return kept
+
+
+def find_target(root: Any, reference: Any) -> Any:
+    """Return the target of a local reference (RFC 6901, section 6); None if there is none."""
+    if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
+        return None
+    target = root
+    for step in unquote(reference).split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(target, list):
+            target = target[int(name)] if name.isdecimal() and int(name) < len(target) else None
+        else:
+            target = target.get(name) if isinstance(target, Mapping) else None
+    return target
 
 
 MAX_PROBLEMS = 5

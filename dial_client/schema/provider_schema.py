@@ -20,8 +20,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
 
+from dial_client.runtime.json_fields import to_object
 from dial_client.runtime.safe_text import sanitize
-from dial_client.schema.argument_check import is_portable
+from dial_client.schema.argument_check import find_target, is_portable
 
 MAX_DEPTH = 64
 """The most levels of nesting; deeper schemas could exhaust the stack."""
@@ -470,23 +471,12 @@ class _SubsetWriter:
             if reference in ancestors and reference.startswith(kept):
                 return {"$ref": reference}, ancestors
             del schema["$ref"]
-            target = self._find_target(reference)
+            target = to_object(find_target(self._root, reference))
             if reference in ancestors or reference == "#":
                 remarks.append(f"Of the same form as {target.get('title') or 'what it lies in'} (recursive).")
                 return {"type": target.get("type", "object"), **schema}, ancestors
             ancestors, schema = (*ancestors, reference), {**target, **schema}
         return schema, ancestors
-
-    def _find_target(self, reference: Any) -> Mapping[str, Any]:
-        """Return the target of a local reference; an empty schema if there is none."""
-        target: Any = self._root
-        for step in str(reference).split("/")[1:]:
-            name = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(target, list):
-                target = target[int(name)] if name.isdecimal() and int(name) < len(target) else None
-            else:
-                target = target.get(name) if isinstance(target, Mapping) else None
-        return target if isinstance(target, Mapping) else {}
 
     def _merge_all_of(self, schema: Schema, lost: Schema) -> None:
         """Merge branches of ``allOf`` where they do not contradict each other, and replace ``oneOf`` by ``anyOf``."""
@@ -496,7 +486,7 @@ class _SubsetWriter:
                 break
             for part in parts:
                 if isinstance(part, Mapping):
-                    target = self._find_target(part["$ref"]) if "$ref" in part else {}
+                    target = to_object(find_target(self._root, part.get("$ref")))
                     _add_keywords(schema, {**target, **part}, lost)
         if (branches := schema.pop("oneOf", None)) and schema.setdefault("anyOf", branches) != branches:
             lost["oneOf"] = branches

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from dial_client.runtime.json_fields import to_list, to_object
 from dial_client.runtime.text import replace_surrogates
+from dial_client.schema.argument_check import find_target
 
 MAX_LITERAL_DEPTH = 32
 """The most levels of nesting; a usual call has two or three."""
@@ -319,7 +320,7 @@ class _Coercion:
         for _ in range(_MAX_REFERENCES):
             if not isinstance(schema, Mapping) or "$ref" not in schema:
                 break
-            schema = self._resolve_reference(schema["$ref"])
+            schema = find_target(self._root, schema["$ref"])
         if not isinstance(schema, Mapping):
             yield {}
             return
@@ -332,16 +333,6 @@ class _Coercion:
             return
         for branch in branches[:_MAX_BRANCHES]:
             yield from self._list_branches(branch, depth - 4)
-
-    def _resolve_reference(self, reference: Any) -> Any:
-        if reference == "#":
-            return self._root
-        if not isinstance(reference, str) or not reference.startswith("#/"):
-            return None
-        found: Any = self._root
-        for step in reference[2:].split("/"):
-            found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
-        return found
 
 
 def _list_own_kinds(schema: Mapping[str, Any]) -> set[str]:
