@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -117,17 +117,15 @@ def _encode_choice(choice: str) -> Any:
 
 def _build_constraint(request: ModelRequest, profile: EndpointProfile) -> dict[str, Any]:
     """Return the body's field that constrains the reply or its answer; an empty object for free text."""
+    constraint: dict[str, Any] = {}
     definition = build_output_schema(request.output_format, profile) if request.output_format is not None else None
     match profile.constrain:
         case "grammar" if request.grammar:
-            constraint: dict[str, Any] = {"grammar": request.grammar}
+            constraint["grammar"] = request.grammar
         case "structured_outputs" if request.grammar:
-            constraint = {"structured_outputs": {"grammar": request.grammar}}
-        case "response_format" if request.schema is not None:
-            constraint = {}
-            definition = definition or {"name": "reply", "schema": dict(request.schema), "strict": True}
-        case _:
-            constraint = {}
+            constraint["structured_outputs"] = {"grammar": request.grammar}
+        case "response_format" if request.schema is not None and definition is None:
+            definition = {"name": "reply", "schema": dict(request.schema), "strict": True}
     if definition is not None:
         constraint["response_format"] = {"type": "json_schema", "json_schema": definition}
     return constraint
@@ -615,12 +613,12 @@ def merge_reasoning_details(details: list[Any], new_details: Sequence[Any]) -> N
             details.append(dict(detail) if isinstance(detail, dict) else detail)
 
 
-_NEWLINE = "\n"
 _KEY = re.compile(r'"([^"\\]{0,200})"[ \t\r\n]*:[ \t\r\n]*')
 _MAX_KEY = 256
 """The most characters of a key. An object is not converted from a longer key on."""
 _PLAIN = re.compile(r'[^"\\]+')
 _ESCAPE = re.compile(r'\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\["\\/bfnrt]')
+# The second half of a surrogate pair may follow.
 _HALF_ESCAPE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?\Z")
 _MAX_ESCAPE = 12
 _SPACE = " \t\r\n"
@@ -635,93 +633,79 @@ class JsonToLines:
 
     def __init__(self) -> None:
         self._held = ""
-        self._step: Callable[[], str | None] = self._read_start
-        self._has_lines = False
-        self._depth = 0
-        self._in_string = False
-        self._is_escaped = False
+        self._lines: list[str] = []
+        self._conversion = self._convert()
 
     def feed(self, text: str) -> str:
         """Add text, and return the converted lines so far. An incomplete object is converted as far as it goes."""
         self._held += text
-        lines: list[str] = []
-        while self._held and (converted := self._step()) is not None:
-            lines.append(converted)
-        return "".join(lines)
+        next(self._conversion)
+        converted = "".join(self._lines)
+        self._lines.clear()
+        return converted
 
-    def _consume(self, count: int) -> str:
+    def _take(self, count: int) -> str:
         taken, self._held = self._held[:count], self._held[count:]
         return taken
 
-    def _read_start(self) -> str | None:
-        self._held = self._held.lstrip(_SPACE)
-        if self._held.startswith("{"):
-            self._consume(1)
-            self._step = self._read_key
-        elif self._held:
-            self._step = self._read_plain_text
-        return "" if self._held else None
+    def _skip(self, characters: str) -> Generator[None, None, None]:
+        """Drop these characters up to the first other one."""
+        while not (held := self._held.lstrip(characters)):
+            yield
+        self._held = held
 
-    def _read_plain_text(self) -> str:
-        return self._consume(len(self._held))
+    def _convert(self) -> Generator[None, None, None]:
+        """Convert the whole text, and yield whenever more of it is needed."""
+        yield from self._skip(_SPACE)
+        is_object, separator = self._held.startswith("{"), ""
+        if is_object:
+            self._take(1)
+        while is_object:
+            yield from self._skip(f"{_SPACE},")
+            while (key := _KEY.match(self._held)) is None and self._held[0] == '"' and len(self._held) <= _MAX_KEY:
+                yield
+            if key is None:
+                break
+            self._lines.append(f"{separator}{key[1]}: ")
+            separator = "\n"
+            self._take(key.end())
+            yield from self._skip(_SPACE)
+            yield from self._convert_string() if self._held[0] == '"' else self._convert_literal()
+        is_ended = is_object and self._held[0] == "}"
+        while True:
+            rest = self._take(len(self._held))
+            self._lines.append("" if is_ended else rest)
+            yield
 
-    def _read_key(self) -> str | None:
-        self._held = self._held.lstrip(f"{_SPACE},")
-        key = _KEY.match(self._held)
-        if key is None:
-            if self._held.startswith("}"):
-                self._step = self._skip_rest
-            elif self._held and (self._held[0] != '"' or len(self._held) > _MAX_KEY):
-                self._step = self._read_plain_text
+    def _convert_string(self) -> Generator[None, None, None]:
+        self._take(1)
+        while not self._held.startswith('"'):
+            if plain := _PLAIN.match(self._held):
+                self._lines.append(self._take(plain.end()))
+            elif not _HALF_ESCAPE.match(self._held) and (escape := _ESCAPE.match(self._held)):
+                self._lines.append(replace_surrogates(json.loads(f'"{self._take(escape.end())}"')))
+            elif len(self._held) >= _MAX_ESCAPE:
+                self._lines.append(self._take(1))
             else:
-                return None
-            return ""
-        label = f"{_NEWLINE if self._has_lines else ''}{key[1]}: "
-        self._has_lines, self._step = True, self._read_value
-        self._consume(key.end())
-        return label
+                yield
+        self._take(1)
 
-    def _read_value(self) -> str | None:
-        self._held = self._held.lstrip(_SPACE)
-        if not self._held:
-            return None
-        if self._held.startswith('"'):
-            self._consume(1)
-            self._step = self._read_string
-        else:
-            self._depth, self._in_string, self._is_escaped, self._step = 0, False, False, self._read_literal
-        return ""
-
-    def _read_string(self) -> str | None:
-        if plain := _PLAIN.match(self._held):
-            return self._consume(plain.end())
-        if self._held.startswith('"'):
-            self._consume(1)
-            self._step = self._read_key
-            return ""
-        if _HALF_ESCAPE.match(self._held):
-            return None  # the second half of a surrogate pair may follow
-        if escape := _ESCAPE.match(self._held):
-            return replace_surrogates(json.loads(f'"{self._consume(escape.end())}"'))
-        return self._consume(1) if len(self._held) >= _MAX_ESCAPE else None
-
-    def _read_literal(self) -> str:
-        """Return the unchanged text of a value that is not a string, up to the end of the value."""
-        for at, char in enumerate(self._held):
-            if self._in_string:
-                self._in_string = char != '"' or self._is_escaped
-                self._is_escaped = char == "\\" and not self._is_escaped
-            elif char == '"':
-                self._in_string = True
-            elif char in "{[":
-                self._depth += 1
-            elif self._depth and char in "}]":
-                self._depth -= 1
-            elif not self._depth and char in ",}":
-                self._step = self._read_key
-                return self._consume(at)
-        return self._consume(len(self._held))
-
-    def _skip_rest(self) -> str:
-        self._held = ""
-        return ""
+    def _convert_literal(self) -> Generator[None, None, None]:
+        """Convert a value that is not a string: its text stays unchanged."""
+        depth, in_string, is_escaped = 0, False, False
+        while True:
+            for at, char in enumerate(self._held):
+                if in_string:
+                    in_string = char != '"' or is_escaped
+                    is_escaped = char == "\\" and not is_escaped
+                elif char == '"':
+                    in_string = True
+                elif char in "{[":
+                    depth += 1
+                elif depth and char in "}]":
+                    depth -= 1
+                elif not depth and char in ",}":
+                    self._lines.append(self._take(at))
+                    return
+            self._lines.append(self._take(len(self._held)))
+            yield

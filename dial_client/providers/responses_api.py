@@ -415,7 +415,7 @@ class _ReplyText:
 def _find_finish_reason(response: dict[str, Any], items: Sequence[dict[str, Any]]) -> FinishReason:
     status = response.get("status")
     if status == "incomplete":
-        reason = (response.get("incomplete_details") or {}).get("reason")
+        reason = find_text(response.get("incomplete_details"), "reason")
         return FinishReason.REFUSED if reason == "content_filter" else FinishReason.LENGTH
     if status not in ("completed", None) or not response:
         return FinishReason.CUT

@@ -336,8 +336,6 @@ async def from_hub(weights: Weights, work: Path, on_progress: OnDownload) -> Pat
     Raises:
         DownloadFailed: The hub cannot be reached, or ``HF_HUB_OFFLINE`` forbids it.
     """
-    if importlib.util.find_spec("huggingface_hub") is None:
-        raise DownloadFailed("huggingface-hub is not installed")
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
         raise DownloadFailed("not asked, because HF_HUB_OFFLINE is set")
     folder = work / "hub"
