@@ -164,7 +164,9 @@ def _open_model(
     if not model_id.strip():
         raise ConfigError(f"{model!r} has no model ID", hint=f"expected {prefix}:ID")
     if vendor is None:
-        return _open_cloud_model(prefix, model, ModelProfile(model, model=model_id.strip()), address, environ)
+        from dial_client.providers.vendor_clients import open_cloud_model
+
+        return open_cloud_model(prefix, model, ModelProfile(model, model=model_id.strip()), address, environ)
     endpoint, profile = _build_endpoint(vendor, model, address, environ)
     return _choose_provider_class(vendor)(model_id.strip(), endpoint, profile)
 
@@ -175,8 +177,10 @@ def _from_settings(settings: ModelProfile, address: str | None, environ: Mapping
         address = normalize_url(settings.base_url, f"{where}.base_url")
     # An Azure endpoint with a configured address needs no vendor client, only a header with the key.
     if settings.preset in CLOUDS and not (settings.preset == "azure" and address):
+        from dial_client.providers.vendor_clients import open_cloud_model
+
         named_settings = replace(settings, model=settings.model or settings.name)
-        return _open_cloud_model(settings.preset, where, named_settings, address, environ)
+        return open_cloud_model(settings.preset, where, named_settings, address, environ)
     vendor = _find_vendor(settings, where)
     endpoint, profile = _build_endpoint(vendor, where, address, environ, settings)
     make_provider = _choose_provider_class(vendor, settings)
@@ -191,14 +195,6 @@ def _find_vendor(settings: ModelProfile, where: str) -> _Vendor:
     vendors = (vendor for vendor in _PREFIXES.values() if (vendor.preset or find_preset_by_url(vendor.url)) is preset)
     vendor = next(vendors, None) or _Vendor(preset.api, preset.url, "")
     return vendor if vendor.is_dial else replace(vendor, api=Api(settings.api or vendor.api), preset=preset)
-
-
-def _open_cloud_model(
-    cloud: str, where: str, settings: ModelProfile, address: str | None, environ: Mapping[str, str]
-) -> Provider:
-    from dial_client.providers.vendor_clients import open_cloud_model
-
-    return open_cloud_model(cloud, where, settings, address, environ)
 
 
 def _choose_provider_class(vendor: _Vendor, settings: ModelProfile | None = None) -> Callable[..., Provider]:
