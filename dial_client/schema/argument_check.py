@@ -66,13 +66,18 @@ def drop_patterns(schema: Any, is_valid: Callable[[str], bool]) -> Any:
     return kept
 
 
-def find_target(root: Any, reference: Any) -> Any:
-    """Return the target of a local reference (RFC 6901, section 6); None if there is none."""
+def parse_reference(reference: Any) -> tuple[str, ...] | None:
+    """Return the place that a local reference points to (RFC 6901, section 6); None for any other reference."""
     if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
         return None
-    target = root
-    for step in unquote(reference).split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
+    return tuple(step.replace("~1", "/").replace("~0", "~") for step in unquote(reference).split("/")[1:])
+
+
+def find_target(root: Any, reference: Any) -> Any:
+    """Return the target of a local reference; None if there is none."""
+    steps = parse_reference(reference)
+    target = None if steps is None else root
+    for name in steps or ():
         if isinstance(target, list):
             target = target[int(name)] if name.isdecimal() and int(name) < len(target) else None
         else:

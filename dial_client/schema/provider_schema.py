@@ -18,11 +18,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import unquote
 
-from dial_client.runtime.json_fields import to_object
+from dial_client.runtime.json_fields import to_list, to_object
 from dial_client.runtime.safe_text import sanitize
-from dial_client.schema.argument_check import find_target, is_portable
+from dial_client.schema.argument_check import find_target, is_portable, parse_reference
 
 MAX_DEPTH = 64
 """The most levels of nesting; deeper schemas could exhaust the stack."""
@@ -157,13 +156,6 @@ def _list_kinds(schema: Mapping[str, Any]) -> list[str]:
     return [name for name in (kind if isinstance(kind, list) else [kind]) if isinstance(name, str)]
 
 
-def _parse_reference(reference: Any) -> Pointer | None:
-    """Return the place that a local reference points to (RFC 6901, section 6); None for any other reference."""
-    if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
-        return None
-    return tuple(step.replace("~1", "/").replace("~0", "~") for step in unquote(reference).split("/")[1:])
-
-
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -191,7 +183,7 @@ _VALID_VALUES: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys((*_NESTED_LISTS, "enum"), lambda value: isinstance(value, list) and bool(value)),
     **dict.fromkeys(_NESTED_MAPS, lambda value: isinstance(value, Mapping)),
     **dict.fromkeys(("dependentRequired", "dependencies"), _are_dependencies),
-    "$ref": lambda value: _parse_reference(value) is not None,
+    "$ref": lambda value: parse_reference(value) is not None,
     "examples": lambda value: isinstance(value, list),
     "multipleOf": lambda value: _is_number(value) and value > 0,
     "required": _are_names,
@@ -251,7 +243,7 @@ def _remove_dangling_references(top: dict[str, Any]) -> None:
     """Remove references whose targets do not exist. The schemas with such references stay, so no new ones dangle."""
     schemas = _index_schemas(top)
     for schema in schemas.values():
-        if _parse_reference(schema.get("$ref", "#")) not in schemas:
+        if parse_reference(schema.get("$ref", "#")) not in schemas:
             del schema["$ref"]
 
 
@@ -269,7 +261,7 @@ class _Flattening:
         self.remaining -= 1
         top = dict(schema)
         seen = set(above)
-        while (path := _parse_reference(top.pop("$ref", None))) is not None and path not in seen:
+        while (path := parse_reference(top.pop("$ref", None))) is not None and path not in seen:
             seen.add(path)
             top = {**self.schemas.get(path, {}), **top}
         hints = []
@@ -399,11 +391,9 @@ def to_output_schema(schema: Mapping[str, Any], dialect: str) -> tuple[Schema, b
     is_strict = can_be_strict(schema)
     if dialect == "full" or (dialect == "openai" and not is_strict):
         return dict(schema), is_strict
-    written, lost = _SubsetWriter(
-        schema, _DIALECTS.get(dialect, _OPENAI_STRICT if is_strict else _OPENAI)
-    ).write_parameters()
+    written, lost = to_dialect(schema, dialect, strict=is_strict)
     described = " ".join(text for text in (written.get("description"), lost) if isinstance(text, str) and text)
-    return written | ({"description": described} if described else {}), is_strict
+    return {**written, **({"description": described} if described else {})}, is_strict
 
 
 def can_be_strict(schema: Any) -> bool:
@@ -604,8 +594,7 @@ def _keep_string_enum(written: Schema, lost: Schema, _remarks: list[str]) -> Non
     """Keep an enum of strings; move an enum with other values to the lost constraints."""
     if "enum" not in written:
         return
-    values = written.pop("enum")
-    values = values if isinstance(values, list) else []
+    values = to_list(written.pop("enum"))
     if None in values:
         written["nullable"] = True
     listed = [value for value in values if value is not None]
@@ -640,15 +629,12 @@ def _split_types(written: Schema, _lost: Schema, _remarks: list[str]) -> None:
         ]
         for key in ("properties", "required", "items", "enum"):
             written.pop(key, None)
-        written["anyOf"] = [_complete_branch(form) for form in forms]
-
-
-def _complete_branch(form: Schema) -> Schema:
-    if form["type"] == "array":
-        form.setdefault("items", {"type": "string"})
-    if form["type"] == "object" and not form.get("properties"):
-        return {"type": "string", "description": _TEXT_FOR_OBJECT}
-    return form
+        for form in forms:
+            about: list[str] = []
+            _settle_type(form, {}, about)
+            if about:
+                form["description"] = about[0]
+        written["anyOf"] = forms
 
 
 def _simplify_any_of(written: Schema, _lost: Schema, _remarks: list[str]) -> None:
@@ -685,9 +671,8 @@ def _settle_type(written: Schema, lost: Schema, remarks: list[str]) -> None:
 
 
 def _clean_required(written: Schema, _lost: Schema, _remarks: list[str]) -> None:
-    required = written.pop("required", None)
-    kept = [name for name in required if name in written.get("properties", {})] if isinstance(required, list) else []
-    if kept:
+    required = to_list(written.pop("required", None))
+    if kept := [name for name in required if name in written.get("properties", {})]:
         written["required"] = kept
 
 

@@ -309,9 +309,7 @@ def read(text: str) -> call_readers.FoundCalls:
     Raises:
         Unreadable: The reply contains anything else.
     """
-    text = text.strip()
-    start = _START.match(text)
-    inner = text[start.end() :] if start else text
+    inner = _START.sub("", text.strip(), count=1)
     if not _PYTHON.match(inner):
         return call_readers.parse_only_json_calls(inner)
     found = call_readers.parse_python(inner)

@@ -96,8 +96,7 @@ def parse_json_calls(text: str) -> FoundCalls:
             break
         calls += to_calls(decoded.value)
         rest = decoded.rest
-        filling = _FILLING.match(rest)
-        following = rest[filling.end() :] if filling else rest
+        following = _FILLING.sub("", rest, count=1)
         if following[:1] not in ("{", "["):
             break
         rest = following
@@ -112,10 +111,8 @@ def parse_only_json_calls(text: str) -> FoundCalls:
     Raises:
         Unreadable: The text contains anything else.
     """
-    start = _FILLING.match(text)
-    found = parse_json_calls(text[start.end() :] if start else text)
-    end = _FILLING.match(found.rest)
-    if end is None or end.end() < len(found.rest):
+    found = parse_json_calls(_FILLING.sub("", text, count=1))
+    if not _FILLING.fullmatch(found.rest):
         raise tool_arguments.Unreadable("there is more than calls")
     return FoundCalls(found.calls)
 
