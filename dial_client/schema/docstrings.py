@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 _PARAMETER_TITLES = frozenset({"args", "arguments", "parameters", "params", "other parameters", "keyword args"})
 _DROPPED_TITLES = frozenset({"raises", "attributes", "see also", "references", "warns"})
@@ -13,6 +14,7 @@ _OTHER_TITLES = frozenset({"returns", "return", "yields", "example", "examples",
 _TITLES = _PARAMETER_TITLES | _DROPPED_TITLES | _OTHER_TITLES
 _GOOGLE_TITLE = re.compile(r"([A-Z][A-Za-z ]{2,20}):\s*$")
 _GOOGLE_ITEM = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)")
+_UNDERLINE = re.compile(r"-{3,}")
 _NUMPY_ITEM = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
 _SPHINX_FIELD = re.compile(r":(\w+)(?:\s+([^:]*?))?:(?:\s+(.*))?$")
 _SPHINX_PARAMETERS = frozenset({"param", "parameter", "arg", "argument", "key", "keyword"})
@@ -72,31 +74,27 @@ def _split_sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
     """Yield each section's title and lines; the title is empty for text outside of sections."""
     title, section = "", list[str]()
     is_indented = False
-    index = 0
-    while index < len(lines):
-        line = lines[index]
-        new_title, skipped = _find_title(lines, index)
+    for line, following in zip_longest(lines, lines[1:], fillvalue=""):
+        new_title = _find_title(line, following)
         if new_title or (is_indented and line.strip() and not line.startswith((" ", "\t"))):
             yield title, section
             title, section = new_title, []
-            is_indented = bool(new_title) and skipped == 1
-        if not new_title:
+            is_indented = bool(new_title) and following.startswith((" ", "\t"))
+        if not new_title and (section or not (title and _UNDERLINE.fullmatch(line.strip()))):
             section.append(line)
-        index += skipped or 1
     yield title, section
 
 
-def _find_title(lines: list[str], index: int) -> tuple[str, int]:
-    """Return the title of the section that begins at a line, and its number of lines; an empty title and 0 for none."""
-    line, following = lines[index], "".join(lines[index + 1 : index + 2])
+def _find_title(line: str, following: str) -> str:
+    """Return the title of the section that begins at a line; empty for none."""
     if line[:1].isspace():
-        return "", 0
-    if line.strip().lower() in _TITLES and re.fullmatch(r"-{3,}", following.strip()):
-        return line.strip(), 2
+        return ""
+    if line.strip().lower() in _TITLES and _UNDERLINE.fullmatch(following.strip()):
+        return line.strip()
     found = _GOOGLE_TITLE.match(line.strip())
     if found and found[1].lower() in _TITLES and following.startswith((" ", "\t")):
-        return found[1], 1
-    return "", 0
+        return found[1]
+    return ""
 
 
 def _parse_items(lines: list[str]) -> dict[str, str]:

@@ -279,17 +279,15 @@ class GrammarToolCallingProvider:
         self._writer = writer or decider
         self._formatter = formatter or decider
 
-    async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+    def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         """Ask the model for decisions until a call or an answer is chosen, and yield the reply as it arrives.
 
         Raises:
             ProviderError: One of the inner providers raised it.
         """
-        if _needs_no_decision(request):
-            async with aclosing(self._formatter.generate(request)) as deltas:
-                async for delta in deltas:
-                    yield delta
-            return
+        return self._formatter.generate(request) if _needs_no_decision(request) else self._decide_first(request)
+
+    async def _decide_first(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         usage = Usage()
 
         async def decide(asked: ModelRequest) -> ToolDecision:
