@@ -450,17 +450,10 @@ def _to_sse(headers: Mapping[str, Any], payload: bytes) -> bytes:
     """Return a frame as a server-sent event; empty bytes for a frame without a chunk."""
     if headers.get(":message-type") != "event":
         kind = headers.get(":exception-type") or headers.get(":error-code") or "error"
-        message = headers.get(":error-message") or _read_object(payload).get("message") or ""
+        message = headers.get(":error-message") or to_object(provider_errors.parse_json(payload)).get("message") or ""
         return _write_event(to_json_bytes({"type": "error", "error": {"type": str(kind), "message": str(message)}}))
-    chunk = _read_object(payload).get("bytes")
+    chunk = to_object(provider_errors.parse_json(payload)).get("bytes")
     return _write_event(base64.b64decode(chunk)) if isinstance(chunk, str) else b""
-
-
-def _read_object(payload: bytes) -> dict[str, Any]:
-    try:
-        return to_object(jiter.from_json(payload))
-    except ValueError:
-        return {}
 
 
 def _write_event(data: bytes) -> bytes:

@@ -40,7 +40,7 @@ def build_refusal_error(endpoint: Endpoint, status: int, headers: Mapping[str, s
             code="redirect",
         )
     return build_reported_error(
-        endpoint, _parse_json(body), status=status, text=body, retry_after=parse_retry_after(headers)
+        endpoint, parse_json(body), status=status, text=body, retry_after=parse_retry_after(headers)
     )
 
 
@@ -185,7 +185,7 @@ def _find_routed_error(value: Any) -> Any:
     """Return the report in ``error.metadata.raw``, parsed if it is a JSON text; None if there is none."""
     for name in ("error", "metadata", "raw"):
         value = value.get(name) if isinstance(value, dict) else None
-    return (_parse_json(value.encode("utf-8", "replace")) or value) if isinstance(value, str) else value
+    return (parse_json(value.encode("utf-8", "replace")) or value) if isinstance(value, str) else value
 
 
 def _parse_own_error(value: Any) -> _Report:
@@ -216,7 +216,8 @@ def _find_code(status: int | None, code: str | None, message: str) -> str | None
     return TOOLS_UNSUPPORTED if _NO_TOOLS.search(message) else code
 
 
-def _parse_json(body: bytes) -> Any:
+def parse_json(body: bytes) -> Any:
+    """Return the value of a JSON text; None if it is not JSON."""
     try:
         return jiter.from_json(body)
     except ValueError:
