@@ -464,34 +464,36 @@ async def _run_download(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
         )
         try:
-            is_in_time = await _watch(process, folder, report, first_byte)
+            await _watch(process, folder, report, first_byte)
         finally:
             with anyio.CancelScope(shield=True):
                 if process.returncode is None:
                     with suppress(ProcessLookupError):
                         process.kill()
                 await process.aclose()
-        if not is_in_time:
-            raise DownloadFailed("no data arrived in time")
         if process.returncode:
             lines = read_last_lines(output) or [f"the download ended with code {process.returncode}"]
             raise DownloadFailed(re.sub(r"^[\w.]*error: ", "", lines[-1], flags=re.IGNORECASE)[:400])
 
 
-async def _watch(process: Process, folder: Path, report: Callable[[int], None], first_byte: float) -> bool:
-    """Wait for the program's end; return False if no data arrives for too long."""
+async def _watch(process: Process, folder: Path, report: Callable[[int], None], first_byte: float) -> None:
+    """Wait for the program's end.
+
+    Raises:
+        DownloadFailed: No data arrived for too long.
+    """
     initial_size = last_size = measure_folder(folder)
     changed_at = anyio.current_time()
     while True:
         with anyio.move_on_after(_POLL):
             await process.wait()
-            return True
+            return
         size, now = measure_folder(folder), anyio.current_time()
         if size != last_size:
             last_size, changed_at = size, now
             report(size)
         elif now - changed_at > (first_byte if last_size == initial_size else STALL):
-            return False
+            raise DownloadFailed("no data arrived in time")
 
 
 def measure_folder(folder: Path) -> int:
