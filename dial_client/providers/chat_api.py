@@ -544,20 +544,13 @@ class ChatStreamParser(StreamParser):
             self._text.append(content)
             self._has_answer = True
             return [TextChunk(content)]
-        deltas = self._to_deltas(delta)
-        self._text += [delta.text for delta in deltas if isinstance(delta, TextChunk)]
-        self._has_answer = self._has_answer or self.has_calls or bool(self._text)
-        return deltas
-
-    def _to_deltas(self, delta: Mapping[str, Any]) -> list[Delta]:
-        deltas: list[Delta] = []
-        content = delta.get("content")
-        if len(delta) > 1 or content is None:
-            deltas.extend(self._to_non_text_deltas(delta))
-        deltas.extend(self._content.parse(content))
+        deltas = self._to_non_text_deltas(delta) if len(delta) > 1 or content is None else []
+        deltas += self._content.parse(content)
         if isinstance(refusal := delta.get("refusal"), str) and refusal:
             self._refused = True
             deltas.append(TextChunk(refusal))
+        self._text += [delta.text for delta in deltas if isinstance(delta, TextChunk)]
+        self._has_answer = self._has_answer or self.has_calls or bool(self._text)
         return deltas
 
     def _to_non_text_deltas(self, delta: Mapping[str, Any]) -> list[Delta]:
