@@ -181,7 +181,7 @@ def _find_nearest(written: str) -> str:
 
 
 def _format_path(path: str) -> str:
-    return to_one_line(path, 200)
+    return to_one_line(path, 300)
 
 
 MAX_IMAGE = 5_000_000
@@ -211,7 +211,7 @@ def read_files(mentions: Sequence[FileMention]) -> list[Part]:
                 continue
             data = _read(mention.path)
         except OSError as error:
-            raise ConfigError(f"@{_format_name(mention)} cannot be read: {error.strerror}") from None
+            raise ConfigError(f"@{_format_path(mention.written)} cannot be read: {error.strerror}") from None
         left -= len(data)
         if left < 0:
             raise ConfigError(f"the files are larger than {_describe_limit(MAX_ALL)} together: attach fewer of them")
@@ -240,9 +240,9 @@ def _to_part(mention: FileMention, data: bytes) -> Part:
     text = decode_text_file(data)
     if text is None:
         accepted = "text, PNG, JPEG, GIF and WebP images, and PDF documents can be attached"
-        raise ConfigError(f"@{_format_name(mention)} has a type that is not supported: {accepted}")
+        raise ConfigError(f"@{_format_path(mention.written)} has a type that is not supported: {accepted}")
     _check_size(mention, data, MAX_TEXT, "a text file")
-    return build_text_part(_format_name(mention), text)
+    return build_text_part(_format_path(mention.written), text)
 
 
 def _check_size(mention: FileMention, data: bytes, limit: int, kind: str) -> None:
@@ -250,7 +250,7 @@ def _check_size(mention: FileMention, data: bytes, limit: int, kind: str) -> Non
         size = mention.path.stat().st_size
         shown = f"{size / 1e6:.1f} MB" if size >= 1_000_000 else _describe_limit(size)
         raise ConfigError(
-            f"@{_format_name(mention)} is too large ({shown}): {kind} may have at most {_describe_limit(limit)}"
+            f"@{_format_path(mention.written)} is too large ({shown}): {kind} may have at most {_describe_limit(limit)}"
         )
 
 
@@ -259,12 +259,8 @@ def _list_folder(mention: FileMention) -> TextPart:
     names = [entry.name + ("/" if entry.is_dir() else "") for entry in entries[:MAX_ENTRIES]]
     rest = [f"… {len(entries) - MAX_ENTRIES} more"] if len(entries) > MAX_ENTRIES else []
     lines = [to_one_line(name, 200) for name in names] + rest
-    header = f"[folder {_format_name(mention)} with {len(entries)} entries; the user attached the list]"
+    header = f"[folder {_format_path(mention.written)} with {len(entries)} entries; the user attached the list]"
     return TextPart(sanitize("\n".join([header, *lines, "[end of folder]"])), foreign=True)
-
-
-def _format_name(mention: FileMention) -> str:
-    return to_one_line(mention.written, 300)
 
 
 def _describe_limit(size: int) -> str:

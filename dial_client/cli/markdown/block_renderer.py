@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Literal, cast
 
 from rich.cells import cell_len, chop_cells
@@ -131,8 +132,8 @@ class BlockRenderer:
 def _chop(row: Text, columns: int) -> list[Text]:
     """Return a row as rows no wider than `columns`, broken at any letter."""
     row.expand_tabs(4)
-    pieces = chop_cells(row.plain, columns)
-    return list(row.divide([sum(map(len, pieces[:index])) for index in range(1, len(pieces))]))
+    ends = list(accumulate(map(len, chop_cells(row.plain, columns))))
+    return list(row.divide(ends[:-1]))
 
 
 class Table:

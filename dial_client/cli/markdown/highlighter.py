@@ -106,7 +106,7 @@ def _lex(lexer: Any, source: str, stack: tuple[str, ...]) -> tuple[list[tuple[st
 @cache
 def _find_lexer(language: str) -> Any:
     """Return the lexer of a language; None if there is none."""
-    if not language or language in _SLOW:
+    if language in _SLOW:
         return None
     from pygments.lexers import get_lexer_by_name
     from pygments.util import ClassNotFound

@@ -9,7 +9,7 @@ import re
 import zlib
 from collections.abc import Iterable
 from functools import cache, lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -155,7 +155,7 @@ def _wrap_line(line: Text, columns: int) -> Iterable[Text]:
             used = 0
         if width > columns:
             *pieces, last = chop_cells(unit.rstrip(" "), columns)
-            starts += (position + sum(map(len, pieces[: index + 1])) for index in range(len(pieces)))
+            starts += (position + end for end in accumulate(map(len, pieces)))
             used = cell_len(last) - width
         used += cell_len(unit)
         position += len(unit)
