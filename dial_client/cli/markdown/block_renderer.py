@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Literal, cast
 
-from rich.cells import cell_len, chop_cells
+from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.text import Text
 
 from dial_client.cli.markdown.block_parser import Block, Container
@@ -85,7 +85,9 @@ class BlockRenderer:
                 if not block.is_continued:
                     self._highlighter = Highlighter(block.language, theme)
                     label = f"── {block.language} " if block.language else ""
-                    yield Text().append(label.ljust(min(room, MAX_RULE), "─"), theme.faint)
+                    width = min(room, MAX_RULE)
+                    label = set_cell_size(label, min(cell_len(label), width))
+                    yield Text().append(label + "─" * (width - cell_len(label)), theme.faint)
                 yield from map(self._highlighter.colour, block.text.split("\n")[:-1])
                 if not block.is_open:
                     yield self._draw_rule(room)
