@@ -577,9 +577,6 @@ from dial_client.servers.transports.transport_errors import UNSENT as UNSENT
 from dial_client.servers.transports.transport_errors import CallFailureKind as CallFailureKind
 from dial_client.servers.transports.transport_errors import classify_call_error as classify_call_error
 from dial_client.servers.transports.transport_errors import classify_start_error as classify_start_error
-from dial_client.servers.transports.transport_factory import (
-    WindowsStdioTransportFactory as WindowsStdioTransportFactory,
-)
 from dial_client.servers.transports.transport_factory import list_transports as list_transports
 from dial_client.settings import bundles as bundles
 from dial_client.settings import configuration as configuration

@@ -3,13 +3,11 @@
 ServerSession.run          returns an `Exit` as soon as it is known; closing the transport may take some seconds more
 ServerSession.ask          sends a request, from any task; it fails when the session ends
 ServerSession.fail_calls   fails the calls in flight, after the server's status was updated
-SessionLifecycle           how far the session is: connecting, ready, ending, ended
 """
 
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import InitVar, dataclass
@@ -63,81 +61,6 @@ class CallNotRun(ServerGone):
     """The call did not reach the server, or was rejected before it ran: it is safe to repeat."""
 
 
-class SessionLifecycle:
-    """How far one session is: connecting, ready, ending or ended. Tasks can wait for its changes."""
-
-    def __init__(self) -> None:
-        self.client: Client | None = None
-        """The SDK's client, which sends requests; None before the session is ready, and after its end."""
-        self.protocol_version: str | None = None
-        """The negotiated version; None before the session is ready."""
-        self.has_session_id = False
-        """True if requests carry a session id, which a server may no longer know after its restart."""
-        self.ending: Exit | None = None
-        """Why the session is about to end; no new call may be made, and calls in flight may finish."""
-        self.exit: Exit | None = None
-        """How the session ended; None before its end."""
-        self.is_announced = False
-        """True once the server's status was updated after the end of the session."""
-        self._ready_at: float | None = None
-        self._changes = Observable(None)
-
-    @property
-    def is_started(self) -> bool:
-        """True if the start of the session is over: it became ready, or it ended."""
-        return self.client is not None or self.exit is not None
-
-    @property
-    def is_serving(self) -> bool:
-        """True if calls may be made: the session is ready, and no problem with it is known."""
-        return self.client is not None and self.ending is None
-
-    @property
-    def is_legacy(self) -> bool:
-        """True if the session became ready with a protocol version that has a handshake (before 2026-07-28)."""
-        return self.protocol_version is not None and not is_modern(self.protocol_version)
-
-    @property
-    def reason(self) -> str:
-        """Why there is no connection, in words."""
-        return "the connection was closed" if self.exit is None else self.exit.why or "it was stopped"
-
-    async def wait_until(self, predicate: Callable[[], bool], seconds: float = math.inf) -> None:
-        """Wait until the predicate is true, at most `seconds`; it is evaluated after each change."""
-        await self._changes.wait_until(lambda _: predicate(), seconds)
-
-    def become_ready(self, client: Client, *, is_streamable_http: bool) -> None:
-        """Record that the session is ready: calls may be made with the client."""
-        self.client, self.protocol_version = client, client.protocol_version
-        self.has_session_id = is_streamable_http and not is_modern(client.protocol_version)
-        self._ready_at = anyio.current_time()
-        self._changes.set(None)
-
-    def end(self, kind: ExitKind, why: str = "") -> None:
-        """Begin to end the session.
-
-        Of several calls, the first non-empty reason is kept, and the last kind other than `ExitKind.DIED`.
-        """
-        before = self.ending
-        if before is not None:
-            kind = before.kind if kind is ExitKind.DIED else kind
-            why = before.why or why
-        self.ending = Exit(kind, why)
-        self._changes.set(None)
-
-    def finish(self, kind: ExitKind, why: str = "") -> None:
-        """Set how the session ended; later calls have no effect."""
-        if self.exit is None:
-            self.exit = Exit(kind, why, self._ready_at, self.protocol_version)
-            self.client, self.ending = None, self.ending or self.exit
-            self._changes.set(None)
-
-    def announce(self) -> None:
-        """Record that the server's status was updated after the end of the session."""
-        self.is_announced = True
-        self._changes.set(None)
-
-
 @dataclass(eq=False)
 class ServerSession:
     """One session with a server, over the first transport that works."""
@@ -158,7 +81,21 @@ class ServerSession:
         self._mask = SecretMask() if self._settings is None else SecretMask.from_settings(self._settings)
         self._requests = ServerRequests(self._status.name, capabilities)
         self._tool_watch = ToolWatch(self._status.add_note, self._notifications)
-        self._lifecycle = SessionLifecycle()
+        self._client: Client | None = None
+        """The SDK's client, which sends requests; None before the session is ready, and after its end."""
+        self._protocol_version: str | None = None
+        """The negotiated version; None before the session is ready."""
+        self._has_session_id = False
+        """True if requests carry a session id, which a server may no longer know after its restart."""
+        self._ready_at: float | None = None
+        self._ending: Exit | None = None
+        """Why the session is about to end; no new call may be made, and calls in flight may finish."""
+        self._exit: Exit | None = None
+        """How the session ended; None before its end."""
+        self._is_announced = False
+        """True once the server's status was updated after the end of the session."""
+        self._changes = Observable(None)
+        """Set after each change of the attributes above."""
         self._in_flight: Observable[frozenset[anyio.CancelScope]] = Observable(frozenset())
         self._transport: TransportFactory | None = None
         self._refusal: str | None = None
@@ -168,7 +105,17 @@ class ServerSession:
     @property
     def is_serving(self) -> bool:
         """True if calls may be made: the session is ready, and no problem with it is known."""
-        return self._lifecycle.is_serving
+        return self._client is not None and self._ending is None
+
+    @property
+    def _is_started(self) -> bool:
+        """True if the start of the session is over: it became ready, or it ended."""
+        return self._client is not None or self._exit is not None
+
+    @property
+    def _is_legacy(self) -> bool:
+        """True if the session became ready with a protocol version that has a handshake (before 2026-07-28)."""
+        return self._protocol_version is not None and not is_modern(self._protocol_version)
 
     @property
     def stderr(self) -> tuple[str, ...]:
@@ -183,15 +130,15 @@ class ServerSession:
         """
         group.start_soon(self._own_client)
         try:
-            await self._lifecycle.wait_until(lambda: self._lifecycle.exit is not None)
+            await self._changes.wait_until(lambda _: self._exit is not None)
         finally:
             self._finish(ExitKind.STOPPED)
-        assert self._lifecycle.exit is not None
-        return self._lifecycle.exit
+        assert self._exit is not None
+        return self._exit
 
     def stop(self) -> None:
         """End the session: `run` returns."""
-        was_ready = self._lifecycle.client is not None
+        was_ready = self._client is not None
         self._finish(ExitKind.STOPPED)
         if not was_ready:
             self._scope.cancel()
@@ -220,9 +167,9 @@ class ServerSession:
             ServerGone: The connection broke before the result arrived.
             ServerError: The server refused, or sent an invalid result.
         """
-        client, name = self._lifecycle.client, self._status.name
+        client = self._client
         if client is None:
-            raise CallNotRun(name, self._lifecycle.reason)
+            raise CallNotRun(self._status.name, self._describe_end())
         problem: Exception | None = None
         with anyio.CancelScope() as scope:
             self._in_flight.set(self._in_flight.value | {scope})
@@ -240,7 +187,8 @@ class ServerSession:
 
     def fail_calls(self) -> None:
         """Fail all calls in flight with `ServerGone`; to be called after the server's status was updated."""
-        self._lifecycle.announce()
+        self._is_announced = True
+        self._changes.set(None)
         for scope in self._in_flight.value:
             scope.cancel()
 
@@ -248,35 +196,38 @@ class ServerSession:
         """Return the error for the caller, and end the session if the error requires it."""
         from dial_client.servers.transports.transport_errors import CallFailureKind, classify_call_error
 
-        failure = classify_call_error(error, has_session_id=self._lifecycle.has_session_id)
+        failure = classify_call_error(error, has_session_id=self._has_session_id)
         name, message = self._status.name, self._mask.mask_text(failure.message)
-        ending = self._lifecycle.ending
-        is_breaking = ending is not None and ending.kind is not ExitKind.REOPENED
+        is_breaking = self._ending is not None and self._ending.kind is not ExitKind.REOPENED
         match failure.kind:
             case CallFailureKind.NEEDS_OLDER_PROTOCOL:
-                self._lifecycle.end(ExitKind.REOPENED, _REOPENED)
+                self._end(ExitKind.REOPENED, _REOPENED)
                 return CallNotRun(name, _REOPENED)
             case CallFailureKind.SESSION_REJECTED | CallFailureKind.SESSION_UNKNOWN if is_own_session:
                 return ServerError(name, message)
             case CallFailureKind.SESSION_REJECTED | CallFailureKind.SESSION_UNKNOWN:
-                self._lifecycle.end(ExitKind.DIED, _SESSION_LOST)
+                self._end(ExitKind.DIED, _SESSION_LOST)
                 was_rejected = failure.kind is CallFailureKind.SESSION_REJECTED
                 return (CallNotRun if was_rejected else ServerGone)(name, _SESSION_LOST)
             case CallFailureKind.UNSENT:
                 if not self._in_flight.value:  # with calls in flight the server may only be busy: keep those calls
-                    self._lifecycle.end(ExitKind.UNREACHABLE, message)
+                    self._end(ExitKind.UNREACHABLE, message)
                 return CallNotRun(name, message)
             case kind if kind is CallFailureKind.CONNECTION_CLOSED or is_breaking:
                 # The session learns from other tasks how the server ended.
-                await self._lifecycle.wait_until(lambda: self._lifecycle.is_announced, FRESH_SECONDS)
+                await self._changes.wait_until(lambda _: self._is_announced, FRESH_SECONDS)
                 return self._build_lost_error()
             case CallFailureKind.BROKEN_OFF:
                 return ServerGone(name, message)
         return ServerError(name, message)
 
     def _build_lost_error(self) -> ServerGone:
-        reason = self._lifecycle.reason
+        reason = self._describe_end()
         return ServerGone(self._status.name, f"the call was lost, and may have had its effect: {reason}")
+
+    def _describe_end(self) -> str:
+        """Return why there is no connection, in words."""
+        return "the connection was closed" if self._exit is None else self._exit.why or "it was stopped"
 
     async def _own_client(self) -> None:
         """Enter and leave the SDK's client. Raises nothing but cancellation."""
@@ -293,7 +244,7 @@ class ServerSession:
         """Enforce the start-up timeout, and later the timeout for closing."""
         seconds = find_startup_seconds(self._settings)
         with anyio.move_on_after(seconds) as start:
-            await self._lifecycle.wait_until(lambda: self._lifecycle.is_started)
+            await self._changes.wait_until(lambda _: self._is_started)
         if start.cancelled_caught:
             from dial_client.runtime.error_lines import find_error_line
             from dial_client.servers.package_downloads import describe_download
@@ -302,7 +253,7 @@ class ServerSession:
             reason = describe_download(self._settings, self.stderr) or last
             self._finish(ExitKind.DIED, "; ".join(filter(None, (f"not ready within {seconds:g} seconds", reason))))
             self._scope.cancel()
-        await self._lifecycle.wait_until(lambda: self._lifecycle.exit is not None)
+        await self._changes.wait_until(lambda _: self._exit is not None)
         self._scope.deadline = anyio.current_time() + CLOSE_SECONDS
 
     async def _try_transports(self) -> None:
@@ -319,20 +270,18 @@ class ServerSession:
                     await self._report(transport, errors)
                 finally:
                     await transport.aclose()
-                if self._lifecycle.is_started:
+                if self._is_started:
                     return
         except ServerStartError as error:
             self._finish(ExitKind.MISCONFIGURED, error.problem)
 
     async def _serve(self, transport: TransportFactory) -> None:
-        lifecycle = self._lifecycle
-
         async def report(error: BaseException) -> None:
             # Report the error before the transport is closed: ending a process may take seconds.
             if isinstance(error, Exception):
                 await self._report(transport, error)
 
-        target = transport.create(self._status.add_note, partial(lifecycle.end, ExitKind.DIED), report)
+        target = transport.create(self._status.add_note, partial(self._end, ExitKind.DIED), report)
         protocol = self._choice.protocol
         async with (
             create_client(target, protocol, self._on_message, self._requests) as client,
@@ -342,47 +291,48 @@ class ServerSession:
                 group.start_soon(self._tool_watch.listen, client)
             self._become_ready(client, transport, await self._tool_watch.read(client))
             group.start_soon(self._tool_watch.refresh, client, self._set_tools)
-            if lifecycle.is_legacy and (level := self._requests.capabilities.log_level):
+            if self._is_legacy and (level := self._requests.capabilities.log_level):
                 group.start_soon(_set_log_level, client, level)
             group.start_soon(self._notifications.follow, client)
-            await lifecycle.wait_until(lambda: lifecycle.ending is not None)
+            await self._changes.wait_until(lambda _: self._ending is not None)
             await self._wind_down(transport)
             group.cancel_scope.cancel()
 
     async def _wind_down(self, transport: TransportFactory) -> None:
         """Wait for calls in flight, for a limited time, and find out how the session ended."""
-        ending = self._lifecycle.ending
-        assert ending is not None
-        seconds = REOPEN_SECONDS if ending.kind is ExitKind.REOPENED else DRAIN_SECONDS
+        assert self._ending is not None
+        seconds = REOPEN_SECONDS if self._ending.kind is ExitKind.REOPENED else DRAIN_SECONDS
         await self._in_flight.wait_until(lambda calls: not calls, seconds)
-        ending = self._lifecycle.ending or ending
-        if self._lifecycle.exit is None:
-            self._finish(ending.kind, ending.why or await transport.explain_end())
+        if self._exit is None:
+            self._finish(self._ending.kind, self._ending.why or await transport.explain_end())
 
     async def _report(self, transport: TransportFactory, error: Exception) -> None:
         """End the session with this error, unless another transport is left to try."""
         from dial_client.servers.transports.transport_errors import classify_start_error
 
-        if self._lifecycle.exit is not None:
+        if self._exit is not None:
             return
         has_url = self._settings is not None and self._settings.url is not None
         failure = classify_start_error(error, has_url=has_url)
-        reason = self._lifecycle.ending.why if self._lifecycle.ending is not None else ""
+        reason = self._ending.why if self._ending is not None else ""
         message = failure.message or reason or await transport.explain_end()
-        if transport.is_streamable_http and failure.is_other_transport and self._lifecycle.client is None:
+        if transport.is_streamable_http and failure.is_other_transport and self._client is None:
             self._refusal = message
             return
         refusal = "" if self._refusal in (None, message) else f"; as streamable HTTP: {self._refusal}"
         self._finish(failure.kind, message + refusal)
 
     def _become_ready(self, client: Client, transport: TransportFactory, tools: tuple[Tool, ...]) -> None:
-        if self._lifecycle.exit is not None:
+        if self._exit is not None:
             return
         # The SDK would list all tools to validate each result against its output schema. The code that reads results
         # reports invalid parts, and uses the valid ones.
         client.session.validate_tool_result = _accept  # type: ignore[method-assign]
-        self._lifecycle.become_ready(client, is_streamable_http=transport.is_streamable_http)
-        is_newer = self._choice.protocol is Protocol.AUTO and not self._lifecycle.is_legacy
+        self._client, self._protocol_version = client, client.protocol_version
+        self._has_session_id = transport.is_streamable_http and self._is_legacy
+        self._ready_at = anyio.current_time()
+        self._changes.set(None)
+        is_newer = self._choice.protocol is Protocol.AUTO and not self._is_legacy
         self._requests.can_be_reopened = self._choice.can_be_reopened and is_newer
         self._notifications.mark_changed(Listing.RESOURCES, Listing.PROMPTS)
         self._status.set_server(client)
@@ -391,16 +341,33 @@ class ServerSession:
         self._status.publish(ServerState.READY, self._status.error)
 
     def _set_tools(self, tools: tuple[Tool, ...]) -> None:
-        if self._lifecycle.exit is None and self._status.set_tools(tools):
+        if self._exit is None and self._status.set_tools(tools):
             self._save()
             self._status.notify()
 
     def _save(self) -> None:
         version = f"{self._status.summary.server_name} {self._status.summary.server_version}"
-        self._cache.save(self._status.tools, version=version, is_legacy=self._lifecycle.is_legacy)
+        self._cache.save(self._status.tools, version=version, is_legacy=self._is_legacy)
+
+    def _end(self, kind: ExitKind, why: str = "") -> None:
+        """Begin to end the session.
+
+        Of several calls, the first non-empty reason is kept, and the last kind other than `ExitKind.DIED`.
+        """
+        before = self._ending
+        if before is not None:
+            kind = before.kind if kind is ExitKind.DIED else kind
+            why = before.why or why
+        self._ending = Exit(kind, why)
+        self._changes.set(None)
 
     def _finish(self, kind: ExitKind, why: str = "") -> None:
-        self._lifecycle.finish(kind, to_one_line(self._mask.mask_text(why), MAX_REASON_CHARS))
+        """Set how the session ended; later calls have no effect."""
+        if self._exit is None:
+            why = to_one_line(self._mask.mask_text(why), MAX_REASON_CHARS)
+            self._exit = Exit(kind, why, self._ready_at, self._protocol_version)
+            self._client, self._ending = None, self._ending or self._exit
+            self._changes.set(None)
 
     async def _on_message(self, message: object) -> None:
         from mcp_types import ElicitCompleteNotification, ResourceUpdatedNotification
@@ -408,7 +375,7 @@ class ServerSession:
         self._tool_watch.on_message(message)
         if isinstance(message, ElicitCompleteNotification):
             self._requests.complete_elicitation(message.params.elicitation_id)
-        if isinstance(message, ResourceUpdatedNotification) and self._lifecycle.is_legacy:
+        if isinstance(message, ResourceUpdatedNotification) and self._is_legacy:
             self._notifications.mark_updated(message.params.uri)
 
 

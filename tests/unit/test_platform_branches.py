@@ -24,7 +24,7 @@ from tests.inner import (
     ServerSettings,
     Subject,
     Transport,
-    WindowsStdioTransportFactory,
+    WindowsStdioTransport,
     bundles,
     check_permissions,
     create_private_file,
@@ -188,10 +188,15 @@ async def test_the_modes_of_files_with_secrets_are_not_checked_on_windows(
     assert [finding async for finding in check_permissions(subject)] == []
 
 
+async def ignore_error(error: BaseException) -> None:
+    pass
+
+
 @pytest.mark.usefixtures("windows")
 def test_the_process_of_a_server_is_started_by_the_sdk_on_windows() -> None:
     (transport,) = list_transports(ServerSettings("it", Transport.STDIO, command="run"), None, SecretMask())
-    assert type(transport) is WindowsStdioTransportFactory
+    created = transport.create(lambda _: None, lambda _: None, ignore_error)
+    assert type(created.inner) is WindowsStdioTransport
 
 
 async def test_no_handler_for_sigcont_is_installed_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,148 +23,91 @@ OnError = Callable[[BaseException], Awaitable[None]]
 
 
 class TransportFactory:
-    """Creates a transport to one server: this one to a server object in this process, its subclasses to others."""
+    """Creates one transport to a server: to a URL, a child process, or a server object in this process.
 
-    is_streamable_http = False
-    """True for streamable HTTP: a server may lose a session, and HTTP+SSE is tried if the server refuses this one."""
+    Creating the factory for a child process starts the process, except on Windows, where the SDK does.
 
-    def __init__(self, target: Any, mask: SecretMask) -> None:
+    Args:
+        target: A `ServerSettings`, or a server object in this process.
+        mask: Masks secrets in the server's output.
+        login: The callback for logins of the user to a server behind a URL; None if nobody can log in.
+        is_streamable_http: True for streamable HTTP: a server may lose a session, and HTTP+SSE is tried if the server
+            refuses this one.
+
+    Raises:
+        ServerStartError: The server's process cannot be started.
+    """
+
+    def __init__(
+        self, target: Any, mask: SecretMask, login: Login | None = None, *, is_streamable_http: bool = False
+    ) -> None:
+        self.is_streamable_http = is_streamable_http
         self._target = target
         self._mask = mask
+        self._login = login
+        self._is_stdio = isinstance(target, ServerSettings) and target.transport is Transport.STDIO
+        has_process = self._is_stdio and sys.platform != "win32"
+        self._process = ServerProcess(target, mask) if has_process else None
+        self._stderr = StderrTail(mask) if self._process is None else self._process.stderr
+        self._explain_exit: Callable[[], Awaitable[str]] | None = None
 
     @property
     def stderr(self) -> tuple[str, ...]:
         """The last lines of the server's standard error."""
-        return ()
+        return self._stderr.lines
 
     def create(self, on_note: AddNote, on_end: OnEnd, on_error: OnError) -> Any:
         """Return the target for `mcp.Client`: a transport, or a server object of this process.
 
         Args:
             on_note: Is called with a note about a harmless irregularity of the server.
-            on_end: See `OnEnd`.
+            on_end: See `OnEnd`. The SDK itself reports the end and errors of a server object.
             on_error: See `OnError`.
         """
-        del on_note, on_end, on_error  # the SDK itself reports the end and errors
-        return self._target
-
-    async def explain_end(self) -> str:
-        """Return why the connection ended, as a text for users."""
-        return "the server has stopped"
-
-    async def aclose(self) -> None:
-        """Release all resources, such as the server process. Must be called even if `create` was not."""
-
-    def _add_repair(self, transport: Any, on_note: AddNote, on_end: OnEnd, on_error: OnError) -> Any:
+        if not isinstance(self._target, ServerSettings):
+            return self._target
         from dial_client.servers.transports.response_repair import RepairingTransport
 
+        transport: Any
+        if self._process is not None:
+            from dial_client.servers.transports.stdio import StdioTransport
+
+            transport = StdioTransport(self._process, on_note)
+            self._explain_exit = transport.explain_end
+        elif self._is_stdio:
+            from dial_client.servers.transports.stdio import WindowsStdioTransport
+
+            transport = WindowsStdioTransport(self._target, self._stderr)
+        else:
+            from dial_client.servers.transports.streamable_http import HTTPTransport
+
+            # HTTP+SSE sends messages apart from the stream: a message that cannot be sent ends the connection.
+            on_failure = None if self.is_streamable_http else on_end
+            transport = HTTPTransport(self._target, self._login, self._mask, on_failure)
         return RepairingTransport(transport, self._mask, on_note, on_end, on_error)
+
+    async def explain_end(self) -> str:
+        """Return why the connection ended, as a text for users; of a URL the cause is unknown."""
+        if self._explain_exit is not None:
+            return await self._explain_exit()
+        if self._is_stdio:
+            line = self._stderr.last
+            return f"the server ended; it last said: {line}" if line else "the server ended and said nothing"
+        return "the connection was closed" if isinstance(self._target, ServerSettings) else "the server has stopped"
+
+    async def aclose(self) -> None:
+        """End the server process and its group. Must be called even if `create` was not."""
+        if self._process is not None:
+            await self._process.stop()
+            self._process.close()
 
 
 def list_transports(target: Any, login: Login | None, mask: SecretMask) -> Iterator[TransportFactory]:
     """Yield the transports to try, each only after the transport before it was refused.
 
-    For a URL, streamable HTTP is tried first, then HTTP+SSE (MCP specification, "Backwards Compatibility").
-
-    Args:
-        target: A `ServerSettings`, or a server object in this process.
-        login: The callback for logins of the user to a server behind a URL; None if nobody can log in.
-        mask: Masks secrets in the server's output.
-
-    Raises:
-        ServerStartError: The server's process cannot be started.
+    For a URL, streamable HTTP is tried first, then HTTP+SSE (MCP specification, "Backwards Compatibility"). The
+    arguments and errors are those of `TransportFactory`.
     """
-    if not isinstance(target, ServerSettings):
-        yield TransportFactory(target, mask)
-    elif target.transport is Transport.STDIO and sys.platform == "win32":
-        yield WindowsStdioTransportFactory(target, mask)
-    elif target.transport is Transport.STDIO:
-        yield StdioTransportFactory(target, mask)
-    else:
-        if target.transport is Transport.HTTP:
-            yield HTTPTransportFactory(target, mask, login)
-        yield SSETransportFactory(target, mask, login)
-
-
-class StdioTransportFactory(TransportFactory):
-    """Connects to a child process (POSIX). The constructor starts the process."""
-
-    def __init__(self, settings: ServerSettings, mask: SecretMask) -> None:
-        super().__init__(settings, mask)
-        self._process = ServerProcess(settings, mask)
-        self._explain_end: Callable[[], Awaitable[str]] | None = None
-
-    @property
-    def stderr(self) -> tuple[str, ...]:
-        """The last lines of the server's standard error."""
-        return self._process.stderr.lines
-
-    def create(self, on_note: AddNote, on_end: OnEnd, on_error: OnError) -> Any:
-        """Return the transport over standard input and output."""
-        from dial_client.servers.transports.stdio import StdioTransport
-
-        transport = StdioTransport(self._process, on_note)
-        self._explain_end = transport.explain_end
-        return self._add_repair(transport, on_note, on_end, on_error)
-
-    async def explain_end(self) -> str:
-        """Return how the process ended, with its last error line."""
-        return await self._explain_end() if self._explain_end is not None else "the server was not reached"
-
-    async def aclose(self) -> None:
-        """End the process and its group."""
-        await self._process.stop()
-        self._process.close()
-
-
-class WindowsStdioTransportFactory(TransportFactory):
-    """Connects to a child process on Windows, which the SDK runs in a job object, and ends."""
-
-    def __init__(self, settings: ServerSettings, mask: SecretMask) -> None:
-        super().__init__(settings, mask)
-        self._tail = StderrTail(mask)
-
-    @property
-    def stderr(self) -> tuple[str, ...]:
-        """The last lines of the server's standard error."""
-        return self._tail.lines
-
-    def create(self, on_note: AddNote, on_end: OnEnd, on_error: OnError) -> Any:
-        """Return the transport over standard input and output."""
-        from dial_client.servers.transports.stdio import WindowsStdioTransport
-
-        return self._add_repair(WindowsStdioTransport(self._target, self._tail), on_note, on_end, on_error)
-
-    async def explain_end(self) -> str:
-        """Return that the server ended, with its last error line."""
-        line = self._tail.last
-        return f"the server ended; it last said: {line}" if line else "the server ended and said nothing"
-
-
-class HTTPTransportFactory(TransportFactory):
-    """Connects to a URL over streamable HTTP; the failure of a request affects that request only."""
-
-    is_streamable_http = True
-
-    def __init__(self, settings: ServerSettings, mask: SecretMask, login: Login | None) -> None:
-        super().__init__(settings, mask)
-        self._login = login
-
-    def create(self, on_note: AddNote, on_end: OnEnd, on_error: OnError) -> Any:
-        """Return the transport over HTTP."""
-        from dial_client.servers.transports.streamable_http import HTTPTransport
-
-        # HTTP+SSE sends messages apart from the stream: a message that cannot be sent ends the connection.
-        on_failure = None if self.is_streamable_http else on_end
-        transport = HTTPTransport(self._target, self._login, self._mask, on_failure)
-        return self._add_repair(transport, on_note, on_end, on_error)
-
-    async def explain_end(self) -> str:
-        """Return that the connection was closed; the cause is unknown."""
-        return "the connection was closed"
-
-
-class SSETransportFactory(HTTPTransportFactory):
-    """Connects to a URL over the older HTTP+SSE."""
-
-    is_streamable_http = False
+    if isinstance(target, ServerSettings) and target.transport is Transport.HTTP:
+        yield TransportFactory(target, mask, login, is_streamable_http=True)
+    yield TransportFactory(target, mask, login)
