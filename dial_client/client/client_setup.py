@@ -20,7 +20,7 @@ from dial_client.messages.limits import Limits
 from dial_client.providers import is_recorded_server
 from dial_client.servers.resources import Resources
 from dial_client.servers.server_cache import JsonCache, ToolPins
-from dial_client.servers.server_manager import AutoApproved, ServerManager
+from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.server_requests import ClientCapabilities
 from dial_client.settings import configuration
 from dial_client.settings.argument_types import check_functions, check_members, check_types, describe_type, is_code
@@ -120,7 +120,7 @@ def build_approval_checker(
         TypeError: `approve` is a class, or cannot be called.
     """
     check_functions(approve=approve)
-    rules = PolicyRules(tuple(approval.allow), tuple(approval.deny), AutoApproved(servers), load_policy(approval.rules))
+    rules = PolicyRules(tuple(approval.allow), tuple(approval.deny), load_policy(approval.rules))
     pins = open_cache(approval.tool_pins, STATE)
     return ApprovalChecker(
         rules,

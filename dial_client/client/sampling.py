@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import anyio
 
 from dial_client.hooks import call_context
-from dial_client.hooks.audit.entries import AuditEntry, AuditRecorder, create_id, find_common_origin, record
+from dial_client.hooks.audit.entries import AuditRecorder, find_common_origin, record_request
 from dial_client.hooks.call_context import CallContext
 from dial_client.hooks.middleware import MiddlewareChain
 from dial_client.hooks.server_callbacks import Sample, Sampler, SamplingReply, SamplingRequest
@@ -175,16 +175,8 @@ def _record(
     decision: str,
     decided_by: str,
 ) -> None:
-    entry = AuditEntry(
-        event="sampling",
-        id=create_id(),
-        origin=find_common_origin(context.origin for context in contexts),
-        server=request.server,
-        tool=", ".join(request.tools),
-        decision=decision,
-        decided_by=decided_by,
-    )
-    record(audit, entry)
+    origins = (context.origin for context in contexts)
+    record_request(audit, "sampling", request.server, request.tools, origins, decision, decided_by)
 
 
 def _estimate_tokens(request: SamplingRequest) -> int:

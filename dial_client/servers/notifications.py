@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -73,16 +72,6 @@ _LIST_CHANGES = {
 """Type names of the SDK's notifications (up to 2025-11-25) and events (since 2026-07-28)."""
 
 
-@dataclass(frozen=True, slots=True)
-class _SubscriptionState:
-    is_confirmed: bool = False
-    """True if the server announces changes of the resource."""
-    changed: tuple[str, ...] = ()
-    """The URIs of changed resources that were not read yet."""
-    error: ServerError | None = None
-    """The error that ended the subscription; None while it is active."""
-
-
 class Subscription:
     """Changes of one resource: ``async with subscription: async for uri in subscription: …``.
 
@@ -97,14 +86,16 @@ class Subscription:
     ) -> None:
         self.server = server
         self.uri = uri
+        self.is_confirmed = False
+        """True if the server announces changes of the resource."""
         self._notifications = notifications
         self._wait_ready = wait_ready
-        self._state = Observable(_SubscriptionState())
-
-    @property
-    def is_confirmed(self) -> bool:
-        """True if the server announces changes of the resource."""
-        return self._state.value.is_confirmed
+        self._changed: list[str] = []
+        """The URIs of changed resources that were not read yet."""
+        self._error: ServerError | None = None
+        """The error that ended the subscription; None while it is active."""
+        self._news = Observable(None)
+        """Set after each change of the attributes above."""
 
     async def __aenter__(self) -> Self:
         """Wait until the server is ready, and then at most `SUBSCRIBE_SECONDS` until it confirms the subscription."""
@@ -118,9 +109,9 @@ class Subscription:
         return self
 
     async def _wait_confirmed(self) -> None:
-        await self._state.wait_until(lambda state: state.is_confirmed or state.error is not None, SUBSCRIBE_SECONDS)
-        if self._state.value.error is not None:
-            raise self._state.value.error
+        await self._news.wait_until(lambda _: self.is_confirmed or self._error is not None, SUBSCRIBE_SECONDS)
+        if self._error is not None:
+            raise self._error
         if not self.is_confirmed:
             raise ServerError(self.server, f"it did not confirm the subscription within {SUBSCRIBE_SECONDS:g} seconds")
 
@@ -132,19 +123,18 @@ class Subscription:
 
     async def __anext__(self) -> str:
         """Wait for the next change."""
-        state = await self._state.wait_until(lambda state: bool(state.changed) or state.error is not None)
-        if not state.changed:
-            assert state.error is not None
-            raise state.error
-        uri, *rest = state.changed
-        self._state.set(replace(state, changed=tuple(rest)))
-        return uri
+        await self._news.wait_until(lambda _: bool(self._changed) or self._error is not None)
+        if not self._changed:
+            assert self._error is not None
+            raise self._error
+        return self._changed.pop(0)
 
     def confirm(self) -> None:
         """Record that the server confirmed the subscription; a repeated confirmation counts as a change."""
         if self.is_confirmed:
             self.mark_changed(self.uri)
-        self._state.set(replace(self._state.value, is_confirmed=True))
+        self.is_confirmed = True
+        self._news.set(None)
 
     def mark_changed(self, uri: str) -> None:
         """Record the change of a resource; ignored unless it is the subscribed resource, or a resource below it."""
@@ -153,15 +143,15 @@ class Subscription:
             uri = self.uri
         elif not uri.startswith(f"{root}/"):
             return
-        state = self._state.value
-        uri = uri if len(state.changed) < MAX_PENDING else self.uri
-        if uri not in state.changed:
-            self._state.set(replace(state, changed=(*state.changed, uri)))
+        uri = uri if len(self._changed) < MAX_PENDING else self.uri
+        if uri not in self._changed:
+            self._changed.append(uri)
+            self._news.set(None)
 
     def end(self, error: ServerError) -> None:
         """End the subscription with an error, which is raised after the pending changes were read."""
-        state = self._state.value
-        self._state.set(replace(state, error=state.error or error))
+        self._error = self._error or error
+        self._news.set(None)
 
 
 class Notifications:
@@ -171,8 +161,7 @@ class Notifications:
         self.revisions: Counter[Listing] = Counter()
         """For each list a number that grows when the list has changed, or may have changed."""
         self._server = server
-        self._subscriptions: list[Subscription] = []
-        self._uris: Observable[frozenset[str]] = Observable(frozenset())
+        self._subscriptions: Observable[tuple[Subscription, ...]] = Observable(())
 
     def mark_changed(self, *lists: Listing) -> None:
         """Record that lists have changed, or may have changed."""
@@ -180,12 +169,12 @@ class Notifications:
 
     def mark_updated(self, uri: str) -> None:
         """Record that a resource has changed."""
-        for subscription in tuple(self._subscriptions):
+        for subscription in self._subscriptions.value:
             subscription.mark_changed(uri)
 
     def end(self, reason: str) -> None:
         """End all subscriptions: the server was stopped or given up."""
-        for subscription in tuple(self._subscriptions):
+        for subscription in self._subscriptions.value:
             subscription.end(ServerGone(self._server, reason))
 
     def add(self, subscription: Subscription) -> None:
@@ -194,32 +183,28 @@ class Notifications:
         Raises:
             ServerError: The server has `MAX_SUBSCRIPTIONS` already.
         """
-        if len(self._uris.value | {subscription.uri}) > MAX_SUBSCRIPTIONS:
+        known = self._subscriptions.value
+        if len(_find_uris(known) | {subscription.uri}) > MAX_SUBSCRIPTIONS:
             raise ServerError(self._server, f"at most {MAX_SUBSCRIPTIONS} of its resources can be subscribed to")
-        is_confirmed = any(known.is_confirmed for known in self._to(subscription.uri))
-        self._subscriptions.append(subscription)
-        if is_confirmed:
+        if any(other.is_confirmed for other in self._to(subscription.uri)):
             subscription.confirm()
-        self._update_uris()
+        self._subscriptions.set((*known, subscription))
 
     def remove(self, subscription: Subscription) -> None:
         """Remove a subscription; nothing happens if it was removed before."""
-        if subscription in self._subscriptions:
-            self._subscriptions.remove(subscription)
-            self._update_uris()
-
-    def _update_uris(self) -> None:
-        self._uris.set(frozenset(subscription.uri for subscription in self._subscriptions))
+        self._subscriptions.set(tuple(known for known in self._subscriptions.value if known is not subscription))
 
     def _to(self, uri: str) -> list[Subscription]:
-        return [subscription for subscription in self._subscriptions if subscription.uri == uri]
+        return [subscription for subscription in self._subscriptions.value if subscription.uri == uri]
 
     async def follow(self, client: Client) -> None:
         """Keep the server's subscriptions equal to those that were added here. Runs until it is cancelled."""
         scopes: dict[str, anyio.CancelScope] = {}
         async with anyio.create_task_group() as group:
             while True:
-                uris = await self._uris.wait_until(lambda uris: uris != scopes.keys())
+                uris = _find_uris(
+                    await self._subscriptions.wait_until(lambda known: _find_uris(known) != scopes.keys())
+                )
                 for uri in scopes.keys() - uris:
                     scopes.pop(uri).cancel()
                 for uri in uris - scopes.keys():
@@ -288,6 +273,10 @@ class Notifications:
                 log.debug("notifications_lost", server=self._server, error=type(error).__name__)
             await anyio.sleep(pause)
             pause = min(2 * pause, REOPEN_PAUSE_MAX)
+
+
+def _find_uris(subscriptions: Iterable[Subscription]) -> set[str]:
+    return {subscription.uri for subscription in subscriptions}
 
 
 async def _subscribe(client: Client, uri: str, confirm: Callable[[], None], scope: anyio.CancelScope) -> None:

@@ -290,16 +290,11 @@ class SecretMask:
         """Return the mask for a server's settings."""
         return cls(settings.name, *sorted(find_secrets(settings)))
 
-    def add_tokens(self, *tokens: Any) -> None:
-        """Mask OAuth tokens from now on; values that are not strings are ignored."""
-        self._add(self._tokens, *(token for token in tokens if isinstance(token, str)))
-
     def add_login(self, *parts: Mapping[str, Any] | None) -> None:
         """Mask the secrets of OAuth responses from now on: tokens, and the secrets of a registered client."""
-        for part in parts:
-            fields = part or {}
-            names = ("access_token", "refresh_token", "id_token", "client_secret", "registration_access_token")
-            self.add_tokens(*(fields.get(name) for name in names))
+        names = ("access_token", "refresh_token", "id_token", "client_secret", "registration_access_token")
+        found = [part.get(name) for part in parts if part is not None for name in names]
+        self._add(self._tokens, *(token for token in found if isinstance(token, str)))
 
     def mask_text(self, text: str) -> str:
         """Return a text with the secrets replaced, whether plain or encoded for URLs, JSON or base64."""

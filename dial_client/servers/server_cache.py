@@ -66,35 +66,39 @@ class JsonCache:
         self._folder = Path(folder)
         self._max_files = max_files
 
-    def read(self, server: ServerSettings) -> dict[str, Any]:
-        """Return the stored data of a server; empty if there is no readable file."""
-        return self.read_key(compute_identity(server))
-
-    def read_key(self, key: str) -> dict[str, Any]:
-        """Return the stored data of the server with this identity; empty if there is no readable file."""
+    def read(self, server: ServerSettings | str) -> dict[str, Any]:
+        """Return the stored data of a server, which may be given by its identity; empty without a readable file."""
         try:
-            with self._build_path(key).open("rb") as file:
+            with self._build_path(server).open("rb") as file:
                 data = file.read(MAX_BYTES + 1)
             value = json.loads(data) if len(data) <= MAX_BYTES else None
         except (OSError, ValueError, RecursionError):
             return {}
         return value if isinstance(value, dict) and value.get("form") == FORM else {}
 
-    def write(self, server: ServerSettings, value: Mapping[str, Any]) -> bool:
+    def read_definitions(self, server: ServerSettings | str) -> dict[str, dict[str, Any]]:
+        """Return the stored tool definitions of a server, each with its hash, by the server's names for its tools."""
+        tools = self.read(server).get("tools")
+        found = tools.items() if isinstance(tools, dict) else ()
+        return {name: stored for name, stored in found if isinstance(stored, dict)}
+
+    def write(self, server: ServerSettings | str, value: Mapping[str, Any]) -> bool:
         """Replace the stored data of a server; return False if it could not be written."""
-        return self._write(compute_identity(server), value)
+        try:
+            data = json.dumps({"form": FORM, **value}).encode()
+            if len(data) > MAX_BYTES:
+                return False
+            write_private(self._build_path(server), data)
+            self._remove_oldest()
+        except (OSError, ValueError, TypeError, RecursionError) as error:
+            log.debug("cache_not_written", error=type(error).__name__)
+            return False
+        return True
 
-    def rewrite(self, key: str, value: Mapping[str, Any] | None) -> bool:
-        """Replace the stored data of the server with this identity; None removes it.
-
-        Returns:
-            False if the file could not be written, or removed.
-        """
-        if value is not None:
-            return self._write(key, value)
+    def remove(self, server: ServerSettings | str) -> None:
+        """Remove the stored data of a server, as far as possible."""
         with suppress(OSError):
-            self._build_path(key).unlink(missing_ok=True)
-        return not self._build_path(key).exists()
+            self._build_path(server).unlink(missing_ok=True)
 
     def list_keys(self) -> tuple[str, ...]:
         """Return the identities of all servers with stored data."""
@@ -103,20 +107,8 @@ class JsonCache:
         except OSError:
             return ()
 
-    def _write(self, key: str, value: Mapping[str, Any]) -> bool:
-        try:
-            data = json.dumps({"form": FORM, **value}).encode()
-            if len(data) > MAX_BYTES:
-                return False
-            write_private(self._build_path(key), data)
-            self._remove_oldest()
-        except (OSError, ValueError, TypeError, RecursionError) as error:
-            log.debug("cache_not_written", error=type(error).__name__)
-            return False
-        return True
-
-    def _build_path(self, key: str) -> Path:
-        return self._folder / f"{key}.json"
+    def _build_path(self, server: ServerSettings | str) -> Path:
+        return self._folder / f"{server if isinstance(server, str) else compute_identity(server)}.json"
 
     def _remove_oldest(self) -> None:
         """Remove the oldest files beyond `max_files`; another program may remove them at the same time."""
@@ -234,9 +226,6 @@ class ServerCache:
         return self._now() - since if is_known and since is not None else float("inf")
 
 
-_NOT_STORED = "the definition that was approved was too long to be kept"
-
-
 def build_definition(tool: ToolSpec) -> str:
     """Return the definition of a tool, as JSON that does not depend on the order of keys."""
     fields = {
@@ -289,11 +278,8 @@ class ToolPins:
             return ""
         # The file comes first: another program may have approved a newer definition. If it cannot be written, or was
         # removed, the approvals of this run still hold.
-        pin = self._read(entry).get(tool.tool) or (_pin(approved) if approved is not None else None)
-        if pin is None or pin.get("sha256") == compute_hash(now):
-            return ""
-        before = pin.get("text")
-        return compare_definitions(before if isinstance(before, str) and len(before) <= MAX_TEXT else _NOT_STORED, now)
+        pin = self._cache.read_definitions(entry).get(tool.tool) or ({} if approved is None else _pin(approved))
+        return describe_change(pin, now)
 
     def pin(self, tool: ToolSpec) -> None:
         """Store the current definition of a tool as approved."""
@@ -301,7 +287,7 @@ class ToolPins:
         if not isinstance(entry, ServerSettings) or self._approved.get((compute_identity(entry), tool.tool)) == now:
             return
         self._approved[compute_identity(entry), tool.tool] = now
-        pins = self._read(entry)
+        pins = self._cache.read_definitions(entry)
         if pins.get(tool.tool, {}).get("sha256") == compute_hash(now):
             return
         pins[tool.tool] = _pin(now)
@@ -309,14 +295,23 @@ class ToolPins:
         if not self._cache.write(entry, {"tools": pins}):
             self._cache.write(entry, {"tools": {name: {"sha256": pin.get("sha256")} for name, pin in pins.items()}})
 
-    def _read(self, entry: ServerSettings) -> dict[str, dict[str, Any]]:
-        pins = self._cache.read(entry).get("tools")
-        found = pins.items() if isinstance(pins, dict) else ()
-        return {name: pin for name, pin in found if isinstance(pin, dict)}
-
 
 def _pin(text: str) -> dict[str, Any]:
     return {"sha256": compute_hash(text), **({"text": text} if len(text) <= MAX_TEXT else {})}
+
+
+def describe_change(stored: Mapping[str, Any], now: str) -> str:
+    """Return the difference between a stored definition, as `ToolPins` stores it, and another one.
+
+    It is empty if they are equal, or nothing is stored.
+    """
+    if not stored or stored.get("sha256") == compute_hash(now):
+        return ""
+    before = stored.get("text")
+    is_kept = isinstance(before, str) and len(before) <= MAX_TEXT
+    return compare_definitions(
+        str(before) if is_kept else "the definition that was approved was too long to be kept", now
+    )
 
 
 def compute_hash(text: str) -> str:

@@ -303,23 +303,6 @@ class ServerManager(Mapping[str, Connection]):
                 await connection.wait_ended()
 
 
-class AutoApproved(Mapping[str, tuple[str, ...]]):
-    """The tool patterns that each server's configuration approves automatically; an empty tuple if there are none."""
-
-    def __init__(self, servers: Mapping[str, Connection]) -> None:
-        self._servers = servers
-
-    def __getitem__(self, name: str) -> tuple[str, ...]:
-        settings = self._servers[name].settings
-        return settings.auto_approve if settings is not None else ()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._servers)
-
-    def __len__(self) -> int:
-        return len(self._servers)
-
-
 async def _stop(connection: Connection) -> None:
     connection.stop()
     with anyio.CancelScope(shield=True):

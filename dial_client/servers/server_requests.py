@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 
 from dial_client.hooks import call_context
-from dial_client.hooks.audit.entries import AuditEntry, TurnAudit, create_id, find_common_origin, record
+from dial_client.hooks.audit.entries import TurnAudit, record_request
 from dial_client.hooks.call_context import CallContext
 from dial_client.hooks.elicitation_form import Form, clean_schema, find_url_doubts, is_web_url
 from dial_client.hooks.server_callbacks import (
@@ -29,7 +29,6 @@ from dial_client.hooks.server_callbacks import (
     Login,
     OnLog,
     Sampler,
-    SamplingReply,
     SamplingRequest,
     ServerLog,
 )
@@ -41,17 +40,8 @@ from dial_client.servers.server_cache import JsonCache
 from dial_client.servers.status import Observable, OnChange
 
 if TYPE_CHECKING:
+    import mcp_types as wire
     from mcp import MCPError
-    from mcp_types import (
-        CreateMessageRequestParams,
-        CreateMessageResult,
-        ElicitRequestFormParams,
-        ElicitRequestURLParams,
-        ElicitResult,
-        ErrorData,
-        ListRootsResult,
-        LoggingMessageNotificationParams,
-    )
 
 log = get_logger(__name__)
 
@@ -116,15 +106,6 @@ class _Call:
     requests: int = 0
 
 
-@dataclass(eq=False, slots=True)
-class _Request:
-    """A request of the server that is being answered."""
-
-    scope: anyio.CancelScope
-    calls: set[_Call]
-    """The calls that the request may belong to."""
-
-
 class ServerRequests:
     """Answers the requests of one server during one session.
 
@@ -141,7 +122,8 @@ class ServerRequests:
         self._calls: set[_Call] = set()
         # Set only if a request is answered in the task of its call.
         self._own_call: ContextVar[_Call | None] = ContextVar("call", default=None)
-        self._requests: set[_Request] = set()
+        self._requests: dict[anyio.CancelScope, set[_Call]] = {}
+        """The requests that are being answered, each with the calls that it may belong to."""
         self._requests_without_call = 0
         self._completed: Observable[frozenset[str]] = Observable(frozenset())
 
@@ -185,69 +167,95 @@ class ServerRequests:
             self._check_message(" ".join(block.text for block in result.content if isinstance(block, TextContent)))
         return result
 
-    async def answer_elicitation(
-        self, context: object, params: ElicitRequestFormParams | ElicitRequestURLParams
-    ) -> ElicitResult | Any:
-        """Answer ``elicitation/create``."""
-        del context  # the SDK's context does not tell which call the request belongs to
+    async def answer(self, feature: str, context: object, *params: Any) -> Any:
+        """Answer a request of the server; to be called by the SDK.
 
-        async def answer(calls: tuple[_Call, ...]) -> ElicitResult:
-            action = "cancelled"
+        An error that is returned to the server reveals nothing about this program.
+
+        Args:
+            feature: The feature that the server uses: ``elicitation``, ``sampling`` or ``roots``.
+            context: The SDK's context, which does not tell which call the request belongs to.
+            params: The parameters of the request; none for ``roots``.
+        """
+        from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, ErrorData
+
+        del context
+        own_call = self._own_call.get()
+        calls = tuple(self._calls) if own_call is None else (own_call,)
+        # A server could ask without an end during a call that waits for it: each question costs the user's attention,
+        # each sampling request money.
+        if not self._count_request(calls):
+            return ErrorData(code=INVALID_REQUEST, message="The host answers no more requests for this call")
+        methods: Mapping[str, Callable[..., Awaitable[Any]]] = {
+            "elicitation": self._elicit,
+            "sampling": self._sample,
+            "roots": self._list_roots,
+        }
+        with anyio.CancelScope() as scope:
+            self._requests[scope] = set(calls)
             try:
-                result = await self._elicit(params, calls)
-                action = result.action
-            except Exception:
-                action = "failed"
-                raise
+                return await methods[feature](calls, *params)
+            except _InvalidAnswer:
+                return ErrorData(code=INTERNAL_ERROR, message="The host's answer does not fit the form")
+            except Exception as error:  # noqa: BLE001 - the embedding program may raise anything
+                log.warning("callback_failed", server=self._server, callback=feature, error=type(error).__name__)
+                return ErrorData(code=INTERNAL_ERROR, message="The host could not answer")
             finally:
-                # The content of an answer is not recorded: it may be a secret of the user.
-                entry = AuditEntry(
-                    event="elicitation",
-                    id=create_id(),
-                    origin=find_common_origin(context.origin for context in _list_contexts(calls)),
-                    server=self._server,
-                    tool=", ".join(_list_tools(calls)),
-                    decision=action,
-                    decided_by="elicit callback",
-                )
-                record(self.capabilities.audit.recorder, entry)
-            return result
+                del self._requests[scope]
+        return ErrorData(code=INVALID_REQUEST, message="The call that led to this request has ended")
 
-        return await self._answer("elicitation", answer)
+    async def _elicit(
+        self, calls: tuple[_Call, ...], params: wire.ElicitRequestFormParams | wire.ElicitRequestURLParams
+    ) -> wire.ElicitResult:
+        """Answer ``elicitation/create``."""
+        action = "cancelled"
+        try:
+            result = await self._ask_user(calls, params)
+            action = result.action
+        except Exception:
+            action = "failed"
+            raise
+        finally:
+            origins = (context.origin for context in _list_contexts(calls))
+            recorder, tools = self.capabilities.audit.recorder, _list_tools(calls)
+            record_request(recorder, "elicitation", self._server, tools, origins, action, "elicit callback")
+        return result
 
-    async def answer_sampling(self, context: object, params: CreateMessageRequestParams) -> CreateMessageResult | Any:
+    async def _sample(
+        self, calls: tuple[_Call, ...], params: wire.CreateMessageRequestParams
+    ) -> wire.CreateMessageResult | wire.ErrorData:
         """Answer ``sampling/createMessage``."""
-        del context
-        sample = self.capabilities.sample
-        assert sample is not None
+        from mcp_types import CreateMessageResult, ErrorData, TextContent
 
-        async def answer(calls: tuple[_Call, ...]) -> CreateMessageResult | ErrorData:
-            from mcp_types import ErrorData
+        assert self.capabilities.sample is not None
+        request = map_sampling_request(self._server, params, _list_tools(calls))
+        reply = await self.capabilities.sample(request, _list_contexts(calls))
+        if reply is None:
+            # The error code of the specification ("Sampling", "Error Handling").
+            return ErrorData(code=-1, message="User rejected sampling request")
+        text = TextContent(type="text", text=reply.text)
+        return CreateMessageResult(role="assistant", content=text, model=reply.model, stop_reason=reply.stop_reason)
 
-            reply = await sample(map_sampling_request(self._server, params, _list_tools(calls)), _list_contexts(calls))
-            if reply is None:
-                # The error code of the specification ("Sampling", "Error Handling").
-                return ErrorData(code=-1, message="User rejected sampling request")
-            return map_sampling_reply(reply)
-
-        return await self._answer("sampling", answer)
-
-    async def answer_roots(self, context: object) -> ListRootsResult | Any:
+    async def _list_roots(self, calls: tuple[_Call, ...]) -> wire.ListRootsResult:
         """Answer ``roots/list``."""
-        del context
+        from mcp_types import ListRootsResult, Root
+        from pydantic import FileUrl
 
-        async def answer(calls: tuple[_Call, ...]) -> ListRootsResult:
-            del calls
-            return map_roots(self.capabilities.roots)
+        del calls
+        uris = [_to_uri(root) for root in self.capabilities.roots]
+        names = [uri.rstrip("/").rpartition("/")[2] or None for uri in uris]
+        return ListRootsResult(roots=[Root(uri=FileUrl(uri), name=name) for uri, name in zip(uris, names, strict=True)])
 
-        return await self._answer("roots", answer)
-
-    async def handle_log(self, params: LoggingMessageNotificationParams) -> None:
-        """Pass a log message to the client's `on_log` callback."""
+    async def handle_log(self, params: wire.LoggingMessageNotificationParams) -> None:
+        """Pass a log message to the client's `on_log` callback, without unsafe characters, and cut if it is long."""
         if self.capabilities.on_log is None:
             return
         try:
-            self.capabilities.on_log(map_log(self._server, params))
+            data = params.data
+            text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)
+            cut = text if len(text) <= MAX_LOG_CHARS else f"{text[:MAX_LOG_CHARS]}…"
+            logger = sanitize((params.logger or "")[:200])
+            self.capabilities.on_log(ServerLog(self._server, params.level, sanitize(cut), logger))
         except Exception as error:  # noqa: BLE001 - the embedding program may raise anything
             log.warning("callback_failed", server=self._server, callback="on_log", error=type(error).__name__)
 
@@ -281,35 +289,10 @@ class ServerRequests:
         finally:
             self._own_call.reset(token)
             self._calls.discard(call)
-            for request in self._requests:
-                request.calls.discard(call)
-                if not request.calls:
-                    request.scope.cancel()  # no call waits for the answer any more
-
-    async def _answer(self, feature: str, answer: Callable[[tuple[_Call, ...]], Awaitable[Any]]) -> Any:
-        """Return an answer, or an error that reveals nothing about this program to the server."""
-        from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, ErrorData
-
-        own_call = self._own_call.get()
-        calls = tuple(self._calls) if own_call is None else (own_call,)
-        # A server could ask without an end during a call that waits for it: each question costs the user's attention,
-        # each sampling request money.
-        if not self._count_request(calls):
-            return ErrorData(code=INVALID_REQUEST, message="The host answers no more requests for this call")
-        with anyio.CancelScope() as scope:
-            request = _Request(scope, set(calls))
-            self._requests.add(request)
-            try:
-                return await answer(calls)
-            except _InvalidAnswer as invalid:
-                log.warning("answer_does_not_fit", server=self._server, fields=invalid.fields)
-                return ErrorData(code=INTERNAL_ERROR, message="The host's answer does not fit the form")
-            except Exception as error:  # noqa: BLE001 - the embedding program may raise anything
-                log.warning("callback_failed", server=self._server, callback=feature, error=type(error).__name__)
-                return ErrorData(code=INTERNAL_ERROR, message="The host could not answer")
-            finally:
-                self._requests.discard(request)
-        return ErrorData(code=INVALID_REQUEST, message="The call that led to this request has ended")
+            for scope, calls in self._requests.items():
+                calls.discard(call)
+                if not calls:
+                    scope.cancel()  # no call waits for the answer any more
 
     def _count_request(self, calls: tuple[_Call, ...]) -> bool:
         """Count a request for every call it may belong to; return True if at least one of them is within the limit."""
@@ -320,12 +303,13 @@ class ServerRequests:
             call.requests += 1
         return any(call.requests <= MAX_REQUESTS for call in calls)
 
-    async def _elicit(
-        self, params: ElicitRequestFormParams | ElicitRequestURLParams, calls: tuple[_Call, ...]
-    ) -> ElicitResult:
+    async def _ask_user(
+        self, calls: tuple[_Call, ...], params: wire.ElicitRequestFormParams | wire.ElicitRequestURLParams
+    ) -> wire.ElicitResult:
         from mcp_types import ElicitResult
 
         tools, message = _list_tools(calls), clean(params.message)
+        form: Form | None = None
         if params.mode == "url":
             # Other schemes open files and programs (MCP, "URL Mode Elicitation"; CVE-2025-6514).
             if not is_web_url(params.url):
@@ -333,29 +317,30 @@ class ServerRequests:
                 return ElicitResult(action="decline")
             warnings = find_url_doubts(params.url) + _build_removal_warning(message.removed)
             question = Elicitation(self._server, message.text, None, params.url, {}, warnings, tools)
-            answer = await self._ask_user(question, calls)
-            return ElicitResult(action=ElicitationAction(answer.action).value)
-        schema, removed = clean_schema(params.requested_schema)
-        form = Form(schema)
-        warnings = tuple(f"it asks for what seems to be a secret: {to_one_line(name, 100)}" for name in form.secrets)
-        warnings += _build_removal_warning(message.removed + removed)
-        question = Elicitation(self._server, message.text, schema, None, form.defaults, warnings, tools)
-        answer = await self._ask_user(question, calls)
-        if answer.action != ElicitationAction.ACCEPT:
-            return ElicitResult(action=ElicitationAction(answer.action).value)
-        content = form.fill(answer.content)
-        if form.find_problems(content):
-            raise _InvalidAnswer(form, content)
-        return ElicitResult(action="accept", content=content)
-
-    async def _ask_user(self, question: Elicitation, calls: tuple[_Call, ...]) -> ElicitationAnswer:
+        else:
+            schema, removed = clean_schema(params.requested_schema)
+            form = Form(schema)
+            warnings = tuple(
+                f"it asks for what seems to be a secret: {to_one_line(name, 100)}" for name in form.secrets
+            )
+            warnings += _build_removal_warning(message.removed + removed)
+            question = Elicitation(self._server, message.text, schema, None, form.defaults, warnings, tools)
         assert self.capabilities.elicit is not None
         with call_context.pause_deadlines(_list_contexts(calls)):
             # The embedding program may return anything.
             answer: object = await self.capabilities.elicit(question)
         if not isinstance(answer, ElicitationAnswer):
             raise TypeError("no ElicitationAnswer")
-        return answer
+        if form is None or answer.action != ElicitationAction.ACCEPT:
+            return ElicitResult(action=ElicitationAction(answer.action).value)
+        content = form.fill(answer.content)
+        if form.find_problems(content):
+            fields = {field.name: field for field in form.fields}
+            missing = [name for name, field in fields.items() if field.is_required and name not in content]
+            wrong = [name for name in content if name not in fields or form.find_field_problems(name, content[name])]
+            log.warning("answer_does_not_fit", server=self._server, fields=missing + wrong)
+            raise _InvalidAnswer
+        return ElicitResult(action="accept", content=content)
 
     async def _complete_url_elicitations(self, error: MCPError, agreed: set[str]) -> bool:
         """Ask the user to open the URLs that an error requires; return True if the call may be repeated."""
@@ -375,7 +360,7 @@ class ServerRequests:
                 await self._completed.wait_until(lambda completed: ids <= completed, BROWSER_SECONDS)
             return True
         for params in elicitations:
-            result = await self.answer_elicitation(None, params)
+            result = await self.answer("elicitation", None, params)
             if not isinstance(result, ElicitResult) or result.action != ElicitationAction.ACCEPT.value:
                 raise ServerError(self._server, "the user has to open a URL first, but did not agree to open it")
         agreed |= ids
@@ -383,18 +368,15 @@ class ServerRequests:
 
 
 class _InvalidAnswer(Exception):
-    """An answer that does not match the form. It names the invalid fields without their content."""
-
-    def __init__(self, form: Form, content: dict[str, Any]) -> None:
-        super().__init__()
-        fields = {field.name: field for field in form.fields}
-        missing = [name for name, field in fields.items() if field.is_required and name not in content]
-        wrong = [name for name in content if name not in fields or form.find_field_problems(name, content[name])]
-        self.fields = missing + wrong
+    """An answer does not match the form. The log names the invalid fields, without their content."""
 
 
 def _build_removal_warning(count: int) -> tuple[str, ...]:
     return (f"{describe_removed(count)} from what it says",) if count else ()
+
+
+def _to_uri(root: str) -> str:
+    return root if root.startswith("file://") else Path(root).absolute().as_uri()
 
 
 def _list_contexts(calls: Iterable[_Call]) -> tuple[CallContext, ...]:
@@ -405,7 +387,9 @@ def _list_tools(calls: Iterable[_Call]) -> tuple[str, ...]:
     return tuple(sorted({call.tool for call in calls if call.tool}))
 
 
-def map_sampling_request(server: str, params: CreateMessageRequestParams, tools: tuple[str, ...]) -> SamplingRequest:
+def map_sampling_request(
+    server: str, params: wire.CreateMessageRequestParams, tools: tuple[str, ...]
+) -> SamplingRequest:
     """Map a sampling request; its ``includeContext`` is ignored."""
     hints = params.model_preferences.hints if params.model_preferences else None
     return SamplingRequest(
@@ -436,32 +420,3 @@ def _to_part(block: Any) -> TextPart | ImagePart:
             return ImagePart(block.data, block.mime_type)
         case kind:
             return TextPart(f"[{kind} content, which is not supported here]")
-
-
-def map_sampling_reply(reply: SamplingReply) -> CreateMessageResult:
-    """Map the reply of a model."""
-    from mcp_types import CreateMessageResult, TextContent
-
-    content = TextContent(type="text", text=reply.text)
-    return CreateMessageResult(role="assistant", content=content, model=reply.model, stop_reason=reply.stop_reason)
-
-
-def to_root_uri(folder: str) -> str:
-    """Return the URI of a folder; a file URI is returned unchanged."""
-    return folder if folder.startswith("file://") else Path(folder).absolute().as_uri()
-
-
-def map_roots(roots: Iterable[str]) -> ListRootsResult:
-    """Map the folders that are the roots of a server."""
-    from mcp_types import ListRootsResult, Root
-    from pydantic import FileUrl
-
-    entries = ((uri, uri.rstrip("/").rpartition("/")[2]) for uri in map(to_root_uri, roots))
-    return ListRootsResult(roots=[Root(uri=FileUrl(uri), name=name or None) for uri, name in entries])
-
-
-def map_log(server: str, params: LoggingMessageNotificationParams) -> ServerLog:
-    """Map a log message: unsafe characters are removed, and long texts are cut."""
-    text = params.data if isinstance(params.data, str) else json.dumps(params.data, ensure_ascii=False, default=str)
-    cut = text if len(text) <= MAX_LOG_CHARS else f"{text[:MAX_LOG_CHARS]}…"
-    return ServerLog(server, params.level, sanitize(cut), sanitize((params.logger or "")[:200]))

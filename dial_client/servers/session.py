@@ -398,14 +398,16 @@ def create_client(
 
     _silence_sdk()
     extensions = [advertise(mcp_apps.EXTENSION, {"mimeTypes": [mcp_apps.MIME_TYPE]})]
+    features = filter(requests.has_feature, ("elicitation", "sampling", "roots"))
+    answers: dict[str, Any] = {feature: partial(requests.answer, feature) for feature in features}
     return Client(
         target,
         mode=cast("Any", protocol.value),
         client_info=Implementation(name="dial-client", version=__version__),
         message_handler=cast("Any", on_message),
-        elicitation_callback=requests.answer_elicitation if requests.has_feature("elicitation") else None,
-        sampling_callback=requests.answer_sampling if requests.has_feature("sampling") else None,
-        list_roots_callback=requests.answer_roots if requests.has_feature("roots") else None,
+        elicitation_callback=answers.get("elicitation"),
+        sampling_callback=answers.get("sampling"),
+        list_roots_callback=answers.get("roots"),
         logging_callback=requests.handle_log,
         log_level=cast("Any", requests.capabilities.log_level),
         extensions=extensions if requests.capabilities.apps else [],

@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -46,9 +46,6 @@ from dial_client.tools.approval import Approval, ApprovalChecker
 from dial_client.tools.catalog import Catalog, Route
 from dial_client.tools.result_content import StoreResult, shorten
 from dial_client.tools.taint import Taint, find_taint_source
-
-if TYPE_CHECKING:
-    pass
 
 log = get_logger(__name__)
 
@@ -206,22 +203,20 @@ class ToolExecutor:
         started_at = time.monotonic()
         with self.audit.call(call, route.spec if route else None) as audit:
             with round_.deadline.scope():
-                cleared, refusal = await self._clear(call, round_, audit)
+                decision = await self._clear(call, round_, audit)
                 started_at = time.monotonic()
-                result = refusal or result
-                if cleared is not None:
+                if isinstance(decision, ToolCallResult):
+                    result = decision
+                else:
+                    cleared = decision
                     answer = await self._call(cleared.call, cleared.route, round_)
                     result = _add_note_of_changes(answer, call, cleared.call)
             audit.record_result(result)
         source = find_taint_source(call, result, cleared.route if cleared is not None else None)
         return _Attempt(replace(result, taint=source), started_at, cleared)
 
-    async def _clear(
-        self, call: ToolCallRequest, round_: _Round, audit: CallAudit
-    ) -> tuple[_Cleared, None] | tuple[None, ToolCallResult]:
-        """Return the route of a call that may run, and the call, whose arguments the approver may have changed.
-
-        If the call may not run, return the result with the reason instead.
+    async def _clear(self, call: ToolCallRequest, round_: _Round, audit: CallAudit) -> _Cleared | ToolCallResult:
+        """Return the call that may run, whose arguments the approver may have changed, or the result with a refusal.
 
         While the user decides, or a lazy server starts, the tool may change. The call is then checked again.
         """
@@ -230,31 +225,30 @@ class ToolExecutor:
             catalog = self.catalog()
             route = catalog.routes.get(call.name)
             if (problem := _find_problem(call, route, catalog)) is not None:
-                return None, problem
+                return problem
             assert route is not None
             approval = await self._approve(call, route, round_, change, audit)
             if not approval.allowed:
                 reason = f": {approval.reason}" if approval.reason else ""
-                return None, ToolCallResult.failed(call.id, Failure.DENIED, f"{NOT_ALLOWED}{reason}.")
+                return ToolCallResult.failed(call.id, Failure.DENIED, f"{NOT_ALLOWED}{reason}.")
             if approval.arguments is not None:
                 # The user may have made a mistake too: the changed arguments are validated like the model's.
                 call = replace(call, arguments=approval.arguments)
                 if (problem := _find_problem(call, route, catalog)) is not None:
-                    return None, problem
+                    return problem
             if isinstance(route.connection, Connection):
                 # A lazy server starts only after the approval, and may list another definition than the cached one.
                 await route.connection.wake()
             current = self.catalog().routes.get(call.name)
             if current is None:
-                return _Cleared(route, call), None  # the call itself then fails, because the server or tool is gone
+                return _Cleared(route, call)  # the call itself then fails, because the server or tool is gone
             # The user has approved the definition that was shown. If the tool is another one now, this is asked again.
             change = ""
             if current is not route:
                 change = compare_definitions(build_definition(route.spec), build_definition(current.spec))
             if not change:
-                return _Cleared(current, call), None
-        error = "The call failed: the tool definition keeps changing."
-        return None, ToolCallResult.failed(call.id, Failure.SERVER, error)
+                return _Cleared(current, call)
+        return ToolCallResult.failed(call.id, Failure.SERVER, "The call failed: the tool definition keeps changing.")
 
     async def _approve(
         self, call: ToolCallRequest, route: Route, round_: _Round, change: str, audit: CallAudit
@@ -280,9 +274,8 @@ class ToolExecutor:
         """Make a call within its own timeout, which each progress notification of the server restarts."""
         await anyio.lowlevel.checkpoint_if_cancelled()  # no call starts after the timeout of the turn
         settings = route.connection.settings
-        timeout = self.limits.tool_timeout
-        if settings is not None and settings.tool_timeout is not None:
-            timeout = settings.tool_timeout
+        own_timeout = settings.tool_timeout if settings is not None else None
+        timeout = self.limits.tool_timeout if own_timeout is None else own_timeout
         call_deadline = Deadline(timeout, max(timeout, self.limits.tool_timeout_max))
         context = CallContext(round_.deadline, call_deadline, self.scope.spend, self.audit.origin)
         with call_deadline.scope() as scope, call_context.set_current(context):

@@ -8,7 +8,7 @@ from typing import Any
 from anyio import from_thread
 
 from dial_client.hooks import call_context
-from dial_client.hooks.audit.entries import AuditEntry, Origin, create_id, record
+from dial_client.hooks.audit.entries import Origin, record_request
 from dial_client.hooks.call_context import CallContext
 from dial_client.hooks.elicitation_form import Form
 from dial_client.hooks.server_callbacks import Elicitation, ElicitationAction, ElicitationAnswer
@@ -104,7 +104,8 @@ class Context:
             answer = await self._ask(message, schema)
             action = ElicitationAction(answer.action).value
         finally:
-            self._record(action)
+            recorder = self._capabilities.audit.recorder
+            record_request(recorder, "elicitation", FUNCTIONS, [self.tool], [self._origin], action, "elicit callback")
         return answer
 
     def elicit_sync(self, message: str, schema: Mapping[str, Any] | type[Any]) -> ElicitationAnswer:
@@ -133,16 +134,3 @@ class Context:
         if problems := form.find_problems(content):
             raise ValueError(f"the answer does not fit the form: {'; '.join(problems)}")
         return ElicitationAnswer(ElicitationAction.ACCEPT, content)
-
-    def _record(self, action: str) -> None:
-        """Record the action of an answer, without its content."""
-        entry = AuditEntry(
-            event="elicitation",
-            id=create_id(),
-            origin=self._origin,
-            server=FUNCTIONS,
-            tool=self.tool,
-            decision=action,
-            decided_by="elicit callback",
-        )
-        record(self._capabilities.audit.recorder, entry)

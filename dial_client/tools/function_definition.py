@@ -28,40 +28,6 @@ class WrongArguments(Exception):
     """The arguments do not fit the annotations of the function. Users never see this error."""
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionSignature:
-    """The parameters of a function, without those that the model does not see."""
-
-    schema: Mapping[str, Any]
-    """The JSON Schema of the arguments."""
-    adapter: TypeAdapter[Any]
-    """Validates a JSON object of arguments; returns the values by the names of their parameters."""
-    positional: tuple[str, ...]
-    """The positional-only parameters."""
-    context: str
-    """The parameter that receives the `Context`; empty if there is none."""
-
-    def bind(self, arguments: Mapping[str, Any], context: Context) -> tuple[list[Any], dict[str, Any]]:
-        """Return the positional and the keyword values of a call, such as dates and models built from JSON.
-
-        Raises:
-            WrongArguments: The arguments do not fit the annotations.
-        """
-        from pydantic import ValidationError
-
-        try:
-            # The model writes the arguments: the function gets nothing that its annotations do not accept.
-            # Validate JSON text, because strict annotations accept fewer Python values.
-            values = dict(self.adapter.validate_json(json.dumps(dict(arguments))))
-        except ValidationError as error:
-            problems = error.errors(include_url=False, include_context=False, include_input=False)
-            texts = (f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in problems)
-            raise WrongArguments("; ".join(texts)) from None
-        if self.context:
-            values[self.context] = context
-        return [values.pop(name) for name in self.positional if name in values], values
-
-
 @dataclass(frozen=True)
 class FunctionTool:
     """A function as a tool, with more information than its name, docstring and annotations contain.
@@ -111,15 +77,17 @@ class FunctionDefinition:
     name: str
     title: str | None
     description: str
-    signature: FunctionSignature = field(repr=False)
+    input_schema: dict[str, Any] = field(repr=False)
+    """The JSON Schema of the arguments, without the parameters that the model does not see."""
+    adapter: TypeAdapter[Any] = field(repr=False)
+    """Validates a JSON object of arguments; returns the values by the names of their parameters."""
+    positional: tuple[str, ...]
+    """The positional-only parameters."""
+    context: str
+    """The parameter that receives the `Context`; empty if there is none."""
     output_schema: None = None
     icons: tuple[Icon, ...] = ()
     meta: None = None
-
-    @property
-    def input_schema(self) -> dict[str, Any]:
-        """The JSON Schema of the arguments."""
-        return dict(self.signature.schema)
 
     @property
     def annotations(self) -> Any:
@@ -139,6 +107,26 @@ class FunctionDefinition:
         function = self.options.function
         return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(_unwrap(function))
 
+    def bind(self, arguments: Mapping[str, Any], context: Context) -> tuple[list[Any], dict[str, Any]]:
+        """Return the positional and the keyword values of a call, such as dates and models built from JSON.
+
+        Raises:
+            WrongArguments: The arguments do not fit the annotations.
+        """
+        from pydantic import ValidationError
+
+        try:
+            # The model writes the arguments: the function gets nothing that its annotations do not accept.
+            # Validate JSON text, because strict annotations accept fewer Python values.
+            values = dict(self.adapter.validate_json(json.dumps(dict(arguments))))
+        except ValidationError as error:
+            problems = error.errors(include_url=False, include_context=False, include_input=False)
+            texts = (f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in problems)
+            raise WrongArguments("; ".join(texts)) from None
+        if self.context:
+            values[self.context] = context
+        return [values.pop(name) for name in self.positional if name in values], values
+
 
 def define(tool: FunctionTool) -> FunctionDefinition:
     """Return the definition of a tool.
@@ -156,8 +144,16 @@ def define(tool: FunctionTool) -> FunctionDefinition:
     if name == "<lambda>":
         raise TypeError("a lambda has no name: use FunctionTool(…, name=…)")
     docstring = parse_docstring(inspect.getdoc(inner) or "")
-    signature = _read_signature(function, docstring.parameters)
-    return FunctionDefinition(tool, name, tool.title, tool.description or docstring.description, signature)
+    parameters = list(_read_parameters(function))
+    # The model must not see the context's parameter, because it could then pass a value of its own for it.
+    context = next((parameter.name for parameter in parameters if _is_context(parameter.annotation)), "")
+    adapter, schema = _build_schema([parameter for parameter in parameters if parameter.name != context], function)
+    for parameter, about in schema.get("properties", {}).items():
+        if docstring.parameters.get(parameter):
+            about.setdefault("description", docstring.parameters[parameter])
+    positional = tuple(parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_ONLY)
+    description = tool.description or docstring.description
+    return FunctionDefinition(tool, name, tool.title, description, schema, adapter, positional, context)
 
 
 def _find_name(function: Function) -> str:
@@ -165,31 +161,6 @@ def _find_name(function: Function) -> str:
     while isinstance(function, functools.partial):
         function = function.func
     return function.__name__ if inspect.isroutine(function) else type(function).__name__
-
-
-def _read_signature(function: Function, descriptions: Mapping[str, str]) -> FunctionSignature:
-    """Return the parameters of a function.
-
-    Args:
-        function: Any callable; parameters that a `functools.partial` has set are excluded.
-        descriptions: Descriptions of parameters, used if their annotations have no description.
-
-    Raises:
-        TypeError: JSON Schema cannot describe a parameter, or an annotation is not defined.
-    """
-    parameters = list(_read_parameters(function))
-    # The model must not see the context's parameter, because it could then pass a value of its own for it.
-    context = next((parameter.name for parameter in parameters if _is_context(parameter.annotation)), "")
-    visible = [parameter for parameter in parameters if parameter.name != context]
-    adapter, schema = _build_schema(visible, function)
-    properties = {
-        name: {**about, "description": descriptions[name]}
-        if "description" not in about and descriptions.get(name)
-        else about
-        for name, about in schema.get("properties", {}).items()
-    }
-    positional = tuple(parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_ONLY)
-    return FunctionSignature({**schema, "properties": properties}, adapter, positional, context)
 
 
 def _describe_function(function: Function) -> str:

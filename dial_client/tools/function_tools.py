@@ -92,7 +92,7 @@ class FunctionTools:
         definition = self._definitions[tool]
         context = Context(tool, on_progress, self._capabilities)
         try:
-            positional, keywords = definition.signature.bind(arguments, context)
+            positional, keywords = definition.bind(arguments, context)
         except WrongArguments as wrong:
             return ToolCallResult.failed(
                 "", Failure.BAD_ARGUMENTS, f"The arguments do not fit: {sanitize(str(wrong))}."

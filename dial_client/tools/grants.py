@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,15 +23,14 @@ from dial_client.servers.server_cache import (
     MAX_TEXT,
     JsonCache,
     build_definition,
-    compare_definitions,
     compute_hash,
     compute_identity,
+    describe_change,
 )
 from dial_client.settings.config_types import ServerSettings
 from dial_client.tools.argument_paths import find_current_folder
 
 _KEY = re.compile(r"[0-9a-f]{32}")
-_UNSEEN = "the definition that was granted was too long to be kept"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +76,8 @@ class GrantStore:
 
     def describe_change(self, entry: ServerSettings, tool: ToolSpec) -> str:
         """Return the difference between a tool's definition and its grant; empty if equal, or not granted."""
-        stored, current = self._read_tools(compute_identity(_with_folder(entry))).get(tool.tool), build_definition(tool)
-        if not stored or stored.get("sha256") == compute_hash(current):
-            return ""
-        text = stored.get("text")
-        return compare_definitions(text if isinstance(text, str) else _UNSEEN, current)
+        stored = self._read_tools(compute_identity(_with_folder(entry))).get(tool.tool, {})
+        return describe_change(stored, build_definition(tool))
 
     def add(self, entry: ServerSettings, tool: ToolSpec) -> bool:
         """Grant a tool with its current definition, replacing an earlier grant; return whether the file was written."""
@@ -114,28 +110,26 @@ class GrantStore:
     def revoke(self, ids: set[str]) -> tuple[Grant, ...]:
         """Revoke the grants with these ids, and return the revoked grants."""
         revoked = tuple(grant for grant in self.list_grants() if grant.id in ids)
-        for key in tuple(self._list_keys()):
-            names = {name for name in self._read_tools(key) if _compute_id(key, name) in ids}
-            if names:
-                self._remove(key, names)
+        for key in self._list_keys():
+            self._remove(key, {name for name in self._read_tools(key) if _compute_id(key, name) in ids})
         return revoked
 
     def _remove(self, key: str, names: set[str]) -> None:
         before = self._read_tools(key)
         after = {name: stored for name, stored in before.items() if name not in names}
-        if len(after) < len(before):
-            self._cache.rewrite(key, {"tools": after} if after else None)
+        if after and len(after) < len(before):
+            self._cache.write(key, {"tools": after})
+        elif before and not after:
+            self._cache.remove(key)
 
-    def _list_keys(self) -> Iterator[str]:
-        return (key for key in self._cache.list_keys() if _KEY.fullmatch(key))
+    def _list_keys(self) -> list[str]:
+        return [key for key in self._cache.list_keys() if _KEY.fullmatch(key)]
 
     def _read_tools(self, key: str) -> dict[str, dict[str, Any]]:
         # Another user of the machine who may write the file or its folder could grant every tool.
         if not all(_is_owned_by_user(path) for path in (self._folder, self._folder / f"{key}.json")):
             return {}
-        tools = self._cache.read_key(key).get("tools")
-        items = tools.items() if isinstance(tools, dict) else ()
-        return {name: stored for name, stored in items if isinstance(stored, dict)}
+        return self._cache.read_definitions(key)
 
 
 def _with_folder(entry: ServerSettings) -> ServerSettings:

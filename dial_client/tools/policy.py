@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
@@ -68,7 +68,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class PolicyRules:
-    """All rules that decide without the approver, apart from grants.
+    """All rules that decide without the approver, apart from grants; a server's entry adds its ``autoApprove``.
 
     Patterns match ``server/tool``, as in `settings.policy_config`. A deny pattern without ``/`` matches the own name of
     a tool at any server.
@@ -76,8 +76,6 @@ class PolicyRules:
 
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
-    auto_approve: Mapping[str, tuple[str, ...]] | None = None
-    """The ``autoApprove`` patterns of each server's entry, which match the servers' own tool names."""
     policy: Policy = ()
     typed: frozenset[str] = frozenset()
     """The patterns that were added by the commands ``/approve`` and ``/deny``."""
@@ -89,20 +87,13 @@ class PolicyRules:
             return "/approve" if is_allowed else "/deny"
         return "--allow" if is_allowed else "--deny"
 
-    def denies(self, spec: ToolSpec) -> bool:
-        """Return whether a deny pattern matches the tool, for any arguments."""
-        return self._find_denial(spec) is not None
-
-    def allows(self, spec: ToolSpec) -> bool:
-        """Return whether ``autoApprove`` of the server's entry or an allow pattern matches the tool."""
-        return self._find_permission(spec) is not None
-
     def find_verdict(self, call: ProposedCall) -> Verdict | None:
         """Return the verdict of the rules on a call; None if no rule matches."""
         spec = call.spec
         # Deny first: no policy rule, option or `autoApprove` can allow what the user has denied.
-        if (pattern := self._find_denial(spec)) is not None:
-            return Verdict(Effect.DENY, f"{self.name_source(Effect.DENY, pattern)} {pattern}")
+        denied = next((pattern for pattern in self.deny if restricts(pattern, spec.server, spec.tool)), None)
+        if denied is not None:
+            return Verdict(Effect.DENY, f"{self.name_source(Effect.DENY, denied)} {denied}")
         # Rules apply to servers' tools. Of the host's own, `list_resources` shows names only, and `read_resource` runs
         # without approval, so that only restrictions matter for it.
         matching = [
@@ -117,19 +108,12 @@ class PolicyRules:
         if decisive is not None:
             return Verdict(decisive.effect, f"policy {decisive.name}", decisive.reason, decisive.tainted is True)
         # `autoApprove` and `--allow` come last: a policy can restrict what the servers' entries allow.
-        permission = self._find_permission(spec)
-        return None if permission is None else Verdict(Effect.ALLOW, permission)
-
-    def _find_denial(self, spec: ToolSpec) -> str | None:
-        return next((pattern for pattern in self.deny if restricts(pattern, spec.server, spec.tool)), None)
-
-    def _find_permission(self, spec: ToolSpec) -> str | None:
-        """Return the source of a permission: an option, a command or the server's entry; None if there is none."""
         allowed = next((pattern for pattern in self.allow if matches(pattern, spec.server, spec.tool)), None)
         if allowed is not None:
-            return f"{self.name_source(Effect.ALLOW, allowed)} {allowed}"
-        configured = (self.auto_approve or {}).get(spec.server, ())
-        return f"autoApprove of {spec.server}" if matches_name(configured, spec.tool) else None
+            return Verdict(Effect.ALLOW, f"{self.name_source(Effect.ALLOW, allowed)} {allowed}")
+        # The settings of a call of the host's own tool are those of the server that it reads from.
+        is_configured = call.settings is not None and matches_name(call.settings.auto_approve, spec.tool)
+        return Verdict(Effect.ALLOW, f"autoApprove of {spec.server}") if spec.server and is_configured else None
 
 
 def is_rule_met(rule: PolicyRule, call: ProposedCall) -> bool:
@@ -143,8 +127,7 @@ def is_rule_met(rule: PolicyRule, call: ProposedCall) -> bool:
         return False
     if rule.annotations and not _is_annotated(rule, call, is_strict=is_strict):
         return False
-    holds = _certainly_holds if is_strict else _may_hold
-    return holds(rule, call)
+    return _certainly_holds(rule, call) if is_strict else _may_hold(rule, call)
 
 
 def _is_annotated(rule: PolicyRule, call: ProposedCall, *, is_strict: bool) -> bool:
@@ -291,7 +274,7 @@ def _check_allow_pattern(source: str, pattern: str, tools: Tools) -> Iterator[st
         yield from _check_pattern(f"{source} {pattern!r}", pattern, tools)
         return
     server, _, tool_part = pattern.partition("__")
-    servers = [name for name, names in tools.items() if any(restricts(pattern, name, tool) for tool in names or ())]
+    servers = _find_servers(restricts, pattern, tools)
     known = f"{server}/{tool_part}" if tool_part and server in tools else ""
     suggestion = known or f"{servers[0] if servers else 'SERVER'}/{pattern}"
     yield f"{source} {pattern!r} allows nothing: a pattern is SERVER/TOOL, such as {to_one_line(suggestion, 100)!r}"
@@ -300,28 +283,28 @@ def _check_allow_pattern(source: str, pattern: str, tools: Tools) -> Iterator[st
 def _check_deny_pattern(label: str, pattern: str, tools: Tools) -> Iterator[str]:
     if "/" in pattern or pattern == EVERYTHING:
         yield from _check_pattern(label, pattern, tools)
-    elif _are_known(tools.values()) and not any(matches_name([pattern], name) for name in RESERVED):
-        is_met = any(restricts(pattern, name, tool) for name, names in tools.items() for tool in names or ())
-        if not is_met:
-            yield f"{label} matches no tool: a pattern is SERVER/TOOL, or a tool's own name"
+        return
+    is_known = None not in tools.values() and not any(matches_name([pattern], name) for name in RESERVED)
+    if is_known and not _find_servers(restricts, pattern, tools):
+        yield f"{label} matches no tool: a pattern is SERVER/TOOL, or a tool's own name"
 
 
 def _check_pattern(label: str, pattern: str, tools: Tools) -> Iterator[str]:
+    if pattern == EVERYTHING:
+        return
     named_servers = {name: names for name, names in tools.items() if names_server(pattern, name)}
     if not named_servers:
-        if pattern != EVERYTHING:
-            yield f"{label} matches nothing: there is no server {to_one_line(pattern.partition('/')[0], 60)!r}"
-    elif pattern != EVERYTHING and _are_known(named_servers.values()):
-        is_met = any(matches(pattern, name, tool) for name, names in named_servers.items() for tool in names or ())
-        if not is_met:
-            yield f"{label} matches no tool of {', '.join(repr(to_one_line(name, 60)) for name in named_servers)}"
+        yield f"{label} matches nothing: there is no server {to_one_line(pattern.partition('/')[0], 60)!r}"
+    elif None not in named_servers.values() and not _find_servers(matches, pattern, named_servers):
+        yield f"{label} matches no tool of {', '.join(repr(to_one_line(name, 60)) for name in named_servers)}"
+
+
+def _find_servers(is_match: Callable[[str, str, str], bool], pattern: str, tools: Tools) -> list[str]:
+    """Return the servers that have a tool that a pattern matches."""
+    return [name for name, names in tools.items() if any(is_match(pattern, name, tool) for tool in names or ())]
 
 
 def _check_name_patterns(label: str, patterns: Iterable[str], names: tuple[str, ...] | None) -> Iterator[str]:
     for pattern in patterns:
         if names is not None and pattern != EVERYTHING and not any(matches_name([pattern], tool) for tool in names):
             yield f"{label}: {pattern!r} matches no tool of this server"
-
-
-def _are_known(lists: Iterable[tuple[str, ...] | None]) -> bool:
-    return all(names is not None for names in lists)

@@ -14,9 +14,13 @@ from tests.inner import (
     ApprovalChecker,
     ApprovalContext,
     Decision,
+    Effect,
     PolicyRules,
+    ProposedCall,
+    ServerSettings,
     ToolCallRequest,
     ToolSpec,
+    Transport,
     assign_names,
     load_policy,
 )
@@ -27,6 +31,23 @@ CALL = ToolCallRequest("1", "now", {})
 
 def spec(server: str = "clock", tool: str = "now", name: str | None = None) -> ToolSpec:
     return ToolSpec(tool if name is None else name, "", {}, server=server, tool=tool)
+
+
+def approved(*patterns: str) -> ServerSettings:
+    return ServerSettings("clock", Transport.STDIO, command="clock", auto_approve=patterns)
+
+
+def find_effect(rules: PolicyRules, tool: ToolSpec) -> Effect | None:
+    verdict = rules.find_verdict(ProposedCall(tool))
+    return verdict.effect if verdict is not None else None
+
+
+def allows(rules: PolicyRules, tool: ToolSpec) -> bool:
+    return find_effect(rules, tool) is Effect.ALLOW
+
+
+def denies(rules: PolicyRules, tool: ToolSpec) -> bool:
+    return find_effect(rules, tool) is Effect.DENY
 
 
 class Person:
@@ -66,15 +87,15 @@ OWN_NAMES = ["now", "n?w", "no*"]
 
 @pytest.mark.parametrize(("pattern", "matches"), [(p, True) for p in HITS] + [(p, False) for p in MISSES])
 def test_a_pattern_names_the_server_and_the_tool(pattern: str, matches: bool) -> None:
-    assert PolicyRules(allow=(pattern,)).allows(spec()) == matches
-    assert PolicyRules(deny=(pattern,)).denies(spec()) == matches
+    assert allows(PolicyRules(allow=(pattern,)), spec()) == matches
+    assert denies(PolicyRules(deny=(pattern,)), spec()) == matches
 
 
 @pytest.mark.parametrize("pattern", OWN_NAMES)
 def test_a_deny_without_a_server_matches_the_tools_own_name_and_such_an_allow_matches_nothing(pattern: str) -> None:
-    assert PolicyRules(deny=(pattern,)).denies(spec())
-    assert PolicyRules(deny=(pattern,)).denies(spec("other", "now", "other__now"))
-    assert not PolicyRules(allow=(pattern,)).allows(spec())
+    assert denies(PolicyRules(deny=(pattern,)), spec())
+    assert denies(PolicyRules(deny=(pattern,)), spec("other", "now", "other__now"))
+    assert not allows(PolicyRules(allow=(pattern,)), spec())
 
 
 RENAMED = spec("clock", "now.utc", "clock__now_utc")
@@ -82,23 +103,23 @@ RENAMED = spec("clock", "now.utc", "clock__now_utc")
 
 @pytest.mark.parametrize("pattern", ["now.utc", "now*", "clock/now.utc", "*/now.*"])
 def test_a_deny_matches_the_own_name_of_a_tool_that_is_offered_under_a_different_name(pattern: str) -> None:
-    assert PolicyRules(deny=(pattern,)).denies(RENAMED)
+    assert denies(PolicyRules(deny=(pattern,)), RENAMED)
 
 
 def test_the_first_slash_ends_the_servers_name() -> None:
     odd = spec("git", "evil/x")
-    assert PolicyRules(allow=("git/*",)).allows(odd)
-    assert PolicyRules(allow=("git/evil/*",)).allows(odd)
-    assert not PolicyRules(allow=("git/*",)).allows(spec("git/evil", "x"))
-    assert not PolicyRules(allow=("g*/x",)).allows(odd)
+    assert allows(PolicyRules(allow=("git/*",)), odd)
+    assert allows(PolicyRules(allow=("git/evil/*",)), odd)
+    assert not allows(PolicyRules(allow=("git/*",)), spec("git/evil", "x"))
+    assert not allows(PolicyRules(allow=("g*/x",)), odd)
 
 
 def test_auto_approve_of_a_server_applies_to_that_server_only() -> None:
-    rules = PolicyRules(auto_approve={"clock": ("now", "get_*")})
-    assert rules.allows(spec("clock", "now"))
-    assert rules.allows(spec("clock", "get_zone"))
-    assert not rules.allows(spec("other", "now"))
-    assert not rules.allows(spec("clock", "set_zone"))
+    checker = ApprovalChecker(PolicyRules(), Person(), entries={"clock": approved("now", "get_*")})
+    assert checker.decide(spec("clock", "now"))
+    assert checker.decide(spec("clock", "get_zone"))
+    assert not checker.decide(spec("other", "now"))
+    assert not checker.decide(spec("clock", "set_zone"))
 
 
 SERVERS = st.sampled_from(["clock", "evil", "a", "a__b", "a b", "b"])
@@ -113,18 +134,16 @@ def test_an_allow_for_all_tools_of_a_server_matches_no_tool_of_another_server(
     keys: set[tuple[str, str]], trusted: str
 ) -> None:
     """Even if the name of another server's tool looks like a name of the allowed server's tool."""
-    servers = {"clock", "a", "b", "a__b", "a b", *(server for server, _ in keys)}
     for (server, tool), name in assign_names(keys).items():
-        rules = PolicyRules(allow=(f"{trusted}/*",), auto_approve=dict.fromkeys(servers, ()))
-        assert rules.allows(spec(server, tool, name)) == (server == trusted)
+        assert allows(PolicyRules(allow=(f"{trusted}/*",)), spec(server, tool, name)) == (server == trusted)
 
 
 # --- decisions ------------------------------------------------------------------------------------
 
 
 def test_a_deny_wins_over_every_allow() -> None:
-    rules = PolicyRules(allow=("*",), deny=("now",), auto_approve={"clock": ("*",)})
-    known = ApprovalChecker(rules, None).decide(spec())
+    rules = PolicyRules(allow=("*",), deny=("now",))
+    known = ApprovalChecker(rules, None, entries={"clock": approved("*")}).decide(spec())
     assert known is not None
     assert not known.allowed
     assert known.reason
@@ -147,7 +166,6 @@ DECIDED: list[tuple[PolicyRules, bool, str | None]] = [
     (PolicyRules(deny=("now",)), True, "--deny now"),
     (PolicyRules(allow=("clock/*",)), True, "--allow clock/*"),
     (PolicyRules(allow=("clock/*",), typed=frozenset({"clock/*"})), True, "/approve clock/*"),
-    (PolicyRules(auto_approve={"clock": ("*",)}), True, "autoApprove of clock"),
     (PolicyRules(policy=load_policy([{"allow": "clock/*"}])), True, "policy rule 1"),
     (PolicyRules(policy=load_policy([{"deny": "clock/*"}])), False, "policy rule 1"),
     (PolicyRules(policy=load_policy([{"ask": "clock/*"}])), False, "no approver"),
@@ -161,6 +179,12 @@ DECIDED: list[tuple[PolicyRules, bool, str | None]] = [
 def test_a_decision_names_its_source(rules: PolicyRules, asks: bool, decided_by: str | None) -> None:
     known = ApprovalChecker(rules, Person() if asks else None).decide(spec())
     assert (None if known is None else known.decided_by) == decided_by
+
+
+def test_a_decision_by_the_entry_of_a_server_names_it() -> None:
+    known = ApprovalChecker(PolicyRules(), Person(), entries={"clock": approved("*")}).decide(spec())
+    assert known is not None
+    assert known.decided_by == "autoApprove of clock"
 
 
 @pytest.mark.anyio

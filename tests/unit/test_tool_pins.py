@@ -6,7 +6,7 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -114,32 +114,39 @@ async def test_a_new_server_of_the_same_name_inherits_no_grant() -> None:
 
 # --- from one run to the next -----------------------------------------------------------------------
 
-CONFIGURED = PolicyRules(auto_approve={"clock": ("*",)})
-ALLOWED = PolicyRules(allow=("*",))
-rules = pytest.mark.parametrize("allowed_by", [CONFIGURED, ALLOWED], ids=["autoApprove", "--allow"])
+APPROVED = {name: replace(CLOCK, name=name, auto_approve=("*",)) for name in ("clock", "watch")}
+
+
+def configured(approver: Person | None, stored: ToolPins) -> ApprovalChecker:
+    return ApprovalChecker(PolicyRules(), approver, stored, APPROVED)
+
+
+def allowed(approver: Person | None, stored: ToolPins) -> ApprovalChecker:
+    return ApprovalChecker(PolicyRules(allow=("*",)), approver, stored)
+
+
+rules = pytest.mark.parametrize("open_checker", [configured, allowed], ids=["autoApprove", "--allow"])
 
 
 @rules
 @changes
 async def test_a_changed_tool_that_a_rule_allows_needs_a_new_approval(
-    tmp_path: Path, allowed_by: PolicyRules, changed: ToolSpec
+    tmp_path: Path, open_checker: Callable[[Person | None, ToolPins], ApprovalChecker], changed: ToolSpec
 ) -> None:
-    assert ApprovalChecker(allowed_by, Person(), pins(tmp_path)).decide(BEFORE) == Approval("once")
+    assert open_checker(Person(), pins(tmp_path)).decide(BEFORE) == Approval("once")
     person = Person("once")
-    later = ApprovalChecker(allowed_by, person, pins(tmp_path))
+    later = open_checker(person, pins(tmp_path))
     assert later.decide(BEFORE) == Approval("once")
     assert later.decide(changed) is None
     assert (await later.ask(CALL, changed)).allowed
     assert person.changes[0]
     assert later.decide(changed) == Approval("once"), "the new definition is the one that is approved now"
-    assert ApprovalChecker(allowed_by, Person(), pins(tmp_path)).decide(changed) == Approval("once"), (
-        "in later runs too"
-    )
-    assert ApprovalChecker(allowed_by, Person(), pins(tmp_path)).decide(BEFORE) is None
+    assert open_checker(Person(), pins(tmp_path)).decide(changed) == Approval("once"), "in later runs too"
+    assert open_checker(Person(), pins(tmp_path)).decide(BEFORE) is None
 
 
 async def test_a_denial_of_the_new_definition_leaves_the_old_definition_approved(tmp_path: Path) -> None:
-    approvals = ApprovalChecker(CONFIGURED, Person("deny"), pins(tmp_path))
+    approvals = configured(Person("deny"), pins(tmp_path))
     approvals.decide(BEFORE)
     assert not (await approvals.ask(CALL, AFTER)).allowed
     assert approvals.decide(AFTER) is None
@@ -147,8 +154,8 @@ async def test_a_denial_of_the_new_definition_leaves_the_old_definition_approved
 
 
 async def test_without_an_approver_a_changed_tool_is_refused_with_the_reason(tmp_path: Path) -> None:
-    ApprovalChecker(CONFIGURED, None, pins(tmp_path)).decide(BEFORE)
-    refused = ApprovalChecker(CONFIGURED, None, pins(tmp_path)).decide(AFTER)
+    configured(None, pins(tmp_path)).decide(BEFORE)
+    refused = configured(None, pins(tmp_path)).decide(AFTER)
     assert refused is not None
     assert refused.decision is Decision.DENY
     assert "'clock'" in refused.reason
@@ -163,24 +170,23 @@ async def test_the_approval_of_one_call_pins_the_tool(tmp_path: Path) -> None:
 
 
 async def test_pins_belong_to_the_command_and_not_to_the_name_of_the_server(tmp_path: Path) -> None:
-    ApprovalChecker(CONFIGURED, Person(), pins(tmp_path)).decide(BEFORE)
+    configured(Person(), pins(tmp_path)).decide(BEFORE)
     changed = {"clock": replace(CLOCK, args=("--other",))}
-    assert ApprovalChecker(CONFIGURED, Person(), pins(tmp_path, changed)).decide(AFTER) == Approval("once")
+    assert configured(Person(), pins(tmp_path, changed)).decide(AFTER) == Approval("once")
     renamed = {"watch": replace(CLOCK, name="watch")}
-    allowed = PolicyRules(auto_approve={"watch": ("*",)})
-    assert ApprovalChecker(allowed, Person(), pins(tmp_path, renamed)).decide(replace(AFTER, server="watch")) is None
+    assert configured(Person(), pins(tmp_path, renamed)).decide(replace(AFTER, server="watch")) is None
 
 
 def test_an_in_process_server_is_not_pinned(tmp_path: Path) -> None:
-    approvals = ApprovalChecker(CONFIGURED, Person(), pins(tmp_path, {"clock": object()}))
+    approvals = configured(Person(), pins(tmp_path, {"clock": object()}))
     assert [approvals.decide(tool) for tool in (BEFORE, AFTER)] == [Approval("once"), Approval("once")]
     assert list(tmp_path.iterdir()) == []
 
 
 async def test_a_definition_too_long_to_be_shown_is_still_pinned(tmp_path: Path) -> None:
     long = spec("x" * MAX_TEXT)
-    ApprovalChecker(CONFIGURED, Person(), pins(tmp_path)).decide(long)
-    assert ApprovalChecker(CONFIGURED, Person(), pins(tmp_path)).decide(long) == Approval("once")
+    configured(Person(), pins(tmp_path)).decide(long)
+    assert configured(Person(), pins(tmp_path)).decide(long) == Approval("once")
     assert "too long" in pins(tmp_path).describe_change(AFTER)
 
 
@@ -194,7 +200,7 @@ async def test_more_tools_than_can_be_shown_are_still_pinned(tmp_path: Path) -> 
 
 async def test_a_pin_that_cannot_be_written_holds_for_this_run(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    approvals = ApprovalChecker(CONFIGURED, Person(), pins(tmp_path / "file" / "below"))
+    approvals = configured(Person(), pins(tmp_path / "file" / "below"))
     assert approvals.decide(BEFORE) == Approval("once")
     assert approvals.decide(AFTER) is None
 

@@ -88,6 +88,33 @@ def create_id() -> str:
     return os.urandom(8).hex()
 
 
+def record_request(
+    recorder: AuditRecorder | None,
+    event: str,
+    server: str,
+    tools: Iterable[str],
+    origins: Iterable[Origin],
+    decision: str,
+    decided_by: str,
+) -> None:
+    """Record the decision about a request of a server, without the user's answer, which may be a secret.
+
+    Args:
+        recorder: The recorder; None to record nothing.
+        event: The kind of request: ``elicitation`` or ``sampling``.
+        server: The server's name in the configuration.
+        tools: The tools whose calls the request may belong to.
+        origins: The origins of these calls.
+        decision: The decision.
+        decided_by: The source of the decision.
+    """
+    origin, tool = find_common_origin(origins), ", ".join(tools)
+    entry = AuditEntry(
+        event=event, id=create_id(), origin=origin, server=server, tool=tool, decision=decision, decided_by=decided_by
+    )
+    record(recorder, entry)
+
+
 @dataclass(frozen=True, slots=True)
 class TurnAudit:
     """Records the tool calls of one turn, or calls outside of turns."""

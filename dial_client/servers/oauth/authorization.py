@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
@@ -73,16 +73,8 @@ class OAuthProvider(OAuthClientProvider):
     def connect(self, oauth: OAuthContext) -> None:
         """Set the server to log in to; to be called once, before any other method."""
         self.oauth, self.record = oauth, TokenRecord()
-        self.context.storage = self
+        self.context.storage = cast("Any", self)  # the SDK only stores in it: `_initialize` loads
         self.context.redirect_handler, self.context.callback_handler = self._set_url, self._log_in
-
-    async def get_tokens(self) -> OAuthToken | None:
-        """Return the current tokens; part of the SDK's `TokenStorage`."""
-        return self.context.current_tokens
-
-    async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """Return the client's registration at the authorization server."""
-        return self.context.client_info
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """Store new tokens with the data needed to refresh them."""

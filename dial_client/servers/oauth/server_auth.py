@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from enum import Enum, auto
 from urllib.parse import parse_qs
 
@@ -226,9 +226,15 @@ class ServerAuth:
         """
         flow = self._provider._auth_flow(request)  # noqa: SLF001 (`async_auth_flow` would send the request, too)
         try:
-            await self._relay(flow, await flow.__anext__(), request)
-            if challenge is not None:
-                await self._relay(flow, await flow.asend(challenge), request)
+            outgoing = await flow.__anext__()
+            while True:
+                if outgoing is not request:
+                    answer = await self._send_to_issuer(outgoing)
+                elif challenge is not None:
+                    answer, challenge = challenge, None
+                else:
+                    break
+                outgoing = await flow.asend(answer)
         except LoginFailed:
             raise
         except OAuthFlowError as error:
@@ -237,19 +243,6 @@ class ServerAuth:
             raise LoginFailed(f"the login cannot be understood ({type(error).__name__})") from None
         finally:
             await flow.aclose()
-
-    async def _relay(
-        self, flow: AsyncGenerator[httpx2.Request, httpx2.Response], outgoing: httpx2.Request, request: httpx2.Request
-    ) -> None:
-        """Send the requests of a flow to the authorization server, until the flow would send `request`.
-
-        Args:
-            flow: The flow.
-            outgoing: The request that the flow has yielded last.
-            request: The request to the server, which is not sent here.
-        """
-        while outgoing is not request:
-            outgoing = await flow.asend(await self._send_to_issuer(outgoing))
 
     async def _send_to_issuer(self, outgoing: httpx2.Request) -> httpx2.Response:
         """Send a request of the flow; raise `LoginFailed` for a response after which the flow cannot continue."""

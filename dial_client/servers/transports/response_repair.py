@@ -17,9 +17,10 @@ from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import anyio
+from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.client import Transport
 from mcp.shared.message import SessionMessage
 from mcp_types import (
@@ -403,23 +404,10 @@ class RepairingTransport:
         return handled
 
 
-@dataclass
-class _Stream:
+@dataclass(eq=False)
+class _Reader(ObjectReceiveStream[SessionMessage | Exception]):
     inner: Any
     repairer: ResponseRepairer
-
-    async def aclose(self) -> None:
-        await self.inner.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *failure: object) -> None:
-        await self.aclose()
-
-
-@dataclass
-class _Reader(_Stream):
     limiter: RateLimiter
     on_end: Callable[[str], None]
 
@@ -430,6 +418,9 @@ class _Reader(_Stream):
     def last_context(self) -> Context | None:
         """The context in which the last message was sent; the SDK answers requests of the server in it."""
         return self.inner.last_context if self._has_context else None
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
 
     async def receive(self) -> SessionMessage | Exception:
         while True:
@@ -444,17 +435,15 @@ class _Reader(_Stream):
                 self.repairer.repair(item.message)
                 return item
 
-    def __aiter__(self) -> Self:
-        return self
 
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
+@dataclass(eq=False)
+class _Writer(ObjectSendStream[SessionMessage]):
+    inner: Any
+    repairer: ResponseRepairer
 
+    async def aclose(self) -> None:
+        await self.inner.aclose()
 
-class _Writer(_Stream):
     async def send(self, item: SessionMessage) -> None:
         self.repairer.record_sent(item.message)
         await self.inner.send(item)
