@@ -24,14 +24,7 @@ from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.deadline import Deadline
 from dial_client.runtime.logs import get_logger
 from dial_client.servers.notifications import Notifications
-from dial_client.servers.restart_policy import (
-    Exit,
-    ExitKind,
-    ProtocolChooser,
-    RestartDecision,
-    RestartPolicy,
-    add_jitter,
-)
+from dial_client.servers.restart_policy import Exit, ExitKind, ProtocolChooser, RestartPolicy, add_jitter
 from dial_client.servers.server_cache import ServerCache
 from dial_client.servers.server_requests import ClientCapabilities
 from dial_client.servers.session import (
@@ -57,7 +50,6 @@ REPEAT_PAUSES = (0.2, 0.5)
 """Seconds before each repetition of a call. A call that may have run is repeated once at most."""
 _STDERR_LINES = 3
 """Lines of standard error, before the last line, that the error of a server given up on quotes."""
-_TERMINAL = (ServerState.FAILED, ServerState.STOPPED)
 
 
 class Connection:
@@ -110,7 +102,7 @@ class Connection:
     @property
     def summary(self) -> ServerStatus:
         """The server's status without its tools, logs and lines of standard error: reading it copies nothing."""
-        return self._status.summary
+        return self._status.value
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -130,11 +122,6 @@ class Connection:
     def is_settled(self) -> bool:
         """True if `wait_settled` does not wait."""
         return not self._is_started or self._status.state is ServerState.DISABLED or self._status.is_settled
-
-    @property
-    def has_ended(self) -> bool:
-        """True if `run` has returned."""
-        return self._ended.is_set()
 
     def start(self, tasks: BackgroundTasks) -> None:
         """Start the task that owns the server."""
@@ -158,11 +145,11 @@ class Connection:
             # Texts of errors that are no OSError may quote values of the configuration.
             text = f": {cause}" if isinstance(cause, OSError) else ""
             problem = f"it failed with an unexpected {type(cause).__name__}{text}; the log has the traceback"
-            self._publish(RestartDecision(ServerState.FAILED, problem))
+            self._publish(ServerState.FAILED, problem)
             raise
         finally:
             if self._status.state is not ServerState.FAILED:
-                self._publish(RestartDecision(ServerState.STOPPED, self._status.error or ""))
+                self._publish(ServerState.STOPPED, self._status.error or "")
             self._ended.set()
 
     def stop(self) -> None:
@@ -172,7 +159,7 @@ class Connection:
         if self._session is not None:
             self._session.stop()
         if self._status.state is ServerState.RESTARTING:
-            self._publish(RestartDecision(ServerState.STOPPED, self._status.error or ""))
+            self._publish(ServerState.STOPPED, self._status.error or "")
 
     async def wait_ended(self) -> None:
         """Wait until `run` has returned; return at once if it was never started."""
@@ -185,7 +172,7 @@ class Connection:
         The server's start-up timeout bounds the wait. Returns at once if the server was ready before, or was never
         started.
         """
-        await self._status.wait_until(lambda: self.is_settled)
+        await self._status.wait_until(lambda _: self.is_settled)
 
     def offer_cached_tools(self) -> bool:
         """Offer the cached tools of the last run while the server starts; a call waits for the start.
@@ -205,7 +192,7 @@ class Connection:
         A restart in progress is waited for before that, also at most `FRESH_SECONDS`: the server may have other tools.
         """
         await self._status.wait_until(
-            lambda: not self._is_restarting() or bool(self._status.restart_delay), FRESH_SECONDS
+            lambda _: not self._is_restarting() or bool(self._status.restart_delay), FRESH_SECONDS
         )
         if self._session is not None:
             await self._session.wait_for_tools(FRESH_SECONDS)
@@ -213,7 +200,7 @@ class Connection:
     async def wake(self) -> None:
         """Start a sleeping server, and wait until it has started; `tools` may have changed afterwards."""
         self._woken.set()
-        await self._status.wait_until(lambda: not self._status.is_waking, find_startup_seconds(self.settings))
+        await self._status.wait_until(lambda _: not self._status.is_waking, find_startup_seconds(self.settings))
 
     def add_note(self, note: str) -> None:
         """Add a note about a harmless irregularity of the server."""
@@ -299,7 +286,7 @@ class Connection:
             ServerGone: The server has no session, or got none within its start-up timeout.
         """
         await self.wake()
-        await self._status.wait_until(lambda: not self._is_restarting(), find_startup_seconds(self.settings))
+        await self._status.wait_until(lambda _: not self._is_restarting(), find_startup_seconds(self.settings))
         if self._session is None or not self._session.is_serving:
             raise ServerGone(self.name, self.summary.why_unavailable)
         return self._session
@@ -326,7 +313,7 @@ class Connection:
             with anyio.move_on_after(pause):
                 await self._stopped.wait()
             if not self._stopped.is_set() and self._status.state not in (ServerState.STARTING, ServerState.READY):
-                self._status.count_restart()
+                self._status.set(replace(self.summary, restarts=self.summary.restarts + 1))
                 record_restart(self.name)
 
     async def _run_session(self) -> float | None:
@@ -352,13 +339,12 @@ class Connection:
             self._policy.record_ready(session_exit)
             return 0.0
         decision = self._policy.decide(session_exit, anyio.current_time())
-        self._publish(decision)
+        self._publish(decision.state, decision.error, decision.pause)
         return decision.pause
 
-    def _publish(self, decision: RestartDecision) -> None:
-        error = decision.error
-        if decision.state is ServerState.FAILED and self.summary.restarts and self._session is not None:
+    def _publish(self, state: ServerState, error: str, pause: float | None = None) -> None:
+        if state is ServerState.FAILED and self.summary.restarts and self._session is not None:
             before = self._session.stderr[-_STDERR_LINES - 1 : -1]
             error += f" (before that: {' / '.join(before)})" if before else ""
-        if self._status.publish(decision.state, error, decision.pause) and decision.state in _TERMINAL:
+        if self._status.publish(state, error, pause) and state in (ServerState.FAILED, ServerState.STOPPED):
             self.notifications.end(error or "it was stopped")

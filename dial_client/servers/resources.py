@@ -12,6 +12,7 @@ import binascii
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 import anyio
 
@@ -22,6 +23,7 @@ from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import sanitize
 from dial_client.servers.connection import Connection
 from dial_client.servers.notifications import LIST_SECONDS, Listing, Subscription, read_all_pages
+from dial_client.servers.session import Answer
 from dial_client.servers.status import AddNote
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ CACHE_SECONDS = 60.0
 MAX_DESCRIPTION = 8_000
 """Characters of a description that are kept."""
 READ_SECONDS = 60.0
-"""Timeout in seconds for reading a resource of a server without ``toolTimeout``."""
+"""Timeout in seconds for reading a resource or a prompt of a server without ``toolTimeout``."""
 COMPLETE_SECONDS = 10.0
 """Timeout in seconds for completions, which are for a user who is typing."""
 
@@ -152,22 +154,16 @@ class Resources:
             ServerGone: The server is not available.
             ServerError: There is no such server or resource, or the server did not answer in time.
         """
-
-        async def request(client: Client) -> tuple[ResourceContent, ...]:
-            read = await client.read_resource(uri)
-            return tuple(
-                ResourceContent(part.uri, part.mime_type, getattr(part, "text", None), getattr(part, "blob", None))
-                for part in read.contents
-            )
-
-        connection = await wait_for_connection(self._connections, server)
-        return await connection.ask(request, find_read_timeout(connection))
+        read = await ask_server(self._connections, server, lambda client: client.read_resource(uri))
+        return tuple(
+            ResourceContent(part.uri, part.mime_type, getattr(part, "text", None), getattr(part, "blob", None))
+            for part in read.contents
+        )
 
     def is_untrusted(self, server: str) -> bool:
         """Return True if the configuration marks the content of a server as untrusted."""
         connection = self._connections.get(server)
-        settings = connection.settings if connection is not None else None
-        return settings is not None and bool(settings.untrusted)
+        return bool(connection is not None and connection.settings is not None and connection.settings.untrusted)
 
     def subscribe(self, server: str, uri: str) -> Subscription:
         """Return a subscription to a resource: ``async with … as changes``, then ``async for uri in changes``.
@@ -198,8 +194,7 @@ class Resources:
         from mcp_types import ResourceTemplateReference
 
         reference = ResourceTemplateReference(type="ref/resource", uri=template)
-        connection = await wait_for_connection(self._connections, server)
-        return await complete_argument(connection, reference, variable, typed, variables)
+        return await complete_argument(self._connections, server, reference, variable, typed, variables)
 
 
 def find_connection(connections: Mapping[str, Connection], server: str) -> Connection:
@@ -227,8 +222,6 @@ async def wait_for_connection(connections: Mapping[str, Connection], server: str
 
 @dataclass(frozen=True, slots=True)
 class _CachedList(Generic[Item]):
-    connection: Connection
-    """The connection the list was read from; after removing a server, another server may have the same name."""
     items: tuple[Item, ...]
     revision: int
     """The number of `Notifications.revisions` when the list was read."""
@@ -245,7 +238,8 @@ class ListCache(Generic[Item]):
     listing: Listing
     read: Callable[[str, Client, AddNote], Awaitable[tuple[Item, ...]]]
     """Reads a server's whole list; called with the server's name, the SDK's client, and a callback for notes."""
-    _cached: dict[str, _CachedList[Item]] = field(default_factory=dict)
+    _cached: WeakKeyDictionary[Connection, _CachedList[Item]] = field(default_factory=WeakKeyDictionary)
+    """The lists by connection, not by name: after removing a server, another server may have the same name."""
 
     async def get(self, server: str | None) -> tuple[Item, ...]:
         """Return the list of one server, or for None the lists of all servers, leaving out servers that fail.
@@ -271,9 +265,8 @@ class ListCache(Generic[Item]):
 
     async def _get(self, connection: Connection) -> tuple[Item, ...]:
         revision = connection.notifications.revisions[self.listing]
-        cached = self._cached.get(connection.name)
-        is_current = cached is not None and cached.connection is connection and cached.revision == revision
-        if cached is not None and is_current and anyio.current_time() < cached.until:
+        cached = self._cached.get(connection)
+        if cached is not None and cached.revision == revision and anyio.current_time() < cached.until:
             return cached.items
         has_announcements = False
 
@@ -294,12 +287,13 @@ class ListCache(Generic[Item]):
 
         items = await connection.ask(request, LIST_SECONDS)
         until = float("inf") if has_announcements else anyio.current_time() + CACHE_SECONDS
-        self._cached[connection.name] = _CachedList(connection, items, revision, until)
+        self._cached[connection] = _CachedList(items, revision, until)
         return items
 
 
 async def complete_argument(
-    connection: Connection,
+    connections: Mapping[str, Connection],
+    server: str,
     reference: mcp_types.ResourceTemplateReference | mcp_types.PromptReference,
     argument: str,
     typed: str,
@@ -308,7 +302,7 @@ async def complete_argument(
     """Return completions of an argument; empty if the server offers none.
 
     Raises:
-        ServerError: The server refused, or did not answer in time.
+        ServerError: There is no such server, it refused, or it did not answer in time.
     """
 
     async def request(client: Client) -> tuple[str, ...]:
@@ -324,13 +318,22 @@ async def complete_argument(
             raise
         return tuple(found.completion.values)
 
+    connection = await wait_for_connection(connections, server)
     return await connection.ask(request, COMPLETE_SECONDS)
 
 
-def find_read_timeout(connection: Connection) -> float:
-    """Return the timeout in seconds for reading a resource or a prompt of a server."""
-    tool_timeout = connection.settings.tool_timeout if connection.settings is not None else None
-    return READ_SECONDS if tool_timeout is None else tool_timeout
+async def ask_server(
+    connections: Mapping[str, Connection], server: str, request: Callable[[Client], Awaitable[Answer]]
+) -> Answer:
+    """Send a request for a resource or a prompt to a server.
+
+    Raises:
+        ServerGone: The server is not available.
+        ServerError: There is no such server, it refused, or it did not answer in time.
+    """
+    connection = await wait_for_connection(connections, server)
+    timeout = connection.settings.tool_timeout if connection.settings is not None else None
+    return await connection.ask(request, READ_SECONDS if timeout is None else timeout)
 
 
 def clean_text(text: str | None) -> str:
@@ -359,16 +362,15 @@ def _clean_fields(item: mcp_types.Resource | mcp_types.ResourceTemplate) -> dict
     }
 
 
-async def read_app_resource(connection: Connection, uri: str) -> AppResource:
+async def read_app_resource(connections: Mapping[str, Connection], server: str, uri: str) -> AppResource:
     """Return the resource of an app.
 
     Its metadata is read from the content, or, if the content has no ``ui`` metadata, from the server's resource list.
 
     Raises:
         ServerGone: The server is not available.
-        ServerError: There is no such resource, or it is not the HTML of an app.
+        ServerError: There is no such server or resource, or the resource is not the HTML of an app.
     """
-    server = connection.name
     if not is_app_uri(uri):
         raise ServerError(server, "the URI of an app must begin with ui://")
 
@@ -380,26 +382,12 @@ async def read_app_resource(connection: Connection, uri: str) -> AppResource:
             meta = await _find_listed_meta(client, uri)
         return content, meta
 
-    content, meta = await connection.ask(request, find_read_timeout(connection))
+    content, meta = await ask_server(connections, server, request)
     if content is None:
         raise ServerError(server, f"the resource {uri!r} is empty")
     if "".join((content.mime_type or "").split()).lower() != MIME_TYPE:
         raise ServerError(server, f"the resource {uri!r} has the type {content.mime_type!r}, expected {MIME_TYPE!r}")
     return parse_resource(server, uri, _decode(server, content), meta)
-
-
-async def read_for_app(connection: Connection, uri: str) -> dict[str, Any]:
-    """Return the server's unchanged ``ReadResourceResult`` of a resource, for an app.
-
-    Raises:
-        ServerGone: The server is not available.
-        ServerError: There is no such resource, or the server did not answer in time.
-    """
-
-    async def request(client: Client) -> dict[str, Any]:
-        return (await client.read_resource(uri)).model_dump(mode="json", by_alias=True, exclude_none=True)
-
-    return await connection.ask(request, find_read_timeout(connection))
 
 
 async def _find_listed_meta(client: Client, uri: str) -> Mapping[str, Any] | None:

@@ -170,7 +170,7 @@ class ProtocolChooser:
         if protocol is Protocol.AUTO:
             # Probing for the newer protocol can cost ten seconds: some servers ignore unknown requests.
             if before is None:
-                is_legacy = self._cache.guess_legacy()
+                is_legacy = self._cache.is_legacy()
             else:
                 spoke_legacy = before.protocol_version is not None and not is_modern(before.protocol_version)
                 is_legacy = spoke_legacy or bool(self._sends_requests)

@@ -331,7 +331,7 @@ class SecretMask:
                 self.mask_json(members)
                 error.message, error.data = members
 
-    def mask_json(self, root: dict[str, Any] | list[Any], *, is_free: bool = False) -> None:
+    def mask_json(self, root: dict[str, Any] | list[Any]) -> None:
         """Mask parsed JSON in place, in linear time and at any depth.
 
         Args:
@@ -341,7 +341,7 @@ class SecretMask:
         if not self._forms:
             return
         # With a list in place of recursion: a server decides how deep its messages are nested.
-        pending: list[tuple[Any, bool]] = [(root, is_free)]
+        pending: list[tuple[Any, bool]] = [(root, False)]
         while pending:
             node, is_free = pending.pop()
             unmasked = frozenset() if is_free or isinstance(node, list) else _find_unmasked_members(node)

@@ -59,12 +59,10 @@ class JsonCache:
 
     Args:
         folder: The path of the folder.
-        max_files: Maximum number of files; the files written longest ago are removed first.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], max_files: int = MAX_FILES) -> None:
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._folder = Path(folder)
-        self._max_files = max_files
 
     def read(self, server: ServerSettings | str) -> dict[str, Any]:
         """Return the stored data of a server, which may be given by its identity; empty without a readable file."""
@@ -111,12 +109,12 @@ class JsonCache:
         return self._folder / f"{server if isinstance(server, str) else compute_identity(server)}.json"
 
     def _remove_oldest(self) -> None:
-        """Remove the oldest files beyond `max_files`; another program may remove them at the same time."""
+        """Remove the oldest files beyond `MAX_FILES`; another program may remove them at the same time."""
         ages: list[tuple[float, Path]] = []  # a configuration that is generated anew each time would fill the disk
         for path in self._folder.iterdir():
             with suppress(OSError):
                 ages.append((path.stat().st_mtime, path))
-        for _, path in sorted(ages)[: -self._max_files]:
+        for _, path in sorted(ages)[:-MAX_FILES]:
             with suppress(OSError):
                 path.unlink()
 
@@ -145,12 +143,9 @@ class ServerCache:
         """Return True if the server spoke the older protocol the last time, and should be opened with its handshake.
 
         This avoids the probe for the newer protocol, which takes ten seconds if a server ignores unknown requests.
+        It is a guess until `save` is called.
         """
-        return self._is_fresh_legacy(self._read())
-
-    def guess_legacy(self) -> bool:
-        """Return `is_legacy`, and if True record it as an unconfirmed guess until `save` is called."""
-        self._guessed_at = time.monotonic() if self.is_legacy() else None
+        self._guessed_at = time.monotonic() if self._is_fresh_legacy(self._read()) else None
         return self._guessed_at is not None
 
     def reject_guess(self, startup_timeout: float) -> bool:

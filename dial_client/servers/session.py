@@ -194,12 +194,12 @@ class ServerSession:
 
     async def _to_error(self, error: Exception, *, is_own_session: bool) -> ServerError:
         """Return the error for the caller, and end the session if the error requires it."""
-        from dial_client.servers.transports.transport_errors import CallFailureKind, classify_call_error
+        from dial_client.servers.transports.transport_errors import CallFailureKind, classify_call_error, to_message
 
-        failure = classify_call_error(error, has_session_id=self._has_session_id)
-        name, message = self._status.name, self._mask.mask_text(failure.message)
+        kind = classify_call_error(error, has_session_id=self._has_session_id)
+        name, message = self._status.name, self._mask.mask_text(to_message(error))
         is_breaking = self._ending is not None and self._ending.kind is not ExitKind.REOPENED
-        match failure.kind:
+        match kind:
             case CallFailureKind.NEEDS_OLDER_PROTOCOL:
                 self._end(ExitKind.REOPENED, _REOPENED)
                 return CallNotRun(name, _REOPENED)
@@ -207,13 +207,13 @@ class ServerSession:
                 return ServerError(name, message)
             case CallFailureKind.SESSION_REJECTED | CallFailureKind.SESSION_UNKNOWN:
                 self._end(ExitKind.DIED, _SESSION_LOST)
-                was_rejected = failure.kind is CallFailureKind.SESSION_REJECTED
+                was_rejected = kind is CallFailureKind.SESSION_REJECTED
                 return (CallNotRun if was_rejected else ServerGone)(name, _SESSION_LOST)
             case CallFailureKind.UNSENT:
                 if not self._in_flight.value:  # with calls in flight the server may only be busy: keep those calls
                     self._end(ExitKind.UNREACHABLE, message)
                 return CallNotRun(name, message)
-            case kind if kind is CallFailureKind.CONNECTION_CLOSED or is_breaking:
+            case _ if kind is CallFailureKind.CONNECTION_CLOSED or is_breaking:
                 # The session learns from other tasks how the server ended.
                 await self._changes.wait_until(lambda _: self._is_announced, FRESH_SECONDS)
                 return self._build_lost_error()
@@ -282,11 +282,7 @@ class ServerSession:
                 await self._report(transport, error)
 
         target = transport.create(self._status.add_note, partial(self._end, ExitKind.DIED), report)
-        protocol = self._choice.protocol
-        async with (
-            create_client(target, protocol, self._on_message, self._requests) as client,
-            anyio.create_task_group() as group,
-        ):
+        async with self._create_client(target) as client, anyio.create_task_group() as group:
             if has_list_changes(client):
                 group.start_soon(self._tool_watch.listen, client)
             self._become_ready(client, transport, await self._tool_watch.read(client))
@@ -297,6 +293,34 @@ class ServerSession:
             await self._changes.wait_until(lambda _: self._ending is not None)
             await self._wind_down(transport)
             group.cancel_scope.cancel()
+
+    def _create_client(self, target: Any) -> Client:
+        """Create the SDK's client for a transport, or a server object in this process, without entering it."""
+        from mcp import Client
+        from mcp.client.extension import advertise
+        from mcp_types import Implementation
+
+        from dial_client import __version__
+
+        _silence_sdk()
+        requests, capabilities = self._requests, self._requests.capabilities
+        apps = advertise(mcp_apps.EXTENSION, {"mimeTypes": [mcp_apps.MIME_TYPE]})
+        # A callback declares its feature to the server.
+        features = filter(requests.has_feature, ("elicitation", "sampling", "roots"))
+        answers: dict[str, Any] = {feature: partial(requests.answer, feature) for feature in features}
+        return Client(
+            target,
+            mode=cast("Any", self._choice.protocol.value),
+            client_info=Implementation(name="dial-client", version=__version__),
+            message_handler=self._on_message,
+            elicitation_callback=answers.get("elicitation"),
+            sampling_callback=answers.get("sampling"),
+            list_roots_callback=answers.get("roots"),
+            logging_callback=requests.handle_log,
+            log_level=cast("Any", capabilities.log_level),
+            extensions=[apps] if capabilities.apps else [],
+            cache=None,
+        )
 
     async def _wind_down(self, transport: TransportFactory) -> None:
         """Wait for calls in flight, for a limited time, and find out how the session ended."""
@@ -346,7 +370,7 @@ class ServerSession:
             self._status.notify()
 
     def _save(self) -> None:
-        version = f"{self._status.summary.server_name} {self._status.summary.server_version}"
+        version = f"{self._status.value.server_name} {self._status.value.server_version}"
         self._cache.save(self._status.tools, version=version, is_legacy=self._is_legacy)
 
     def _end(self, kind: ExitKind, why: str = "") -> None:
@@ -377,42 +401,6 @@ class ServerSession:
             self._requests.complete_elicitation(message.params.elicitation_id)
         if isinstance(message, ResourceUpdatedNotification) and self._is_legacy:
             self._notifications.mark_updated(message.params.uri)
-
-
-def create_client(
-    target: Any, protocol: Protocol, on_message: Callable[[object], Awaitable[None]], requests: ServerRequests
-) -> Client:
-    """Create the SDK's client of one session, without entering it.
-
-    Args:
-        target: A transport, or a server object of the SDK in this process.
-        protocol: The protocol to open the session with.
-        on_message: Is called with each notification of the server.
-        requests: Answers the server's requests. Only features it has are declared to the server.
-    """
-    from mcp import Client
-    from mcp.client.extension import advertise
-    from mcp_types import Implementation
-
-    from dial_client import __version__
-
-    _silence_sdk()
-    extensions = [advertise(mcp_apps.EXTENSION, {"mimeTypes": [mcp_apps.MIME_TYPE]})]
-    features = filter(requests.has_feature, ("elicitation", "sampling", "roots"))
-    answers: dict[str, Any] = {feature: partial(requests.answer, feature) for feature in features}
-    return Client(
-        target,
-        mode=cast("Any", protocol.value),
-        client_info=Implementation(name="dial-client", version=__version__),
-        message_handler=cast("Any", on_message),
-        elicitation_callback=answers.get("elicitation"),
-        sampling_callback=answers.get("sampling"),
-        list_roots_callback=answers.get("roots"),
-        logging_callback=requests.handle_log,
-        log_level=cast("Any", requests.capabilities.log_level),
-        extensions=extensions if requests.capabilities.apps else [],
-        cache=None,
-    )
 
 
 def _silence_sdk() -> None:

@@ -138,8 +138,8 @@ class Observable(Generic[Value]):
         return self._value
 
 
-class ServerStatusWriter:
-    """The status and the tools of one server.
+class ServerStatusWriter(Observable[ServerStatus]):
+    """The status and the tools of one server. The value is the status without tools, log messages and stderr lines.
 
     Args:
         name: The server's name in the configuration.
@@ -148,6 +148,7 @@ class ServerStatusWriter:
     """
 
     def __init__(self, name: str, on_change: OnChange | None, *, is_enabled: bool) -> None:
+        super().__init__(ServerStatus(name, ServerState.STARTING if is_enabled else ServerState.DISABLED))
         self.name = name
         self.tools: tuple[Tool, ...] = ()
         self.revision = 0
@@ -157,38 +158,28 @@ class ServerStatusWriter:
         self.restart_delay: float | None = None
         """Seconds from the end of the last session to the next start; None for no restart, or before it is decided."""
         self.logs: deque[ServerLog] = deque(maxlen=MAX_LOGS)
-        self._status = Observable(ServerStatus(name, ServerState.STARTING if is_enabled else ServerState.DISABLED))
         self._read_stderr: Callable[[], tuple[str, ...]] = tuple
         self._on_change = on_change
 
     @property
     def state(self) -> ServerState:
         """The current state."""
-        return self._status.value.state
+        return self.value.state
 
     @property
     def error(self) -> str | None:
         """Why the server failed or was last restarted."""
-        return self._status.value.error
+        return self.value.error
 
     @property
     def is_waking(self) -> bool:
         """True if the server is sleeping or starting while its tools are on offer."""
         return (self.is_settled or bool(self.tools)) and self.state in (ServerState.SLEEPING, ServerState.STARTING)
 
-    @property
-    def summary(self) -> ServerStatus:
-        """The current status without its tools, log messages and lines of standard error."""
-        return self._status.value
-
     def snapshot(self) -> ServerStatus:
         """Return the complete current status of the server."""
         names = tuple(tool.name for tool in self.tools)
-        return replace(self.summary, tools=names, stderr=self._read_stderr(), logs=tuple(self.logs))
-
-    async def wait_until(self, predicate: Callable[[], bool], seconds: float = math.inf) -> None:
-        """Wait until the predicate is true, at most `seconds`; it is evaluated after each change of the status."""
-        await self._status.wait_until(lambda _: predicate(), seconds)
+        return replace(self.value, tools=names, stderr=self._read_stderr(), logs=tuple(self.logs))
 
     def start_session(self, read_stderr: Callable[[], tuple[str, ...]]) -> None:
         """Record that a session begins.
@@ -199,17 +190,12 @@ class ServerStatusWriter:
         self.restart_delay = None
         self._read_stderr = read_stderr
 
-    def count_restart(self) -> None:
-        """Record a restart of the server."""
-        status = self._status.value
-        self._status.set(replace(status, restarts=status.restarts + 1))
-
     def set_server(self, client: Client) -> None:
         """Record the name, version and instructions that the server reports, and the negotiated protocol version."""
         info, instructions = client.server_info, client.instructions
-        self._status.set(
+        self.set(
             replace(
-                self._status.value,
+                self.value,
                 protocol_version=client.protocol_version,
                 instructions=instructions[:MAX_INSTRUCTIONS] if instructions else None,
                 server_name=info.name if info else None,
@@ -226,9 +212,9 @@ class ServerStatusWriter:
 
     def add_note(self, note: str) -> None:
         """Add a note about a harmless irregularity of the server."""
-        notes = self.summary.notes
+        notes = self.value.notes
         if len(notes) < MAX_NOTES and note not in notes:
-            self._status.set(replace(self.summary, notes=(*notes, note)))
+            self.set(replace(self.value, notes=(*notes, note)))
             log.debug("server_is_odd", server=self.name, note=note)
 
     def publish(self, state: ServerState, error: str | None, restart_delay: float | None = None) -> bool:
@@ -237,14 +223,14 @@ class ServerStatusWriter:
         A disabled server stays disabled.
         """
         error = to_one_line(error, MAX_REASON_CHARS) if error else None
-        before = self._status.value
+        before = self.value
         is_change = before.state is not ServerState.DISABLED and (state, error) != (before.state, before.error)
         self.restart_delay = restart_delay
         if is_change:
             self.is_settled = True
             if state in (ServerState.FAILED, ServerState.STOPPED):
                 self.set_tools(())
-        self._status.set(replace(before, state=state, error=error) if is_change else before)
+        self.set(replace(before, state=state, error=error) if is_change else before)
         if is_change:
             event = "server_ready" if state is ServerState.READY else "server_down"
             version, count = before.protocol_version, len(self.tools)

@@ -99,53 +99,6 @@ The timeout of the turn pauses while the approver decides. If the turn is cancel
 """
 
 
-class _SessionGrants:
-    """The grants that are valid until the client is closed: for a tool with its current definition, or for one call."""
-
-    def __init__(self) -> None:
-        self._definitions: dict[tuple[str, str], str] = {}
-        """The definition of each granted tool at the time of the grant."""
-        self._calls: dict[tuple[str, str], set[str]] = {}
-        """For each tool, the digests of the calls that were granted one by one."""
-
-    @property
-    def tools(self) -> tuple[tuple[str, str], ...]:
-        """The server and the tool's own name of each granted tool."""
-        return tuple(self._definitions)
-
-    def allow_tool(self, spec: ToolSpec) -> None:
-        """Allow all calls of a tool, until its definition changes."""
-        self._definitions[spec.server, spec.tool] = build_definition(spec)
-
-    def allow_call(self, call: ProposedCall) -> None:
-        """Allow all calls with the tool and arguments of this call."""
-        self._calls.setdefault((call.spec.server, call.spec.tool), set()).add(_compute_digest(call))
-
-    def allows_tool(self, spec: ToolSpec) -> bool:
-        """Return whether the tool is granted, and has not changed since."""
-        return self._definitions.get((spec.server, spec.tool)) == build_definition(spec)
-
-    def allows_call(self, call: ProposedCall) -> bool:
-        """Return whether a call with the same tool and arguments was granted before."""
-        return _compute_digest(call) in self._calls.get((call.spec.server, call.spec.tool), ())
-
-    def describe_change(self, spec: ToolSpec) -> str:
-        """Return the difference between a tool's definition and its grant; empty if equal, or not granted."""
-        granted = self._definitions.get((spec.server, spec.tool))
-        return compare_definitions(granted, build_definition(spec)) if granted is not None else ""
-
-    def drop_changed(self, spec: ToolSpec) -> None:
-        """Drop the grant of a tool that has changed since."""
-        if not self.allows_tool(spec):
-            self._definitions.pop((spec.server, spec.tool), None)
-
-    def drop(self, server: str, tool: str | None = None) -> None:
-        """Drop the grants of a tool and of its single calls; of all tools of the server if `tool` is None."""
-        for grants in (self._definitions, self._calls):
-            for key in [key for key in grants if key[0] == server and tool in (None, key[1])]:
-                del grants[key]
-
-
 @dataclass(slots=True, eq=False)
 class ApprovalChecker:
     """Approves or denies every call before it runs.
@@ -173,7 +126,10 @@ class ApprovalChecker:
     """The tools that are allowed in later runs too; None if grants are not stored."""
     question_lock: AbstractAsyncContextManager[None] = field(default_factory=anyio.Lock, kw_only=True)
     """Held while the approver is asked; a `nullcontext` if it may be asked about several calls at the same time."""
-    _session: _SessionGrants = field(default_factory=_SessionGrants, init=False)
+    _definitions: dict[tuple[str, str], str] = field(default_factory=dict, init=False)
+    """The tools that are granted until the client is closed, each with its definition at the time of the grant."""
+    _calls: dict[tuple[str, str], set[str]] = field(default_factory=dict, init=False)
+    """For each tool, the digests of the calls that were granted one by one."""
 
     def decide(
         self,
@@ -262,7 +218,9 @@ class ApprovalChecker:
 
     def forget(self, server: str, tool: str | None = None) -> None:
         """Drop the session grants of a server's tools, or of one tool, because another server may get the same name."""
-        self._session.drop(server, tool)
+        for grants in (self._definitions, self._calls):
+            for key in [key for key in grants if key[0] == server and tool in (None, key[1])]:
+                del grants[key]
 
     def add_rule(self, effect: Effect, pattern: str) -> None:
         """Allow or deny the tools that match a pattern, like the client's options, until the client is closed."""
@@ -281,7 +239,7 @@ class ApprovalChecker:
     @property
     def session_grants(self) -> tuple[tuple[str, str], ...]:
         """The server and the tool's own name of each tool that is allowed until the client is closed."""
-        return self._session.tools
+        return tuple(self._definitions)
 
     @property
     def stored_grants(self) -> tuple[Grant, ...]:
@@ -296,9 +254,9 @@ class ApprovalChecker:
         revoked = [pattern for pattern in (*self.rules.allow, *self.rules.deny) if pattern == which]
         allow, deny = (tuple(p for p in rules if p != which) for rules in (self.rules.allow, self.rules.deny))
         self.rules = replace(self.rules, allow=allow, deny=deny)
-        for server, tool in self._session.tools:
+        for server, tool in self.session_grants:
             if matches(which, server, tool):
-                self._session.drop(server, tool)
+                self.forget(server, tool)
                 revoked.append(f"{server}/{tool}")
         named = {
             grant.id for grant in self.stored_grants if grant.id == which or matches(which, grant.server, grant.tool)
@@ -344,28 +302,30 @@ class ApprovalChecker:
         return answer
 
     def _remember(self, answer: Approval, call: ProposedCall, *, for_call_only: bool) -> None:
+        tool, definition = (call.spec.server, call.spec.tool), build_definition(call.spec)
         if answer.allowed:
             # A grant of the old definition would come back into force if the server changed the tool back.
-            self._session.drop_changed(call.spec)
+            if self._definitions.get(tool) != definition:
+                self._definitions.pop(tool, None)
             if self.grants is not None and call.settings is not None and self._describe_change_since_grant(call):
                 self.grants.drop(call.settings, call.spec.tool)
         if answer.decision not in (Decision.SESSION, Decision.ALWAYS):
             return
         if for_call_only:
             # "Always" about one suspicious call must not open the tool for all others.
-            self._session.allow_call(call)
+            self._calls.setdefault(tool, set()).add(_compute_digest(call))
             return
         is_stored = False
         if answer.decision is Decision.ALWAYS and self.grants is not None and call.settings is not None:
             is_stored = self.grants.add(call.settings, call.spec)
         if not is_stored:
-            self._session.allow_tool(call.spec)
+            self._definitions[tool] = definition
 
     def _find_permission(self, call: ProposedCall, verdict: Verdict | None) -> str:
         """Return the source of a permission; empty if the approver has to decide."""
         if verdict is not None:
             return verdict.decided_by
-        if self._session.allows_tool(call.spec):
+        if self._definitions.get((call.spec.server, call.spec.tool)) == build_definition(call.spec):
             return _SESSION_GRANT
         if self.grants is not None and call.settings is not None:
             grant = self.grants.find(call.settings, call.spec)
@@ -375,7 +335,8 @@ class ApprovalChecker:
 
     def _find_call_grant(self, call: ProposedCall) -> str:
         """Return the source of a grant of the same tool with the same arguments; empty if there is no such grant."""
-        return _SESSION_GRANT if self._session.allows_call(call) else ""
+        granted = self._calls.get((call.spec.server, call.spec.tool), ())
+        return _SESSION_GRANT if _compute_digest(call) in granted else ""
 
     def _describe_change_since_grant(self, call: ProposedCall) -> str:
         """Return the difference between a tool's definition and its stored grant; empty without a difference."""
@@ -385,8 +346,10 @@ class ApprovalChecker:
 
     def _describe_change(self, spec: ToolSpec) -> str:
         """Return the difference between a tool's definition and its approved one, of this run or an earlier run."""
-        pinned = self.pins.describe_change(spec) if self.pins is not None else ""
-        return pinned or self._session.describe_change(spec)
+        if self.pins is not None and (change := self.pins.describe_change(spec)):
+            return change
+        granted = self._definitions.get((spec.server, spec.tool))
+        return compare_definitions(granted, build_definition(spec)) if granted is not None else ""
 
 
 def find_reason_to_ask(call: ProposedCall, verdict: Verdict | None) -> str:

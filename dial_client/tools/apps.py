@@ -14,7 +14,7 @@ from dial_client.messages.mcp_apps import AppResource, build_error_result
 from dial_client.messages.message import ToolCallRequest
 from dial_client.runtime.deadline import Deadline
 from dial_client.servers.connection import Connection
-from dial_client.servers.resources import read_app_resource, read_for_app, wait_for_connection
+from dial_client.servers.resources import ask_server, read_app_resource, wait_for_connection
 from dial_client.tools.catalog import Catalog
 from dial_client.tools.executor import CallScope, ToolExecutor
 from dial_client.tools.taint import Taint, is_untrusted
@@ -35,7 +35,7 @@ class Apps:
             ServerGone: The server is not available.
             ServerError: There is no such server or resource, or the resource is not the HTML of an app.
         """
-        return await read_app_resource(await wait_for_connection(self._connections, server), uri)
+        return await read_app_resource(self._connections, server, uri)
 
     async def read_resource(self, server: str, uri: str) -> dict[str, Any]:
         """Return the ``ReadResourceResult`` of a resource, for a ``resources/read`` of an app of the same server.
@@ -44,7 +44,8 @@ class Apps:
             ServerGone: The server is not available.
             ServerError: There is no such server or resource.
         """
-        return await read_for_app(await wait_for_connection(self._connections, server), uri)
+        read = await ask_server(self._connections, server, lambda client: client.read_resource(uri))
+        return read.model_dump(mode="json", by_alias=True, exclude_none=True)
 
     async def call(
         self, server: str, tool: str, arguments: Mapping[str, Any], *, origin: Origin | None = None

@@ -7,7 +7,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from anyio import CapacityLimiter, get_cancelled_exc_class, lowlevel, to_thread
 
@@ -132,13 +132,6 @@ def _to_failure(error: Exception | SystemExit) -> ToolCallResult:
     return ToolCallResult("", success=False, content=content, error=content, failure=Failure.TOOL)
 
 
-@runtime_checkable
-class _Drawable(Protocol):
-    """An object that notebooks show as an image, by IPython's display protocol."""
-
-    def _repr_png_(self) -> Any: ...
-
-
 def to_content(value: Any) -> Content:
     """Return a value as content: text unchanged, images, documents and parts as parts, anything else as JSON.
 
@@ -164,7 +157,8 @@ def _to_part(value: Any) -> Part | None:
         return value
     if isinstance(value, bytes | bytearray | memoryview):
         return _convert_file(bytes(value))
-    image = value._repr_png_() if isinstance(value, _Drawable) and not isinstance(value, type) else None
+    # IPython's display protocol: what notebooks show as an image.
+    image = value._repr_png_() if hasattr(value, "_repr_png_") and not isinstance(value, type) else None
     return _convert_file(image) if isinstance(image, bytes) else None
 
 

@@ -9,15 +9,10 @@ from typing import TYPE_CHECKING, Any
 from dial_client.messages.message import Icon, Message, Role, TextPart, describe, read_icons
 from dial_client.servers.connection import Connection
 from dial_client.servers.notifications import Listing, read_all_pages
-from dial_client.servers.resources import (
-    ListCache,
-    clean_text,
-    complete_argument,
-    find_read_timeout,
-    wait_for_connection,
-)
+from dial_client.servers.resources import ListCache, ask_server, clean_text, complete_argument
 from dial_client.servers.status import AddNote
 from dial_client.tools import result_content
+from dial_client.tools.taint import is_untrusted
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -85,16 +80,10 @@ class Prompts:
             ServerError: There is no such server or prompt, the arguments are invalid, or the server did not answer in
                 time.
         """
-
-        async def request(client: Client) -> tuple[Message, ...]:
-            prompt = await client.get_prompt(name, dict(arguments or {}))
-            return tuple(
-                replace(_to_message(message.role, message.content), taint=taint) for message in prompt.messages
-            )
-
-        connection = await wait_for_connection(self._connections, server)
-        taint = server if connection.settings is not None and connection.settings.untrusted else ""
-        return await connection.ask(request, find_read_timeout(connection))
+        given = dict(arguments or {})
+        prompt = await ask_server(self._connections, server, lambda client: client.get_prompt(name, given))
+        taint = server if is_untrusted(self._connections.get(server)) else ""
+        return tuple(replace(_to_message(message.role, message.content), taint=taint) for message in prompt.messages)
 
     async def complete(
         self, server: str, name: str, argument: str, typed: str = "", arguments: Mapping[str, str] | None = None
@@ -114,8 +103,7 @@ class Prompts:
         from mcp_types import PromptReference
 
         reference = PromptReference(type="ref/prompt", name=name)
-        connection = await wait_for_connection(self._connections, server)
-        return await complete_argument(connection, reference, argument, typed, arguments)
+        return await complete_argument(self._connections, server, reference, argument, typed, arguments)
 
 
 def _to_message(role: str, block: Any) -> Message:

@@ -128,7 +128,9 @@ async def test_a_failure_is_reported_before_a_server_that_ignores_signals_has_en
     with anyio.fail_after(LONG):
         await server.wait_settled()
     assert states == [ServerState.FAILED]
-    assert not server.has_ended
+    with anyio.move_on_after(0) as moment:
+        await server.wait_ended()
+    assert moment.cancelled_caught, "it is still running"
     server.stop()
     await server.wait_ended()
     await background_tasks.aclose()

@@ -140,13 +140,16 @@ def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     known = memory(tmp_path / "file" / "below")
     known.save(TOOLS, version="1", is_legacy=True)
-    assert not known.guess_legacy()
+    assert not known.is_legacy()
     assert not known.reject_guess(LONG)
     assert (known.is_legacy(), known.read_tools()) == (False, None)
 
 
-def test_the_size_of_the_folder_is_limited_and_the_oldest_file_is_deleted_first(tmp_path: Path) -> None:
-    cache = JsonCache(tmp_path, max_files=3)
+def test_the_size_of_the_folder_is_limited_and_the_oldest_file_is_deleted_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dial_client.servers.server_cache.MAX_FILES", 3)
+    cache = JsonCache(tmp_path)
     servers = [replace(CLOCK, command=f"server{n}") for n in range(5)]
     for age, server in enumerate(servers):
         ServerCache(server, cache, lambda: 1_000.0).save(TOOLS, version="1", is_legacy=True)
@@ -226,16 +229,16 @@ async def era_of(server: ServerSettings, folder: Path | None) -> str | None:
 def test_a_wrong_cached_era_is_used_only_once(tmp_path: Path) -> None:
     memory(tmp_path).save(TOOLS, version="1", is_legacy=True)
     known = memory(tmp_path)
-    assert (known.guess_legacy(), known.reject_guess(LONG), known.reject_guess(LONG)) == (True, True, False)
-    assert not memory(tmp_path).guess_legacy()
+    assert (known.is_legacy(), known.reject_guess(LONG), known.reject_guess(LONG)) == (True, True, False)
+    assert not memory(tmp_path).is_legacy()
     assert memory(tmp_path).read_tools() == TOOLS, "its tools are remembered all the same"
 
 
 def test_a_wrong_cached_era_that_used_up_the_startup_time_is_corrected_at_the_next_start(tmp_path: Path) -> None:
     memory(tmp_path).save(TOOLS, version="1", is_legacy=True)
     known = memory(tmp_path)
-    assert (known.guess_legacy(), known.reject_guess(0.0)) == (True, False)
-    assert not memory(tmp_path).guess_legacy()
+    assert (known.is_legacy(), known.reject_guess(0.0)) == (True, False)
+    assert not memory(tmp_path).is_legacy()
 
 
 @pytest.mark.anyio

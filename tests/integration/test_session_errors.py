@@ -42,12 +42,12 @@ NO_CONNECTION = MCPError(HTTP_FAILURE, "no connection", {"network": UNSENT})
     ],
 )
 def test_each_call_error_has_one_kind(error: Exception, kind: CallFailureKind) -> None:
-    assert classify_call_error(error, has_session_id=True).kind is kind
+    assert classify_call_error(error, has_session_id=True) is kind
 
 
 @pytest.mark.parametrize("error", [REJECTED, UNKNOWN])
 def test_a_session_error_without_a_session_id_is_a_refusal(error: Exception) -> None:
-    assert classify_call_error(error, has_session_id=False).kind is CallFailureKind.REFUSED
+    assert classify_call_error(error, has_session_id=False) is CallFailureKind.REFUSED
 
 
 @pytest.mark.parametrize(

@@ -263,9 +263,9 @@ async def test_a_flood_on_standard_error_neither_blocks_nor_is_printed(capfd: py
 
 
 @asynccontextmanager
-async def a_client(behaviour: str, notes: list[str], **options: Any) -> AsyncIterator[tuple[Client, StdioTransport]]:
+async def a_client(behaviour: str, notes: list[str]) -> AsyncIterator[tuple[Client, StdioTransport]]:
     process = ServerProcess(raw(behaviour))
-    transport = StdioTransport(process, notes.append, **options)
+    transport = StdioTransport(process, notes.append)
     try:
         async with Client(transport, mode="legacy") as client:
             yield client, transport
@@ -275,8 +275,9 @@ async def a_client(behaviour: str, notes: list[str], **options: Any) -> AsyncIte
 
 
 @anywhere
-async def test_a_message_beyond_the_limit_ends_the_connection_with_the_reason() -> None:
-    async with a_client("Big", [], max_message_bytes=100_000) as (client, transport):
+async def test_a_message_beyond_the_limit_ends_the_connection_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dial_client.servers.transports.stdio.MAX_MESSAGE_BYTES", 100_000)
+    async with a_client("Big", []) as (client, transport):
         with anyio.fail_after(LONG):
             assert not (await client.call_tool("echo", {"size": 90_000})).is_error
             with pytest.raises(MCPError, match="Connection closed"):

@@ -107,7 +107,8 @@ def find_program(server: str, command: str, path: str | None, cwd: str | None) -
     """
     if os.path.dirname(command):  # noqa: PTH120 (`Path` drops a leading "./", which means "not from PATH")
         program = Path(cwd or ".", command)
-        if not _is_file(program):
+        # `Path.is_file` would raise an error if a folder may not be searched, or if the name is too long.
+        if not os.path.isfile(program):  # noqa: PTH113
             raise ServerStartError(server, f"there is no file {command!r} to run")
         if not os.access(program, os.X_OK):
             raise ServerStartError(server, f"the file {command!r} is not executable")
@@ -131,12 +132,7 @@ def _find_installed(command: str, path: str) -> str | None:
         suffixes = suffixes if command.lower().endswith(tuple(executable)) else executable
     folders = [folder for folder in path.split(os.pathsep) if os.path.isabs(folder)]  # noqa: PTH117 - a string
     candidates = (Path(folder, f"{command}{suffix}") for folder in folders for suffix in suffixes)
-    return next((str(file) for file in candidates if _is_file(file) and os.access(file, os.X_OK)), None)
-
-
-def _is_file(path: Path) -> bool:
-    """Return True for a file; False also if a folder may not be searched, or the name is too long."""
-    return os.path.isfile(path)  # noqa: PTH113 - `Path.is_file` raises an error in these cases
+    return next((str(file) for file in candidates if os.path.isfile(file) and os.access(file, os.X_OK)), None)  # noqa: PTH113
 
 
 class StderrTail:

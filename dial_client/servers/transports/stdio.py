@@ -46,18 +46,14 @@ class StdioTransport:
     Args:
         process: The running server process.
         note: Is called at most once, if the server writes lines that are not messages; they are skipped.
-        max_message_bytes: Maximum bytes of a message.
     """
 
-    def __init__(
-        self, process: ServerProcess, note: Callable[[str], None], max_message_bytes: int = MAX_MESSAGE_BYTES
-    ) -> None:
+    def __init__(self, process: ServerProcess, note: Callable[[str], None]) -> None:
         self.failure: str | None = None
         """Why the transport closed the connection itself; None if it did not."""
         self._process = process
         self._note = note
         self._noted = False
-        self._max = max_message_bytes
         self._closed = "its output"
         self._is_ending = False
         self._rest = _MAX_REST
@@ -104,7 +100,7 @@ class StdioTransport:
         return f"the server {event}; it last said: {line}" if line else f"the server {event} and said nothing"
 
     async def _pump_in(self, incoming: StdioReader) -> None:
-        lines = LineSplitter(self._max)
+        lines = LineSplitter(MAX_MESSAGE_BYTES)
         with incoming:
             try:
                 while chunk := await self._read_output():
@@ -112,7 +108,7 @@ class StdioTransport:
                         await self._deliver(line, incoming)
                 await self._deliver(lines.take_rest(), incoming)
             except LineTooLong:
-                self.failure = f"the server sent a message of more than {self._max:,} bytes"
+                self.failure = f"the server sent a message of more than {MAX_MESSAGE_BYTES:,} bytes"
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                 pass  # the session was closed
             finally:

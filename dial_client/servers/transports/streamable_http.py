@@ -96,7 +96,9 @@ class FailureTolerantClient(_AuthenticatedClient):
         except transport_errors.AuthenticationFailed as error:
             return _build_error_response(request, 401, str(error), {"status": 401})
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-            message, outcome = transport_errors.describe_network_error(error), transport_errors.find_outcome(error)
+            is_unsent = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
+            outcome = transport_errors.UNSENT if is_unsent else transport_errors.BROKEN
+            message = transport_errors.describe_network_error(error)
             return _build_error_response(request, 503, message, {"network": outcome})
 
 

@@ -1,6 +1,6 @@
 """Classification of errors: what an error means for its call and for the session. No other module classifies them.
 
-classify_call_error     classifies an error of a call as a `CallFailure`
+classify_call_error     classifies an error of a call as a `CallFailureKind`
 classify_start_error    classifies an error of opening a session as a `StartFailure`
 to_message              returns one line that helps the user to fix the problem
 """
@@ -99,12 +99,6 @@ def _to_message(error: BaseException) -> str:
             return str(error) or type(error).__name__
 
 
-def find_outcome(error: Exception) -> str:
-    """Return the outcome of a request that failed with a network error: `UNSENT` or `BROKEN`."""
-    is_unsent = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
-    return UNSENT if is_unsent else BROKEN
-
-
 def describe_network_error(error: Exception) -> str:
     """Return the message for a request that failed with a network error."""
     reason = str(error) or type(error).__name__
@@ -162,14 +156,6 @@ class CallFailureKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class CallFailure:
-    """How a call failed, and the error in one line."""
-
-    kind: CallFailureKind
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
 class StartFailure:
     """Why a session could not be opened."""
 
@@ -180,18 +166,14 @@ class StartFailure:
     """True if an endpoint of the older HTTP+SSE transport would answer like this."""
 
 
-def classify_call_error(error: BaseException, *, has_session_id: bool) -> CallFailure:
-    """Classify the error of a call.
+def classify_call_error(error: BaseException, *, has_session_id: bool) -> CallFailureKind:
+    """Return how a call failed.
 
     Args:
         error: The error, which may be an exception group.
         has_session_id: The call was sent with a session id, which the server may no longer know.
     """
     cause = find_cause(error)
-    return CallFailure(_find_kind(cause, has_session_id=has_session_id), to_message(cause))
-
-
-def _find_kind(cause: BaseException, *, has_session_id: bool) -> CallFailureKind:
     if isinstance(cause, NeedsOlderProtocol):
         return CallFailureKind.NEEDS_OLDER_PROTOCOL
     if not isinstance(cause, MCPError):
