@@ -9,6 +9,7 @@ Connection.status   returns a snapshot of the server's status
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -36,13 +37,13 @@ from dial_client.servers.session import (
     Target,
     find_startup_seconds,
 )
-from dial_client.servers.status import ServerState, ServerStatus, ServerStatusWriter
+from dial_client.servers.status import ServerState, ServerStatusWriter
 from dial_client.settings.config_types import ServerSettings
 
 if TYPE_CHECKING:
     from mcp import Client
     from mcp.shared.dispatcher import ProgressFnT
-    from mcp_types import CallToolResult, Tool
+    from mcp_types import CallToolResult
 
 log = get_logger(__name__)
 
@@ -52,7 +53,7 @@ _STDERR_LINES = 3
 """Lines of standard error, before the last line, that the error of a server given up on quotes."""
 
 
-class Connection:
+class Connection(ServerStatusWriter):
     """One server: its tools, its status, and its calls.
 
     Args:
@@ -67,17 +68,16 @@ class Connection:
         target: Target,
         capabilities: ClientCapabilities = ClientCapabilities(),  # noqa: B008 - frozen
     ) -> None:
-        self.name = name
         self.settings: ServerSettings | None = target if isinstance(target, ServerSettings) else None
+        is_enabled = self.settings is None or self.settings.enabled
+        super().__init__(name, capabilities.on_change, is_enabled=is_enabled)
         self.notifications = Notifications(name)
         """The changes of resources and prompts that the server announced."""
-        is_enabled = self.settings is None or self.settings.enabled
         self._target = target
-        self._status = ServerStatusWriter(name, capabilities.on_change, is_enabled=is_enabled)
         roots, on_log = self.settings.roots if self.settings is not None else None, capabilities.on_log
 
         def log_message(message: ServerLog) -> None:
-            self._status.logs.append(message)
+            self.logs.append(message)
             if on_log is not None:
                 on_log(message)
 
@@ -95,33 +95,9 @@ class Connection:
         self._ended = anyio.Event()
 
     @property
-    def status(self) -> ServerStatus:
-        """A snapshot of the server's status."""
-        return self._status.snapshot()
-
-    @property
-    def summary(self) -> ServerStatus:
-        """The server's status without its tools, logs and lines of standard error: reading it copies nothing."""
-        return self._status.value
-
-    @property
-    def tools(self) -> tuple[Tool, ...]:
-        """The tools the model can be offered.
-
-        While the server sleeps, or is restarted, these are the last known tools. A server that failed, or
-        is starting without cached tools, has none.
-        """
-        return self._status.tools
-
-    @property
-    def revision(self) -> int:
-        """A number that grows with each change of `tools`."""
-        return self._status.revision
-
-    @property
     def is_settled(self) -> bool:
         """True if `wait_settled` does not wait."""
-        return not self._is_started or self._status.state is ServerState.DISABLED or self._status.is_settled
+        return not self._is_started or self.state is ServerState.DISABLED or self.was_settled
 
     def start(self, tasks: BackgroundTasks) -> None:
         """Start the task that owns the server."""
@@ -135,7 +111,7 @@ class Connection:
             Exception: An unexpected error, which ends the server; the server's status names the error.
         """
         try:
-            if self._status.state is not ServerState.DISABLED:
+            if self.state is not ServerState.DISABLED:
                 await self._sleep()
                 await self._run_sessions()
         except Exception as error:
@@ -148,8 +124,8 @@ class Connection:
             self._publish(ServerState.FAILED, problem)
             raise
         finally:
-            if self._status.state is not ServerState.FAILED:
-                self._publish(ServerState.STOPPED, self._status.error or "")
+            if self.state is not ServerState.FAILED:
+                self._publish(ServerState.STOPPED, self.error or "")
             self._ended.set()
 
     def stop(self) -> None:
@@ -158,21 +134,25 @@ class Connection:
         self._woken.set()
         if self._session is not None:
             self._session.stop()
-        if self._status.state is ServerState.RESTARTING:
-            self._publish(ServerState.STOPPED, self._status.error or "")
+        if self.state is ServerState.RESTARTING:
+            self._publish(ServerState.STOPPED, self.error or "")
 
     async def wait_ended(self) -> None:
         """Wait until `run` has returned; return at once if it was never started."""
         if self._is_started:
             await self._ended.wait()
 
-    async def wait_settled(self) -> None:
+    async def wait_settled(self, seconds: float = math.inf) -> bool:
         """Wait until the server's first start has ended: it is ready, sleeping, failed, stopped or disabled.
 
         The server's start-up timeout bounds the wait. Returns at once if the server was ready before, or was never
         started.
+
+        Returns:
+            False if it has not ended within `seconds`.
         """
-        await self._status.wait_until(lambda _: self.is_settled)
+        await self.wait_until(lambda _: self.is_settled, seconds)
+        return self.is_settled
 
     def offer_cached_tools(self) -> bool:
         """Offer the cached tools of the last run while the server starts; a call waits for the start.
@@ -182,8 +162,8 @@ class Connection:
         """
         if self.is_settled or not (tools := self._cache.read_tools()):
             return False
-        self._status.set_tools(tools)
-        self._status.notify()
+        self.set_tools(tools)
+        self.notify()
         return True
 
     async def wait_for_tools(self) -> None:
@@ -191,20 +171,14 @@ class Connection:
 
         A restart in progress is waited for before that, also at most `FRESH_SECONDS`: the server may have other tools.
         """
-        await self._status.wait_until(
-            lambda _: not self._is_restarting() or bool(self._status.restart_delay), FRESH_SECONDS
-        )
+        await self.wait_until(lambda _: not self._is_restarting() or bool(self.restart_delay), FRESH_SECONDS)
         if self._session is not None:
             await self._session.wait_for_tools(FRESH_SECONDS)
 
     async def wake(self) -> None:
         """Start a sleeping server, and wait until it has started; `tools` may have changed afterwards."""
         self._woken.set()
-        await self._status.wait_until(lambda _: not self._status.is_waking, find_startup_seconds(self.settings))
-
-    def add_note(self, note: str) -> None:
-        """Add a note about a harmless irregularity of the server."""
-        self._status.add_note(note)
+        await self.wait_until(lambda _: not self.is_waking, find_startup_seconds(self.settings))
 
     async def call(
         self, tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress | None = None
@@ -286,7 +260,7 @@ class Connection:
             ServerGone: The server has no session, or got none within its start-up timeout.
         """
         await self.wake()
-        await self._status.wait_until(lambda _: not self._is_restarting(), find_startup_seconds(self.settings))
+        await self.wait_until(lambda _: not self._is_restarting(), find_startup_seconds(self.settings))
         if self._session is None or not self._session.is_serving:
             raise ServerGone(self.name, self.summary.why_unavailable)
         return self._session
@@ -294,7 +268,7 @@ class Connection:
     def _is_restarting(self) -> bool:
         """Return True if the server was ready before, and a new session is not ready yet."""
         is_serving = self._session is not None and self._session.is_serving
-        state = self._status.state
+        state = self.state
         return state is ServerState.RESTARTING or (state is ServerState.READY and not is_serving)
 
     async def _sleep(self) -> None:
@@ -302,26 +276,26 @@ class Connection:
         if self.settings is None or not self.settings.lazy or self._stopped.is_set():
             return
         if (tools := self._cache.read_tools()) is not None:
-            self._status.set_tools(tools)
-            self._status.publish(ServerState.SLEEPING, None)
+            self.set_tools(tools)
+            self.publish(ServerState.SLEEPING, None)
             await self._woken.wait()
             if not self._stopped.is_set():
-                self._status.publish(ServerState.STARTING, None)
+                self.publish(ServerState.STARTING, None)
 
     async def _run_sessions(self) -> None:
         while not self._stopped.is_set() and (pause := await self._run_session()) is not None:
             with anyio.move_on_after(pause):
                 await self._stopped.wait()
-            if not self._stopped.is_set() and self._status.state not in (ServerState.STARTING, ServerState.READY):
-                self._status.set(replace(self.summary, restarts=self.summary.restarts + 1))
+            if not self._stopped.is_set() and self.state not in (ServerState.STARTING, ServerState.READY):
+                self.set(replace(self.summary, restarts=self.summary.restarts + 1))
                 record_restart(self.name)
 
     async def _run_session(self) -> float | None:
         """Run one session; return the seconds until the next session begins, or None for no further session."""
         session = self._session = ServerSession(
-            self._target, self._status, self.notifications, self._capabilities, self._cache, self._protocols.choose()
+            self._target, self, self.notifications, self._capabilities, self._cache, self._protocols.choose()
         )
-        self._status.start_session(lambda: session.stderr)
+        self.restart_delay, self.read_stderr = None, lambda: session.stderr
         async with anyio.create_task_group() as group:
             session_exit = Exit(ExitKind.STOPPED)
             try:
@@ -333,7 +307,7 @@ class Connection:
 
     def _settle(self, session_exit: Exit) -> float | None:
         """Publish the status after the end of a session; return the seconds until the next session, or None."""
-        if session_exit.kind is ExitKind.STOPPED and self._status.state is ServerState.FAILED:
+        if session_exit.kind is ExitKind.STOPPED and self.state is ServerState.FAILED:
             return None
         if self._protocols.record_exit(session_exit):
             self._policy.record_ready(session_exit)
@@ -346,5 +320,5 @@ class Connection:
         if state is ServerState.FAILED and self.summary.restarts and self._session is not None:
             before = self._session.stderr[-_STDERR_LINES - 1 : -1]
             error += f" (before that: {' / '.join(before)})" if before else ""
-        if self._status.publish(state, error, pause) and state in (ServerState.FAILED, ServerState.STOPPED):
+        if self.publish(state, error, pause) and state in (ServerState.FAILED, ServerState.STOPPED):
             self.notifications.end(error or "it was stopped")

@@ -429,9 +429,14 @@ class ToolWatch:
             await self._notifications.listen(client, kinds, on_open, self.on_message)
 
 
+def find_capabilities(client: Client) -> dict[Listing, Any]:
+    """Return the capabilities of the lists that a server has."""
+    capabilities = {listing: getattr(client.server_capabilities, listing) for listing in Listing}
+    return {listing: capability for listing, capability in capabilities.items() if capability is not None}
+
+
 def has_list_changes(client: Client) -> bool:
     """Return True if a server of 2026-07-28 or later may announce changes of its lists."""
-    server_capabilities = client.server_capabilities
-    lists = (server_capabilities.tools, server_capabilities.resources, server_capabilities.prompts)
-    announces = any(capability is not None and capability.list_changed for capability in lists)
-    return is_modern(client.protocol_version) and (server_capabilities.tools is None or announces)
+    capabilities = find_capabilities(client)
+    announces = any(capability.list_changed for capability in capabilities.values())
+    return is_modern(client.protocol_version) and (Listing.TOOLS not in capabilities or announces)

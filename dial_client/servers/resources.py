@@ -22,7 +22,7 @@ from dial_client.messages.message import Icon, read_icons
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import sanitize
 from dial_client.servers.connection import Connection
-from dial_client.servers.notifications import LIST_SECONDS, Listing, Subscription, read_all_pages
+from dial_client.servers.notifications import LIST_SECONDS, Listing, Subscription, find_capabilities, read_all_pages
 from dial_client.servers.session import Answer
 from dial_client.servers.status import AddNote
 
@@ -272,15 +272,10 @@ class ListCache(Generic[Item]):
 
         async def request(client: Client) -> tuple[Item, ...]:
             nonlocal has_announcements
-            server_capabilities = client.server_capabilities
-            capabilities = {
-                Listing.TOOLS: server_capabilities.tools,
-                Listing.RESOURCES: server_capabilities.resources,
-                Listing.PROMPTS: server_capabilities.prompts,
-            }
-            capability = capabilities[self.listing]
+            capabilities = find_capabilities(client)
+            capability = capabilities.get(self.listing)
             # If no capability is known (with a fixed protocol they are not requested), the server may have the list.
-            if capability is None and any(known is not None for known in capabilities.values()):
+            if capability is None and capabilities:
                 return ()
             has_announcements = bool(capability is not None and capability.list_changed)
             return await self.read(connection.name, client, connection.add_note)

@@ -68,26 +68,26 @@ class StartPatience:
         return {
             name: _describe_download(connection)
             for name, connection in self._connections.items()
-            if connection in self._skipped and not connection.tools and _is_starting(connection)
+            if connection in self._skipped and not connection.tools and connection.state is ServerState.STARTING
         }
 
     def skip_starting(self) -> tuple[str, ...]:
         """Stop waiting for the servers that are still starting, and return their names."""
-        starting = {name: connection for name, connection in self._connections.items() if _is_starting(connection)}
-        self._skip(starting.values())
-        return tuple(starting)
+        starting = [known for known in self._connections.values() if known.state is ServerState.STARTING]
+        self._skip(starting)
+        return tuple(connection.name for connection in starting)
 
     async def limit(self, connection: Connection) -> None:
         """Wait for the first start of a server; after the time limit let turns begin without it."""
         if connection.settings is not None and connection.settings.required:
             return
-        if await _wait_settled(connection, min(CACHED_TOOLS_SECONDS, self._seconds)):
+        if await connection.wait_settled(min(CACHED_TOOLS_SECONDS, self._seconds)):
             return
         if not connection.offer_cached_tools():
-            if await _wait_settled(connection, self._seconds - CACHED_TOOLS_SECONDS):
+            if await connection.wait_settled(self._seconds - CACHED_TOOLS_SECONDS):
                 return
             while _describe_download(connection) and not any(known.tools for known in self._connections.values()):
-                if await _wait_settled(connection, _POLL_SECONDS):
+                if await connection.wait_settled(_POLL_SECONDS):
                     return
         self._skip((connection,))
 
@@ -96,22 +96,12 @@ class StartPatience:
         self._announcements.set(self._announcements.value + 1)
 
 
-def _is_starting(connection: Connection) -> bool:
-    return connection.summary.state is ServerState.STARTING
-
-
 def _describe_download(connection: Connection) -> str:
-    if not connection.status.stderr or not _is_starting(connection):
+    if not connection.status.stderr or connection.state is not ServerState.STARTING:
         return ""
     from dial_client.servers.package_downloads import describe_download
 
     return describe_download(connection.settings, connection.status.stderr)
-
-
-async def _wait_settled(connection: Connection, seconds: float) -> bool:
-    with anyio.move_on_after(max(0.0, seconds)):
-        await connection.wait_settled()
-    return connection.is_settled
 
 
 class ServerManager(Mapping[str, Connection]):
@@ -158,9 +148,8 @@ class ServerManager(Mapping[str, Connection]):
         self._tasks = tasks
         if self._is_closed:  # a connection runs once
             self._is_closed = False
-            self._connections.update(
-                {name: self._connect(name, self.targets[name], self._capabilities) for name in self}
-            )
+            for name in self:
+                self._connections[name] = self._connect(name, self.targets[name], self._capabilities)
             self._changes += 1
         for connection in self.values():
             self._start(connection, tasks)
@@ -249,9 +238,9 @@ class ServerManager(Mapping[str, Connection]):
             ServerStartError: A required server did not start.
         """
         for connection in self.values():
-            settings, status = connection.settings, connection.summary
-            if settings is not None and settings.required and status.state is ServerState.FAILED:
-                raise ServerStartError(connection.name, status.error or "it did not start")
+            is_required = connection.settings is not None and connection.settings.required
+            if is_required and connection.state is ServerState.FAILED:
+                raise ServerStartError(connection.name, connection.error or "it did not start")
 
     async def wait_for_tools(self) -> None:
         """Wait until announced tool changes are read, at most `FRESH_SECONDS`; to be called before a model call."""
@@ -286,11 +275,10 @@ class ServerManager(Mapping[str, Connection]):
         Args:
             restarts: An earlier value of `ServerManager.restarts`.
         """
-        statuses = (connection.summary for connection in self.values())
         return tuple(
-            f"server {status.name!r} died and was restarted: {status.error}"
-            for status in statuses
-            if status.state is ServerState.READY and status.restarts > restarts.get(status.name, 0)
+            f"server {name!r} died and was restarted: {connection.error}"
+            for name, connection in self.items()
+            if connection.state is ServerState.READY and connection.summary.restarts > restarts.get(name, 0)
         )
 
     async def aclose(self) -> None:

@@ -151,14 +151,20 @@ class ServerStatusWriter(Observable[ServerStatus]):
         super().__init__(ServerStatus(name, ServerState.STARTING if is_enabled else ServerState.DISABLED))
         self.name = name
         self.tools: tuple[Tool, ...] = ()
+        """The tools the model can be offered.
+
+        While the server sleeps, or is restarted, these are the last known tools. A server that failed, or
+        is starting without cached tools, has none.
+        """
         self.revision = 0
         """A number that grows with each change of `tools`."""
-        self.is_settled = False
+        self.was_settled = False
         """True once the first start has succeeded or failed."""
         self.restart_delay: float | None = None
         """Seconds from the end of the last session to the next start; None for no restart, or before it is decided."""
         self.logs: deque[ServerLog] = deque(maxlen=MAX_LOGS)
-        self._read_stderr: Callable[[], tuple[str, ...]] = tuple
+        self.read_stderr: Callable[[], tuple[str, ...]] = tuple
+        """Returns the last lines on the standard error of the process of the last session."""
         self._on_change = on_change
 
     @property
@@ -174,21 +180,18 @@ class ServerStatusWriter(Observable[ServerStatus]):
     @property
     def is_waking(self) -> bool:
         """True if the server is sleeping or starting while its tools are on offer."""
-        return (self.is_settled or bool(self.tools)) and self.state in (ServerState.SLEEPING, ServerState.STARTING)
+        return (self.was_settled or bool(self.tools)) and self.state in (ServerState.SLEEPING, ServerState.STARTING)
 
-    def snapshot(self) -> ServerStatus:
-        """Return the complete current status of the server."""
+    @property
+    def summary(self) -> ServerStatus:
+        """The server's status without its tools, logs and lines of standard error: reading it copies nothing."""
+        return self.value
+
+    @property
+    def status(self) -> ServerStatus:
+        """A snapshot of the server's complete status."""
         names = tuple(tool.name for tool in self.tools)
-        return replace(self.value, tools=names, stderr=self._read_stderr(), logs=tuple(self.logs))
-
-    def start_session(self, read_stderr: Callable[[], tuple[str, ...]]) -> None:
-        """Record that a session begins.
-
-        Args:
-            read_stderr: Returns the last lines on the standard error of the session's server process.
-        """
-        self.restart_delay = None
-        self._read_stderr = read_stderr
+        return replace(self.value, tools=names, stderr=self.read_stderr(), logs=tuple(self.logs))
 
     def set_server(self, client: Client) -> None:
         """Record the name, version and instructions that the server reports, and the negotiated protocol version."""
@@ -227,7 +230,7 @@ class ServerStatusWriter(Observable[ServerStatus]):
         is_change = before.state is not ServerState.DISABLED and (state, error) != (before.state, before.error)
         self.restart_delay = restart_delay
         if is_change:
-            self.is_settled = True
+            self.was_settled = True
             if state in (ServerState.FAILED, ServerState.STOPPED):
                 self.set_tools(())
         self.set(replace(before, state=state, error=error) if is_change else before)
@@ -241,4 +244,4 @@ class ServerStatusWriter(Observable[ServerStatus]):
     def notify(self) -> None:
         """Call the client's `on_change` callback."""
         if self._on_change is not None:
-            self._on_change(self.name, self.snapshot())
+            self._on_change(self.name, self.status)

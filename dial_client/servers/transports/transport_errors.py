@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from http import HTTPStatus
+from http.client import responses
 from typing import Any
 
 import anyio
@@ -119,10 +119,7 @@ def describe_network_error(error: Exception) -> str:
 
 def describe_http_status(status: int) -> str:
     """Return the message for an HTTP status, for the user who configured the server."""
-    try:
-        phrase = HTTPStatus(status).phrase
-    except ValueError:
-        phrase = "an unknown status"
+    phrase = responses.get(status, "an unknown status")
     return f"the server answered HTTP {status} ({phrase}){_ADVICE.get(status, '')}"
 
 
