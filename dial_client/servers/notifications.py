@@ -186,7 +186,7 @@ class Notifications:
         known = self._subscriptions.value
         if len(_find_uris(known) | {subscription.uri}) > MAX_SUBSCRIPTIONS:
             raise ServerError(self._server, f"at most {MAX_SUBSCRIPTIONS} of its resources can be subscribed to")
-        if any(other.is_confirmed for other in self._to(subscription.uri)):
+        if any(active.is_confirmed for active in self._to(subscription.uri)):
             subscription.confirm()
         self._subscriptions.set((*known, subscription))
 

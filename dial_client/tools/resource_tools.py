@@ -7,19 +7,17 @@ user chooses resources. Their calls need no approval; a deny rule with the name 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dial_client.messages.errors import ServerError
-from dial_client.messages.message import ToolSpec
-from dial_client.runtime.safe_text import to_one_line
+from dial_client.messages.message import Part, TextPart, ToolCallResult, ToolSpec
+from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.servers.connection import Connection
 from dial_client.servers.resources import Resource, Resources, ResourceTemplate
 from dial_client.servers.session import OnCallProgress
 from dial_client.servers.status import ServerState
 from dial_client.tools.catalog import LIST_RESOURCES, READ_RESOURCE, Route, build_host_tool
-
-if TYPE_CHECKING:
-    from mcp_types import CallToolResult, ContentBlock
+from dial_client.tools.result_content import convert_blob, join_parts
 
 MAX_ABOUT = 200
 """Maximum characters of the description of one resource."""
@@ -62,43 +60,33 @@ class ResourceTools:
         settings = {name: self._connections[name].settings for name in names}
         return [name for name, entry in settings.items() if entry is not None and entry.untrusted]
 
-    async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress) -> CallToolResult:  # noqa: ARG002
-        """Run a call of one of the tools.
+    async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress) -> ToolCallResult:  # noqa: ARG002
+        """Run a call of one of the tools, and return its result without an id.
 
         Raises:
             ServerError: There is no such resource, or its server is not available.
         """
-        from mcp_types import CallToolResult
-
         server = arguments.get("server")
         if server is not None and server not in self._list_servers():
             raise ServerError(str(server), "there is no such server")
-        blocks = await (self._list(server) if tool == LIST_RESOURCES else self._read(server or "", arguments["uri"]))
-        return CallToolResult(content=blocks)
+        parts = await (self._list(server) if tool == LIST_RESOURCES else self._read(server or "", arguments["uri"]))
+        return ToolCallResult("", success=True, content=join_parts(parts))
 
-    async def _list(self, server: str | None) -> list[ContentBlock]:
-        from mcp_types import TextContent
-
+    async def _list(self, server: str | None) -> list[Part]:
         servers = {server} if server else set(self._list_servers())
         # If one server is named, its failure is an error. If all are listed, a failed server is left out.
         resources = [resource for resource in await self._resources.list(server) if resource.server in servers]
         templates = [template for template in await self._resources.templates(server) if template.server in servers]
         lines = [*map(_describe, resources), *map(_describe, templates)]
-        return [TextContent(type="text", text="\n".join(lines) or "There are no resources.")]
+        return [TextPart(sanitize("\n".join(lines) or "There are no resources."))]
 
-    async def _read(self, server: str, uri: str) -> list[ContentBlock]:
-        from mcp_types import BlobResourceContents, EmbeddedResource, TextResourceContents
-
-        blocks: list[ContentBlock] = []
-        for content in await self._resources.read(server, uri):
-            where: dict[str, Any] = {"uri": content.uri, "mime_type": content.mime_type}
-            resource: TextResourceContents | BlobResourceContents
-            if content.text is not None:
-                resource = TextResourceContents(**where, text=content.text)
-            else:
-                resource = BlobResourceContents(**where, blob=content.blob or "")
-            blocks.append(EmbeddedResource(type="resource", resource=resource))
-        return blocks
+    async def _read(self, server: str, uri: str) -> list[Part]:
+        return [
+            convert_blob(content.uri, content.mime_type or "", content.blob or "")
+            if content.text is None
+            else TextPart(sanitize(f"[resource {content.uri}]\n{content.text}"))
+            for content in await self._resources.read(server, uri)
+        ]
 
 
 def _describe(resource: Resource | ResourceTemplate) -> str:

@@ -6,7 +6,7 @@ import json
 import re
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -46,7 +46,11 @@ def to_content(result: CallToolResult, remark: str = "") -> Content:
     has_text = any(isinstance(part, TextPart) and part.text.strip() for part in parts)
     if not has_text and result.structured_content is not None:
         parts.append(TextPart(sanitize(json.dumps(result.structured_content, ensure_ascii=False))))
-    parts.append(TextPart(sanitize(remark)))
+    return join_parts([*parts, TextPart(sanitize(remark))])
+
+
+def join_parts(parts: Sequence[Part]) -> Content:
+    """Return the parts of a result without empty texts; if all parts are texts, as one text."""
     kept = tuple(part for part in parts if not isinstance(part, TextPart) or part.text.strip())
     if not kept:
         return NO_OUTPUT

@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dial_client.messages.limits import Limits
-from dial_client.messages.message import Message, Role, ToolSpec
+from dial_client.messages.message import Failure, Message, Role, ToolCallResult, ToolSpec
+from dial_client.runtime.safe_text import sanitize
 from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.session import OnCallProgress
 from dial_client.tools.catalog import SEARCH_TOOLS, Catalog, Key, Route, build_catalog, build_host_tool
@@ -19,9 +20,6 @@ from dial_client.tools.function_tools import FunctionTools
 from dial_client.tools.resource_tools import ResourceTools
 from dial_client.tools.result_content import READ_RESULT, ResultStore
 from dial_client.tools.search_index import SearchIndex
-
-if TYPE_CHECKING:
-    from mcp_types import CallToolResult
 
 MAX_OFFERED = 128
 """Maximum number of tools in one request: the limit of OpenAI's chat completions."""
@@ -219,15 +217,13 @@ class TurnTools:
         self._can_read_results = self._can_read_results or key is not None
         return key
 
-    async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress) -> CallToolResult:  # noqa: ARG002
-        """Run a call of one of the host's own tools, as `Connection.call` runs a call of a server's tool."""
-        from mcp_types import CallToolResult, TextContent
-
+    async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress) -> ToolCallResult:  # noqa: ARG002
+        """Run a call of one of the host's own tools, and return its result without an id."""
         text = self._search(arguments["query"]) if tool == SEARCH_TOOLS else self._read_result(arguments)
-        is_error = text is None
         if text is None:
-            text = f"There is no result {arguments['id'][:40]!r} any more: call the tool again."
-        return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
+            problem = f"There is no result {arguments['id'][:40]!r} any more: call the tool again."
+            return ToolCallResult.failed("", Failure.TOOL, problem)
+        return ToolCallResult("", success=True, content=sanitize(text))
 
     def _offer(self) -> _Offer:
         """Return the current offer, rebuilt if something has changed."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +50,7 @@ async def no_progress(progress: float, total: float | None, message: str | None)
 
 async def search(offered: TurnTools, query: str) -> str:
     result = await offered.call("search_tools", {"query": query}, no_progress)
-    return str(json.loads(result.content[0].model_dump_json())["text"])
+    return str(result.content)
 
 
 def called(name: str) -> Message:
