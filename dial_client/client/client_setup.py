@@ -216,7 +216,7 @@ def open_tools(
     if function_tools.tools:
         check_name(FunctionTools.name, servers)
     own_tools = ResourceTools(resources, servers, for_all=resource_tools)
-    return ToolSnapshots(servers, own_tools, function_tools, has_apps=capabilities.apps)
+    return ToolSnapshots(servers, own_tools, function_tools, capabilities.apps)
 
 
 def check_name(name: str, servers: Container[str]) -> None:

@@ -178,7 +178,9 @@ class Connection(ServerStatusWriter):
     async def wake(self) -> None:
         """Start a sleeping server, and wait until it has started; `tools` may have changed afterwards."""
         self._woken.set()
-        await self.wait_until(lambda _: not self.is_waking, find_startup_seconds(self.settings))
+        if self.was_settled or self.tools:  # its tools are on offer
+            starting = (ServerState.SLEEPING, ServerState.STARTING)
+            await self.wait_until(lambda status: status.state not in starting, find_startup_seconds(self.settings))
 
     async def call(
         self, tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress | None = None
@@ -293,7 +295,7 @@ class Connection(ServerStatusWriter):
     async def _run_session(self) -> float | None:
         """Run one session; return the seconds until the next session begins, or None for no further session."""
         session = self._session = ServerSession(
-            self._target, self, self.notifications, self._capabilities, self._cache, self._protocols.choose()
+            self._target, self, self.notifications, self._capabilities, self._cache, self._protocols
         )
         self.restart_delay, self.read_stderr = None, lambda: session.stderr
         async with anyio.create_task_group() as group:

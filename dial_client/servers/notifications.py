@@ -15,6 +15,7 @@ import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -72,6 +73,7 @@ _LIST_CHANGES = {
 """Type names of the SDK's notifications (up to 2025-11-25) and events (since 2026-07-28)."""
 
 
+@dataclass(eq=False)
 class Subscription:
     """Changes of one resource: ``async with subscription: async for uri in subscription: …``.
 
@@ -81,15 +83,14 @@ class Subscription:
     changes, and `ServerGone` if the server was stopped or given up.
     """
 
-    def __init__(
-        self, server: str, uri: str, notifications: Notifications, wait_ready: Callable[[], Awaitable[object]]
-    ) -> None:
-        self.server = server
-        self.uri = uri
-        self.is_confirmed = False
-        """True if the server announces changes of the resource."""
-        self._notifications = notifications
-        self._wait_ready = wait_ready
+    server: str
+    uri: str
+    _notifications: Notifications
+    _wait_ready: Callable[[], Awaitable[object]]
+    is_confirmed: bool = field(default=False, init=False)
+    """True if the server announces changes of the resource."""
+
+    def __post_init__(self) -> None:
         self._changed: list[str] = []
         """The URIs of changed resources that were not read yet."""
         self._error: ServerError | None = None
@@ -202,9 +203,8 @@ class Notifications:
         scopes: dict[str, anyio.CancelScope] = {}
         async with anyio.create_task_group() as group:
             while True:
-                uris = _find_uris(
-                    await self._subscriptions.wait_until(lambda known: _find_uris(known) != scopes.keys())
-                )
+                await self._subscriptions.wait_until(lambda known: _find_uris(known) != scopes.keys())
+                uris = _find_uris(self._subscriptions.value)
                 for uri in scopes.keys() - uris:
                     scopes.pop(uri).cancel()
                 for uri in uris - scopes.keys():
@@ -212,7 +212,6 @@ class Notifications:
                     group.start_soon(self._follow_resource, client, uri, scopes[uri])
 
     async def _follow_resource(self, client: Client, uri: str, scope: anyio.CancelScope) -> None:
-        from mcp.client.subscriptions import ListenNotSupportedError
         from mcp.shared.subscriptions import ResourceUpdated
 
         def confirm() -> None:
@@ -228,16 +227,17 @@ class Notifications:
             self.mark_updated(event.uri if isinstance(event, ResourceUpdated) else uri)
 
         with scope:
+            problem = "the server does not offer subscriptions to resources"
             try:
-                try:
+                if is_modern(client.protocol_version):
                     await self.listen(client, {"resource_subscriptions": [uri]}, on_open, on_event)
-                    raise ServerError(self._server, "the server does not offer subscriptions to resources")
-                except ListenNotSupportedError:
+                else:
                     await _subscribe(client, uri, confirm, scope)
             except Exception as error:  # noqa: BLE001 (any error ends this subscription only, not the session)
                 log.debug("subscription_refused", server=self._server, error=type(error).__name__)
-                for subscription in self._to(uri):
-                    subscription.end(ServerError(self._server, f"it announces no changes of {uri!r}: {error}"))
+                problem = str(error)
+            for subscription in self._to(uri):
+                subscription.end(ServerError(self._server, f"it announces no changes of {uri!r}: {problem}"))
 
     async def listen(
         self,
@@ -294,16 +294,14 @@ async def _subscribe(client: Client, uri: str, confirm: Callable[[], None], scop
                 await send(wire.UnsubscribeRequest(params=wire.UnsubscribeRequestParams(uri=uri)), wire.EmptyResult)
 
 
-async def read_all_pages(
-    read_page: Callable[..., Awaitable[Any]], items_name: str, key_name: str, note: AddNote
-) -> tuple[Any, ...]:
+async def read_all_pages(client: Client, items_name: str, key_name: str, note: AddNote) -> tuple[Any, ...]:
     """Read all pages of a list, in the server's order; return an empty list if the server has no such list.
 
     Reading stops, with a note, at a repeated cursor, at a page that fails, and after too many pages or items. The items
     read so far are returned.
 
     Args:
-        read_page: The method of the SDK's client that returns the page at a ``cursor``.
+        client: The SDK's client.
         items_name: The attribute of a page that has its items, such as ``resource_templates``.
         key_name: The attribute that identifies an item. Items of later pages with a known key are dropped.
         note: Is called with a note about each irregularity.
@@ -323,7 +321,7 @@ async def read_all_pages(
     while cursor not in cursors and len(cursors) < MAX_PAGES and len(items) < MAX_ITEMS:
         cursors.add(cursor)
         try:
-            page = await read_page(cursor=cursor)
+            page = await getattr(client, f"list_{items_name}")(cursor=cursor)
         except (MCPError, ValidationError) as error:
             if cursor is not None:
                 note(f"not all pages of its {kind} can be read")
@@ -355,23 +353,22 @@ class ToolWatch:
         self._note = note
         self._notifications = notifications
         self._has_read = False
-        self._announced = Observable(0)
+        self._announced = 0
         """The number of announced changes."""
-        self._read = Observable(0)
-        """The value of `_announced` that the last tool list read includes."""
-        self._announced_at = -math.inf
+        self._stale_since: Observable[float | None] = Observable(None)
+        """The time of the first announcement that the last tool list read does not include; None for no such one."""
 
     async def read(self, client: Client) -> tuple[Tool, ...]:
         """Read all pages of ``tools/list``; raises as `read_all_pages` does."""
-        tools = await read_all_pages(client.list_tools, "tools", "name", self._note)
+        tools = await read_all_pages(client, "tools", "name", self._note)
         self._has_read = True
         return tools
 
     def mark_changed(self) -> None:
         """Record that the tools have changed, or may have changed."""
-        if self._read.value == self._announced.value:
-            self._announced_at = anyio.current_time()
-        self._announced.set(self._announced.value + 1)
+        self._announced += 1
+        if self._stale_since.value is None:
+            self._stale_since.set(anyio.current_time())
 
     def on_message(self, message: object) -> None:
         """Record the list change that a message announces, in any protocol version; ignore other messages."""
@@ -387,8 +384,8 @@ class ToolWatch:
         Returns at the latest `within` seconds after the announcement, so that a server that does not answer delays only
         one model call.
         """
-        seconds = self._announced_at + within - anyio.current_time()
-        await self._read.wait_until(lambda count: count == self._announced.value, seconds)
+        if (since := self._stale_since.value) is not None:
+            await self._stale_since.wait_until(lambda stale: stale is None, since + within - anyio.current_time())
 
     async def refresh(self, client: Client, set_tools: Callable[[tuple[Tool, ...]], None]) -> None:
         """Read the tools again after each announcement, and pass them to `set_tools`. Runs until it is cancelled."""
@@ -396,20 +393,20 @@ class ToolWatch:
 
         pause, last = DEBOUNCE, -math.inf
         while True:
-            await self._announced.wait_until(lambda count: count > self._read.value)
+            await self._stale_since.wait_until(lambda since: since is not None)
             is_calm = anyio.current_time() - last > DEBOUNCE_MAX
             # A server that announces a change at each tools/list must not cause an endless loop of requests.
             pause = DEBOUNCE if is_calm else min(2 * pause, DEBOUNCE_MAX)
             await anyio.sleep(pause)
-            count = self._announced.value
+            count = self._announced
             last = anyio.current_time()
             try:
                 with anyio.move_on_after(LIST_SECONDS):
                     set_tools(await self.read(client))
             except (MCPError, ValueError, RuntimeError) as error:
                 log.debug("tools_not_refreshed", error=type(error).__name__)
-            if self._announced.value == count:
-                self._read.set(count)
+            if self._announced == count:
+                self._stale_since.set(None)
 
     async def listen(self, client: Client) -> None:
         """Keep the notification stream open, if the server has one. Runs until it is cancelled or refused."""

@@ -37,7 +37,6 @@ _PACKAGE = re.compile(
 )
 """A package name in a registry, with optional extras and version; no URL, which may hold a password, and no file."""
 _NAMES_PACKAGE = ("--from", "-p", "--package")
-_SUBCOMMANDS = {"uv": {"tool", "run"}}
 
 
 def find_program_name(settings: ServerSettings) -> str:
@@ -51,7 +50,7 @@ def find_package(settings: ServerSettings) -> str:
     program, args = find_program_name(settings), list(settings.args)
     if program not in ("uvx", "uv", "npx"):
         return ""
-    subcommands = _SUBCOMMANDS.get(program, ())
+    subcommands = ("tool", "run") if program == "uv" else ()
     package = ""
     while args and (args[0].startswith("-") or args[0] in subcommands):
         option, _, value = args.pop(0).partition("=")

@@ -24,7 +24,6 @@ from dial_client.runtime.safe_text import sanitize
 from dial_client.servers.connection import Connection
 from dial_client.servers.notifications import LIST_SECONDS, Listing, Subscription, find_capabilities, read_all_pages
 from dial_client.servers.session import Answer
-from dial_client.servers.status import AddNote
 
 if TYPE_CHECKING:
     import mcp_types
@@ -129,8 +128,8 @@ class Resources:
 
     def __init__(self, connections: Mapping[str, Connection]) -> None:
         self._connections = connections
-        self._resources = ListCache(connections, Listing.RESOURCES, _read_resources)
-        self._templates = ListCache(connections, Listing.RESOURCES, _read_templates)
+        self._resources = ListCache(connections, Listing.RESOURCES, "resources", "uri", _to_resource)
+        self._templates = ListCache(connections, Listing.RESOURCES, "resource_templates", "uri_template", _to_template)
 
     async def list(self, server: str | None = None) -> tuple[Resource, ...]:
         """Return the resources of a server, or for None the resources of all servers, leaving out servers that fail.
@@ -236,8 +235,11 @@ class ListCache(Generic[Item]):
     connections: Mapping[str, Connection]
     """The connections by server name."""
     listing: Listing
-    read: Callable[[str, Client, AddNote], Awaitable[tuple[Item, ...]]]
-    """Reads a server's whole list; called with the server's name, the SDK's client, and a callback for notes."""
+    items_name: str
+    key_name: str
+    """The names of `read_all_pages`."""
+    convert: Callable[[str, Any], Item]
+    """Returns an item of the list; called with the server's name and the SDK's item."""
     _cached: WeakKeyDictionary[Connection, _CachedList[Item]] = field(default_factory=WeakKeyDictionary)
     """The lists by connection, not by name: after removing a server, another server may have the same name."""
 
@@ -278,7 +280,8 @@ class ListCache(Generic[Item]):
             if capability is None and capabilities:
                 return ()
             has_announcements = bool(capability is not None and capability.list_changed)
-            return await self.read(connection.name, client, connection.add_note)
+            listed = await read_all_pages(client, self.items_name, self.key_name, connection.add_note)
+            return tuple(self.convert(connection.name, item) for item in listed)
 
         items = await connection.ask(request, LIST_SECONDS)
         until = float("inf") if has_announcements else anyio.current_time() + CACHE_SECONDS
@@ -336,14 +339,12 @@ def clean_text(text: str | None) -> str:
     return sanitize((text or "")[:MAX_DESCRIPTION]).strip()
 
 
-async def _read_resources(server: str, client: Client, note: AddNote) -> tuple[Resource, ...]:
-    listed = await read_all_pages(client.list_resources, "resources", "uri", note)
-    return tuple(Resource(server=server, uri=item.uri, size=item.size, **_clean_fields(item)) for item in listed)
+def _to_resource(server: str, item: mcp_types.Resource) -> Resource:
+    return Resource(server=server, uri=item.uri, size=item.size, **_clean_fields(item))
 
 
-async def _read_templates(server: str, client: Client, note: AddNote) -> tuple[ResourceTemplate, ...]:
-    listed = await read_all_pages(client.list_resource_templates, "resource_templates", "uri_template", note)
-    return tuple(ResourceTemplate(server=server, uri_template=it.uri_template, **_clean_fields(it)) for it in listed)
+def _to_template(server: str, item: mcp_types.ResourceTemplate) -> ResourceTemplate:
+    return ResourceTemplate(server=server, uri_template=item.uri_template, **_clean_fields(item))
 
 
 def _clean_fields(item: mcp_types.Resource | mcp_types.ResourceTemplate) -> dict[str, Any]:
@@ -391,7 +392,7 @@ async def _find_listed_meta(client: Client, uri: str) -> Mapping[str, Any] | Non
     from pydantic import ValidationError
 
     try:
-        listed = await read_all_pages(client.list_resources, "resources", "uri", lambda _: None)
+        listed = await read_all_pages(client, "resources", "uri", lambda _: None)
     except (MCPError, ValidationError):
         return None
     return next((resource.meta for resource in listed if resource.uri == uri), None)

@@ -134,15 +134,6 @@ def is_modern(version: str | None) -> bool:
     return version in MODERN_PROTOCOL_VERSIONS
 
 
-@dataclass(frozen=True, slots=True)
-class ProtocolChoice:
-    """The protocol of one session."""
-
-    protocol: Protocol = Protocol.AUTO
-    can_be_reopened: bool = True
-    """True if the session may be reopened with the older protocol when the server tries to send requests."""
-
-
 class ProtocolChooser:
     """Chooses the protocol of each session of one server, depending on how the sessions before ended.
 
@@ -164,7 +155,12 @@ class ProtocolChooser:
         False if the server does but cannot be opened with the older protocol; None if it is not known to send any.
         """
 
-    def choose(self) -> ProtocolChoice:
+    @property
+    def can_be_reopened(self) -> bool:
+        """True if a session may be reopened with the older protocol when the server tries to send requests."""
+        return self._sends_requests is None
+
+    def choose(self) -> Protocol:
         """Return the protocol to open the next session with."""
         protocol, before = self._configured, self._last_exit
         if protocol is Protocol.AUTO:
@@ -175,7 +171,7 @@ class ProtocolChooser:
                 spoke_legacy = before.protocol_version is not None and not is_modern(before.protocol_version)
                 is_legacy = spoke_legacy or bool(self._sends_requests)
             protocol = Protocol.LEGACY if is_legacy else protocol
-        return ProtocolChoice(protocol, self._sends_requests is None)
+        return protocol
 
     def record_exit(self, session_exit: Exit) -> bool:
         """Record how a session ended; return True if the next one must be opened at once with another protocol."""

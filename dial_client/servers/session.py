@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import InitVar, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -22,7 +22,7 @@ from dial_client.messages import mcp_apps
 from dial_client.messages.errors import ServerError, ServerGone, ServerStartError
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.servers.notifications import Listing, Notifications, ToolWatch, has_list_changes
-from dial_client.servers.restart_policy import Exit, ExitKind, ProtocolChoice, is_modern
+from dial_client.servers.restart_policy import Exit, ExitKind, ProtocolChooser, is_modern
 from dial_client.servers.secret_masking import SecretMask, mask_log_record
 from dial_client.servers.server_cache import ServerCache
 from dial_client.servers.server_requests import ClientCapabilities, ServerRequests
@@ -70,16 +70,17 @@ class ServerSession:
     """The server's status; the session sets its tools, adds notes, and publishes that it is ready."""
     _notifications: Notifications
     """The server's notifications and subscriptions; the session records changes of lists in them."""
-    capabilities: InitVar[ClientCapabilities]
+    _capabilities: ClientCapabilities
     """What the client offers to this server."""
     _cache: ServerCache
     """Stores the server's tools and protocol for the next run of the program."""
-    _choice: ProtocolChoice
+    _protocols: ProtocolChooser
 
-    def __post_init__(self, capabilities: ClientCapabilities) -> None:
+    def __post_init__(self) -> None:
+        self._protocol = self._protocols.choose()
         self._settings = self._target if isinstance(self._target, ServerSettings) else None
         self._mask = SecretMask() if self._settings is None else SecretMask.from_settings(self._settings)
-        self._requests = ServerRequests(self._status.name, capabilities)
+        self._requests = ServerRequests(self._status.name, self._capabilities)
         self._tool_watch = ToolWatch(self._status.add_note, self._notifications)
         self._client: Client | None = None
         """The SDK's client, which sends requests; None before the session is ready, and after its end."""
@@ -259,7 +260,7 @@ class ServerSession:
     async def _try_transports(self) -> None:
         """Try the transports in order, and serve calls over the first that works."""
         try:
-            for transport in list_transports(self._target, self._requests.capabilities.login, self._mask):
+            for transport in list_transports(self._target, self._capabilities.login, self._mask):
                 self._transport = transport
                 try:
                     # Let the tasks of other servers start their processes first: importing the SDK blocks the loop.
@@ -287,7 +288,7 @@ class ServerSession:
                 group.start_soon(self._tool_watch.listen, client)
             self._become_ready(client, transport, await self._tool_watch.read(client))
             group.start_soon(self._tool_watch.refresh, client, self._set_tools)
-            if self._is_legacy and (level := self._requests.capabilities.log_level):
+            if self._is_legacy and (level := self._capabilities.log_level):
                 group.start_soon(_set_log_level, client, level)
             group.start_soon(self._notifications.follow, client)
             await self._changes.wait_until(lambda _: self._ending is not None)
@@ -303,14 +304,14 @@ class ServerSession:
         from dial_client import __version__
 
         _silence_sdk()
-        requests, capabilities = self._requests, self._requests.capabilities
+        requests, capabilities = self._requests, self._capabilities
         apps = advertise(mcp_apps.EXTENSION, {"mimeTypes": [mcp_apps.MIME_TYPE]})
         # A callback declares its feature to the server.
         features = filter(requests.has_feature, ("elicitation", "sampling", "roots"))
         answers: dict[str, Any] = {feature: partial(requests.answer, feature) for feature in features}
         return Client(
             target,
-            mode=cast("Any", self._choice.protocol.value),
+            mode=cast("Any", self._protocol.value),
             client_info=Implementation(name="dial-client", version=__version__),
             message_handler=self._on_message,
             elicitation_callback=answers.get("elicitation"),
@@ -356,8 +357,8 @@ class ServerSession:
         self._has_session_id = transport.is_streamable_http and self._is_legacy
         self._ready_at = anyio.current_time()
         self._changes.set(None)
-        is_newer = self._choice.protocol is Protocol.AUTO and not self._is_legacy
-        self._requests.can_be_reopened = self._choice.can_be_reopened and is_newer
+        is_newer = self._protocol is Protocol.AUTO and not self._is_legacy
+        self._requests.can_be_reopened = self._protocols.can_be_reopened and is_newer
         self._notifications.mark_changed(Listing.RESOURCES, Listing.PROMPTS)
         self._status.set_server(client)
         self._status.set_tools(tools)

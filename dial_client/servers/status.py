@@ -178,11 +178,6 @@ class ServerStatusWriter(Observable[ServerStatus]):
         return self.value.error
 
     @property
-    def is_waking(self) -> bool:
-        """True if the server is sleeping or starting while its tools are on offer."""
-        return (self.was_settled or bool(self.tools)) and self.state in (ServerState.SLEEPING, ServerState.STARTING)
-
-    @property
     def summary(self) -> ServerStatus:
         """The server's status without its tools, logs and lines of standard error: reading it copies nothing."""
         return self.value

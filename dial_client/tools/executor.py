@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -452,21 +451,17 @@ def _add_note_of_changes(result: ToolCallResult, requested: ToolCallRequest, ran
         requested: The call as the model requested it.
         ran: The call as it was made.
     """
-    if requested.arguments == ran.arguments:
+    before, after = requested.arguments, ran.arguments
+    if before == after:
         return result
-    changes = _describe_changes(requested.arguments, ran.arguments)
-    note = f"[The user changed the arguments before the call. It ran with: {changes}]"
-    content = result.content
-    if isinstance(content, str):
-        return replace(result, content=f"{note}\n{content}")
-    return replace(result, content=(TextPart(note), *content))
-
-
-def _describe_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     changed = {name: value for name, value in after.items() if name not in before or before[name] != value}
     text = json.dumps(changed, ensure_ascii=False, default=str)
     removed = [name for name in before if name not in after]
     omitted = f" … ({len(text) - _MAX_CHANGED_CHARS:,} more characters)" if len(text) > _MAX_CHANGED_CHARS else ""
     without = f", without {', '.join(removed)}" if removed else ""
     unchanged = ", and the other arguments unchanged" if len(changed) < len(after) else ""
-    return f"{text[:_MAX_CHANGED_CHARS]}{omitted}{without}{unchanged}"
+    changes = f"{text[:_MAX_CHANGED_CHARS]}{omitted}{without}{unchanged}"
+    note = f"[The user changed the arguments before the call. It ran with: {changes}]"
+    if isinstance(result.content, str):
+        return replace(result, content=f"{note}\n{result.content}")
+    return replace(result, content=(TextPart(note), *result.content))

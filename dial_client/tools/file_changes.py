@@ -10,7 +10,7 @@ import difflib
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,7 +85,9 @@ def _compare(argument: str, title: str, before: str, after: str, replaces: tuple
     lines = diff(before, after)
     if lines is None:
         return None
-    return FileChange(argument, title, tuple(lines), replaces, _count_left_out(before, after, lines))
+    # All lines of the new text that are not in the diff are unchanged.
+    left_out = len(_split(before, after)[1]) - sum(line[0] in " +" for line in lines)
+    return FileChange(argument, title, tuple(lines), replaces, left_out)
 
 
 def find_edits(requested: Mapping[str, Any], edited: Mapping[str, Any]) -> list[FileChange]:
@@ -116,19 +118,13 @@ def _compare_edits(name: str, items: Any) -> FileChange | None:
         # An edit with a further field may do more than the diff shows, so the user sees the arguments themselves.
         if len(pairs) != 1 or len(item) != 2:
             return None
-        before, after = pairs[0][2:]
-        compared = diff(before, after)
-        if compared is None:
+        change = _compare(name, "", *pairs[0][2:])
+        if change is None:
             return None
-        lines += [*(["@"] if lines else []), *compared]
-        unchanged += _count_left_out(before, after, compared)
+        lines += [*(["@"] if lines else []), *change.lines]
+        unchanged += change.unchanged
     title = f"{len(items):,} {'replacement' if len(items) == 1 else 'replacements'}"
     return FileChange(name, title, tuple(lines), unchanged=unchanged)
-
-
-def _count_left_out(old: str, new: str, lines: Sequence[str]) -> int:
-    """Return the number of lines of the new text that are not in the diff; they are all unchanged."""
-    return len(_split(old, new)[1]) - sum(line[0] in " +" for line in lines)
 
 
 def _split(old: str, new: str) -> tuple[list[str], list[str]]:

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from dial_client.messages.message import Icon, Message, Role, TextPart, describe, read_icons
 from dial_client.servers.connection import Connection
-from dial_client.servers.notifications import Listing, read_all_pages
+from dial_client.servers.notifications import Listing
 from dial_client.servers.resources import ListCache, ask_server, clean_text, complete_argument
-from dial_client.servers.status import AddNote
 from dial_client.tools import result_content
 from dial_client.tools.taint import is_untrusted
 
 if TYPE_CHECKING:
-    from mcp import Client
     from mcp_types import Prompt as SDKPrompt
 
 
@@ -57,7 +55,7 @@ class Prompts:
 
     def __init__(self, connections: Mapping[str, Connection]) -> None:
         self._connections = connections
-        self._listed = ListCache(connections, Listing.PROMPTS, _read_prompts)
+        self._listed = ListCache(connections, Listing.PROMPTS, "prompts", "name", _to_prompt)
 
     async def list(self, server: str | None = None) -> tuple[Prompt, ...]:
         """Return the prompts of a server, or of all servers, with the rules of `Resources.list`.
@@ -112,11 +110,6 @@ def _to_message(role: str, block: Any) -> Message:
         return Message(Role(role), part.text)
     # No model accepts an image or a document in an assistant message.
     return Message(Role.USER, (part,)) if role == Role.USER else Message.assistant(f"[{describe(part)}]")
-
-
-async def _read_prompts(server: str, client: Client, note: AddNote) -> tuple[Prompt, ...]:
-    listed = await read_all_pages(client.list_prompts, "prompts", "name", note)
-    return tuple(_to_prompt(server, prompt) for prompt in listed)
 
 
 def _to_prompt(server: str, prompt: SDKPrompt) -> Prompt:

@@ -47,15 +47,6 @@ MAX_SCHEMAS = 80
 MAX_VALUES = 40
 """Maximum number of values of one ``enum`` that are read."""
 
-# The weight of a field, its average number of words, and BM25's b (how much longer fields count less).
-_Field = tuple[float, float, float]
-_NAME: _Field = (4.0, 3.0, 0.4)
-_TITLE: _Field = (2.0, 3.0, 0.4)
-_SERVER: _Field = (2.0, 1.0, 0.0)
-_DESCRIPTION: _Field = (1.0, 14.0, 0.4)
-_PARAMETERS: _Field = (1.2, 5.0, 0.4)
-_DETAILS: _Field = (0.3, 20.0, 0.4)
-
 _SATURATION = 4.0
 """BM25's k1: above this weight, further occurrences of a word change the score little."""
 _SYNONYM = 0.7
@@ -177,13 +168,14 @@ def _weigh(tool: ToolSpec, find_stem: Callable[[str], str], split: Callable[[str
     parameters, details = _find_parameter_texts(tool.input_schema)
     name_words = split(tool.name)
     weights: defaultdict[str, float] = defaultdict(float)
-    for (weight, usual, shortened), words in (
-        (_NAME, [*name_words, *(word for word in split(tool.tool) if word not in name_words)]),
-        (_TITLE, _find_words(tool.title or "")),
-        (_SERVER, split(tool.server)),
-        (_DESCRIPTION, _find_words(tool.description)),
-        (_PARAMETERS, [word for name in parameters for word in split(name)]),
-        (_DETAILS, _find_words(" ".join(details))),
+    # The weight of a field, its average number of words, BM25's b (how much longer fields count less), and its words.
+    for weight, usual, shortened, words in (
+        (4.0, 3.0, 0.4, [*name_words, *(word for word in split(tool.tool) if word not in name_words)]),
+        (2.0, 3.0, 0.4, _find_words(tool.title or "")),
+        (2.0, 1.0, 0.0, split(tool.server)),
+        (1.0, 14.0, 0.4, _find_words(tool.description)),
+        (1.2, 5.0, 0.4, [word for name in parameters for word in split(name)]),
+        (0.3, 20.0, 0.4, _find_words(" ".join(details))),
     ):
         each = weight / (1 - shortened + shortened * len(words) / usual)
         for word in words:

@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -115,31 +115,19 @@ def _measure_size(tool: ToolSpec) -> int:
     return sum(len(text.encode(errors="replace")) for text in texts)
 
 
+@dataclass(eq=False)
 class ToolSnapshots:
-    """Builds a new `ToolSnapshot` whenever the tools of a server have changed.
+    """Builds a new `ToolSnapshot` whenever the tools of a server have changed."""
 
-    Args:
-        servers: The servers.
-        resource_tools: The host's own tools that list and read resources.
-        functions: The program's functions that are tools.
-        has_apps: Whether the client shows MCP Apps.
-    """
-
-    def __init__(
-        self,
-        servers: ServerManager,
-        resource_tools: ResourceTools,
-        functions: FunctionTools | None = None,
-        *,
-        has_apps: bool = False,
-    ) -> None:
-        self._servers = servers
-        self._has_apps = has_apps
-        self.functions = functions or FunctionTools()
-        """The program's functions that are tools."""
-        self._resource_tools = resource_tools
-        self._current = ToolSnapshot()
-        self._revision: tuple[int, ...] | None = None
+    _servers: ServerManager
+    _resource_tools: ResourceTools
+    """The host's own tools that list and read resources."""
+    functions: FunctionTools
+    """The program's functions that are tools."""
+    _has_apps: bool
+    """Whether the client shows MCP Apps."""
+    _current: ToolSnapshot = field(default_factory=ToolSnapshot, init=False)
+    _revision: tuple[int, ...] | None = field(default=None, init=False)
 
     def take_snapshot(self) -> ToolSnapshot:
         """Return the servers' current tools."""
@@ -156,42 +144,33 @@ class ToolSnapshots:
         return self.take_snapshot().catalog
 
 
+@dataclass(eq=False)
 class TurnTools:
-    """The tools that one turn offers, and the backend of the host's own tools.
-
-    Args:
-        snapshot: Returns the servers' current tools, so that a tool that a server adds is offered in the next round.
-        results: Stores results that are too long.
-        limits: The limits of the turn.
-        history: The conversation before the turn; tools that were called in it stay offered.
-        window: The model's context window in tokens; None if unknown.
-        is_searched: Returns whether the endpoint searches tools itself; all tools are then offered to it.
-    """
+    """The tools that one turn offers, and the backend of the host's own tools."""
 
     name = ""
     settings = None
+    _snapshot: Callable[[], ToolSnapshot]
+    """Returns the servers' current tools, so that a tool that a server adds is offered in the next round."""
+    _results: ResultStore
+    """Stores results that are too long."""
+    _limits: Limits
+    """The limits of the turn."""
+    history: InitVar[Sequence[Message]] = ()
+    """The conversation before the turn; tools that were called in it stay offered."""
+    _window: int | None = None
+    """The model's context window in tokens; None if unknown."""
+    _is_searched: Callable[[], bool] = lambda: False
+    """Returns whether the endpoint searches tools itself; all tools are then offered to it."""
 
-    def __init__(
-        self,
-        snapshot: Callable[[], ToolSnapshot],
-        results: ResultStore,
-        limits: Limits,
-        history: Sequence[Message] = (),
-        window: int | None = None,
-        is_searched: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self._snapshot = snapshot
-        self._results = results
-        self._limits = limits
-        self._window = window
-        self._is_searched = is_searched
+    def __post_init__(self, history: Sequence[Message]) -> None:
         # The echoes of an endpoint with its own search contain the tools it found. The tools that another model called
         # are not in them, so they are not deferred.
         self._shown = frozenset(_list_called_names(message for message in history if message.echo is None))
         self._found = dict.fromkeys(_list_called_names(history))
         # A resource that the user attaches may be too long as well.
         texts = [message.text for message in history if message.role in (Role.TOOL, Role.USER)]
-        self._can_read_results = any(key in results for text in texts for key in _KEPT.findall(text))
+        self._can_read_results = any(key in self._results for text in texts for key in _KEPT.findall(text))
         self._current = _Offer()
         self._last_tools: tuple[ToolSpec, ...] = ()
         """The tools that were offered last."""

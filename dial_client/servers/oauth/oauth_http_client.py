@@ -15,6 +15,7 @@ import base64
 import ipaddress
 import json
 import socket
+from collections.abc import Iterable
 from contextlib import aclosing
 from enum import IntEnum
 from typing import Any
@@ -63,6 +64,11 @@ def classify(address: Address) -> NetworkScope:
     if address.is_link_local or address.is_multicast or address.is_unspecified:
         return NetworkScope.FORBIDDEN
     return NetworkScope.PUBLIC if address.is_global else NetworkScope.PRIVATE
+
+
+def find_scope(addresses: Iterable[Address]) -> NetworkScope:
+    """Return the most private scope of some addresses; public if there are none."""
+    return max(map(classify, addresses), default=NetworkScope.PUBLIC)
 
 
 async def resolve(host: str) -> tuple[Address, ...]:
@@ -143,9 +149,10 @@ class UrlPolicy:
         # into the home or company network, a server of that network not to this machine (SSRF). All addresses count,
         # because the connection may be made to any of them.
         is_own_host = parts.hostname == urlsplit(self._url).hostname
-        own_scope = await self._find_own_scope()
-        scope = max((classify(address) for address in addresses), default=NetworkScope.PUBLIC)
-        if scope > own_scope or (scope is NetworkScope.FORBIDDEN and not is_own_host):
+        if self._scope is None:
+            self._scope = find_scope(await resolve(urlsplit(self._url).hostname or ""))
+        scope = find_scope(addresses)
+        if scope > self._scope or (scope is NetworkScope.FORBIDDEN and not is_own_host):
             raise LoginFailed(f"the server's login leads into a private network: {to_display(url)}{TRUST_HINT}")
         # Authorization servers must be served over https (MCP, "Communication Security"); within a private network, and
         # on this machine, http is usual, and as safe as the server's own URL.
@@ -156,12 +163,6 @@ class UrlPolicy:
     def is_trusted(self, url: str) -> bool:
         """Return True if the user trusts the origin of a URL."""
         return find_origin(url) in self._trusted
-
-    async def _find_own_scope(self) -> NetworkScope:
-        if self._scope is None:
-            addresses = await resolve(urlsplit(self._url).hostname or "")
-            self._scope = max((classify(address) for address in addresses), default=NetworkScope.PUBLIC)
-        return self._scope
 
     def check_token_endpoint(self, issuer: str, endpoint: str) -> None:
         """Check that codes and tokens are sent to the issuer's own origin, or to a trusted origin.

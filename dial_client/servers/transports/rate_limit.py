@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 from mcp_types import JSONRPCNotification, JSONRPCRequest
 
@@ -43,7 +42,9 @@ class RateLimiter:
         if not isinstance(message, JSONRPCNotification | JSONRPCRequest):
             return True
         # One number that cannot be converted would end the connection, with all its calls: see `MAX_NUMBER`.
-        if message.method == "notifications/progress" and not _is_valid_progress(message.params or {}):
+        params = message.params or {}
+        numbers = [params.get("progress"), params.get("total")] if message.method == "notifications/progress" else []
+        if any(isinstance(number, int) and abs(number) >= MAX_NUMBER for number in numbers):
             return False
         # Each kind has its own bucket: a flood of log messages must not drop the one notice that the tools have
         # changed. Kinds that this list does not name share a bucket, so that a server cannot make up new ones.
@@ -73,8 +74,3 @@ class TokenBucket:
             return False
         self._tokens -= 1
         return True
-
-
-def _is_valid_progress(params: dict[str, Any]) -> bool:
-    numbers = (params.get("progress"), params.get("total"))
-    return all(not isinstance(number, int) or abs(number) < MAX_NUMBER for number in numbers)

@@ -436,9 +436,8 @@ class ProcessGuard:
         """Guard a process group from now on. No effect if the shell cannot be started."""
         with self._lock:
             self._groups.add(group)
-            if self._shell is not None and self._send("+", group):
-                return
-            self._start()
+            if not self._send("+", group):
+                self._start()
 
     def forget(self, group: int) -> None:
         """Stop guarding a process group, which has ended."""
@@ -446,8 +445,7 @@ class ProcessGuard:
             if group not in self._groups:
                 return
             self._groups.discard(group)
-            if self._shell is not None:
-                self._send("-", group)
+            self._send("-", group)
             if not self._groups:
                 self._close_shell()
 
@@ -459,8 +457,7 @@ class ProcessGuard:
 
     def abandon(self) -> None:
         """Drop all groups and shells, in a fork of this process: the servers belong to the original process."""
-        if self._shell is not None:
-            self._close_shell()
+        self._close_shell()
         for shell in self._exiting:
             shell.returncode = 0  # the shell is no child of the fork: Popen must not wait for it
         # Another thread may have held the lock at the moment of the fork, and does not exist in the fork.
@@ -469,16 +466,14 @@ class ProcessGuard:
     def close(self) -> None:
         """At the exit of this process, let the shell end the remaining groups; without groups wait for its exit."""
         with self._lock:
-            if self._shell is not None:
-                self._close_shell()
+            self._close_shell()
             for shell in self._exiting:
                 with suppress(subprocess.TimeoutExpired):
                     shell.wait(0 if self._groups else END_SECONDS)
                 shell.returncode = shell.returncode or 0  # otherwise Popen warns that the shell still runs
 
     def _start(self) -> None:
-        if self._shell is not None:  # the old shell was killed: the new one gets all groups
-            self._close_shell()
+        self._close_shell()  # if there is a shell, it was killed: the new one gets all groups
         try:
             self._shell = subprocess.Popen(
                 [_SHELL, "-c", _SCRIPT, "dial-client-guard"],
@@ -500,8 +495,8 @@ class ProcessGuard:
             self._send("+", group)
 
     def _send(self, change: str, group: int) -> bool:
-        assert self._shell is not None
-        assert self._shell.stdin is not None
+        if self._shell is None or self._shell.stdin is None:
+            return False
         try:
             self._shell.stdin.write(f"{change} {group}\n".encode())  # shorter than PIPE_BUF: the write is atomic
         except OSError:
@@ -509,11 +504,10 @@ class ProcessGuard:
         return True
 
     def _close_shell(self) -> None:
-        assert self._shell is not None
-        assert self._shell.stdin is not None
-        self._shell.stdin.close()
-        self._exiting.append(self._shell)
-        self._shell = None
+        if self._shell is not None and self._shell.stdin is not None:
+            self._shell.stdin.close()
+            self._exiting.append(self._shell)
+            self._shell = None
 
 
 guard = ProcessGuard()
