@@ -62,12 +62,7 @@ class Connection(ServerStatusWriter):
         capabilities: The features and callbacks the client offers to its servers.
     """
 
-    def __init__(
-        self,
-        name: str,
-        target: Target,
-        capabilities: ClientCapabilities = ClientCapabilities(),  # noqa: B008 - frozen
-    ) -> None:
+    def __init__(self, name: str, target: Target, capabilities: ClientCapabilities) -> None:
         self.settings: ServerSettings | None = target if isinstance(target, ServerSettings) else None
         is_enabled = self.settings is None or self.settings.enabled
         super().__init__(name, capabilities.on_change, is_enabled=is_enabled)

@@ -234,7 +234,7 @@ async def test_closing_a_server_that_was_never_started_does_not_wait() -> None:
 async def test_a_running_call_fails_when_its_server_ends(target: Target, how: str) -> None:
     failed: list[ServerGone] = []
     background_tasks = await BackgroundTasks.open()
-    server = Connection("it", target)
+    server = Connection("it", target, ClientCapabilities())
     server.start(background_tasks)
 
     async def calls() -> None:

@@ -7,7 +7,15 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.inner import BackgroundTasks, Connection, Protocol, ServerGone, ServerState, restart_policy
+from tests.inner import (
+    BackgroundTasks,
+    ClientCapabilities,
+    Connection,
+    Protocol,
+    ServerGone,
+    ServerState,
+    restart_policy,
+)
 from tests.support.servers.launch import call_for_text, state, until, web, web_server
 
 pytestmark = pytest.mark.anyio
@@ -34,7 +42,7 @@ async def restarts_between_two_calls(protocol: Protocol) -> int:
     with web_server("sdk.py", "http") as address:
         port = address.rpartition(":")[2]
         background_tasks = await BackgroundTasks.open()
-        server = Connection("it", web(f"{address}/mcp", protocol=protocol))
+        server = Connection("it", web(f"{address}/mcp", protocol=protocol), ClientCapabilities())
         server.start(background_tasks)
         await server.wait_settled()
         assert await call_for_text(server, text="one") == "one"
@@ -53,7 +61,7 @@ async def test_a_call_with_an_expired_session_runs_once(tmp_path: Path, behaviou
     with web_server("raw_http.py", behaviour, "0", str(calls)) as address:
         port = address.rpartition(":")[2]
         background_tasks = await BackgroundTasks.open()
-        server = Connection("it", web(f"{address}/mcp"))
+        server = Connection("it", web(f"{address}/mcp"), ClientCapabilities())
         server.start(background_tasks)
         await server.wait_settled()
         assert await call_for_text(server, a=1) == '{"a": 1}'
@@ -82,7 +90,7 @@ async def test_a_call_waits_for_an_unreachable_http_server(tmp_path: Path, monke
     with web_server("raw_http.py", "Sessions", "0", str(tmp_path / "calls")) as address:
         port = address.rpartition(":")[2]
         background_tasks = await BackgroundTasks.open()
-        server = Connection("it", web(f"{address}/mcp"))
+        server = Connection("it", web(f"{address}/mcp"), ClientCapabilities())
         server.start(background_tasks)
         await server.wait_settled()
 
@@ -109,7 +117,7 @@ async def test_a_failed_http_server_reconnects_and_offers_its_tools(
     with web_server("raw_http.py", "Sessions", "0", str(tmp_path / "calls")) as address:
         port = address.rpartition(":")[2]
         background_tasks = await BackgroundTasks.open()
-        server = Connection("it", web(f"{address}/mcp"))
+        server = Connection("it", web(f"{address}/mcp"), ClientCapabilities())
         server.start(background_tasks)
         await server.wait_settled()
         assert state(server) is ServerState.READY

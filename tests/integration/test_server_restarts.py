@@ -21,6 +21,7 @@ from dial_client.testing import ScriptedProvider
 from tests.inner import (
     MAX_DEATHS,
     BackgroundTasks,
+    ClientCapabilities,
     Connection,
     Exit,
     ExitKind,
@@ -292,7 +293,7 @@ async def test_closing_ends_a_pause_and_the_calls_that_wait_for_the_restart(tmp_
 @kill_9
 async def test_a_waiting_call_fails_at_once_if_its_server_is_stopped() -> None:
     background_tasks = await BackgroundTasks.open()
-    server = Connection("it", raw("ClosesItsPipes"))
+    server = Connection("it", raw("ClosesItsPipes"), ClientCapabilities())
     server.start(background_tasks)
     await server.wait_settled()
 
@@ -316,7 +317,8 @@ async def test_a_waiting_call_fails_at_once_if_its_server_is_stopped() -> None:
 @kill_9
 async def test_stopping_a_server_ends_its_restart(tmp_path: Path) -> None:
     background_tasks = await BackgroundTasks.open()
-    server = Connection("it", raw("LivesOnce", "--folder", tmp_path, "--hangs", startup_timeout=100 * LONG))
+    settings = raw("LivesOnce", "--folder", tmp_path, "--hangs", startup_timeout=100 * LONG)
+    server = Connection("it", settings, ClientCapabilities())
     server.start(background_tasks)
     await server.wait_settled()
     with anyio.fail_after(LONG):
