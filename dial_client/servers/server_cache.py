@@ -17,6 +17,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,6 +123,7 @@ class JsonCache:
 _FIELDS = {"name", "title", "description", "input_schema", "output_schema", "annotations", "meta"}
 
 
+@dataclass(eq=False)
 class ServerCache:
     """Data about one server from the last run of the program. Empty without settings or a cache.
 
@@ -131,13 +133,10 @@ class ServerCache:
         now: Returns the seconds since 1970.
     """
 
-    def __init__(
-        self, server: ServerSettings | None, cache: JsonCache | None, now: Callable[[], float] = time.time
-    ) -> None:
-        self._server = server
-        self._cache = cache
-        self._now = now
-        self._guessed_at: float | None = None
+    _server: ServerSettings | None
+    _cache: JsonCache | None
+    _now: Callable[[], float] = time.time
+    _guessed_at: float | None = field(default=None, init=False)
 
     def is_legacy(self) -> bool:
         """Return True if the server spoke the older protocol the last time, and should be opened with its handshake.

@@ -277,12 +277,8 @@ class ServerSession:
             self._finish(ExitKind.MISCONFIGURED, error.problem)
 
     async def _serve(self, transport: TransportFactory) -> None:
-        async def report(error: BaseException) -> None:
-            # Report the error before the transport is closed: ending a process may take seconds.
-            if isinstance(error, Exception):
-                await self._report(transport, error)
-
-        target = transport.create(self._status.add_note, partial(self._end, ExitKind.DIED), report)
+        end, report = partial(self._end, ExitKind.DIED), partial(self._report, transport)
+        target = transport.create(self._status.add_note, end, report)
         async with self._create_client(target) as client, anyio.create_task_group() as group:
             if has_list_changes(client):
                 group.start_soon(self._tool_watch.listen, client)
@@ -292,7 +288,12 @@ class ServerSession:
                 group.start_soon(_set_log_level, client, level)
             group.start_soon(self._notifications.follow, client)
             await self._changes.wait_until(lambda _: self._ending is not None)
-            await self._wind_down(transport)
+            assert self._ending is not None
+            # Wait for calls in flight, for a limited time, and find out how the session ended.
+            seconds = REOPEN_SECONDS if self._ending.kind is ExitKind.REOPENED else DRAIN_SECONDS
+            await self._in_flight.wait_until(lambda calls: not calls, seconds)
+            if self._exit is None:
+                self._finish(self._ending.kind, self._ending.why or await transport.explain_end())
             group.cancel_scope.cancel()
 
     def _create_client(self, target: Any) -> Client:
@@ -322,14 +323,6 @@ class ServerSession:
             extensions=[apps] if capabilities.apps else [],
             cache=None,
         )
-
-    async def _wind_down(self, transport: TransportFactory) -> None:
-        """Wait for calls in flight, for a limited time, and find out how the session ended."""
-        assert self._ending is not None
-        seconds = REOPEN_SECONDS if self._ending.kind is ExitKind.REOPENED else DRAIN_SECONDS
-        await self._in_flight.wait_until(lambda calls: not calls, seconds)
-        if self._exit is None:
-            self._finish(self._ending.kind, self._ending.why or await transport.explain_end())
 
     async def _report(self, transport: TransportFactory, error: Exception) -> None:
         """End the session with this error, unless another transport is left to try."""

@@ -265,15 +265,13 @@ class ApprovalChecker:
             revoked += [f"{grant.server}/{grant.tool}" for grant in self.grants.revoke(named)]
         return tuple(dict.fromkeys(revoked))
 
-    def check_patterns(
-        self, servers: Mapping[str, Connection], functions: FunctionTools | None = None
-    ) -> tuple[str, ...]:
+    def check_patterns(self, servers: Mapping[str, Connection], functions: FunctionTools) -> tuple[str, ...]:
         """Return a warning for each pattern that matches none of the servers' tools and the functions."""
         tools = {
             name: tuple(tool.name for tool in server.tools) if server.summary.state is ServerState.READY else None
             for name, server in servers.items()
         }
-        if functions is not None and functions.tools:
+        if functions.tools:
             tools[functions.name] = tuple(tool.name for tool in functions.tools)
         settings = {name: server.settings for name, server in servers.items()}
         return tuple(check_patterns(self.rules, tools, settings))

@@ -102,8 +102,9 @@ class FunctionTools:
             # Within the `try`: a value that cannot be written as JSON is a failure of the function too.
             return ToolCallResult("", success=True, content=to_content(value))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - any exception of a function is its result
-            log.debug("function_failed", tool=tool, error=type(error).__name__)
-            return _to_failure(error)
+            kind, text = type(error).__name__, sanitize(str(error)).strip()
+            log.debug("function_failed", tool=tool, error=kind)
+            return ToolCallResult.failed("", Failure.TOOL, f"{kind}: {text}" if text else f"{kind}.")
         finally:
             context.end()
 
@@ -123,13 +124,6 @@ class FunctionTools:
         except get_cancelled_exc_class() as error:
             await lowlevel.checkpoint_if_cancelled()
             raise RuntimeError(_CANCELLED_TASK) from error
-
-
-def _to_failure(error: Exception | SystemExit) -> ToolCallResult:
-    """Return a failure with the type and the text of an error, for the model to read."""
-    text = sanitize(str(error)).strip()
-    content = f"{type(error).__name__}: {text}" if text else f"{type(error).__name__}."
-    return ToolCallResult("", success=False, content=content, error=content, failure=Failure.TOOL)
 
 
 def to_content(value: Any) -> Content:

@@ -56,9 +56,8 @@ class ResourceTools:
 
     def list_untrusted(self, server: object = None) -> list[str]:
         """Return which of the servers (all that the model may read, or only `server`) return untrusted content."""
-        names = (name for name in self._list_servers() if server is None or name == server)
-        settings = {name: self._connections[name].settings for name in names}
-        return [name for name, entry in settings.items() if entry is not None and entry.untrusted]
+        entries = {name: self._connections[name].settings for name in self._list_servers() if server in (None, name)}
+        return [name for name, entry in entries.items() if entry is not None and entry.untrusted]
 
     async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress) -> ToolCallResult:  # noqa: ARG002
         """Run a call of one of the tools, and return its result without an id.

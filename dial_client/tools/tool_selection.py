@@ -117,15 +117,20 @@ def _measure_size(tool: ToolSpec) -> int:
 
 @dataclass(eq=False)
 class ToolSnapshots:
-    """Builds a new `ToolSnapshot` whenever the tools of a server have changed."""
+    """Builds a new `ToolSnapshot` whenever the tools of a server have changed.
+
+    Args:
+        servers: The servers.
+        resource_tools: The host's own tools that list and read resources.
+        functions: The program's functions that are tools.
+        has_apps: Whether the client shows MCP Apps.
+    """
 
     _servers: ServerManager
     _resource_tools: ResourceTools
-    """The host's own tools that list and read resources."""
     functions: FunctionTools
     """The program's functions that are tools."""
     _has_apps: bool
-    """Whether the client shows MCP Apps."""
     _current: ToolSnapshot = field(default_factory=ToolSnapshot, init=False)
     _revision: tuple[int, ...] | None = field(default=None, init=False)
 
@@ -146,22 +151,25 @@ class ToolSnapshots:
 
 @dataclass(eq=False)
 class TurnTools:
-    """The tools that one turn offers, and the backend of the host's own tools."""
+    """The tools that one turn offers, and the backend of the host's own tools.
+
+    Args:
+        snapshot: Returns the servers' current tools, so that a tool that a server adds is offered in the next round.
+        results: Stores results that are too long.
+        limits: The limits of the turn.
+        history: The conversation before the turn; tools that were called in it stay offered.
+        window: The model's context window in tokens; None if unknown.
+        is_searched: Returns whether the endpoint searches tools itself; all tools are then offered to it.
+    """
 
     name = ""
     settings = None
     _snapshot: Callable[[], ToolSnapshot]
-    """Returns the servers' current tools, so that a tool that a server adds is offered in the next round."""
     _results: ResultStore
-    """Stores results that are too long."""
     _limits: Limits
-    """The limits of the turn."""
     history: InitVar[Sequence[Message]] = ()
-    """The conversation before the turn; tools that were called in it stay offered."""
     _window: int | None = None
-    """The model's context window in tokens; None if unknown."""
     _is_searched: Callable[[], bool] = lambda: False
-    """Returns whether the endpoint searches tools itself; all tools are then offered to it."""
 
     def __post_init__(self, history: Sequence[Message]) -> None:
         # The echoes of an endpoint with its own search contain the tools it found. The tools that another model called

@@ -57,25 +57,18 @@ class ServerAuth:
 
     Args:
         settings: The server's settings.
-        login: The callback for logins of the user; without it, a request that needs a login raises `LoginFailed`.
-        token_storage: The token storage; None for the default storage.
+        login: The callback for logins of the user; if None, a request that needs a login raises `LoginFailed`.
         mask: Masks the tokens in the server's messages.
     """
 
-    def __init__(
-        self,
-        settings: ServerSettings,
-        login: Login | None = None,
-        token_storage: TokenStorage | None = None,
-        mask: SecretMask | None = None,
-    ) -> None:
+    def __init__(self, settings: ServerSettings, login: Login | None, mask: SecretMask) -> None:
         self._name = settings.name
         self._settings = settings.oauth or OAuthSettings()
         self._login = login
-        self._storage = token_storage or TokenStorage(settings)
+        self._storage = TokenStorage(settings)
         url_policy = UrlPolicy(settings.url or "", self._settings.trusted_origins)
         self._http = OAuthHttpClient(url_policy)
-        oauth = OAuthContext(settings, self._storage, url_policy, login, mask or SecretMask.from_settings(settings))
+        oauth = OAuthContext(settings, self._storage, url_policy, login, mask)
         self._provider = create_provider(oauth)
         self._lock = anyio.Lock()
         self._is_loaded = False

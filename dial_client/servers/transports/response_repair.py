@@ -385,7 +385,7 @@ class RepairingTransport:
     """Is called with a note about each irregularity."""
     on_end: Callable[[str], None]
     """Is called when the incoming stream ends."""
-    on_error: Callable[[BaseException], Awaitable[None]]
+    on_error: Callable[[Exception], Awaitable[None]]
     """Is awaited with the error that closes the transport, before closing begins."""
 
     async def __aenter__(self) -> tuple[_Reader, _Writer]:
@@ -397,7 +397,8 @@ class RepairingTransport:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         try:
-            if error is not None:
+            # Report the error before the transport is closed: ending a process may take seconds.
+            if isinstance(error, Exception):
                 await self.on_error(error)
         finally:
             handled = await self.inner.__aexit__(kind, error, trace)

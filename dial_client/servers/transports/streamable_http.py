@@ -233,7 +233,7 @@ class HTTPTransport:
     settings: ServerSettings
     login: Login | None
     """The callback for logins of the user; None if nobody can log in."""
-    mask: SecretMask | None
+    mask: SecretMask
     """Masks tokens in the server's messages."""
     on_failure: Callable[[str], None] | None
     """Is called with the reason when a message cannot be sent; None for streamable HTTP."""
@@ -246,7 +246,7 @@ class HTTPTransport:
             # A configured `Authorization` header, or the user's own `httpx2.Auth`, takes the place of a login.
             has_token = any(name.lower() == "authorization" for name in settings.headers)
             if not (has_token if settings.oauth is None else settings.oauth.auth is not None):
-                server_auth = ServerAuth(settings, self.login, mask=self.mask)
+                server_auth = ServerAuth(settings, self.login, self.mask)
                 stack.push_async_callback(server_auth.aclose)
             if on_failure is None:
                 http = await stack.enter_async_context(FailureTolerantClient(settings, server_auth))

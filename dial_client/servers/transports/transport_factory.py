@@ -18,7 +18,7 @@ from dial_client.settings.config_types import ServerSettings, Transport
 
 OnEnd = Callable[[str], None]
 """Called when a connection has ended, with the reason; empty if it is unknown."""
-OnError = Callable[[BaseException], Awaitable[None]]
+OnError = Callable[[Exception], Awaitable[None]]
 """Called with the error that ends a connection, before the transport closes, which may take some seconds."""
 
 
