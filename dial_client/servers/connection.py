@@ -28,15 +28,7 @@ from dial_client.servers.notifications import Notifications
 from dial_client.servers.restart_policy import Exit, ExitKind, ProtocolChooser, RestartPolicy, add_jitter
 from dial_client.servers.server_cache import ServerCache
 from dial_client.servers.server_requests import ClientCapabilities
-from dial_client.servers.session import (
-    FRESH_SECONDS,
-    Answer,
-    CallNotRun,
-    OnCallProgress,
-    ServerSession,
-    Target,
-    find_startup_seconds,
-)
+from dial_client.servers.session import FRESH_SECONDS, Answer, CallNotRun, OnCallProgress, ServerSession, Target
 from dial_client.servers.status import ServerState, ServerStatusWriter
 from dial_client.settings.config_types import ServerSettings
 
@@ -47,6 +39,8 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
+STARTUP_SECONDS = 60.0
+"""Start-up timeout in seconds of a server object in this process; for other servers it is a setting."""
 REPEAT_PAUSES = (0.2, 0.5)
 """Seconds before each repetition of a call. A call that may have run is repeated once at most."""
 _STDERR_LINES = 3
@@ -83,7 +77,9 @@ class Connection(ServerStatusWriter):
         self._session: ServerSession | None = None
         """The session opened last."""
         self._policy = RestartPolicy()
-        self._protocols = ProtocolChooser(self.settings, self._cache, find_startup_seconds(self.settings))
+        self.startup_timeout = STARTUP_SECONDS if self.settings is None else self.settings.startup_timeout
+        """Seconds within which the server must be ready after its start."""
+        self._protocols = ProtocolChooser(self.settings, self._cache, self.startup_timeout)
         self._is_started = False
         self._woken = anyio.Event()
         self._stopped = anyio.Event()
@@ -175,7 +171,7 @@ class Connection(ServerStatusWriter):
         self._woken.set()
         if self.was_settled or self.tools:  # its tools are on offer
             starting = (ServerState.SLEEPING, ServerState.STARTING)
-            await self.wait_until(lambda status: status.state not in starting, find_startup_seconds(self.settings))
+            await self.wait_until(lambda status: status.state not in starting, self.startup_timeout)
 
     async def call(
         self, tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress | None = None
@@ -257,7 +253,7 @@ class Connection(ServerStatusWriter):
             ServerGone: The server has no session, or got none within its start-up timeout.
         """
         await self.wake()
-        await self.wait_until(lambda _: not self._is_restarting(), find_startup_seconds(self.settings))
+        await self.wait_until(lambda _: not self._is_restarting(), self.startup_timeout)
         if self._session is None or not self._session.is_serving:
             raise ServerGone(self.name, self.summary.why_unavailable)
         return self._session
@@ -290,7 +286,13 @@ class Connection(ServerStatusWriter):
     async def _run_session(self) -> float | None:
         """Run one session; return the seconds until the next session begins, or None for no further session."""
         session = self._session = ServerSession(
-            self._target, self, self.notifications, self._capabilities, self._cache, self._protocols
+            self._target,
+            self,
+            self.notifications,
+            self._capabilities,
+            self._cache,
+            self._protocols,
+            self.startup_timeout,
         )
         self.restart_delay, self.read_stderr = None, lambda: session.stderr
         async with anyio.create_task_group() as group:

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from mcp import Client
     from mcp_types import CallToolResult, Tool
 
-STARTUP_SECONDS = 60.0
-"""Start-up timeout in seconds of a server object in this process; for other servers it is a setting."""
 CLOSE_SECONDS = 3.0
 """Timeout in seconds for closing a session, which tells a server behind a URL that the session ends."""
 DRAIN_SECONDS = 2.0
@@ -75,6 +73,8 @@ class ServerSession:
     _cache: ServerCache
     """Stores the server's tools and protocol for the next run of the program."""
     _protocols: ProtocolChooser
+    _startup_timeout: float
+    """Seconds within which the server must be ready after its start."""
 
     def __post_init__(self) -> None:
         self._protocol = self._protocols.choose()
@@ -243,7 +243,7 @@ class ServerSession:
 
     async def _limit_duration(self) -> None:
         """Enforce the start-up timeout, and later the timeout for closing."""
-        seconds = find_startup_seconds(self._settings)
+        seconds = self._startup_timeout
         with anyio.move_on_after(seconds) as start:
             await self._changes.wait_until(lambda _: self._is_started)
         if start.cancelled_caught:
@@ -425,11 +425,6 @@ async def _set_log_level(client: Client, level: str) -> None:
         request = SetLevelRequest(params=SetLevelRequestParams(level=cast("Any", level)))
         with anyio.move_on_after(LOG_SECONDS), suppress(MCPError, ValueError):
             await client.session.send_request(request, EmptyResult)
-
-
-def find_startup_seconds(settings: ServerSettings | None) -> float:
-    """Return the seconds within which a server must be ready after its start."""
-    return STARTUP_SECONDS if settings is None else settings.startup_timeout
 
 
 def to_tool_error(error: ServerError) -> str:

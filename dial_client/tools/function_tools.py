@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -11,23 +10,14 @@ from typing import Any
 
 from anyio import CapacityLimiter, get_cancelled_exc_class, lowlevel, to_thread
 
-from dial_client.messages.message import (
-    NO_OUTPUT,
-    Content,
-    Failure,
-    FilePart,
-    ImagePart,
-    Part,
-    TextPart,
-    ToolCallResult,
-)
+from dial_client.messages.message import NO_OUTPUT, Content, Failure, Part, TextPart, ToolCallResult
 from dial_client.runtime.logs import get_logger
-from dial_client.runtime.media_types import PDF, find_media_type
 from dial_client.runtime.safe_text import sanitize
 from dial_client.servers.server_requests import ClientCapabilities
 from dial_client.servers.session import OnCallProgress
 from dial_client.tools.function_context import FUNCTIONS, Context
 from dial_client.tools.function_definition import Function, FunctionDefinition, FunctionTool, WrongArguments, define
+from dial_client.tools.result_content import convert_bytes
 
 log = get_logger(__name__)
 
@@ -147,21 +137,13 @@ def _to_part(value: Any) -> Part | None:
     """Return an image, a document or a part; None for anything else."""
     if isinstance(value, TextPart):
         return replace(value, text=sanitize(value.text))
-    if isinstance(value, ImagePart | FilePart):
+    if isinstance(value, Part):
         return value
     if isinstance(value, bytes | bytearray | memoryview):
-        return _convert_file(bytes(value))
+        return convert_bytes(bytes(value))
     # IPython's display protocol: what notebooks show as an image.
     image = value._repr_png_() if hasattr(value, "_repr_png_") and not isinstance(value, type) else None
-    return _convert_file(image) if isinstance(image, bytes) else None
-
-
-def _convert_file(data: bytes) -> Part:
-    mime_type = find_media_type(data)
-    if not mime_type:
-        return TextPart(f"[binary data, {len(data):,} bytes: it cannot be shown here]")
-    encoded = b64encode(data).decode()
-    return FilePart(encoded, mime_type) if mime_type == PDF else ImagePart(encoded, mime_type)
+    return convert_bytes(image) if isinstance(image, bytes) else None
 
 
 def _to_text(value: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from base64 import b64encode
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from dial_client.messages.message import NO_OUTPUT, Content, FilePart, ImagePart, Part, TextPart, extract_text
-from dial_client.runtime.media_types import IMAGE_TYPES, PDF, normalize_media_type
+from dial_client.runtime.media_types import IMAGE_TYPES, PDF, find_media_type, normalize_media_type
 from dial_client.runtime.safe_text import sanitize
 
 if TYPE_CHECKING:
@@ -97,6 +98,15 @@ def convert_blob(uri: str, mime_type: str, blob: str) -> Part:
     return TextPart(
         sanitize(f"[resource {uri}, {mime_type or 'binary'}, {_format_size(blob)}: it cannot be shown here]")
     )
+
+
+def convert_bytes(data: bytes) -> Part:
+    """Convert a file to a part by its first bytes: an image or a PDF document, or a line with its size."""
+    mime_type = find_media_type(data)
+    if not mime_type:
+        return TextPart(f"[binary data, {len(data):,} bytes: it cannot be shown here]")
+    encoded = b64encode(data).decode()
+    return FilePart(encoded, mime_type) if mime_type == PDF else ImagePart(encoded, mime_type)
 
 
 def _find_file_name(uri: str) -> str:

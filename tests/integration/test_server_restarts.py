@@ -31,7 +31,6 @@ from tests.inner import (
     ServerState,
     ServerStatus,
     restart_policy,
-    session,
 )
 from tests.support.program import LONG
 from tests.support.servers.launch import (
@@ -332,12 +331,9 @@ async def test_stopping_a_server_ends_its_restart(tmp_path: Path) -> None:
 
 
 @kill_9
-async def test_a_hanging_restart_and_its_waiting_calls_time_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_hanging_restart_and_its_waiting_calls_time_out(tmp_path: Path) -> None:
     async with connection(raw("LivesOnce", "--folder", tmp_path, "--hangs")) as server:
-        for module in (session, dial_client.servers.connection):
-            monkeypatch.setattr(module, "find_startup_seconds", lambda _: 0.5)
+        server.startup_timeout = 0.5
         for problem in ("out of cheese", r"it is being restarted: (not ready within 0.5 seconds|.*SIGKILL)"):
             with pytest.raises(ServerGone, match=problem):
                 await call_for_text(server)
