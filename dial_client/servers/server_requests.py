@@ -103,6 +103,8 @@ class _Call:
 
     tool: str
     context: CallContext | None
+    scope: anyio.CancelScope
+    """Cancelled to fail the call."""
     requests: int = 0
 
 
@@ -119,7 +121,8 @@ class ServerRequests:
         self.can_be_reopened = False
         """True if the session can be reopened with the older protocol, in which servers may send requests."""
         self._server = server
-        self._calls: set[_Call] = set()
+        self.calls: Observable[frozenset[_Call]] = Observable(frozenset())
+        """The calls in flight."""
         # Set only if a request is answered in the task of its call.
         self._own_call: ContextVar[_Call | None] = ContextVar("call", default=None)
         self._requests: dict[anyio.CancelScope, set[_Call]] = {}
@@ -127,8 +130,8 @@ class ServerRequests:
         self._requests_without_call = 0
         self._completed: Observable[frozenset[str]] = Observable(frozenset())
 
-    async def run_call(self, tool: str, call: Callable[[], Awaitable[Result]]) -> Result:
-        """Make a call, and answer the server's requests during it.
+    async def run_call(self, tool: str, call: Callable[[], Awaitable[Result]], scope: anyio.CancelScope) -> Result:
+        """Make a call in a scope, and answer the server's requests during it.
 
         A call that requires a URL elicitation (-32042) is repeated after the user was asked to open the URL.
 
@@ -139,7 +142,7 @@ class ServerRequests:
         """
         from mcp import MCPError
 
-        with self._in_flight(tool):
+        with self._in_flight(_Call(tool, call_context.find_current(), scope)):
             agreed: set[str] = set()
             for _ in range(_MAX_REPETITIONS):
                 try:
@@ -181,7 +184,7 @@ class ServerRequests:
 
         del context
         own_call = self._own_call.get()
-        calls = tuple(self._calls) if own_call is None else (own_call,)
+        calls = tuple(self.calls.value) if own_call is None else (own_call,)
         # A server could ask without an end during a call that waits for it: each question costs the user's attention,
         # each sampling request money.
         if not self._count_request(calls):
@@ -280,15 +283,14 @@ class ServerRequests:
         return bool({"elicitation": known.elicit, "sampling": known.sample, "roots": known.roots}[name])
 
     @contextmanager
-    def _in_flight(self, tool: str) -> Iterator[None]:
-        call = _Call(tool, call_context.find_current())
-        self._calls.add(call)
+    def _in_flight(self, call: _Call) -> Iterator[None]:
+        self.calls.set(self.calls.value | {call})
         token = self._own_call.set(call)
         try:
             yield
         finally:
             self._own_call.reset(token)
-            self._calls.discard(call)
+            self.calls.set(self.calls.value - {call})
             for scope, calls in self._requests.items():
                 calls.discard(call)
                 if not calls:

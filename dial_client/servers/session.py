@@ -97,7 +97,6 @@ class ServerSession:
         """True once the server's status was updated after the end of the session."""
         self._changes = Observable(None)
         """Set after each change of the attributes above."""
-        self._in_flight: Observable[frozenset[anyio.CancelScope]] = Observable(frozenset())
         self._transport: TransportFactory | None = None
         self._refusal: str | None = None
         """The endpoint's error answer to streamable HTTP."""
@@ -173,13 +172,10 @@ class ServerSession:
             raise CallNotRun(self._status.name, self._describe_end())
         problem: Exception | None = None
         with anyio.CancelScope() as scope:
-            self._in_flight.set(self._in_flight.value | {scope})
             try:
-                return await self._requests.run_call(tool, partial(request, client))
+                return await self._requests.run_call(tool, partial(request, client), scope)
             except Exception as error:  # noqa: BLE001 (every error becomes a ServerError)
                 problem = error
-            finally:
-                self._in_flight.set(self._in_flight.value - {scope})
         if problem is None:  # `fail_calls` has cancelled the scope
             raise self._build_lost_error()
         # A traceback would print the cause unmasked: an error with a secret is not chained.
@@ -190,8 +186,8 @@ class ServerSession:
         """Fail all calls in flight with `ServerGone`; to be called after the server's status was updated."""
         self._is_announced = True
         self._changes.set(None)
-        for scope in self._in_flight.value:
-            scope.cancel()
+        for call in self._requests.calls.value:
+            call.scope.cancel()
 
     async def _to_error(self, error: Exception, *, is_own_session: bool) -> ServerError:
         """Return the error for the caller, and end the session if the error requires it."""
@@ -211,7 +207,7 @@ class ServerSession:
                 was_rejected = kind is CallFailureKind.SESSION_REJECTED
                 return (CallNotRun if was_rejected else ServerGone)(name, _SESSION_LOST)
             case CallFailureKind.UNSENT:
-                if not self._in_flight.value:  # with calls in flight the server may only be busy: keep those calls
+                if not self._requests.calls.value:  # with calls in flight the server may only be busy: keep those calls
                     self._end(ExitKind.UNREACHABLE, message)
                 return CallNotRun(name, message)
             case _ if kind is CallFailureKind.CONNECTION_CLOSED or is_breaking:
@@ -291,7 +287,7 @@ class ServerSession:
             assert self._ending is not None
             # Wait for calls in flight, for a limited time, and find out how the session ended.
             seconds = REOPEN_SECONDS if self._ending.kind is ExitKind.REOPENED else DRAIN_SECONDS
-            await self._in_flight.wait_until(lambda calls: not calls, seconds)
+            await self._requests.calls.wait_until(lambda calls: not calls, seconds)
             if self._exit is None:
                 self._finish(self._ending.kind, self._ending.why or await transport.explain_end())
             group.cancel_scope.cancel()

@@ -222,19 +222,19 @@ class ServerStatusWriter(Observable[ServerStatus]):
         """
         error = to_one_line(error, MAX_REASON_CHARS) if error else None
         before = self.value
-        is_change = before.state is not ServerState.DISABLED and (state, error) != (before.state, before.error)
         self.restart_delay = restart_delay
-        if is_change:
-            self.was_settled = True
-            if state in (ServerState.FAILED, ServerState.STOPPED):
-                self.set_tools(())
-        self.set(replace(before, state=state, error=error) if is_change else before)
-        if is_change:
-            event = "server_ready" if state is ServerState.READY else "server_down"
-            version, count = before.protocol_version, len(self.tools)
-            log.debug(event, server=self.name, state=state.value, protocol_version=version, tools=count)
-            self.notify()
-        return is_change
+        if before.state is ServerState.DISABLED or (state, error) == (before.state, before.error):
+            self.set(before)
+            return False
+        self.was_settled = True
+        if state in (ServerState.FAILED, ServerState.STOPPED):
+            self.set_tools(())
+        self.set(replace(before, state=state, error=error))
+        event = "server_ready" if state is ServerState.READY else "server_down"
+        version, count = before.protocol_version, len(self.tools)
+        log.debug(event, server=self.name, state=state.value, protocol_version=version, tools=count)
+        self.notify()
+        return True
 
     def notify(self) -> None:
         """Call the client's `on_change` callback."""
