@@ -294,7 +294,8 @@ class Connection(ServerStatusWriter):
             self._protocols,
             self.startup_timeout,
         )
-        self.restart_delay, self.read_stderr = None, lambda: session.stderr
+        self.restart_delay = None
+        self.read_stderr = lambda: session.stderr
         async with anyio.create_task_group() as group:
             session_exit = Exit(ExitKind.STOPPED)
             try:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -43,6 +44,7 @@ REPROBE_SECONDS = 7 * 24 * 3600.0
 """Seconds after which a server that spoke the older protocol is probed for the newer one again."""
 REWRITE_SECONDS = 24 * 3600.0
 """Seconds after which an unchanged file is rewritten, because the cache removes the files written longest ago."""
+_IDENTITY = re.compile(r"[0-9a-f]{32}")
 MAX_TEXT = 16_000
 """Maximum characters of a definition that is stored as text; for a longer definition only the hash is stored."""
 
@@ -102,7 +104,7 @@ class JsonCache:
     def list_keys(self) -> tuple[str, ...]:
         """Return the identities of all servers with stored data."""
         try:
-            return tuple(sorted(path.stem for path in self._folder.glob("*.json")))
+            return tuple(sorted(path.stem for path in self._folder.glob("*.json") if _IDENTITY.fullmatch(path.stem)))
         except OSError:
             return ()
 

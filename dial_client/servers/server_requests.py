@@ -219,8 +219,9 @@ class ServerRequests:
             action = "failed"
             raise
         finally:
+            recorder = self.capabilities.audit.recorder
             origins = (context.origin for context in _list_contexts(calls))
-            recorder, tools = self.capabilities.audit.recorder, _list_tools(calls)
+            tools = _list_tools(calls)
             record_request(recorder, "elicitation", self._server, tools, origins, action, "elicit callback")
         return result
 

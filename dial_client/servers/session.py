@@ -273,8 +273,8 @@ class ServerSession:
             self._finish(ExitKind.MISCONFIGURED, error.problem)
 
     async def _serve(self, transport: TransportFactory) -> None:
-        end, report = partial(self._end, ExitKind.DIED), partial(self._report, transport)
-        target = transport.create(self._status.add_note, end, report)
+        end = partial(self._end, ExitKind.DIED)
+        target = transport.create(self._status.add_note, end, partial(self._report, transport))
         async with self._create_client(target) as client, anyio.create_task_group() as group:
             if has_list_changes(client):
                 group.start_soon(self._tool_watch.listen, client)
@@ -301,7 +301,7 @@ class ServerSession:
         from dial_client import __version__
 
         _silence_sdk()
-        requests, capabilities = self._requests, self._capabilities
+        requests = self._requests
         apps = advertise(mcp_apps.EXTENSION, {"mimeTypes": [mcp_apps.MIME_TYPE]})
         # A callback declares its feature to the server.
         features = filter(requests.has_feature, ("elicitation", "sampling", "roots"))
@@ -315,8 +315,8 @@ class ServerSession:
             sampling_callback=answers.get("sampling"),
             list_roots_callback=answers.get("roots"),
             logging_callback=requests.handle_log,
-            log_level=cast("Any", capabilities.log_level),
-            extensions=[apps] if capabilities.apps else [],
+            log_level=cast("Any", self._capabilities.log_level),
+            extensions=[apps] if self._capabilities.apps else [],
             cache=None,
         )
 

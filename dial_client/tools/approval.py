@@ -300,7 +300,8 @@ class ApprovalChecker:
         return answer
 
     def _remember(self, answer: Approval, call: ProposedCall, *, for_call_only: bool) -> None:
-        tool, definition = (call.spec.server, call.spec.tool), build_definition(call.spec)
+        tool = (call.spec.server, call.spec.tool)
+        definition = build_definition(call.spec)
         if answer.allowed:
             # A grant of the old definition would come back into force if the server changed the tool back.
             if self._definitions.get(tool) != definition:

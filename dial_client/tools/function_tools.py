@@ -92,7 +92,8 @@ class FunctionTools:
             # Within the `try`: a value that cannot be written as JSON is a failure of the function too.
             return ToolCallResult("", success=True, content=to_content(value))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - any exception of a function is its result
-            kind, text = type(error).__name__, sanitize(str(error)).strip()
+            kind = type(error).__name__
+            text = sanitize(str(error)).strip()
             log.debug("function_failed", tool=tool, error=kind)
             return ToolCallResult.failed("", Failure.TOOL, f"{kind}: {text}" if text else f"{kind}.")
         finally:

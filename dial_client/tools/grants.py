@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -29,8 +28,6 @@ from dial_client.servers.server_cache import (
 )
 from dial_client.settings.config_types import ServerSettings
 from dial_client.tools.argument_paths import find_current_folder
-
-_KEY = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +100,16 @@ class GrantStore:
     def list_grants(self) -> tuple[Grant, ...]:
         """Return all grants, sorted by server and tool."""
         grants = (
-            _to_grant(key, name, stored) for key in self._list_keys() for name, stored in self._read_tools(key).items()
+            _to_grant(key, name, stored)
+            for key in self._cache.list_keys()
+            for name, stored in self._read_tools(key).items()
         )
         return tuple(sorted(grants, key=lambda grant: (grant.server, grant.tool, grant.id)))
 
     def revoke(self, ids: set[str]) -> tuple[Grant, ...]:
         """Revoke the grants with these ids, and return the revoked grants."""
         revoked = tuple(grant for grant in self.list_grants() if grant.id in ids)
-        for key in self._list_keys():
+        for key in self._cache.list_keys():
             self._remove(key, {name for name in self._read_tools(key) if _compute_id(key, name) in ids})
         return revoked
 
@@ -121,9 +120,6 @@ class GrantStore:
             self._cache.write(key, {"tools": after})
         elif before and not after:
             self._cache.remove(key)
-
-    def _list_keys(self) -> list[str]:
-        return [key for key in self._cache.list_keys() if _KEY.fullmatch(key)]
 
     def _read_tools(self, key: str) -> dict[str, dict[str, Any]]:
         # Another user of the machine who may write the file or its folder could grant every tool.

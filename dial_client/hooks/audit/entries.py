@@ -108,7 +108,8 @@ def record_request(
         decision: The decision.
         decided_by: The source of the decision.
     """
-    origin, tool = find_common_origin(origins), ", ".join(tools)
+    origin = find_common_origin(origins)
+    tool = ", ".join(tools)
     entry = AuditEntry(
         event=event, id=create_id(), origin=origin, server=server, tool=tool, decision=decision, decided_by=decided_by
     )

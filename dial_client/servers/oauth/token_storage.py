@@ -61,12 +61,14 @@ class TokenStorage:
     """Stores the `TokenRecord` of one server."""
 
     def __init__(self, settings: ServerSettings, folder: Path | None = None) -> None:
+        import platformdirs
+
         # The name alone would give the tokens of one server to another one that is configured under the same name. The
         # readable part is only for people; the digest tells apart names that differ in replaced characters.
         url = settings.url or ""
         digest = hashlib.sha256(f"{settings.name}\0{url}".encode()).hexdigest()[:16]
         readable = re.sub(r"[^A-Za-z0-9_-]+", "-", settings.name)[:40]
-        self._folder = folder or _find_default_folder()
+        self._folder = folder or platformdirs.user_data_path("dial-client", appauthor=False) / "logins"
         self._key = f"{readable}-{digest}"
 
     async def load(self) -> TokenRecord:
@@ -123,12 +125,6 @@ class TokenStorage:
     @property
     def _path(self) -> Path:
         return self._folder / f"{self._key}.json"
-
-
-def _find_default_folder() -> Path:
-    import platformdirs
-
-    return platformdirs.user_data_path("dial-client", appauthor=False) / "logins"
 
 
 async def _use_keyring(use: Callable[[Any], T]) -> T | None:
