@@ -26,7 +26,7 @@ from dial_client.messages.errors import ConfigError
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.runtime.text import count_noun
 from dial_client.servers.secret_masking import find_secrets
-from dial_client.settings import configuration
+from dial_client.settings.config_types import Settings
 
 VARIABLE = "DIAL_AUDIT"
 """The environment variable with the mode of the audit log: ``off``, ``on`` or ``arguments``.
@@ -42,7 +42,7 @@ def find_audit_folder() -> Path:
     return Path(platformdirs.user_state_dir("dial-client"), "audit")
 
 
-def open_audit_log(options: Options, settings: configuration.Settings) -> AuditLog | None:
+def open_audit_log(options: Options, settings: Settings) -> AuditLog | None:
     """Return the user's audit log, whose files are created with its first entry; None if the log is switched off.
 
     Raises:
@@ -62,7 +62,7 @@ def open_audit_log(options: Options, settings: configuration.Settings) -> AuditL
     )
 
 
-def _collect_secrets(settings: configuration.Settings) -> Iterator[str]:
+def _collect_secrets(settings: Settings) -> Iterator[str]:
     """Yield the known secrets: those in the entries of servers, and keys, tokens and passwords of the environment."""
     for server in settings.servers.values():
         yield from find_secrets(server)

@@ -17,11 +17,10 @@ from dial_client.providers import is_recording_name, open_provider
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.settings import configuration
 from dial_client.settings.config_locations import FILE_NAME
+from dial_client.settings.config_types import Settings
 
 
-async def read_settings(
-    options: Options, *, may_ask: bool = True, only_server: str | None = None
-) -> configuration.Settings:
+async def read_settings(options: Options, *, may_ask: bool = True, only_server: str | None = None) -> Settings:
     """Read the configuration. Without a configuration file there are no servers, and a warning says so.
 
     If ``-m`` names a recording, no file is read. A ``./servers.json`` that no option names is used only if the user
@@ -44,7 +43,7 @@ async def read_settings(
     return settings
 
 
-def open_model(options: Options, settings: configuration.Settings) -> Provider:
+def open_model(options: Options, settings: Settings) -> Provider:
     """Open the model that the options or the configuration name.
 
     Raises:
@@ -63,7 +62,7 @@ def open_model(options: Options, settings: configuration.Settings) -> Provider:
     )
 
 
-def find_model_name(options: Options, settings: configuration.Settings) -> str:
+def find_model_name(options: Options, settings: Settings) -> str:
     """Return the name of the model that the options or the configuration name; empty if they name none."""
     return options.model or settings.default_model or ""
 

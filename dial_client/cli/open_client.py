@@ -16,9 +16,8 @@ from dial_client.messages.errors import ConfigError
 from dial_client.messages.limits import Limits
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.messages.model import Provider
-from dial_client.settings import configuration
 from dial_client.settings.config_locations import find_user_config
-from dial_client.settings.config_types import ModelProfile
+from dial_client.settings.config_types import ModelProfile, Settings
 from dial_client.settings.policy_config import Policy, load_policy
 from dial_client.tools.approval import Approval, ApprovalContext, Approver, Decision
 
@@ -26,7 +25,7 @@ from dial_client.tools.approval import Approval, ApprovalContext, Approver, Deci
 @asynccontextmanager
 async def open_client(
     options: Options,
-    settings: configuration.Settings,
+    settings: Settings,
     provider: Provider | None,
     approve: Approver | None,
     callbacks: Callbacks | None = None,
@@ -80,13 +79,13 @@ async def open_client(
             audit.close()
 
 
-def choose_tool_format(options: Options, settings: configuration.Settings) -> str | None:
+def choose_tool_format(options: Options, settings: Settings) -> str | None:
     """Return the tool format of ``--tool-format`` or of the model's profile; None for the API's native format."""
     profile = settings.models.get(find_model_name(options, settings))
     return options.tool_format or (profile.tool_format if profile is not None else None)
 
 
-def set_profiles(dial: DialClient, options: Options, settings: configuration.Settings) -> None:
+def set_profiles(dial: DialClient, options: Options, settings: Settings) -> None:
     """Set the model profiles that conversations can choose from, and the client's context window."""
     name = find_model_name(options, settings)
     if (profile := settings.models.get(name)) is not None:
@@ -94,7 +93,7 @@ def set_profiles(dial: DialClient, options: Options, settings: configuration.Set
     dial.model.set_profiles(build_profiles(options, settings), name, options.base_url)
 
 
-def build_profiles(options: Options, settings: configuration.Settings) -> Mapping[str, ModelProfile]:
+def build_profiles(options: Options, settings: Settings) -> Mapping[str, ModelProfile]:
     """Return the model profiles of a configuration. The client's model gets the fallback models in effect."""
     name = find_model_name(options, settings)
     if (profile := settings.models.get(name)) is None:
@@ -103,7 +102,7 @@ def build_profiles(options: Options, settings: configuration.Settings) -> Mappin
     return {**settings.models, name: replace(profile, fallback_models=fallbacks)}
 
 
-def combine_rules(options: Options, settings: configuration.Settings) -> Policy:
+def combine_rules(options: Options, settings: Settings) -> Policy:
     """Return all approval rules in effect: of ``--policy``, of the user's own configuration, and of the files in use.
 
     Raises:
@@ -112,7 +111,7 @@ def combine_rules(options: Options, settings: configuration.Settings) -> Policy:
     return (*_load_own_rules(options, settings), *settings.policy)
 
 
-def _load_own_rules(options: Options, settings: configuration.Settings) -> Policy:
+def _load_own_rules(options: Options, settings: Settings) -> Policy:
     """Return the rules that are not in the files in use: of ``--policy``, and of the user's own configuration.
 
     With ``-c FILE`` the user's own file is not in use, but its rules still hold: another file cannot lift them.

@@ -18,7 +18,7 @@ from dial_client.messages.message import ToolSpec
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.schema.provider_schema import Unsupported
 from dial_client.servers.server_cache import ServerCache
-from dial_client.settings.configuration import ServerSettings, Settings
+from dial_client.settings.config_types import ServerSettings, Settings
 from dial_client.settings.policy_config import Effect, PolicyRule, matches
 from dial_client.tools import policy
 from dial_client.tools.approval import find_reason_to_ask

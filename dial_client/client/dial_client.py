@@ -39,7 +39,7 @@ from dial_client.servers.server_manager import STARTUP_PATIENCE, Connect, Server
 from dial_client.servers.status import ServerStatus
 from dial_client.settings import configuration
 from dial_client.settings.argument_types import check_folders, check_items, check_seconds, check_types
-from dial_client.settings.config_types import ModelProfile
+from dial_client.settings.config_types import ModelProfile, Settings
 from dial_client.settings.policy_config import load_policy
 from dial_client.sinks import sse_encoder
 from dial_client.stores.conversation_store import ConversationStore
@@ -204,7 +204,7 @@ class DialClient:
     @classmethod
     def from_config(
         cls,
-        path: str | os.PathLike[str] | configuration.Settings,
+        path: str | os.PathLike[str] | Settings,
         model: str | Provider | None = None,
         profile: str | None = None,
         **options: Unpack[ClientOptions],
@@ -225,7 +225,7 @@ class DialClient:
                 names a model.
         """
         check_types(profile=(profile, str))
-        settings = path if isinstance(path, configuration.Settings) else configuration.load(path, profile=profile)
+        settings = path if isinstance(path, Settings) else configuration.load(path, profile=profile)
         model = model if model is not None else settings.default_model
         if model is None and settings is not path:
             raise ConfigError("no model is named", hint='give model=…, or "defaultModel" in the file', path=str(path))

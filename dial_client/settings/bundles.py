@@ -22,6 +22,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from dial_client.messages.errors import ConfigError, describe_system_error
+from dial_client.runtime.json_fields import find_object
 from dial_client.runtime.safe_text import to_one_line
 
 MAX_BYTES = 1024**3
@@ -82,12 +83,11 @@ def read_bundle(path: Path) -> Bundle:
     server = manifest.get("server") if isinstance(manifest, dict) else None
     if not isinstance(manifest, dict) or not isinstance(server, dict) or not isinstance(manifest.get("name"), str):
         raise ConfigError("the bundle's manifest.json names no server", path=str(path))
-    platforms = _to_object(manifest.get("compatibility")).get("platforms")
+    platforms = find_object(manifest, "compatibility").get("platforms")
     if isinstance(platforms, list) and sys.platform not in platforms:
         raise ConfigError(f"the bundle runs on {', '.join(map(str, platforms))}, not on {sys.platform}", path=str(path))
-    options = tuple(
-        _read_option(key, _to_object(item)) for key, item in _to_object(manifest.get("user_config")).items()
-    )
+    settings = find_object(manifest, "user_config")
+    options = tuple(_read_option(key, find_object(settings, key)) for key in settings)
     about = str(manifest.get("description") or "")
     version = str(manifest.get("version") or "0")
     return Bundle(path, manifest["name"], version, about, options, manifest, members, digest)
@@ -140,11 +140,11 @@ def build_bundle_entry(bundle: Bundle, folder: Path, values: Mapping[str, Value]
     Raises:
         ConfigError: The manifest does not describe how to start the server, or a required option has no value.
     """
-    server = _to_object(bundle.manifest.get("server"))
-    config = dict(_to_object(server.get("mcp_config")))
+    server = find_object(bundle.manifest, "server")
+    config = dict(find_object(server, "mcp_config"))
     if not config and server.get("type") == "uv":
         config = {"command": "uv", "args": ["run", "--directory", "${__dirname}", str(server.get("entry_point"))]}
-    config |= _to_object(_to_object(config.pop("platform_overrides", None)).get(sys.platform))
+    config |= find_object(config.pop("platform_overrides", None), sys.platform)
     if not isinstance(config.get("command"), str):
         raise ConfigError("the bundle's manifest.json does not describe how to start the server", path=str(bundle.path))
     names = dict(_list_variables(bundle, folder, values))
@@ -152,7 +152,7 @@ def build_bundle_entry(bundle: Bundle, folder: Path, values: Mapping[str, Value]
     entry: dict[str, Any] = {"command": command, "cwd": str(folder)}
     if args := [word for arg in config.get("args") or () for word in _expand_argument(str(arg), names)]:
         entry["args"] = args
-    env = {key: _fill(str(value), names) for key, value in _to_object(config.get("env")).items()}
+    env = {key: _fill(str(value), names) for key, value in find_object(config, "env").items()}
     if env := {key: value for key, value in env.items() if value}:
         entry["env"] = env
     return entry
@@ -284,7 +284,3 @@ def _is_plain_name(part: str) -> bool:
     """
     is_device = sys.platform == "win32" and _DEVICE.fullmatch(part) is not None
     return not (":" in part or "\0" in part or part != part.rstrip(" .") or is_device)
-
-
-def _to_object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}

@@ -77,8 +77,10 @@ class _Text:
         if depth == len(keys):
             start = self._root.source.values[keys]
             is_on_own_line = not keys or self._begins_its_line(self._root.source.names[keys])
-            layout = _Layout(self._indent_at(start), self._find_unit()) if is_on_own_line else None
-            return self._apply_changes([(start, self._root.source.ends[keys], _format_value(value, layout))])
+            indent = self._indent_at(start) if is_on_own_line else None
+            return self._apply_changes(
+                [(start, self._root.source.ends[keys], _format_value(value, indent, self._find_unit()))]
+            )
         for key in reversed(keys[depth + 1 :]):
             value = {key: value}
         return self._apply_changes(self._build_addition(keys[:depth], str(keys[depth]), value))
@@ -123,16 +125,16 @@ class _Text:
         name_index = self._root.source.names[last]
         if not self._begins_its_line(name_index):
             index = end if comma is None else comma + 1
-            return [*missing, (index, index, f" {_format_member(key, value, None)}{'' if comma is None else ','}")]
+            return [*missing, (index, index, f" {_format_member(key, value, None, '')}{'' if comma is None else ','}")]
         index = len(self._text[:close].rstrip(" \t\n"))
         indent = self._indent_at(name_index)
-        member = _format_member(key, value, _Layout(indent, self._find_unit()))
+        member = _format_member(key, value, indent, self._find_unit())
         return [*missing, (index, index, f"\n{indent}{member}{'' if comma is None else ','}")]
 
     def _build_first_member(self, start: int, close: int, key: str, value: Any) -> _Change:
         """Return the change that inserts the first member into an empty object."""
         outer, unit = self._indent_at(start), self._find_unit()
-        member = _format_member(key, value, _Layout(outer + unit, unit))
+        member = _format_member(key, value, outer + unit, unit)
         index = len(self._text[:close].rstrip(" \t\n"))
         if index == start + 1:
             return (index, close, f"\n{outer}{unit}{member}\n{outer}")
@@ -191,40 +193,32 @@ class _Text:
         return self._mark + offset + bisect_left(self._pairs, offset)
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """The indentation to write a value with."""
-
-    indent: str
-    """The indentation of the line in which the value begins."""
-    unit: str
-    """The indentation of one level."""
-
-    def deepen(self) -> _Layout:
-        """Return the layout of the members of this value."""
-        return _Layout(self.indent + self.unit, self.unit)
+def _format_member(key: str, value: Any, indent: str | None, unit: str) -> str:
+    return f"{json.dumps(key, ensure_ascii=False)}: {_format_value(value, indent, unit)}"
 
 
-def _format_member(key: str, value: Any, layout: _Layout | None) -> str:
-    return f"{json.dumps(key, ensure_ascii=False)}: {_format_value(value, layout)}"
+def _format_value(value: Any, indent: str | None, unit: str) -> str:
+    """Return a value as JSON, with one line for each member of an object.
 
-
-def _format_value(value: Any, layout: _Layout | None) -> str:
-    """Return a value as JSON: without a layout on one line, otherwise with one line for each member of an object."""
+    Args:
+        value: The value.
+        indent: The indentation of the line in which the value begins; None to write the value on one line.
+        unit: The indentation of one level.
+    """
     flat = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    if layout is None or not value:
+    if indent is None or not value:
         return flat
-    inner = layout.deepen()
+    inner = indent + unit
     if isinstance(value, Mapping):
-        items, brackets = [_format_member(key, child, inner) for key, child in value.items()], "{}"
+        items, brackets = [_format_member(key, child, inner, unit) for key, child in value.items()], "{}"
     elif isinstance(value, list | tuple) and (
-        len(layout.indent) + len(flat) > MAX_WIDTH or any(isinstance(item, Mapping) for item in value)
+        len(indent) + len(flat) > MAX_WIDTH or any(isinstance(item, Mapping) for item in value)
     ):
-        items, brackets = [_format_value(item, inner) for item in value], "[]"
+        items, brackets = [_format_value(item, inner, unit) for item in value], "[]"
     else:
         return flat
-    lines = f",\n{inner.indent}".join(items)
-    return f"{brackets[0]}\n{inner.indent}{lines}\n{layout.indent}{brackets[1]}"
+    lines = f",\n{inner}".join(items)
+    return f"{brackets[0]}\n{inner}{lines}\n{indent}{brackets[1]}"
 
 
 def _get_value(value: Any, keys: Keys) -> Any:

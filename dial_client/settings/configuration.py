@@ -36,39 +36,10 @@ from dial_client.settings.config_entries import (
     read_server,
     selects_server,
 )
-from dial_client.settings.config_locations import find_config
-from dial_client.settings.config_types import (
-    Api,
-    ModelProfile,
-    Outline,
-    Profile,
-    Protocol,
-    ServerSettings,
-    Settings,
-    Transport,
-)
+from dial_client.settings.config_types import ModelProfile, Outline, Profile, ServerSettings, Settings
 from dial_client.settings.config_values import COMMENTS, TOP_KEYS, Node, ReadFile, Variables, build_variables, read_file
-from dial_client.settings.endpoint_profile import FLAGS
 from dial_client.settings.jsonc import read as document
 from dial_client.settings.policy_config import read_policy
-
-__all__ = [
-    "FLAGS",
-    "Api",
-    "ConfigFile",
-    "ModelProfile",
-    "Protocol",
-    "ServerSettings",
-    "Settings",
-    "Transport",
-    "combine",
-    "find_config",
-    "load",
-    "outline",
-    "parse",
-    "read_config_file",
-    "read_server_mapping",
-]
 
 
 def load(

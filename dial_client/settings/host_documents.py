@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from dial_client.messages.errors import ConfigError, describe_system_error
+from dial_client.runtime.json_fields import find_object
 from dial_client.settings import configuration, jsonc
 from dial_client.settings.mcp_hosts import HostEntry, HostName, Losses, translate
 
@@ -137,7 +138,7 @@ def read_host_file(path: Path, host: HostName | None, folder: Path) -> list[Host
 
 def read_servers(host: HostName, top: Mapping[str, Any], folder: Path) -> list[HostServer]:
     """Return the servers of a parsed configuration, in its order."""
-    listed = top.get("inputs") or _to_object(top.get("mcp")).get("inputs")
+    listed = top.get("inputs") or find_object(top, "mcp").get("inputs")
     items = listed if isinstance(listed, list) else ()
     inputs = {str(item["id"]): item for item in items if isinstance(item, dict) and "id" in item}
     found = [_read_server(host, name, entry, inputs) for name, entry in _list_entries(host, top, folder)]
@@ -194,19 +195,20 @@ def _list_entries(host: HostName, top: Mapping[str, Any], folder: Path) -> Itera
     if host is HostName.CLAUDE_CODE:
         project = _find_project(top, folder)
         off = _to_names(project.get("disabledMcpServers")) | _to_names(project.get("disabledMcpjsonServers"))
-        yield from _mark_disabled(_to_object(project.get("mcpServers")), off)
+        yield from _mark_disabled(find_object(project, "mcpServers"), off)
     if host is HostName.GEMINI_CLI:
-        rules = _to_object(top.get("mcp"))
+        rules = find_object(top, "mcp")
         off = _to_names(rules.get("excluded"))
         if allowed := _to_names(rules.get("allowed")):
-            off |= _to_object(top.get("mcpServers")).keys() - allowed
-    nested = _to_object(top.get("mcp"))
+            off |= find_object(top, "mcpServers").keys() - allowed
+    nested = find_object(top, "mcp")
     for key in ("mcpServers", "servers", "context_servers", "mcp_servers"):
-        yield from _mark_disabled(_to_object(top.get(key)) or _to_object(nested.get(key)), off)
+        yield from _mark_disabled(find_object(top, key) or find_object(nested, key), off)
     if host is HostName.GOOSE:
-        for name, extension in _to_object(top.get("extensions")).items():
-            flat = _to_object(extension)
-            yield name, {**flat, **_to_object(flat.get("config"))} if "config" in flat else extension
+        extensions = find_object(top, "extensions")
+        for name, extension in extensions.items():
+            flat = find_object(extensions, name)
+            yield name, {**flat, **find_object(flat, "config")} if "config" in flat else extension
 
 
 def _mark_disabled(entries: Mapping[str, Any], off: set[str]) -> Iterator[tuple[str, Any]]:
@@ -216,27 +218,21 @@ def _mark_disabled(entries: Mapping[str, Any], off: set[str]) -> Iterator[tuple[
 
 def _find_project(top: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
     """Return Claude Code's settings for the project in this folder; empty if there are none."""
-    projects = _to_object(top.get("projects"))
+    projects = find_object(top, "projects")
     location = os.path.normcase(os.path.realpath(folder))
-    for path, project in projects.items():
+    for path in projects:
         if os.path.normcase(os.path.realpath(path)) == location:
-            return _to_object(project)
+            return find_object(projects, path)
     return {}
 
 
 def _list_other_servers(top: Mapping[str, Any], folder: Path) -> Iterator[HostServer]:
     """Yield the servers of Claude Code's projects in other folders, without entries."""
     current = _find_project(top, folder)
-    for path, project in _to_object(top.get("projects")).items():
+    for path, project in find_object(top, "projects").items():
         if project is not current:
             sentence = f"it belongs to the project {path}: import it there"
-            yield from (
-                HostServer(name, None, (sentence,)) for name in _to_object(_to_object(project).get("mcpServers"))
-            )
-
-
-def _to_object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
+            yield from (HostServer(name, None, (sentence,)) for name in find_object(project, "mcpServers"))
 
 
 def _read_server(host: HostName, name: str, entry: Any, inputs: Mapping[str, Any]) -> HostServer:

@@ -21,7 +21,7 @@ from dial_client.messages.message import Message
 from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.safe_text import sanitize, to_one_line
-from dial_client.settings.configuration import Settings
+from dial_client.settings.config_types import Settings
 from dial_client.stores.conversation_store import ConversationSummary, MemoryStore
 from dial_client.stores.sql_store import SQLStore
 

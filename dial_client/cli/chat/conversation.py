@@ -17,7 +17,7 @@ from dial_client.cli.terminal.console import LineConsole
 from dial_client.cli.terminal.turn_view import open_screen
 from dial_client.cli.word_wrap import print_to_stderr
 from dial_client.messages.model import Provider
-from dial_client.settings.configuration import Settings
+from dial_client.settings.config_types import Settings
 from dial_client.sinks.terminal import TerminalSink
 
 

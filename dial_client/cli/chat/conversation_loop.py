@@ -26,7 +26,7 @@ from dial_client.messages.events import Finished
 from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Message
 from dial_client.messages.model import Provider
-from dial_client.settings.configuration import Settings
+from dial_client.settings.config_types import Settings
 from dial_client.sinks.turn_display import TurnSink
 
 

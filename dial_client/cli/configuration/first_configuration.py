@@ -20,10 +20,10 @@ from dial_client.messages.errors import ConfigError, DialError
 from dial_client.runtime.safe_text import escape_line, to_one_line
 from dial_client.runtime.text import count_noun
 from dial_client.servers.status import ServerState
-from dial_client.settings import configuration
 from dial_client.settings.config_editor import ConfigText, write_text
 from dial_client.settings.config_locations import FILE_NAME, build_user_config_path
 from dial_client.settings.config_trust import EnvFiles, read_found
+from dial_client.settings.config_types import Settings
 
 QUESTION = "What time is it in Tokyo?"
 _HEADER = "  // Written by dial-chat init. docs/configuration.md of dial-client lists every key."
@@ -172,7 +172,7 @@ async def _try(path: Path, model: ModelProposal | None, servers: Sequence[Server
     return await _answer(settings, model, question)
 
 
-async def _answer(settings: configuration.Settings, model: ModelProposal, question: str) -> int:
+async def _answer(settings: Settings, model: ModelProposal, question: str) -> int:
     try:
         answer = await ask_for_line(f'Ask {escape_line(model.name)} "{question}" now? [Y]es, [n]o: ')
     except Unanswered:

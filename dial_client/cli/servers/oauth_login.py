@@ -22,7 +22,7 @@ from dial_client.runtime.text import count_noun, did_you_mean
 from dial_client.servers.oauth.redirect_listener import RedirectListener
 from dial_client.servers.oauth.token_storage import TokenStorage
 from dial_client.servers.status import ServerState
-from dial_client.settings import configuration
+from dial_client.settings.config_types import ServerSettings
 
 LOGIN_SECONDS = 600.0
 """Timeout in seconds for the whole login, including the time that the user needs in the browser."""
@@ -121,7 +121,7 @@ async def log_out(options: Options, name: str) -> int:
     return ExitCode.ANSWERED
 
 
-async def _find_server(options: Options, name: str) -> configuration.ServerSettings:
+async def _find_server(options: Options, name: str) -> ServerSettings:
     servers = (await read_settings(options)).servers
     if name not in servers:
         raise ConfigError(f"there is no server {name!r}", hint=did_you_mean(name, servers))
@@ -130,7 +130,7 @@ async def _find_server(options: Options, name: str) -> configuration.ServerSetti
     return servers[name]
 
 
-async def _find_registered_port(server: configuration.ServerSettings) -> int:
+async def _find_registered_port(server: ServerSettings) -> int:
     """Return the port of a redirect URI that is registered for the server, if it is free; else 0, for any port."""
     client = (await TokenStorage(server).load()).client or {}
     for uri in client.get("redirect_uris") or ():

@@ -25,7 +25,7 @@ from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCRequest
 from dial_client.messages.errors import ServerStartError
 from dial_client.servers.transports.response_repair import LineSplitter, LineTooLong, parse_messages
 from dial_client.servers.transports.server_process import ServerProcess, StderrTail, build_environment, find_program
-from dial_client.settings.configuration import ServerSettings
+from dial_client.settings.config_types import ServerSettings
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 _BUFFERED = 16

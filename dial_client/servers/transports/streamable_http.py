@@ -28,7 +28,7 @@ from dial_client.servers.secret_masking import SecretMask
 from dial_client.servers.transports import transport_errors
 from dial_client.servers.transports.rate_limit import TokenBucket
 from dial_client.servers.transports.response_repair import find_response
-from dial_client.settings.configuration import ServerSettings
+from dial_client.settings.config_types import ServerSettings
 
 if TYPE_CHECKING:
     from mcp.shared._httpx_utils import McpHttpClientFactory

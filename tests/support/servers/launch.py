@@ -18,7 +18,7 @@ from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.server_requests import ClientCapabilities
 from dial_client.servers.session import Target
 from dial_client.servers.status import OnChange, ServerState
-from dial_client.settings.configuration import ServerSettings, Transport
+from dial_client.settings.config_types import ServerSettings, Transport
 from tests.support.program import LONG, python_server, start_python
 
 HERE = Path(__file__).parent
