@@ -126,7 +126,9 @@ def combine(files: Sequence[ConfigFile], profile: str | None = None, only_server
     documents = [_Document.read(file) for file in files]
     found = [document.find_profile(profile) for document in documents if profile is not None]
     if profile is not None and not any(found):
-        raise build_profile_error(profile, [name for document in documents for name in document.profiles])
+        raise build_profile_error(
+            profile, [name for document in documents for name in document.read_members("profiles")]
+        )
     chosen = reduce(merge_profiles, filter(None, found)) if any(found) else None
     check_servers(chosen, [name for document in documents for name in document.servers])
     if only_server is not None:
@@ -150,18 +152,14 @@ class _Document:
         top, unknown = document(file.text, file.path).split_members(TOP_KEYS, {})
         return cls(file.path, names, top, _find_entries(top, unknown))
 
-    @property
-    def profiles(self) -> Mapping[str, Node]:
-        return self.top["profiles"].read_members() if "profiles" in self.top else {}
+    def read_members(self, key: str) -> Mapping[str, Node]:
+        """Return the members of a top-level object; empty if the file has no such key."""
+        return self.top[key].read_members() if key in self.top else {}
 
     def find_profile(self, name: str | None) -> Profile | None:
         """Return the profile of this name; None if the file has no such profile."""
-        node = self.profiles.get(name or "")
+        node = self.read_members("profiles").get(name or "")
         return None if node is None else read_profile(name or "", node, self.variables)
-
-    @property
-    def models(self) -> Mapping[str, Node]:
-        return self.top["models"].read_members() if "models" in self.top else {}
 
     def build_settings(self, profile: Profile | None, later: Sequence[_Document]) -> Settings:
         """Return the settings of the file. Of the profile's values they include only the rules, which come first.
@@ -178,8 +176,8 @@ class _Document:
         }
         models: dict[str, ModelProfile] = {}
         warnings = [warning for server in servers.values() for warning in server.warnings]
-        for name, node in self.models.items():
-            if any(name in document.models for document in later):
+        for name, node in self.read_members("models").items():
+            if any(name in document.read_members("models") for document in later):
                 continue
             try:
                 models[name] = read_model(name, node, variables)
@@ -197,7 +195,7 @@ class _Document:
             path=Path(self.path) if self.path else None,
             warnings=tuple(warnings),
             policy=(*(own_profile.policy if own_profile else ()), *(read_policy(rules, variables) if rules else ())),
-            profiles=tuple(self.profiles),
+            profiles=tuple(self.read_members("profiles")),
             startup_patience=patience.read_positive() if patience else None,
             fallback_models=variables.expand(fallback_models).read_strings() if fallback_models else None,
         )

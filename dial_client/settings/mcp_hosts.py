@@ -16,6 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from dial_client.runtime.json_fields import find_object
 from dial_client.settings.config_entries import SERVER_ALIASES, SERVER_KEYS
 from dial_client.settings.config_values import Node
 
@@ -373,10 +374,9 @@ def _translate_variable(reference: str, inputs: Mapping[str, Any], losses: Losse
     kind, has_kind, name = reference.partition(":")
     if kind == "input":
         variable = re.sub(r"\W+", "_", name).upper()
-        definition = inputs.get(name)
-        about = definition.get("description", "") if isinstance(definition, dict) else ""
+        definition = find_object(inputs, name)
+        about, default = definition.get("description", ""), definition.get("default")
         losses.add(f"the other host asks for ${{input:{name}}}{f' ({about})' if about else ''}: set {variable}")
-        default = definition.get("default") if isinstance(definition, dict) else None
         return f"${{{variable}:-{default}}}" if default and not re.search(r"[{}]", str(default)) else f"${{{variable}}}"
     is_supported = not has_kind or kind == "env" or name.startswith("-")
     if not is_supported or reference == "workspaceFolderBasename":

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dial_client.messages.errors import ConfigError
+from dial_client.runtime.json_fields import find_object
 from dial_client.runtime.safe_text import to_one_line
 
 RegistryEntry = dict[str, Any]
@@ -80,10 +81,9 @@ def read_registry_document(document: Any) -> RegistryServer:
 
 def _read_status(answer: Mapping[str, Any]) -> tuple[str, str]:
     """Return the status of a server in a response of the registry, and a warning if it is not active."""
-    found = answer.get("_meta")
-    official = found.get("io.modelcontextprotocol.registry/official") if isinstance(found, dict) else None
-    status = str(official.get("status") or "") if isinstance(official, dict) else ""
-    if not isinstance(official, dict) or status in ("", "active"):
+    official = find_object(find_object(answer, "_meta"), "io.modelcontextprotocol.registry/official")
+    status = str(official.get("status") or "active")
+    if status == "active":
         return "active", ""
     message = official.get("statusMessage")
     return status, f"the registry calls it {to_one_line(status, 40)}{f': {message}' if message else ''}"

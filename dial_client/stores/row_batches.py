@@ -55,8 +55,7 @@ class Request(Generic[T]):
     conversation_id: str
     change: Change[T] | None = None
     """The change of the conversation; None for a request that reads it."""
-    result: T | None = None
-    error: Exception | None = None
+    result: T | Exception | None = None
     done: anyio.Event = field(default_factory=anyio.Event)
 
 
@@ -93,8 +92,8 @@ class Batcher:
             self._task = asyncio.create_task(self._process_all())
         with anyio.CancelScope(shield=True):
             await request.done.wait()
-        if request.error is not None:
-            raise request.error
+        if isinstance(request.result, Exception):
+            raise request.result
         return request.result
 
     async def aclose(self) -> None:
@@ -114,7 +113,7 @@ class Batcher:
             unprocessed, self._waiting = self._waiting, []
             for request in (*batch, *unprocessed):
                 if not request.done.is_set():
-                    request.error = DialError("the program ended before the database answered")
+                    request.result = DialError("the program ended before the database answered")
                     request.done.set()
 
     async def _process_batch(self, batch: Sequence[Request[Any]]) -> None:
@@ -131,7 +130,7 @@ class Batcher:
                 await self._process_batch([request])
             return
         for request in batch:
-            request.error = failed or request.error
+            request.result = failed or request.result
             request.done.set()
 
 
@@ -186,11 +185,10 @@ async def write_changes(connection: AsyncConnection, requests: Sequence[Request[
     old_records = {id_: row.record for id_, row in changes.items()}
     for request in requests:
         assert request.change is not None
-        request.error = None
         try:
             request.result = request.change(changes[request.conversation_id])
         except DialError as error:
-            request.error = error
+            request.result = error
     new: list[dict[str, Any]] = []
     changed: list[dict[str, Any]] = []
     deleted: list[dict[str, Any]] = []
