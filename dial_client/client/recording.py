@@ -40,6 +40,7 @@ from collections import defaultdict, deque
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -173,11 +174,8 @@ class Recording:
 
     def write_exchange(self, request: ModelRequest, replies: list[dict[str, Any]]) -> None:
         """Write a request to the model and its replies."""
-        known = 0
-        for before, message in zip(self._last_messages, request.messages, strict=False):
-            if before != message:
-                break
-            known += 1
+        pairs = zip(self._last_messages, request.messages, strict=False)
+        known = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
         self._last_messages = request.messages
         request_json = {
             "after": known,

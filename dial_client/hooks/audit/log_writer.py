@@ -264,9 +264,8 @@ class AuditLog:
         end, torn = _scan_end(files[-1], self._handle)
         if end is None:
             # The process that created this file died before it had written the whole first line.
-            before = files[-2] if len(files) > 1 else None
             os.ftruncate(self._handle, 0)
-            self._begin(files[-1], _read_end(before))
+            self._begin(files[-1], _read_end(files[-2]) if len(files) > 1 else None)
             return
         self._end = end
         if torn == b"\n":
@@ -338,23 +337,10 @@ def _read_identity(handle: int) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _is_sealed(line: bytes) -> bool:
-    try:
-        unseal(line)
-    except ValueError:
-        return False
-    return True
-
-
-def _read_end(path: Path | None) -> _End | None:
-    """Return the end of a file; None if `path` is None, or the file has no complete line."""
-    if path is None:
-        return None
-    handle = os.open(path, os.O_RDONLY | BINARY)
-    try:
-        return _scan_end(path, handle)[0]
-    finally:
-        os.close(handle)
+def _read_end(path: Path) -> _End | None:
+    """Return the end of a file; None if the file has no complete line."""
+    with path.open("rb") as file:
+        return _scan_end(path, file.fileno())[0]
 
 
 def _scan_end(path: Path, handle: int) -> tuple[_End | None, bytes]:
@@ -370,8 +356,10 @@ def _scan_end(path: Path, handle: int) -> tuple[_End | None, bytes]:
     while chunk := os.read(handle, _TAIL):
         data += chunk
     *whole, torn = data.split(b"\n")
-    if torn and _is_sealed(torn):
-        whole, torn = [torn], b"\n"
+    if torn:
+        with suppress(ValueError):
+            unseal(torn)
+            whole, torn = [torn], b"\n"
     if not whole:
         return None, torn
     line, identity = whole[-1], _read_identity(handle)
