@@ -55,8 +55,8 @@ class ApprovalPolicy:
         check_folders(grants=self.grants, tool_pins=self.tool_pins)
 
 
-class ModelOptions(TypedDict, total=False):
-    """The keys of `ClientOptions` for the client's models."""
+class ClientOptions(TypedDict, total=False):
+    """The keyword arguments of `DialClient`, for functions that pass them on."""
 
     tool_format: ToolFormat | ToolFormatHandler | str | None
     guidance: str | None
@@ -65,29 +65,14 @@ class ModelOptions(TypedDict, total=False):
     fallback_models: Sequence[str | Provider]
     status: Literal["template", "model"]
     status_model: str | Provider | None
-
-
-class ServerOptions(TypedDict, total=False):
-    """The keys of `ClientOptions` for the client's servers."""
-
     callbacks: Callbacks | None
     cache_dir: Directory
     resource_tools: bool
     startup_patience: float
-
-
-class ToolCallOptions(TypedDict, total=False):
-    """The keys of `ClientOptions` for functions as tools, and for the approval and the record of calls."""
-
     tools: Sequence[Function | FunctionTool]
     approve: Approver | None
     approval: ApprovalPolicy | None
     audit: AuditRecorder | None
-
-
-class ClientOptions(ModelOptions, ServerOptions, ToolCallOptions, total=False):
-    """The keyword arguments of `DialClient`, for functions that pass them on."""
-
     system: str | None
     limits: Limits | None
     on_limit: Literal["answer", "raise"] | None

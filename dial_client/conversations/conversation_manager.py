@@ -193,8 +193,7 @@ class ConversationManager:
         **keywords: Unpack[TurnKeywords],
     ) -> Turn[Any]:
         """Send a message in a conversation, and wait for the answer. Arguments and errors as `stream_chat`."""
-        check_turn_input(message)
-        turn = await self._start(conversation_id, message, keywords, stream=False, output_type=output_type)
+        turn = await self.start(conversation_id, message, stream=False, output_type=output_type, **keywords)
         try:
             return await turn.result()
         finally:

@@ -42,14 +42,6 @@ def describe_part(part: Mapping[str, Any], notes: list[str]) -> str:
     return f"[{text}]"
 
 
-def describe_echo(echo: Mapping[str, Any]) -> str:
-    """Return what an echo for another provider contains: reasoning, or blocks of the Messages API without thinking."""
-    data = echo["data"]
-    kinds = [block.get("type") for block in data if isinstance(block, Mapping)] if isinstance(data, list) else []
-    is_reasoning = not kinds or any(kind in ("thinking", "redacted_thinking", "reasoning") for kind in kinds)
-    return f"the {'reasoning' if is_reasoning else 'blocks'} of {echo['provider']}"
-
-
 OPENAI = "openai"
 """The provider name of an echo that was read from a message, if the caller names no provider."""
 _DATA_URL = re.compile(r"data:([^;,]+)(?:;[^;,]+)*;base64,(.*)", re.DOTALL)
@@ -153,14 +145,18 @@ def _write_call(call: Mapping[str, Any], echo: Mapping[str, Any]) -> dict[str, A
     return {**extra, "id": call["id"], "type": "function", "function": function}
 
 
-def _find_echo(data: Mapping[str, Any], notes: list[str], name: str, prefix: str, kind: type) -> Any:
+def _find_echo(message: Mapping[str, Any], notes: list[str], name: str, prefix: str, kind: type) -> Any:
     """Return the data of an echo of one of the API's providers; None if there is none, or it is of another API."""
-    echo = data.get("echo")
+    echo = message.get("echo")
     if echo is None:
         return None
-    if (echo["provider"] == name or echo["provider"].startswith(prefix)) and isinstance(echo["data"], kind):
-        return echo["data"]
-    add_note(notes, describe_echo(echo))
+    data = echo["data"]
+    if (echo["provider"] == name or echo["provider"].startswith(prefix)) and isinstance(data, kind):
+        return data
+    kinds = [block.get("type") for block in data if isinstance(block, Mapping)] if isinstance(data, list) else []
+    # Blocks of the Messages API may contain no thinking.
+    is_reasoning = not kinds or any(found in ("thinking", "redacted_thinking", "reasoning") for found in kinds)
+    add_note(notes, f"the {'reasoning' if is_reasoning else 'blocks'} of {echo['provider']}")
     return None
 
 

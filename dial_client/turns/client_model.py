@@ -110,7 +110,9 @@ class ClientModel:
         self._configure(selection)
 
     def _configure(self, selection: ModelSelection) -> None:
-        check_tool_format(selection.tool_format)
+        if selection.tool_format is not None and not isinstance(selection.tool_format, str):
+            expected = "the name of a tool format, or a ToolFormatHandler"
+            check_members(selection.tool_format, ToolFormatHandler, expected)
         provider, profile = selection.open(), selection.profile or ModelProfile("")
         info = provider.info if provider is not None else ModelInfo("")
         tool_format = selection.tool_format or profile.tool_format or info.tool_format or "auto"
@@ -377,13 +379,3 @@ def check_fallback_models(models: Any) -> None:
         raise TypeError(f"fallback_models takes a list of models, not {describe_type(models)}")
     for model in models:
         check_model(model)
-
-
-def check_tool_format(tool_format: Any) -> None:
-    """Check that an argument names a tool format, or is a `ToolFormatHandler`; None is accepted.
-
-    Raises:
-        TypeError: The argument is neither.
-    """
-    if tool_format is not None and not isinstance(tool_format, str):
-        check_members(tool_format, ToolFormatHandler, "the name of a tool format, or a ToolFormatHandler")
