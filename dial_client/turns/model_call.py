@@ -121,7 +121,8 @@ class ModelCaller:
                 if self.answer is not None:
                     await self.answer.release()
                 # Text that was shown cannot be withdrawn, so the request is not repeated.
-                if attempt.has_text or error.code in adapted_codes or not self._adapt_to(error, attempt):
+                has_text = attempt.listener is not None and bool(attempt.listener.text)
+                if has_text or error.code in adapted_codes or not self._adapt_to(error, attempt):
                     raise
                 adapted_codes.add(error.code)
             else:
@@ -285,11 +286,6 @@ class _Attempt:
     is_timed_out: bool = False
     sent_by_endpoint: tuple[Content, tuple[ToolCallRequest, ...]] | None = None
     """Content and calls of the endpoint's last reply."""
-
-    @property
-    def has_text(self) -> bool:
-        """True if text of the reply was emitted."""
-        return self.listener is not None and bool(self.listener.text)
 
 
 def _build_message(
