@@ -2,7 +2,7 @@
 # `inner.py` imports each name when a test asks for it.
 
 from dial_client.cli import process_runner as process_runner
-from dial_client.cli import trust_summary as trust_summary
+from dial_client.cli import trust_prompt as trust_prompt
 from dial_client.cli import tty as tty
 from dial_client.cli.approval_prompt import BAR as BAR
 from dial_client.cli.approval_prompt import MAX_MARKS as MAX_MARKS
@@ -57,8 +57,6 @@ from dial_client.cli.configuration.configuration_report import read_schema as re
 from dial_client.cli.configuration.configuration_report import to_document as to_document
 from dial_client.cli.configuration.first_configuration import format_configuration as format_configuration
 from dial_client.cli.configuration_files import find_files as find_files
-from dial_client.cli.configuration_reload import apply_configuration as apply_configuration
-from dial_client.cli.configuration_reload import list_models as list_models
 from dial_client.cli.default_model import with_default_model as with_default_model
 from dial_client.cli.doctor import config_checks as config_checks
 from dial_client.cli.doctor import model_checks as model_checks
@@ -116,10 +114,11 @@ from dial_client.cli.models.model_search import ModelProposal as ModelProposal
 from dial_client.cli.models.model_search import fetch_models as fetch_models
 from dial_client.cli.models.model_search import find_models as find_models
 from dial_client.cli.models.model_search import list_local_servers as list_local_servers
+from dial_client.cli.open_client import apply_configuration as apply_configuration
+from dial_client.cli.open_client import list_models as list_models
 from dial_client.cli.open_client import open_client as open_client
 from dial_client.cli.options import ConfigChoice as ConfigChoice
 from dial_client.cli.options import ExitCode as ExitCode
-from dial_client.cli.options import Logs as Logs
 from dial_client.cli.options import Options as Options
 from dial_client.cli.process_runner import run_to_exit_code as run_to_exit_code
 from dial_client.cli.servers import oauth_login as oauth_login

@@ -10,7 +10,7 @@
     terminal      the screen
 
 `process_runner` runs a command, `load_settings` reads the configuration, `open_client` opens the client. The modules
-``configuration_*`` and `changed_config` work on servers.json, `trust_prompt` on its trust; `tty` and `command_screen`
+`configuration_files` and `changed_config` work on servers.json, `trust_prompt` on its trust; `tty` and `command_screen`
 ask questions.
 """
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import anyio
 import platformdirs
 
 from dial_client.cli.load_settings import warn
-from dial_client.cli.options import AuditMode, ExitCode, Options
+from dial_client.cli.options import ExitCode, Options
 from dial_client.hooks.audit.log_writer import AuditLog
 from dial_client.hooks.audit.record_format import build_mask, list_log_files
 from dial_client.hooks.audit.verification import Line, read_lines, verify
@@ -34,6 +35,7 @@ VARIABLE = "DIAL_AUDIT"
 servers.json has no such key, because a project must not be able to switch the log off.
 
 """
+_MODES = ("on", "off", "arguments")
 _KEY_ENDINGS = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 
 
@@ -48,15 +50,15 @@ def open_audit_log(options: Options, settings: Settings) -> AuditLog | None:
     Raises:
         ConfigError: The environment variable has an unknown value.
     """
-    variable = os.environ.get(VARIABLE) or AuditMode.ON
-    if variable not in tuple(AuditMode):
-        raise ConfigError(f"unknown {VARIABLE} {variable!r}", hint=f"one of {', '.join(AuditMode)}")
-    if options.no_audit or variable == AuditMode.OFF:
+    mode = os.environ.get(VARIABLE) or "on"
+    if mode not in _MODES:
+        raise ConfigError(f"unknown {VARIABLE} {mode!r}", hint=f"one of {', '.join(_MODES)}")
+    if options.no_audit or mode == "off":
         return None
     return AuditLog(
         find_audit_folder(),
         program=options.command,
-        with_arguments=options.audit_arguments or variable == AuditMode.ARGUMENTS,
+        with_arguments=options.audit_arguments or mode == "arguments",
         mask=build_mask(_collect_secrets(settings)),
         on_problem=warn,
     )
@@ -116,13 +118,13 @@ async def show(folder: Path | None, matches: Matches, *, as_json: bool) -> None:
 async def tail(folder: Path | None, matches: Matches, lines: int, *, follow: bool, as_json: bool) -> None:
     """Print the last selected entries, and with `follow` new entries until the program is interrupted."""
     log_folder = folder or find_audit_folder() if follow else _find_log_folder(folder)
-    batches = _read_on(log_folder, matches)
-    for fields in deque(next(batches), maxlen=lines):
+    read = partial(next, _read_on(log_folder, matches))
+    for fields in deque(iter(read, None), maxlen=lines):
         _print(fields, as_json=as_json)
     while follow:
         sys.stdout.flush()
         await anyio.sleep(_LOOK_EVERY)
-        for fields in next(batches):
+        for fields in iter(read, None):
             _print(fields, as_json=as_json)
 
 
@@ -169,22 +171,27 @@ def _find_log_folder(folder: Path | None) -> Path:
     return log_folder
 
 
-def _read_on(folder: Path, matches: Matches) -> Iterator[list[dict[str, Any]]]:
-    """Yield the selected records of a log, then each time those that were added since; an incomplete line waits."""
+def _read_on(folder: Path, matches: Matches) -> Iterator[dict[str, Any] | None]:
+    """Yield the selected records of a log, then None, then those that were added since, and so on.
+
+    An incomplete last line is left for a later read.
+    """
     name, offset = "", 0
     while True:
-        found = []
         for path in list_log_files(folder):
             if path.name > name:
                 name, offset = path.name, 0
             if path.name == name:
                 with path.open("rb") as file:
                     file.seek(offset)
-                    whole = [text for text in file if text.endswith(b"\n")]
-                offset += sum(map(len, whole))
-                records = [Line(path, 0, text, is_whole=True).fields for text in whole]
-                found += [record for record in records if record is not None and matches(record)]
-        yield found
+                    for text in file:
+                        if not text.endswith(b"\n"):
+                            break
+                        offset += len(text)
+                        fields = Line(path, 0, text, is_whole=True).fields
+                        if fields is not None and matches(fields):
+                            yield fields
+        yield None
 
 
 def _print(fields: dict[str, Any], *, as_json: bool) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dial_client.cli.options import ConfigChoice
-from dial_client.cli.trust_prompt import find_changes_since, trust_now
-from dial_client.cli.trust_summary import build_rows, render_rows
+from dial_client.cli.trust_prompt import build_rows, find_changes_since, render_rows, trust_now
 from dial_client.cli.tty import can_ask_user, user_agrees
 from dial_client.cli.word_wrap import find_terminal_width
 from dial_client.messages.errors import ConfigError

@@ -1,4 +1,4 @@
-"""Chooses the model of the program if neither an option nor the configuration names one."""
+"""Reads the configuration with its model; if neither an option nor the configuration names one, a model is chosen."""
 
 from __future__ import annotations
 

@@ -52,19 +52,23 @@ def open_model(options: Options, settings: Settings) -> Provider:
     name = find_model_name(options, settings)
     if not name:
         raise ConfigError("no model is named", hint="give -m NAME")
-    fallbacks = options.fallback_model or settings.find_fallback_models(name)
     return open_provider(
         name,
         models=settings.models,
         base_url=options.base_url,
         on_progress=_Progress(),
-        fallback_models=() if is_recording_name(name) else fallbacks,
+        fallback_models=() if is_recording_name(name) else find_fallback_models(options, settings),
     )
 
 
 def find_model_name(options: Options, settings: Settings) -> str:
     """Return the name of the model that the options or the configuration name; empty if they name none."""
     return options.model or settings.default_model or ""
+
+
+def find_fallback_models(options: Options, settings: Settings) -> tuple[str, ...]:
+    """Return the names of the models to ask if the model that the options or the configuration name cannot answer."""
+    return options.fallback_model or settings.find_fallback_models(find_model_name(options, settings))
 
 
 def print_notes(notes: Iterable[str]) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from typer import Option
 
@@ -23,41 +23,13 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
-class Output(StrEnum):
-    """The forms of an answer on standard output."""
-
-    TEXT = "text"
-    JSON = "json"
-    JSONL = "jsonl"
-    SSE = "sse"
-
-
-class Format(StrEnum):
-    """The tool format: how tool calls are written."""
-
-    NATIVE = "native"
-    REACT = "react"
-    XML = "xml"
-    AUTO = "auto"
-
-
-class AuditMode(StrEnum):
-    """The mode of the audit log."""
-
-    ON = "on"
-    OFF = "off"
-    ARGUMENTS = "arguments"
-    """Record the arguments of calls too."""
-
-
-class Logs(StrEnum):
-    """The destination of the program's log."""
-
-    NONE = "none"
-    STDERR = "stderr"
-    FILE = "file"
-    """A file if standard error is a terminal, where the log would mix with the answer; else standard error."""
-
+Output = Literal["text", "json", "jsonl", "sse"]
+"""The forms of an answer on standard output."""
+Format = Literal["native", "react", "xml", "auto"]
+"""The tool format: how tool calls are written."""
+Logs = Literal["none", "stderr", "file"]
+"""The destination of the program's log. ``file`` is a file if standard error is a terminal, where the log would mix
+with the answer; else standard error."""
 
 AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
 Verbose = Annotated[bool, Option("-v", "--verbose", help="Print details on standard error.")]
@@ -106,9 +78,7 @@ class Options:
     timeout: Annotated[float | None, Option(metavar="S", help="Seconds for a turn; 120 by default.")] = None
     tool_timeout: Annotated[float | None, Option(metavar="S", help="Seconds for one tool call; 60 by default.")] = None
     no_stream: Annotated[bool, Option("--no-stream", help="Do not stream: request the answer in one piece.")] = False
-    output: Annotated[Output, Option(metavar="FORM", help="The form of the answer: text, json, jsonl or sse.")] = (
-        Output.TEXT
-    )
+    output: Annotated[Output, Option(metavar="FORM", help="The form of the answer: text, json, jsonl or sse.")] = "text"
     schema: Annotated[
         Path | None,
         Option(
@@ -179,8 +149,8 @@ class Options:
     def logs(self) -> Logs:
         """The destination of the log. A command that has no ``--debug`` writes the log with ``-v``."""
         if self.debug:
-            return Logs.FILE
-        return Logs.STDERR if self.verbose and self.command != "dial-chat" else Logs.NONE
+            return "file"
+        return "stderr" if self.verbose and self.command != "dial-chat" else "none"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from typing import TextIO
+from typing import Protocol, TextIO
+
+
+class Asker(Protocol):
+    """Asks for a line while a screen controls the terminal."""
+
+    async def __call__(self, question: str, *, hidden: bool = False) -> str:
+        """Return the line that is typed after the question, or raise `tty.Unanswered`."""
 
 
 class PrintedStream(io.TextIOBase):
@@ -17,13 +24,14 @@ class PrintedStream(io.TextIOBase):
         stream: The stream that this one replaces.
         show: Is called with complete lines.
         show_progress: Is called with a line that replaces the last progress line; an empty line removes it.
+        ask: Asks for a line.
     """
 
     def __init__(
-        self, stream: TextIO, show: Callable[[str], None], show_progress: Callable[[str], None] = lambda _: None
+        self, stream: TextIO, show: Callable[[str], None], show_progress: Callable[[str], None], ask: Asker
     ) -> None:
         super().__init__()
-        self.show_progress = show_progress
+        self.show_progress, self.ask = show_progress, ask
         self._stream = stream
         self._show = show
         self._begun = ""
@@ -64,9 +72,9 @@ class PrintedStream(io.TextIOBase):
 
 
 @contextmanager
-def redirect_prints(show: Callable[[str], None], show_progress: Callable[[str], None]) -> Iterator[None]:
-    """Redirect standard output and standard error to `show`, and the progress of downloads to `show_progress`."""
-    out, err = (PrintedStream(stream, show, show_progress) for stream in (sys.stdout, sys.stderr))
+def redirect_prints(show: Callable[[str], None], show_progress: Callable[[str], None], ask: Asker) -> Iterator[None]:
+    """Redirect standard output and standard error to a screen, and with them progress of downloads and questions."""
+    out, err = (PrintedStream(stream, show, show_progress, ask) for stream in (sys.stdout, sys.stderr))
     try:
         with redirect_stdout(out), redirect_stderr(err):
             yield

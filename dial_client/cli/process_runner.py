@@ -119,7 +119,7 @@ def run_to_exit_code(begin: Callable[[], Awaitable[int | None]], *, logs: Logs) 
     except Exception as error:
         if _discard_closed_terminal():
             return ExitCode.INTERRUPTED
-        if logs is not Logs.NONE:
+        if logs != "none":
             logging.getLogger("dial_client").exception("unexpected")
         return complain(error)
     _discard_closed_terminal()
@@ -197,13 +197,13 @@ async def _run(command: Awaitable[int | None]) -> int:
 
 
 def _configure_logging(logs: Logs) -> None:
-    if logs is Logs.NONE:
+    if logs == "none":
         return
     import platformdirs
     import structlog
 
     stream = sys.stderr
-    if logs is Logs.FILE and sys.stderr.isatty():
+    if logs == "file" and sys.stderr.isatty():
         folder = Path(platformdirs.user_state_dir("dial-client"))
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = folder / "debug.log"

@@ -8,11 +8,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Protocol, TextIO
+from typing import TextIO
 
 import anyio
 
 from dial_client.cli import process_runner
+from dial_client.cli.printed_streams import PrintedStream
 from dial_client.messages.message import Part
 
 MAX_BYTES = 4096
@@ -102,27 +103,6 @@ class Unanswered(Exception):
     """The user gave no answer; the message tells why."""
 
 
-class Asker(Protocol):
-    """Asks for a line while a screen controls the terminal."""
-
-    async def __call__(self, question: str, *, hidden: bool = False) -> str:
-        """Return the line that is typed after the question, or raise `Unanswered`."""
-
-
-_asker: Asker | None = None
-
-
-@contextmanager
-def ask_through(asker: Asker) -> Iterator[None]:
-    """Let `ask_for_line` ask through `asker` in this context, while a screen controls the terminal."""
-    global _asker  # noqa: PLW0603 - there is one terminal
-    previous, _asker = _asker, asker
-    try:
-        yield
-    finally:
-        _asker = previous
-
-
 def can_ask_user() -> bool:
     """Return True if a user can see a question and answer it."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
@@ -155,8 +135,8 @@ async def ask_for_line(question: str, *, hidden: bool = False) -> str:
     Raises:
         Unanswered: The user pressed Ctrl-D; or Ctrl-C, which also interrupts as usual.
     """
-    if _asker is not None:
-        return await _asker(question, hidden=hidden)
+    if isinstance(sys.stderr, PrintedStream):
+        return await sys.stderr.ask(question, hidden=hidden)
     _discard_typed_keys()
     try:
         return (await _read_answer(question, hidden=hidden)).strip()

@@ -103,8 +103,7 @@ class TerminalSink(TurnSink):
             case ServerChanged(name, status):
                 self._write_status(f"server {to_one_line(name, 80)}: {status}")
             case MessageCompleted(message):
-                self._end_text()
-                self._write_media(message)
+                self._end_message(message)
             case Finished(turn):
                 self._finish(turn)
 
@@ -186,11 +185,6 @@ class TerminalSink(TurnSink):
         has_colour = self._is_live and not os.environ.get("NO_COLOR")
         return f"\x1b[2m{text}\x1b[0m" if has_colour and text else text
 
-    def _end_text(self) -> None:
-        self._write(self._safe_text.finish(), "text")
-        if self._row == "text":
-            self.end()
-
     def _end_row(self) -> None:
         """End an incomplete line, or clear the status."""
         row, self._row = self._row, ""
@@ -218,8 +212,11 @@ class TerminalSink(TurnSink):
             print("", *sources, sep="\n", file=self._out, flush=True)
         self._close_turn(turn)
 
-    def _write_media(self, message: Message) -> None:
-        """Describe the images and files of the model's message, which a terminal cannot show."""
+    def _end_message(self, message: Message) -> None:
+        """End the text of a message, and describe its images and files, which a terminal cannot show."""
+        self._write(self._safe_text.finish(), "text")
+        if self._row == "text":
+            self.end()
         if message.role is Role.ASSISTANT and not isinstance(message.content, str):
             for part in message.content:
                 if not isinstance(part, TextPart):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Unpack
@@ -123,27 +123,28 @@ def _check_prompts(path: Path, provider: ScriptedProvider, *, is_passed: bool) -
         AssertionError: The messages differ, or the test made fewer requests.
     """
     recorded = _read_prompts(path)
-    for number, request in enumerate(provider.requests, 1):
-        if number > len(recorded):
-            raise AssertionError(f"{path.name} has {len(recorded)} requests to the model, the test made more: {_HINT}")
-        prompts = [message.text for message in request.messages if message.role is Role.USER]
-        expected = recorded[number - 1]
-        if len(prompts) == len(expected) and all(map(_is_same, prompts, expected)):
-            continue
-        changed = next((pair for pair in zip(prompts, expected, strict=False) if not _is_same(*pair)), None)
-        differs = (
-            f"the user's messages are {len(prompts)}, and {len(expected)} in the recording"
-            if changed is None
-            else f"the user says {changed[0][:_SHOWN]!r}, and {changed[1][:_SHOWN]!r} in the recording"
+    sent = [_select_prompts(request.messages) for request in provider.requests]
+    for number, (prompts, expected) in enumerate(zip(sent, recorded, strict=False), 1):
+        pairs = zip(prompts, expected, strict=False)
+        changed = next(
+            ((sent_text, text) for sent_text, text in pairs if sent_text != text and _MASK not in text), None
         )
+        if changed is not None:
+            differs = f"the user says {changed[0][:_SHOWN]!r}, and {changed[1][:_SHOWN]!r} in the recording"
+        elif len(prompts) != len(expected):
+            differs = f"the user's messages are {len(prompts)}, and {len(expected)} in the recording"
+        else:
+            continue
         raise AssertionError(f"{path.name}: in request {number} to the model {differs}: {_HINT}")
-    if is_passed and (sent := len(provider.requests)) < len(recorded):
-        problem = f"{path.name} has {len(recorded)} requests to the model, and the test made {sent}"
-        raise AssertionError(f"{problem}: {_HINT}")
+    problem = f"{path.name} has {len(recorded)} requests to the model"
+    if len(sent) > len(recorded):
+        raise AssertionError(f"{problem}, the test made more: {_HINT}")
+    if is_passed and len(sent) < len(recorded):
+        raise AssertionError(f"{problem}, and the test made {len(sent)}: {_HINT}")
 
 
-def _is_same(prompt: str, recorded: str) -> bool:
-    return _MASK in recorded or prompt == recorded
+def _select_prompts(messages: Sequence[Message]) -> list[str]:
+    return [message.text for message in messages if message.role is Role.USER]
 
 
 def _read_prompts(path: Path) -> list[list[str]]:
@@ -154,5 +155,5 @@ def _read_prompts(path: Path) -> list[list[str]]:
         request = json.loads(line).get("asked")
         if request is not None:
             messages = [*messages[: request["after"]], *map(Message.from_dict, request["messages"])]
-            prompts.append([message.text for message in messages if message.role is Role.USER])
+            prompts.append(_select_prompts(messages))
     return prompts

@@ -23,7 +23,7 @@ from tests.inner import (
     read_found,
     resolve_location,
     trust_now,
-    trust_summary,
+    trust_prompt,
 )
 from tests.support.program import dial_chat
 
@@ -111,7 +111,7 @@ def test_an_environment_file_is_read_once(folder: Path) -> None:
     path = written(folder, envFile=".env")
     (folder / ".env").write_text("A=shown\n")
     found, env_files = read_found(path), EnvFiles()
-    list(trust_summary.build_rows(configuration.outline(found.data), env_files, folder))
+    list(trust_prompt.build_rows(configuration.outline(found.data), env_files, folder))
     (folder / ".env").write_text("A=changed\n")
     path.write_text("{}")
     settings = configuration.parse(found.data, path=str(path), read=env_files.read)
@@ -262,7 +262,7 @@ def test_a_named_file_needs_no_trust(tmp_path: Path) -> None:
 
 def summary_of(server: dict[str, Any]) -> str:
     outline = configuration.outline(json.dumps({"mcpServers": {"s": server}}))
-    return trust_summary.render_rows(trust_summary.build_rows(outline, EnvFiles(), Path()), None)
+    return trust_prompt.render_rows(trust_prompt.build_rows(outline, EnvFiles(), Path()), None)
 
 
 @pytest.mark.parametrize(

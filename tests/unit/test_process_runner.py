@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.inner import ExitCode, Logs, run_to_exit_code
+from tests.inner import ExitCode, run_to_exit_code
 
 pytestmark = pytest.mark.once
 
@@ -46,5 +46,5 @@ def test_the_error_for_a_missing_folder_is_one_line(
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    assert run_to_exit_code(command, logs=Logs.NONE) is code
+    assert run_to_exit_code(command, logs="none") is code
     assert capsys.readouterr().err.startswith(f"dial-chat: {line}")

@@ -63,10 +63,10 @@ async def resolve(text: str, manager: ConversationManager, screen: CommandScreen
     """
     text = text.strip()
     if text:
-        exact = [summary.id for summary in await _list_all(manager) if summary.id.startswith(text.lower())]
-        if text in exact or len(exact) == 1:
-            return text if text in exact else exact[0]
-        found = exact or [summary.id for summary in await manager.list(2, search=text)]
+        found = [summary.id for summary in await _list_all(manager) if summary.id.startswith(text.lower())]
+        if text in found:
+            return text
+        found = found or [summary.id for summary in await manager.list(2, search=text)]
         if not found:
             raise ConversationNotFound(text, f"there is no conversation {to_one_line(text, 60)!r} ({_HINT})")
         if len(found) == 1:

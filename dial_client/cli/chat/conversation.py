@@ -21,15 +21,14 @@ from dial_client.settings.config_types import Settings
 from dial_client.sinks.terminal import TerminalSink
 
 
-async def run_conversation(options: Options) -> int:
+async def run_conversation(options: Options) -> None:
     """Run a conversation until the user leaves."""
     settings, provider = await read_with_model(options)
-    if can_draw(options):
-        return await _talk_on_screen(options, settings, provider)
-    return await _talk_in_lines(options, settings, provider)
+    talk = _talk_on_screen if can_draw(options) else _talk_in_lines
+    await talk(options, settings, provider)
 
 
-async def _talk_in_lines(options: Options, settings: Settings, provider: Provider) -> int:
+async def _talk_in_lines(options: Options, settings: Settings, provider: Provider) -> None:
     console, sink = LineConsole(), TerminalSink(reasoning=options.verbose, usage=options.verbose or not options.quiet)
     if not options.quiet:
         print_to_stderr(banner.format_program_line(provider.info.name, banner.UNCUT))
@@ -52,29 +51,29 @@ async def _talk_in_lines(options: Options, settings: Settings, provider: Provide
 
     during_answer = partial(skip_on_enter_in_lines, console=console, print_line=print_line)
     try:
-        return await run_loop(options, settings, provider, console, sink, wait_for_servers, during_answer)
+        await run_loop(options, settings, provider, console, sink, wait_for_servers, during_answer)
     finally:
         if sink.usage.turns > 1 and not options.quiet:
             print_to_stderr(sink.usage.line)
 
 
-async def _talk_on_screen(options: Options, settings: Settings, provider: Provider) -> int:
+async def _talk_on_screen(options: Options, settings: Settings, provider: Provider) -> None:
     screen, view = open_screen(options)
     if not options.quiet:
         screen.print_faint(banner.format_program_line(provider.info.name, screen.columns))
         screen.print_faint(banner.format_folder_line(describe_sources(settings.sources), screen.columns))
 
-    async def hold_conversation() -> int:
+    async def hold_conversation() -> None:
         # In a thread, so that the prompt is shown and accepts keys meanwhile.
         await to_thread.run_sync(import_module, "dial_client.cli.chat.conversation_loop")
         from dial_client.cli.chat.conversation_loop import run_loop
         from dial_client.cli.chat.startup_report import show_servers
 
         wait_for_servers = partial(show_servers, screen=screen, quiet=options.quiet)
-        return await run_loop(options, settings, provider, screen, view, wait_for_servers)
+        await run_loop(options, settings, provider, screen, view, wait_for_servers)
 
     try:
-        return await screen.run(hold_conversation)
+        await screen.run(hold_conversation)
     finally:
         if view.usage.turns > 1 and not options.quiet:
             screen.print_faint(view.usage.line)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from typing import get_args
 
 from anyio import to_thread
 
 from dial_client.cli import tty
 from dial_client.cli.chat.chat_session import COMPACT_AT, MODEL_SETTINGS, ChatSession, CommandResult, resolve
 from dial_client.cli.command_screen import Choice, pick
-from dial_client.cli.configuration_reload import switch_model
+from dial_client.cli.open_client import switch_model
 from dial_client.cli.options import Format
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import Message, Role, TextPart
@@ -158,6 +159,10 @@ _KEYS = {
 """The environment variable by which each kind of model name is listed as usable."""
 
 
+def _list_usable() -> dict[str, str]:
+    return {name: variable for name, variable in _KEYS.items() if os.environ.get(variable)}
+
+
 async def show_or_switch(session: ChatSession, arguments: str) -> None:
     """Show the model, or switch to another model from the next question on; without a name, let the user choose."""
     if not arguments and tty.can_ask_user():
@@ -180,7 +185,7 @@ async def _choose(session: ChatSession) -> str | None:
     names = {name: f"{about} (from the configuration)" for name, about in _list_profiles(session).items()}
     names |= dict.fromkeys(await to_thread.run_sync(list_installed), "on this machine")
     known = [Choice(name, to_one_line(f"{name}  {about}", 200)) for name, about in names.items()]
-    prefixes = ", ".join(prefix for prefix, variable in _KEYS.items() if os.environ.get(variable)) or "openai:ID"
+    prefixes = ", ".join(_list_usable()) or "openai:ID"
 
     async def search(words: str) -> list[Choice]:
         found = [choice for choice in known if all(word in choice.label.lower() for word in words.lower().split())]
@@ -207,9 +212,7 @@ async def show_models(session: ChatSession, arguments: str) -> None:  # noqa: AR
     lines = [describe_model(session)]
     for name, profile in session.settings.models.items():
         lines.append(f"  {to_one_line(name, 60)}: {to_one_line(profile.model or name, 80)} (from the configuration)")
-    for name, variable in _KEYS.items():
-        if os.environ.get(variable):
-            lines.append(f"  {name} ({variable} is set)")
+    lines += [f"  {name} ({variable} is set)" for name, variable in _list_usable().items()]
     lines += [f"  {name} (on this machine)" for name in list_installed()]
     session.print("\n".join([*lines, "/model NAME answers with another one; any ID of a vendor is accepted."]))
 
@@ -221,9 +224,8 @@ def _list_profiles(session: ChatSession) -> dict[str, str]:
 
 def list_model_choices(session: ChatSession) -> dict[str, str]:
     """Return the names that /model completes, with descriptions."""
-    return _list_profiles(session) | {
-        name.removesuffix("ID"): f"{variable} is set" for name, variable in _KEYS.items() if os.environ.get(variable)
-    }
+    usable = {name.removesuffix("ID"): f"{variable} is set" for name, variable in _list_usable().items()}
+    return _list_profiles(session) | usable
 
 
 async def show_or_set_system(session: ChatSession, arguments: str) -> None:
@@ -241,7 +243,7 @@ async def show_or_set_system(session: ChatSession, arguments: str) -> None:
 
 async def show_or_set_format(session: ChatSession, arguments: str) -> None:
     """Show the format of tool calls, or change it from the next question on."""
-    formats = [choice.value for choice in Format]
+    formats = get_args(Format)
     if arguments and arguments not in formats:
         raise ConfigError(f"unknown tool format {to_one_line(arguments, 40)!r}", hint=f"one of {', '.join(formats)}")
     if arguments:

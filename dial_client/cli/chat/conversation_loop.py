@@ -17,7 +17,7 @@ from dial_client.cli.input.shell_command import ShellCommands
 from dial_client.cli.input.tab_completion import build_completer
 from dial_client.cli.load_settings import warn, warn_once
 from dial_client.cli.open_client import open_client
-from dial_client.cli.options import ExitCode, Options
+from dial_client.cli.options import Options
 from dial_client.cli.terminal.console import Console
 from dial_client.cli.terminal_approver import build_approver
 from dial_client.cli.tty import UserInput
@@ -38,7 +38,7 @@ async def run_loop(
     sink: TurnSink,
     wait_for_servers: WaitForServers,
     during_answer: WaitForServers | None = None,
-) -> int:
+) -> None:
     """Open the client and the conversation, and answer input until the user leaves."""
     callbacks = elicitation_prompt.build_callbacks(options, sink)
     async with (
@@ -51,7 +51,6 @@ async def run_loop(
             await show_last_exchange(chat)
         await ConversationLoop(chat, console, sink, during_answer).run(wait_for_servers)
         console.close()
-    return ExitCode.ANSWERED
 
 
 class ConversationLoop:

@@ -18,7 +18,7 @@ from dial_client.cli.default_model import read_with_model
 from dial_client.cli.input.input_references import with_attachments
 from dial_client.cli.load_settings import print_notes
 from dial_client.cli.open_client import open_client
-from dial_client.cli.options import ExitCode, Options, Output
+from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.terminal.banner import can_draw
 from dial_client.cli.terminal.turn_view import open_screen
 from dial_client.cli.terminal_approver import build_approver
@@ -69,11 +69,10 @@ def print_output(turn: Turn) -> None:
     """Print the typed answer to standard output; if there is none, print the model's text to standard error."""
     if turn.output is not None or turn.text == "null":
         print(json.dumps(output_to_json(turn.output)), flush=True)
-    elif turn.stop_reason is StopReason.INVALID_OUTPUT:
-        print(f"dial-chat: the model answered: {to_one_line(turn.text, _MAX_SHOWN)}", file=sys.stderr, flush=True)
     else:
-        reason = f"no answer that fits the schema: {turn.stop_reason.sentence}"
-        print(f"dial-chat: {reason}: {to_one_line(turn.text, _MAX_SHOWN)}", file=sys.stderr, flush=True)
+        is_wrong = turn.stop_reason is StopReason.INVALID_OUTPUT
+        problem = "the model answered" if is_wrong else f"no answer that fits the schema: {turn.stop_reason.sentence}"
+        print(f"dial-chat: {problem}: {to_one_line(turn.text, _MAX_SHOWN)}", file=sys.stderr, flush=True)
 
 
 async def answer(options: Options, question: str, typed: str = "") -> int:
@@ -97,13 +96,13 @@ async def answer(options: Options, question: str, typed: str = "") -> int:
             message = await with_attachments(dial, user_input, None if sys.stderr.isatty() else Path.cwd())
             sink.begin()
             async with aclosing(session.ask(message, output_type=schema)) as events:
-                if options.output is Output.SSE:
+                if options.output == "sse":
                     await _print_sse(events, provider.info.name)
                 else:
                     await _print(events, options, sink)
             return choose_exit_code(session.turns[-1]) if session.turns else ExitCode.MODEL
 
-    if options.output is Output.TEXT and schema is None and can_draw(options):
+    if options.output == "text" and schema is None and can_draw(options):
         screen, view = open_screen(options, has_input=False)
         return await screen.run(partial(answer_on, screen, view, partial(wait_for_servers, screen=screen)))
     sink = TerminalSink(reasoning=options.verbose, usage=options.verbose)
@@ -117,7 +116,7 @@ async def _print(events: AsyncGenerator[Event, None], options: Options, sink: Tu
             if isinstance(event, Finished):
                 print_notes(event.turn.notes)
     except DialError as error:
-        if options.output is Output.JSONL:
+        if options.output == "jsonl":
             print(json.dumps({"type": "error", "error": type(error).__name__, "message": str(error)}), flush=True)
         raise
     finally:
@@ -127,21 +126,20 @@ async def _print(events: AsyncGenerator[Event, None], options: Options, sink: Tu
 def _show(event: Event, options: Options, sink: TurnSink) -> None:
     """Print an event in the form of ``--output``; of a text answer with ``--schema``, print only the JSON."""
     match options.output:
-        case Output.TEXT if options.schema is None or not isinstance(event, TextDelta):
+        case "text" if options.schema is None or not isinstance(event, TextDelta):
             sink.show(event)
             if options.schema is not None and isinstance(event, Finished):
                 print_output(event.turn)
-        case Output.JSONL:
+        case "jsonl":
             print(json.dumps(to_dict(event)), flush=True)
-        case Output.JSON if isinstance(event, Finished):
+        case "json" if isinstance(event, Finished):
             print(json.dumps(event.turn.to_dict()), flush=True)
 
 
 async def _print_sse(events: AsyncGenerator[Event, None], model: str) -> None:
     async with aclosing(sse_encoder.encode(events, model=model)) as lines:
         async for line in lines:
-            sys.stdout.write(line)
-            sys.stdout.flush()
+            print(line, end="", flush=True)
 
 
 def choose_exit_code(turn: Turn) -> ExitCode:

@@ -54,15 +54,10 @@ async def _find_text(session: ChatSession, arguments: str) -> str:
         return code
     number = arguments or "1"
     if not _is_position(number, len(answers)):
-        raise ConfigError(
-            f"there is no answer {to_one_line(number, 20)!r}",
-            hint=f"{_describe_positions(len(answers))}; or /copy code",
-        )
+        count = len(answers)
+        known = f"1 is the latest, {count} the first" if count > 1 else "there is one answer, number 1"
+        raise ConfigError(f"there is no answer {to_one_line(number, 20)!r}", hint=f"{known}; or /copy code")
     return answers[-int(number)]
-
-
-def _describe_positions(count: int) -> str:
-    return "there is one answer, number 1" if count == 1 else f"1 is the latest, {count} the first"
 
 
 def _is_position(number: str, count: int) -> bool:

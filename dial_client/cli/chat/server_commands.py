@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dial_client.cli.chat.chat_session import ChatSession
-from dial_client.cli.configuration_reload import apply_configuration
 from dial_client.cli.load_settings import read_settings
+from dial_client.cli.open_client import apply_configuration
 from dial_client.cli.servers import server_features
 from dial_client.messages.errors import ConfigError, DialError
 from dial_client.runtime.safe_text import sanitize, to_one_line

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import get_args
 
 from dial_client.cli import process_runner
 from dial_client.cli.chat import conversation_commands, output_commands, server_commands
@@ -88,7 +89,7 @@ def list_command_arguments(session: ChatSession) -> Mapping[str, Callable[[], Ma
     return {
         "/help": lambda: {name[1:]: about for name, about in describe_commands().items()},
         "/model": lambda: conversation_commands.list_model_choices(session),
-        "/format": lambda: {choice.value: "" for choice in Format},
+        "/format": lambda: dict.fromkeys(get_args(Format), ""),
         "/system": lambda: {"none": "no instructions"},
         "/compact": lambda: {"undo": "restore the summarized messages"},
         "/copy": lambda: {"code": "the last block of code"},

@@ -148,7 +148,7 @@ class _Callback:
     def __call__(self, **values: Any) -> None:
         """Run the command, and exit with its code."""
         arguments = dict(values)
-        logs = Logs.NONE
+        logs: Logs = "none"
         for parameter, (kind, names) in self._fields.items():
             chosen = {name: arguments.pop(name) for name in names}
             filled = {
@@ -236,7 +236,7 @@ def _is_plain(parameter: TyperOption | TyperArgument, value: Any) -> bool:
     if value is None:
         return not parameter.required
     expected = parameter.type_descriptor.annotation
-    return type(value) is expected or (expected is Path and type(value) is str)
+    return value == parameter.default or type(value) is expected or (expected is Path and type(value) is str)
 
 
 def _convert(parameter: TyperOption | TyperArgument, ctx: Any, value: Any) -> Any:

@@ -239,7 +239,7 @@ class Screen:
         )
         self._application.before_render += self._paint
         self._ended = anyio.Event()
-        with redirect_prints(self.print_prose, self._show_progress), tty.ask_through(self.ask_line):
+        with redirect_prints(self.print_prose, self._show_progress, self.ask_line):
             async with anyio.create_task_group() as group:
                 await group.start(self._show)
                 group.start_soon(self._animate)
