@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
-
-from typer.core import TyperGroup
-from typer.main import get_command
 
 from dial_client.cli.commands.command_help import (
     DESCRIPTION,
@@ -18,18 +15,15 @@ from dial_client.cli.commands.command_help import (
     group_options,
     is_shown,
 )
-from site_pages.manual_page import walk_commands
 
 
 def write_commands() -> str:
     """Return the page: each command with its arguments and options."""
     from dial_client.cli.commands import program_commands as registered  # noqa: F401 - it registers the commands
-    from dial_client.cli.commands.typer_apps import chat_app, command_app, load_groups
+    from dial_client.cli.commands.typer_commands import build_all_commands
 
-    load_groups()
-    group = get_command(command_app)
-    assert isinstance(group, TyperGroup)
-    return "\n".join([*_chat(get_command(chat_app)), *_commands(group), *_exit_codes()]) + "\n"
+    commands = build_all_commands()
+    return "\n".join([*_chat(commands.pop("")), *_commands(commands), *_exit_codes()]) + "\n"
 
 
 def _chat(command: Any) -> Iterator[str]:
@@ -40,8 +34,8 @@ def _chat(command: Any) -> Iterator[str]:
     yield from ("### Examples", "", "```sh", *EXAMPLES, "```", "")
 
 
-def _commands(group: TyperGroup) -> Iterator[str]:
-    for name, command in sorted(walk_commands(group)):
+def _commands(commands: Mapping[str, Any]) -> Iterator[str]:
+    for name, command in sorted(commands.items()):
         arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
         words = [argument.metavar or (argument.name or "").upper() for argument in arguments]
         yield from (f"## dial-chat {name}", "", "```text", " ".join(["dial-chat", name, *words]), "```", "")

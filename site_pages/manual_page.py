@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
-
-from typer.core import TyperGroup
-from typer.main import get_command
 
 from dial_client.cli.commands.command_help import (
     DESCRIPTION,
@@ -39,8 +36,8 @@ _ENVIRONMENT = (
 )
 
 
-def build_manual_page(chat: Any, commands: TyperGroup) -> str:
-    """Return the manual page in roff, for section 1."""
+def build_manual_page(commands: Mapping[str, Any]) -> str:
+    """Return the manual page in roff, for section 1, of the commands by their names; the chat has an empty name."""
     lines = [
         '.TH DIAL-CHAT 1 "" "dial-chat" "User Commands"',
         ".SH NAME",
@@ -50,25 +47,16 @@ def build_manual_page(chat: Any, commands: TyperGroup) -> str:
         ".SH DESCRIPTION",
         _escape(DESCRIPTION),
     ]
-    for heading, options in group_options(chat):
+    for heading, options in group_options(commands[""]):
         lines += [f".SH {heading.upper()} OPTIONS", *(line for option in options for line in _format_option(option))]
     lines.append(".SH COMMANDS")
-    for name, command in sorted(walk_commands(commands)):
-        lines += _format_command(name, command)
+    for name in filter(None, sorted(commands)):
+        lines += _format_command(name, commands[name])
     lines += [".SH EXIT STATUS", *(line for code, _, text in EXIT_CODES for line in _format_term(str(code), text))]
     lines += [".SH ENVIRONMENT", *(line for name, text in _ENVIRONMENT for line in _format_term(name, text))]
     lines += [".SH FILES", *(line for name, text in _FILES for line in _format_term(name, text))]
     lines += [".SH EXAMPLES", *(f".PP\n.nf\n{_escape(example)}\n.fi" for example in EXAMPLES)]
     return "\n".join(lines) + "\n"
-
-
-def walk_commands(group: TyperGroup, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield each command of a group and its subgroups, after its full name, such as ``servers add``."""
-    for word, command in group.commands.items():
-        if isinstance(command, TyperGroup):
-            yield from walk_commands(command, f"{name}{word} ")
-        else:
-            yield f"{name}{word}", command
 
 
 def _format_command(name: str, command: Any) -> Iterator[str]:
@@ -100,12 +88,9 @@ def _escape(text: str) -> str:
 def main() -> None:
     """Write the manual page to standard output."""
     from dial_client.cli.commands import program_commands as registered  # noqa: F401 - it registers the commands
-    from dial_client.cli.commands.typer_apps import chat_app, command_app, load_groups
+    from dial_client.cli.commands.typer_commands import build_all_commands
 
-    load_groups()
-    commands = get_command(command_app)
-    assert isinstance(commands, TyperGroup)
-    sys.stdout.write(build_manual_page(get_command(chat_app), commands))
+    sys.stdout.write(build_manual_page(build_all_commands()))
 
 
 if __name__ == "__main__":

@@ -30,7 +30,6 @@ from dial_client.cli.command_screen import choose_by_number as choose_by_number
 from dial_client.cli.command_screen import pick as pick
 from dial_client.cli.commands import program_commands as program_commands
 from dial_client.cli.commands import shell_completion as shell_completion
-from dial_client.cli.commands import typer_apps as typer_apps
 from dial_client.cli.commands.command_help import EXAMPLES as EXAMPLES
 from dial_client.cli.commands.command_help import format_chat_help as format_chat_help
 from dial_client.cli.commands.command_help import group_options as group_options
@@ -44,13 +43,9 @@ from dial_client.cli.commands.shell_completion import choose_shell as choose_she
 from dial_client.cli.commands.shell_completion import find_candidates as find_candidates
 from dial_client.cli.commands.shell_completion import install as install
 from dial_client.cli.commands.shell_completion import print_candidates as print_candidates
-from dial_client.cli.commands.typer_apps import SETTINGS as SETTINGS
-from dial_client.cli.commands.typer_apps import build_command as build_command
-from dial_client.cli.commands.typer_apps import chat_app as chat_app
-from dial_client.cli.commands.typer_apps import command_app as command_app
-from dial_client.cli.commands.typer_apps import list_command_names as list_command_names
-from dial_client.cli.commands.typer_apps import list_group_commands as list_group_commands
-from dial_client.cli.commands.typer_apps import load_groups as load_groups
+from dial_client.cli.commands.typer_commands import build_all_commands as build_all_commands
+from dial_client.cli.commands.typer_commands import build_command as build_command
+from dial_client.cli.commands.typer_commands import list_command_names as list_command_names
 from dial_client.cli.configuration import configuration_edits as configuration_edits
 from dial_client.cli.configuration.configuration_report import list_written_values as list_written_values
 from dial_client.cli.configuration.configuration_report import read_schema as read_schema

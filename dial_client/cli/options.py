@@ -38,7 +38,7 @@ Verbose = Annotated[bool, Option("-v", "--verbose", help="Print details on stand
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options that commands have in common. Typer fills those of a command: see `typer_apps.command`."""
+    """The options that commands have in common. Typer fills those of a command: see `typer_commands.command`."""
 
     config: Annotated[
         Path | None,

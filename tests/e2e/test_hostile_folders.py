@@ -7,25 +7,20 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer.main
-from typer.core import TyperArgument, TyperGroup
+from typer.core import TyperArgument
 
 import dial_client.cli.commands.program_commands  # noqa: F401 - registers them
-from site_pages.manual_page import walk_commands
-from tests.inner import split_command, typer_apps
+from tests.inner import build_all_commands, split_command
 from tests.support.hostile_repository import KEY, HostileFolder, hostile_folder
 from tests.support.program import LONG
 from tests.support.pseudo_terminal import plain, run_in_terminal
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals of this kind")
 
-typer_apps.load_groups()
-GROUP = typer.main.get_command(typer_apps.command_app)
-assert isinstance(GROUP, TyperGroup)
-PROGRAM: dict[str, Any] = dict(walk_commands(GROUP))
+PROGRAM = build_all_commands()
+CHAT = PROGRAM.pop("")
 """All commands of the program except the chat; commands of a group have both names."""
 VALUES = {"name": "net", "action": "list", "prompt": "Hello"}
 INSPECTORS = {"doctor": "DC114", "bug-report": "--yes", "config": "not trusted, not in use", "models": "not trusted"}
@@ -50,7 +45,7 @@ RUNS: list[list[str]] = [
 
 def reads_a_configuration(words: list[str]) -> bool:
     named, _ = split_command(words)
-    command = PROGRAM.get(named or "") or typer.main.get_command(typer_apps.chat_app)
+    command = PROGRAM.get(named, CHAT)
     return any(parameter.name == "config" for parameter in command.params)
 
 
@@ -75,7 +70,7 @@ def test_the_list_of_commands_is_read_from_the_program() -> None:
 
 @pytest.mark.parametrize("name", [*PROGRAM, ""])
 def test_every_command_that_reads_a_configuration_has_the_option_to_trust_it(name: str) -> None:
-    command = PROGRAM[name] if name else typer.main.get_command(typer_apps.chat_app)
+    command = PROGRAM[name] if name else CHAT
     options = {parameter.name for parameter in command.params}
     assert ("trust" in options) == ("config" in options)
 

@@ -10,19 +10,15 @@ import inspect
 import json
 import re
 import shlex
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
 import pytest
-from typer.core import TyperGroup
-from typer.main import get_command
 
 import dial_client
 from dial_client import extend, testing
-from site_pages.manual_page import walk_commands
-from tests.inner import chat_app, command_app, list_command_names, load_groups, read, read_schema
+from tests.inner import build_all_commands, list_command_names, read, read_schema
 from tests.inner import program_commands as registered  # noqa: F401 - the import registers the commands
 
 pytestmark = pytest.mark.once
@@ -95,20 +91,11 @@ def test_names_that_do_not_exist_are_found() -> None:
     assert find_unknown_names(tree) == ["Nothing", "dial.nothing"]
 
 
-@cache
-def find_commands() -> dict[str, Any]:
-    """Return the commands of the program by their full names; the chat command has an empty name."""
-    load_groups()
-    group = get_command(command_app)
-    assert isinstance(group, TyperGroup)
-    return {"": get_command(chat_app), **dict(walk_commands(group))}
-
-
 def find_errors(line: str) -> str:
     """Return what is wrong with the options of a command line of `dial-chat`; empty if nothing is."""
     words = shlex.split(line, comments=True)[1:]
     words = words[: next((at for at, word in enumerate(words) if word in ("&", "|", ">", "2>", ";", "&&")), None)]
-    commands = find_commands()
+    commands = build_all_commands()
     name = next((" ".join(words[:size]) for size in (2, 1) if " ".join(words[:size]) in commands), "")
     if not name and words and words[0] in list_command_names():
         name = words[0]  # a group alone, as in `dial-chat servers`, runs its command `list`

@@ -12,6 +12,8 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperOption
 
+from dial_client.cli.commands.typer_commands import list_command_names
+
 GROUPS = (
     ("Model", "model base_url fallback_model system tool_format max_depth timeout tool_timeout no_stream"),
     ("Servers and tools", "config profile trust allow deny yes policy sampling"),
@@ -108,6 +110,4 @@ class ChatTyperCommand(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - the signature of Typer
         """Write the help into the formatter."""
-        from dial_client.cli.commands.typer_apps import list_command_names
-
         formatter.write(format_chat_help(self, sorted(list_command_names()), formatter.width) + "\n")

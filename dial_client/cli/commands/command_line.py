@@ -7,48 +7,42 @@ import re
 import sys
 from collections.abc import Container, Sequence
 
-from typer.core import TyperOption
-
-from dial_client.cli.commands.typer_apps import build_chat, list_command_names, list_group_commands
+from dial_client.cli.commands.typer_commands import GROUPS, build_command, list_command_names, list_options
 
 DEFAULT_COMMAND = "list"
-"""The command that a group runs if the command line names none."""
+"""The command that a group runs if the command line names none; every group has it."""
 
 
-def split_command(words: Sequence[str]) -> tuple[str | None, list[str]]:
+def split_command(words: Sequence[str]) -> tuple[str, list[str]]:
     """Return the command that the arguments name, before or after options, and the other words.
 
-    The command is None for a prompt. A command of a group is returned with the group's name: ``servers login``.
+    The command is empty for a prompt. A command of a group is returned with the group's name: ``servers login``.
     """
     command, rest = find_command(words)
-    commands = list_group_commands(command or "")
-    if not commands or DEFAULT_COMMAND not in commands or find_prompt_words(rest) or {"-h", "--help"} & {*rest}:
+    if command not in GROUPS or find_prompt_words(rest) or {"-h", "--help"} & {*rest}:
         return command, rest  # the group itself shows its help, or reports an unknown command
     return f"{command} {DEFAULT_COMMAND}", rest
 
 
-def find_command(words: Sequence[str]) -> tuple[str | None, list[str]]:
+def find_command(words: Sequence[str]) -> tuple[str, list[str]]:
     """Return the command that the arguments name, or a group if they name none of its commands, and the other words."""
     command, rest = _take_command(words, list_command_names())
-    subcommand, arguments = _take_command(rest, list_group_commands(command or ""))
-    return (command, rest) if subcommand is None else (f"{command} {subcommand}", arguments)
+    if command not in GROUPS:
+        return command, rest
+    subcommand, rest = _take_command(rest, list_command_names(command))
+    return f"{command} {subcommand}".strip(), rest
 
 
-def _take_command(words: Sequence[str], names: Container[str]) -> tuple[str | None, list[str]]:
+def _take_command(words: Sequence[str], names: Container[str]) -> tuple[str, list[str]]:
     places = find_prompt_words(words)
     if places and words[places[0]] in names:
         return words[places[0]], [*words[: places[0]], *words[places[0] + 1 :]]
-    return None, [*words]
+    return "", [*words]
 
 
-def find_prompt_words(words: Sequence[str]) -> list[int]:
-    """Return the indexes of the words that are neither options nor their values, up to ``--``."""
-    takes_value = {
-        flag
-        for parameter in build_chat().params
-        if isinstance(parameter, TyperOption) and not parameter.is_flag
-        for flag in parameter.opts
-    }
+def find_prompt_words(words: Sequence[str], command: str = "") -> list[int]:
+    """Return the indexes of the words that are neither options of a command nor their values, up to ``--``."""
+    options = list_options(build_command(command))
     found: list[int] = []
     skip = False
     for index, word in enumerate(words):
@@ -57,7 +51,7 @@ def find_prompt_words(words: Sequence[str]) -> list[int]:
         elif word == "--":
             break
         elif word.startswith("-") and len(word) > 1:
-            skip = word in takes_value
+            skip = word in options and not options[word].is_flag
         else:
             found.append(index)
     return found

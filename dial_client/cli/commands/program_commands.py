@@ -13,7 +13,7 @@ from typer import Argument, Option
 from dial_client import __version__
 from dial_client.cli.commands.command_help import ChatTyperCommand
 from dial_client.cli.commands.command_line import is_bare_word, normalize_resume, resolve_bare_word, split_command
-from dial_client.cli.commands.typer_apps import SETTINGS, CommandRun, build_command, chat_app, command, command_app
+from dial_client.cli.commands.typer_commands import PROGRAM, CommandRun, build_command, command
 from dial_client.cli.options import AsJson, ExitCode, Options, ServeOptions
 
 _CONFIGURATION = ("config", "trust", "profile", "verbose")
@@ -26,7 +26,7 @@ def _print_version(is_asked: bool) -> None:  # noqa: FBT001 - a callback of Type
         raise typer.Exit
 
 
-@command(chat_app, *_CHAT, cls=ChatTyperCommand)
+@command("", *_CHAT, cls=ChatTyperCommand)
 def chat(
     *,
     prompt: Annotated[
@@ -70,7 +70,7 @@ def chat(
     return run_conversation(options)
 
 
-@command(command_app, *_CONFIGURATION)
+@command("tools", *_CONFIGURATION)
 def tools(*, options: Options, as_json: AsJson = False) -> CommandRun:
     """List the tools as they are offered to the model."""
     from dial_client.cli.servers.server_features import list_tools
@@ -78,7 +78,7 @@ def tools(*, options: Options, as_json: AsJson = False) -> CommandRun:
     return list_tools(options, as_json=as_json)
 
 
-@command(command_app, *_CONFIGURATION)
+@command("resources", *_CONFIGURATION)
 def resources(*, options: Options, as_json: AsJson = False) -> CommandRun:
     """List the resources of the servers: @SERVER:URI in a question attaches a resource."""
     from dial_client.cli.servers.server_features import list_resources_or_prompts
@@ -86,7 +86,7 @@ def resources(*, options: Options, as_json: AsJson = False) -> CommandRun:
     return list_resources_or_prompts(options, "resources", as_json=as_json)
 
 
-@command(command_app, *_CONFIGURATION)
+@command("prompts", *_CONFIGURATION)
 def prompts(*, options: Options, as_json: AsJson = False) -> CommandRun:
     """List the prompts of the servers: /SERVER:PROMPT ARG=VALUE in a conversation sends a prompt."""
     from dial_client.cli.servers.server_features import list_resources_or_prompts
@@ -94,7 +94,7 @@ def prompts(*, options: Options, as_json: AsJson = False) -> CommandRun:
     return list_resources_or_prompts(options, "prompts", as_json=as_json)
 
 
-@command(command_app, *_CONFIGURATION, "tool_timeout", "no_audit", "audit_arguments")
+@command("call", *_CONFIGURATION, "tool_timeout", "no_audit", "audit_arguments")
 def call(
     *,
     name: Annotated[str, Argument(help="The name of the tool, as `dial-chat tools` lists it.")],
@@ -108,7 +108,7 @@ def call(
     return call_tool(replace(options, timeout=options.tool_timeout), name, arguments, as_json=as_json)
 
 
-@command(command_app)
+@command("conversations")
 def conversations(
     *,
     action: Annotated[str, Argument(help="list, show, delete, export or import.")] = "list",
@@ -126,7 +126,7 @@ def conversations(
 
 
 @command(
-    command_app,
+    "serve",
     *(*_CONFIGURATION, "model", "base_url", "tool_format", "system", "max_depth", "timeout", "tool_timeout"),
     *("allow", "deny", "yes", "policy", "store", "no_save", "no_audit", "audit_arguments"),
 )
@@ -137,7 +137,7 @@ def serve(*, serve_options: ServeOptions, options: Options) -> CommandRun:
     return serve_http(options, serve_options)
 
 
-@command(command_app)
+@command("audit")
 def audit(
     *,
     action: Annotated[str, Argument(help="show, tail or verify.")] = "show",
@@ -176,7 +176,7 @@ def audit(
             raise _build_unknown_action(action, "show, tail, verify")
 
 
-@command(command_app, "config", "trust", "profile", "model", "base_url", "store", "verbose")
+@command("doctor", "config", "trust", "profile", "model", "base_url", "store", "verbose")
 def doctor(
     *,
     options: Options,
@@ -193,7 +193,7 @@ def doctor(
     return diagnose(options, read_groups(only), with_fixes=fix, as_json=as_json)
 
 
-@command(command_app, "config", "trust", "profile", "model", "base_url", "verbose", name="bug-report")
+@command("bug-report", "config", "trust", "profile", "model", "base_url", "verbose")
 def bug_report(
     *,
     file: Annotated[Path, Argument(metavar="FILE", help="The file to write.", show_default=False)] = Path(
@@ -208,7 +208,7 @@ def bug_report(
     return write_report(options, file, is_confirmed=yes)
 
 
-@command(command_app, "config", "trust", "profile", "base_url", "tool_format", "verbose")
+@command("models", "config", "trust", "profile", "base_url", "tool_format", "verbose")
 def models(
     *,
     action: Annotated[
@@ -241,7 +241,7 @@ def models(
             raise _build_unknown_action(action, "list, test")
 
 
-@command(command_app, "config", "trust", "profile", "policy", "allow", "deny", "verbose")
+@command("policy", "config", "trust", "profile", "policy", "allow", "deny", "verbose")
 def policy(
     *,
     action: Annotated[str, Argument(help="list or test.")] = "list",
@@ -272,7 +272,7 @@ def policy(
             raise _build_unknown_action(action, "list, test")
 
 
-@command(command_app)
+@command("grants")
 def grants(
     *,
     revoke: Annotated[
@@ -290,7 +290,7 @@ def grants(
     return policy_listing.manage_grants(revoke, as_json=as_json)
 
 
-@command(command_app)
+@command("trust")
 def trust(
     *,
     file: Annotated[
@@ -306,7 +306,7 @@ def trust(
     return manage(file, list_all=list_all, revoke=revoke, as_json=as_json)
 
 
-@command(command_app)
+@command("init")
 async def init(
     *,
     model: Annotated[str | None, Option("-m", "--model", metavar="NAME", help="The model that answers.")] = None,
@@ -341,7 +341,7 @@ async def init(
 _CONFIG_ACTIONS = ("path", "show", "get", "set", "unset", "edit", "schema")
 
 
-@command(command_app, "config", "trust", "profile", "model")
+@command("config", "config", "trust", "profile", "model")
 async def config(
     *,
     action: Annotated[str, Argument(help=f"{', '.join(_CONFIG_ACTIONS[:-1])} or {_CONFIG_ACTIONS[-1]}.")] = "path",
@@ -389,14 +389,14 @@ def _build_unknown_action(action: str, actions: str) -> Exception:
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command of these arguments, and return its exit code."""
-    command, words = split_command(normalize_resume(arguments))
-    if not command and is_bare_word(words):
+    name, words = split_command(normalize_resume(arguments))
+    if not name and is_bare_word(words):
         resolved = resolve_bare_word(words)
         if resolved is None:
             return int(ExitCode.USAGE)
-        command, words = split_command(resolved)
+        name, words = split_command(resolved)
     try:
-        build_command(command, SETTINGS)([*(command or "").split(), *words], prog_name="dial-chat")
+        build_command(name)(words, prog_name=f"{PROGRAM} {name}".strip())
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(ExitCode.UNEXPECTED)
     return int(ExitCode.ANSWERED)

@@ -6,17 +6,15 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from dial_client.cli.commands.typer_apps import CommandRun, command, open_group_app
+from dial_client.cli.commands.typer_commands import CommandRun, command
 from dial_client.cli.options import AsJson, ConfigChoice, Options
-
-servers = open_group_app("servers")
 
 Name = Annotated[str, Argument(help="The name of a server.")]
 Replace = Annotated[bool, Option("--replace", help="Replace a server of the same name.")]
 _CONFIGURATION = ("config", "trust", "profile", "verbose")
 
 
-@command(servers, *_CONFIGURATION, name="list")
+@command("servers list", *_CONFIGURATION)
 def list_all(*, options: Options, as_json: AsJson = False) -> CommandRun:
     """List the servers with their state and tools, and why a server is missing."""
     from dial_client.cli.servers.server_features import list_servers
@@ -24,7 +22,7 @@ def list_all(*, options: Options, as_json: AsJson = False) -> CommandRun:
     return list_servers(options, as_json=as_json)
 
 
-@command(servers, *_CONFIGURATION)
+@command("servers login", *_CONFIGURATION)
 def login(
     *,
     name: Name,
@@ -37,7 +35,7 @@ def login(
     return log_in(options, name, browser=not no_browser)
 
 
-@command(servers, *_CONFIGURATION)
+@command("servers logout", *_CONFIGURATION)
 def logout(*, name: Name, options: Options) -> CommandRun:
     """Log out of a server: its tokens are deleted from this machine."""
     from dial_client.cli.servers.oauth_login import log_out
@@ -45,7 +43,7 @@ def logout(*, name: Name, options: Options) -> CommandRun:
     return log_out(options, name)
 
 
-@command(servers, *_CONFIGURATION)
+@command("servers test", *_CONFIGURATION)
 def test(
     *,
     name: Name,
@@ -62,7 +60,7 @@ def test(
     return check_server(options, name, with_call=not no_call, as_json=as_json)
 
 
-@command(servers)
+@command("servers add")
 def add(
     *,
     name: Annotated[str, Argument(help="A name for the server; or a SOURCE alone, if it names its server.")],
@@ -107,7 +105,7 @@ def add(
     return add_server(new, choice, replace=replace)
 
 
-@command(servers, name="add-json")
+@command("servers add-json")
 def add_json(
     *,
     name: Annotated[str, Argument(help="A name for the server.")],
@@ -121,7 +119,7 @@ def add_json(
     return add_json_entry(name, entry, choice, replace=replace)
 
 
-@command(servers)
+@command("servers remove")
 def remove(*, name: Name, choice: ConfigChoice) -> CommandRun:
     """Remove a server from your configuration."""
     from dial_client.cli.changed_config import remove_server
@@ -129,7 +127,7 @@ def remove(*, name: Name, choice: ConfigChoice) -> CommandRun:
     return remove_server(name, choice)
 
 
-@command(servers)
+@command("servers enable")
 def enable(*, name: Name, choice: ConfigChoice) -> CommandRun:
     """Enable a disabled server."""
     from dial_client.cli.changed_config import switch_server
@@ -137,7 +135,7 @@ def enable(*, name: Name, choice: ConfigChoice) -> CommandRun:
     return switch_server(name, choice, is_enabled=True)
 
 
-@command(servers)
+@command("servers disable")
 def disable(*, name: Name, choice: ConfigChoice) -> CommandRun:
     """Disable a server, but keep its entry."""
     from dial_client.cli.changed_config import switch_server
@@ -145,7 +143,7 @@ def disable(*, name: Name, choice: ConfigChoice) -> CommandRun:
     return switch_server(name, choice, is_enabled=False)
 
 
-@command(servers, name="import")
+@command("servers import")
 def import_(
     *,
     source: Annotated[
@@ -167,7 +165,7 @@ def import_(
     return import_servers(source, tuple(server or ()), choice, replace=replace, is_agreed=yes)
 
 
-@command(servers, "config", "trust", "verbose")
+@command("servers export", "config", "trust", "verbose")
 def export(
     *,
     names: Annotated[list[str] | None, Argument(metavar="[NAME]…", help="The servers; all without a name.")] = None,
@@ -182,7 +180,7 @@ def export(
     return export_servers(options, tuple(names or ()), to)
 
 
-@command(servers)
+@command("servers search")
 def search(
     *,
     words: Annotated[str, Argument(metavar="WORD", help="A part of a server's name.")],

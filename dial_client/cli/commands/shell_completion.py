@@ -13,137 +13,120 @@ import shlex
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from functools import cached_property
+from inspect import getdoc
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from typer.core import TyperArgument, TyperOption
-from typer.main import get_command
+from typer.core import TyperArgument
 
 from dial_client.cli.commands.command_help import describe_option
-from dial_client.cli.commands.command_line import find_command
-from dial_client.cli.commands.typer_apps import chat_app, command_app, list_group_commands, load_groups
+from dial_client.cli.commands.command_line import find_command, find_prompt_words
+from dial_client.cli.commands.typer_commands import COMMANDS, GROUPS, build_command, list_command_names, list_options
 from dial_client.cli.configuration_files import find_files
 from dial_client.cli.options import ExitCode
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.settings import configuration
-from dial_client.settings.config_types import Outline, is_enabled
-from dial_client.settings.configuration import ConfigFile
+from dial_client.settings.config_types import Outline, Settings, is_enabled
 
 MAX_CONVERSATIONS = 50
 PATIENCE = 0.2
 """Seconds to wait for a program that writes to the database."""
-
-
-class KnownNames:
-    """Names with descriptions, which are read when they are needed; a file that cannot be read adds none.
-
-    Args:
-        config: The configuration that the command line names; None for the files that are found, if they are trusted.
-    """
-
-    def __init__(self, config: str | None = None) -> None:
-        self._config = config
-
-    def list_servers(self) -> dict[str, str]:
-        """Return the names of the servers."""
-        return {name: "" if is_enabled(entry) else "disabled" for name, entry in self._outline.servers.items()}
-
-    def list_models(self) -> dict[str, str]:
-        """Return the names of models."""
-        from dial_client.cli.models.model_names import list_known_models
-
-        return list_known_models(self._outline.models)
-
-    def list_tools(self) -> dict[str, str]:
-        """Return the names, as offered to the model, of the tools that the servers had when they last ran."""
-        from dial_client.tools.catalog import assign_names
-
-        tools = dict(self._read_cached_tools())
-        return {name: tools[key] for key, name in assign_names(tools).items()}
-
-    def list_patterns(self) -> dict[str, str]:
-        """Return patterns of tools: a pattern for all tools of each server, and a pattern for each tool."""
-        names = {f"{server}/*": "all tools" for server in self.list_servers()}
-        return names | {f"{server}/{tool}": about for (server, tool), about in self._read_cached_tools()}
-
-    def list_conversations(self) -> dict[str, str]:
-        """Return the ids of the latest conversations, with their titles."""
-        import platformdirs
-
-        file = platformdirs.user_data_path("dial-client", appauthor=False) / "conversations.db"
-        if not file.is_file():
-            return {}
-        query = f"SELECT id, title FROM conversations ORDER BY updated_at DESC LIMIT {MAX_CONVERSATIONS}"  # noqa: S608
-        try:
-            with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=PATIENCE)) as connection:
-                return {str(id_): str(title) for id_, title in connection.execute(query)}
-        except sqlite3.Error:
-            return {}
-
-    @cached_property
-    def _files(self) -> list[ConfigFile]:
-        """The configuration files in use, without untrusted files."""
-        try:
-            return find_files(self._config)[0]
-        except ConfigError:
-            return []
-
-    @cached_property
-    def _outline(self) -> Outline:
-        try:
-            outlines = [configuration.outline(file.text) for file in self._files]
-        except ConfigError:
-            return Outline({}, {})
-        servers = {name: entry for outline in outlines for name, entry in outline.servers.items()}
-        return Outline(servers, {name: entry for outline in outlines for name, entry in outline.models.items()})
-
-    def list_profiles(self) -> dict[str, str]:
-        """Return the names of the profiles of the configuration."""
-        try:
-            return dict.fromkeys(configuration.combine(self._files).profiles, "")
-        except ConfigError:
-            return {}
-
-    def _read_cached_tools(self) -> Iterator[tuple[tuple[str, str], str]]:
-        """Yield server, tool and description of each tool in the cache."""
-        from dial_client.client.client_setup import CACHE, open_cache
-
-        cache = open_cache(True, CACHE)  # noqa: FBT003 - the user's own
-        try:
-            settings = configuration.combine(self._files)
-        except ConfigError:
-            return
-        if cache is None:
-            return
-        for name, server in settings.servers.items():
-            tools = cache.read(server).get("tools")
-            for tool in tools if isinstance(tools, list) else ():
-                if isinstance(tool, dict) and isinstance(tool.get("name"), str):
-                    yield (name, tool["name"]), str(tool.get("title") or tool.get("description") or "")
-
-
 Candidates = Mapping[str, str]
 """Candidate values, with descriptions."""
+ListNames = Callable[[str | None], Candidates]
+"""Lists names, given the configuration that the command line names, or None for the files that are found."""
 
-_OPTION_VALUES: Mapping[str, Callable[[KnownNames], Candidates]] = {
-    "model": KnownNames.list_models,
-    "profile": KnownNames.list_profiles,
-    "allow": KnownNames.list_patterns,
-    "deny": KnownNames.list_patterns,
-    "resume": KnownNames.list_conversations,
+
+def _list_servers(config: str | None) -> Candidates:
+    servers = {name: entry for outline in _read_outlines(config) for name, entry in outline.servers.items()}
+    return {name: "" if is_enabled(entry) else "disabled" for name, entry in servers.items()}
+
+
+def _list_models(config: str | None) -> Candidates:
+    from dial_client.cli.models.model_names import list_known_models
+
+    return list_known_models(name for outline in _read_outlines(config) for name in outline.models)
+
+
+def _list_profiles(config: str | None) -> Candidates:
+    return dict.fromkeys(_read_settings(config).profiles, "")
+
+
+def _list_tools(config: str | None) -> Candidates:
+    """Return the names, as offered to the model, of the tools that the servers had when they last ran."""
+    from dial_client.tools.catalog import assign_names
+
+    tools = dict(_read_cached_tools(config))
+    return {name: tools[key] for key, name in assign_names(tools).items()}
+
+
+def _list_patterns(config: str | None) -> Candidates:
+    """Return patterns of tools: a pattern for all tools of each server, and a pattern for each tool."""
+    names = {f"{server}/*": "all tools" for server in _list_servers(config)}
+    return names | {f"{server}/{tool}": about for (server, tool), about in _read_cached_tools(config)}
+
+
+def _list_conversations(config: str | None) -> Candidates:  # noqa: ARG001 - one of the lists
+    """Return the ids of the latest conversations, with their titles."""
+    import platformdirs
+
+    file = platformdirs.user_data_path("dial-client", appauthor=False) / "conversations.db"
+    if not file.is_file():
+        return {}
+    query = f"SELECT id, title FROM conversations ORDER BY updated_at DESC LIMIT {MAX_CONVERSATIONS}"  # noqa: S608
+    try:
+        with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=PATIENCE)) as connection:
+            return {str(id_): str(title) for id_, title in connection.execute(query)}
+    except sqlite3.Error:
+        return {}
+
+
+def _read_outlines(config: str | None) -> list[Outline]:
+    """Return the entries of the configuration files in use, without untrusted files; none if a file is not valid."""
+    try:
+        return [configuration.outline(file.text) for file in find_files(config)[0]]
+    except ConfigError:
+        return []
+
+
+def _read_settings(config: str | None) -> Settings:
+    try:
+        return configuration.combine(find_files(config)[0])
+    except ConfigError:
+        return Settings()
+
+
+def _read_cached_tools(config: str | None) -> Iterator[tuple[tuple[str, str], str]]:
+    """Yield server, tool and description of each tool in the cache."""
+    from dial_client.client.client_setup import CACHE, open_cache
+
+    cache = open_cache(True, CACHE)  # noqa: FBT003 - the user's own
+    assert cache is not None
+    for name, server in _read_settings(config).servers.items():
+        tools = cache.read(server).get("tools")
+        for tool in tools if isinstance(tools, list) else ():
+            if isinstance(tool, dict) and isinstance(tool.get("name"), str):
+                yield (name, tool["name"]), str(tool.get("title") or tool.get("description") or "")
+
+
+_OPTION_VALUES: Mapping[str, ListNames] = {
+    "model": _list_models,
+    "profile": _list_profiles,
+    "allow": _list_patterns,
+    "deny": _list_patterns,
+    "resume": _list_conversations,
 }
 _OF_SERVERS = ("login", "logout", "remove", "enable", "disable", "test")
 """The commands of the group ``servers`` that take the name of an existing server."""
-_ARGUMENT_VALUES: Mapping[tuple[str, str], Callable[[KnownNames], Candidates]] = {
-    ("call", "name"): KnownNames.list_tools,
-    **{(f"servers {name}", "name"): KnownNames.list_servers for name in _OF_SERVERS},
-    ("conversations", "target"): KnownNames.list_conversations,
-    ("policy", "name"): KnownNames.list_tools,
+_ARGUMENT_VALUES: Mapping[tuple[str, str], ListNames] = {
+    ("call", "name"): _list_tools,
+    **{(f"servers {name}", "name"): _list_servers for name in _OF_SERVERS},
+    ("conversations", "target"): _list_conversations,
+    ("policy", "name"): _list_tools,
 }
 
 
@@ -151,85 +134,50 @@ def find_candidates(words: Sequence[str]) -> Candidates:
     """Return the candidates for the last of the words after ``dial-chat``; none if the shell should propose files."""
     *previous, current = words or [""]
     command, rest = find_command(previous)
-    options = _list_options(command)
-    names = KnownNames(_find_value(options["--config"].opts, previous) if "--config" in options else None)
+    options = list_options(build_command(command))
+    with_value = {flag: option for flag, option in options.items() if not option.is_flag}
+    config = _find_config(previous, options)
     flag, equals, value = current.partition("=")
-    if previous and not _is_flag(options.get(previous[-1])):
-        return _filter_by_prefix(_list_option_values(options[previous[-1]], names), current)
-    if equals and not _is_flag(options.get(flag)):
-        found = _filter_by_prefix(_list_option_values(options[flag], names), value)
-        return {f"{flag}={candidate}": about for candidate, about in found.items()}
-    if current.startswith("-"):
-        found = {name: describe_option(option).first_sentence for name, option in options.items()}
-        return _filter_by_prefix({name: about for name, about in found.items() if not previous.count(name)}, current)
-    return _filter_by_prefix(_list_argument_values(command, _find_positional(rest, options), names, previous), current)
+    if not equals or flag not in with_value:
+        flag, value = (previous or [""])[-1], current
+    if flag in with_value:
+        found = _list_option_values(with_value[flag], config)
+    elif current.startswith("-"):
+        unused = {name: option for name, option in options.items() if name not in previous}
+        found = {name: describe_option(option).first_sentence for name, option in unused.items()}
+    elif not command and {"--install-completion", "--show-completion"} & {*previous}:
+        found = dict.fromkeys(SCRIPTS, "")
+    else:
+        found = _list_argument_values(command, len(find_prompt_words(rest, command)), config)
+    start = current.removesuffix(value)
+    return {f"{start}{name}": about for name, about in found.items() if name.startswith(value)}
 
 
-def _is_flag(option: Any) -> bool:
-    """Return True for an option without a value, and for None."""
-    return option is None or option.is_flag
+def _find_config(words: Sequence[str], options: Mapping[str, Any]) -> str | None:
+    """Return the configuration that the words name in place of the files that are found; None if they name none."""
+    flags = options["--config"].opts if "--config" in options else ()
+    split = [part for word in words for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    return next((value for flag, value in pairwise(split) if flag in flags), None)
 
 
-def _list_options(command: str | None) -> dict[str, Any]:
-    """Return the options of a command, or of the chat, by each of their flags."""
-    parameters = [parameter for parameter in _list_parameters(command) if isinstance(parameter, TyperOption)]
-    return {flag: option for option in parameters if not option.hidden for flag in option.opts}
-
-
-def _list_parameters(command: str | None) -> Sequence[Any]:
-    return get_command(chat_app).params if command is None else _build_command(command).params
-
-
-def _build_command(path: str) -> Any:
-    """Return a command, or a group; for an empty text the group of all commands."""
-    load_groups()
-    found: Any = get_command(command_app)
-    for word in path.split():
-        found = found.commands[word]
-    return found
-
-
-def _find_value(flags: Iterable[str], words: Sequence[str]) -> str | None:
-    """Return the value that the words set for an option; None if they set none."""
-    following = [value for flag, value in pairwise(words) if flag in flags]
-    written = [word.partition("=")[2] for word in words if word.partition("=")[0] in flags and "=" in word]
-    return next(iter([*following, *written]), None)
-
-
-def _find_positional(words: Sequence[str], options: Mapping[str, Any]) -> list[str]:
-    """Return the words that are neither options nor values of options."""
-    found: list[str] = []
-    skip = False
-    for word in words:
-        if not skip and not word.startswith("-"):
-            found.append(word)
-        skip = not skip and not _is_flag(options.get(word))
-    return found
-
-
-def _list_option_values(option: Any, names: KnownNames) -> Candidates:
+def _list_option_values(option: Any, config: str | None) -> Candidates:
     if option.name in _OPTION_VALUES:
-        return _OPTION_VALUES[option.name](names)
+        return _OPTION_VALUES[option.name](config)
     return _parse_listed_values(describe_option(option).first_sentence.partition(": ")[2])
 
 
-def _list_argument_values(
-    command: str | None, positional: Sequence[str], names: KnownNames, previous: Sequence[str]
-) -> Candidates:
-    if command is None:
-        if {"--install-completion", "--show-completion"} & {*previous}:
-            return dict.fromkeys(SCRIPTS, "")
-        return {} if positional else _list_commands()
-    if list_group_commands(command):
-        return {} if positional else _list_commands(command)
-    arguments = [parameter for parameter in _list_parameters(command) if isinstance(parameter, TyperArgument)]
-    if len(positional) >= len(arguments):
+def _list_argument_values(command: str, place: int, config: str | None) -> Candidates:
+    """Return the values of the argument at a place, counted from 0; the names of commands in place of a command."""
+    if not command or command in GROUPS:
+        return {} if place else _list_commands(command)
+    arguments = [parameter for parameter in build_command(command).params if isinstance(parameter, TyperArgument)]
+    if place >= len(arguments):
         return {}
-    argument = arguments[len(positional)]
-    if argument.name == "action":
-        return _parse_listed_values((argument.help or "").partition(".")[0])
-    values = _ARGUMENT_VALUES.get((command, argument.name or ""))
-    return values(names) if values else {}
+    name = arguments[place].name
+    if name == "action":
+        return _parse_listed_values((arguments[place].help or "").partition(".")[0])
+    values = _ARGUMENT_VALUES.get((command, name))
+    return values(config) if values else {}
 
 
 def _parse_listed_values(text: str) -> Candidates:
@@ -238,13 +186,14 @@ def _parse_listed_values(text: str) -> Candidates:
     return dict.fromkeys(words, "") if all(re.fullmatch(r"[a-z-]+", word) for word in words) else {}
 
 
-def _list_commands(group: str = "") -> Candidates:
-    commands = sorted(_build_command(group).commands.items())
-    return {name: (command.help or "").partition(". ")[0] for name, command in commands}
-
-
-def _filter_by_prefix(found: Candidates, current: str) -> Candidates:
-    return {value: about for value, about in found.items() if value.startswith(current)}
+def _list_commands(group: str) -> Candidates:
+    """Return the commands of a group, or of the program, each with the first sentence of its help."""
+    found = {}
+    for name in sorted(list_command_names(group)):
+        full_name = f"{group} {name}".strip()
+        text = GROUPS[name][1] if full_name in GROUPS else getdoc(COMMANDS[full_name].callback)
+        found[name] = (text or "").partition(". ")[0]
+    return found
 
 
 def print_candidates(shell: str, words: Sequence[str], environment: Mapping[str, str] = os.environ) -> int:
