@@ -66,9 +66,9 @@ from dial_client.cli.doctor.findings import Finding as Finding
 from dial_client.cli.doctor.findings import Fix as Fix
 from dial_client.cli.doctor.findings import Group as Group
 from dial_client.cli.doctor.server_checks import check_programs as check_programs
-from dial_client.cli.doctor.subject import DoctorTarget as DoctorTarget
 from dial_client.cli.doctor.subject import ServerOutcome as ServerOutcome
 from dial_client.cli.doctor.subject import Subject as Subject
+from dial_client.cli.doctor.subject import run_servers as run_servers
 from dial_client.cli.doctor.tool_checks import format_size_lines as format_size_lines
 from dial_client.cli.init_questions import choose_servers as choose_servers
 from dial_client.cli.input import file_completion as file_completion

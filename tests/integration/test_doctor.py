@@ -14,12 +14,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import anyio
 import pytest
 
 from tests.inner import (
     ConfigFile,
-    DoctorTarget,
     Endpoint,
     Finding,
     Group,
@@ -30,6 +28,7 @@ from tests.inner import (
     inspect,
     mask,
     model_checks,
+    run_servers,
     server_checks,
 )
 from tests.support.program import LONG, entry
@@ -52,9 +51,10 @@ def tools(*definitions: Mapping[str, Any]) -> dict[str, Any]:
 def subject_of(servers: Mapping[str, Any], environ: Mapping[str, str] | None = None, **target: Any) -> Subject:
     more = {key: target.pop(key) for key in ("models", "defaultModel") if key in target}
     text = json.dumps({"mcpServers": servers, **more}, indent=1)
+    if environ is not None:
+        target["environ"] = environ
     target.setdefault("server_seconds", LONG)  # a slow machine must not fail the test
-    found = Subject(DoctorTarget((ConfigFile(text, "servers.json"),), **target))
-    return found if environ is None else Subject(found.target, environ)
+    return Subject((ConfigFile(text, "servers.json"),), **target)
 
 
 def parameter(name: str, description: str = "") -> dict[str, Any]:
@@ -115,10 +115,8 @@ def test_no_check_failed(findings: list[Finding]) -> None:
 
 async def test_a_tool_that_has_changed_since_it_was_approved_is_found(tmp_path: Path) -> None:
     subject = subject_of({"it": tools({})}, tool_pins=tmp_path)
-    async with anyio.create_task_group() as group:
-        group.start_soon(subject.run.run)
-        outcome = await subject.run.wait_for_outcome()
-    (tool,) = outcome.tools
+    async with run_servers(subject) as outcome:
+        (tool,) = outcome.tools
     ToolPins(JsonCache(tmp_path), subject.servers).pin(replace(tool, description="Something else."))
     found = await inspect(subject_of({"it": tools({})}, tool_pins=tmp_path), (Group.TOOLS,))
     assert [finding.code for finding in found] == ["DC409"]
@@ -293,7 +291,7 @@ async def test_a_model_that_cannot_be_used_is_found(name: str, environ: dict[str
 
 async def test_the_database_is_checked_and_not_changed(tmp_path: Path) -> None:
     async def codes(file: Path) -> list[str]:
-        found = await inspect(Subject(DoctorTarget(database=file)), (Group.FILES,))
+        found = await inspect(Subject(database=file), (Group.FILES,))
         return [finding.code for finding in found]
 
     assert await codes(tmp_path / "none.db") == []
@@ -310,9 +308,7 @@ async def test_the_database_is_checked_and_not_changed(tmp_path: Path) -> None:
 
 async def test_a_folder_that_cannot_be_written_is_found(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    found = await inspect(
-        Subject(DoctorTarget(folders=(tmp_path / "new", tmp_path / "file" / "below"))), (Group.FILES,)
-    )
+    found = await inspect(Subject(folders=(tmp_path / "new", tmp_path / "file" / "below")), (Group.FILES,))
     assert [finding.code for finding in found] == ["DC604"]
 
 
@@ -329,15 +325,15 @@ async def test_a_profile_chooses_the_model_and_the_servers() -> None:
     profiles = {"work": {"model": "openai:gpt-5", "servers": ["sound"]}}
     servers = {"sound": tools({}), "exits": entry("ExitsAtOnce")}
     text = json.dumps({"mcpServers": servers, "profiles": profiles})
-    subject = Subject(DoctorTarget((ConfigFile(text, "servers.json"),), profile="work"), {})
+    subject = Subject((ConfigFile(text, "servers.json"),), profile="work", environ={})
     assert list(subject.servers) == ["sound"]
     assert [finding.code async for finding in model_checks.check_model(subject)] == ["DC502"]
-    unknown = Subject(DoctorTarget((ConfigFile(text, "servers.json"),), profile="wrok"), {})
+    unknown = Subject((ConfigFile(text, "servers.json"),), profile="wrok", environ={})
     assert [finding.code for finding in await inspect(unknown, (Group.CONFIG,))] == ["DC104"]
 
 
 async def test_a_key_in_the_environment_names_the_model_that_is_checked() -> None:
     with endpoint(status=401) as url:
         environ = {"OPENAI_API_KEY": "sk-0123456789", "OPENAI_BASE_URL": f"{url}/v1"}
-        subject = Subject(DoctorTarget(), environ)
+        subject = Subject(environ=environ)
         assert [finding.code async for finding in model_checks.check_model(subject)] == ["DC503"]

@@ -16,7 +16,7 @@ import httpx2
 import pytest
 
 from benchmarks.together import NPM, real_servers
-from tests.inner import ConfigFile, DoctorTarget, Finding, Group, ServerOutcome, Subject, format_size_lines, inspect
+from tests.inner import ConfigFile, Finding, Group, ServerOutcome, Subject, format_size_lines, inspect
 from tests.support.program import LONG, python_server
 
 PACKAGES = NPM.parent / "@modelcontextprotocol"
@@ -108,8 +108,8 @@ async def checked(
 
     async def check(name: str, text: str) -> None:
         file = ConfigFile(text, str(folder / "servers.json"))
-        subject = Subject(DoctorTarget((file,), server_seconds=LONG))
-        results[name] = await inspect(subject, GROUPS), await subject.run.wait_for_outcome()
+        subject = Subject((file,), server_seconds=LONG)
+        results[name] = await inspect(subject, GROUPS), subject.outcome
 
     with anyio.fail_after(LONG):
         for address in addresses:

@@ -9,18 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.inner import (
-    CHECKS,
-    CODES,
-    ConfigFile,
-    DoctorTarget,
-    Finding,
-    Fix,
-    Subject,
-    apply_fixes,
-    config_checks,
-    server_checks,
-)
+from tests.inner import CHECKS, CODES, ConfigFile, Finding, Fix, Subject, apply_fixes, config_checks, server_checks
 from tests.support.planted_faults import FAULTS, SOUND, Fault
 
 pytestmark = [pytest.mark.anyio, pytest.mark.once]
@@ -44,12 +33,12 @@ async def findings_in(folder: Path, text: str, path: str) -> list[Finding]:
     file.write_text(text)
     file.chmod(0o600)
     environ = {"PATH": path, "HOME": "/home/ada", "TOKEN_THAT_IS_SET": "t"}
-    subject = Subject(DoctorTarget((ConfigFile(text, str(file)),)), environ)
+    subject = Subject((ConfigFile(text, str(file)),), environ=environ)
     checks = (
         *(config_checks.check_files, config_checks.check_entries, config_checks.check_permissions),
         *(server_checks.check_programs, server_checks.check_options),
     )
-    return [finding for check in checks async for finding in check(subject)]
+    return [finding for check in checks for finding in check(subject)]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the programs are shell scripts")
@@ -88,8 +77,8 @@ async def test_a_world_readable_file_with_secrets_is_a_finding(tmp_path: Path) -
     text = '{"mcpServers": {"it": {"command": "x", "env": {"API_KEY": "sk-live-4f9a8b7c6d5e4f3a2b1c"}}}}'
     file.write_text(text)
     file.chmod(0o644)
-    subject = Subject(DoctorTarget((ConfigFile(text, str(file)),)), {})
-    (finding,) = [finding async for finding in config_checks.check_permissions(subject)]
+    subject = Subject((ConfigFile(text, str(file)),), environ={})
+    (finding,) = config_checks.check_permissions(subject)
     assert (finding.code, finding.path) == ("DC111", str(file))
     assert finding.fix is not None
     assert finding.fix.mode == 0o600
@@ -104,8 +93,8 @@ async def test_an_untrusted_file_expands_no_variable_and_reads_no_other_file(tmp
 
     text = '{"mcpServers": {"it": {"command": "x", "envFile": "a.env", "env": {"A": "${NOT_SET}"}}}}'
     file = ConfigFile(text, str(tmp_path / "servers.json"), read=read_file)
-    subject = Subject(DoctorTarget((), (file,)), {})
-    codes = [finding.code async for finding in config_checks.check_files(subject)]
+    subject = Subject((), (file,), environ={})
+    codes = [finding.code for finding in config_checks.check_files(subject)]
     assert codes == ["DC114"]
     assert read == []
     assert subject.servers == {}
@@ -113,8 +102,8 @@ async def test_an_untrusted_file_expands_no_variable_and_reads_no_other_file(tmp
 
 async def test_errors_of_several_entries_are_all_found(tmp_path: Path) -> None:
     text = '{\n"mcpServers": {\n"a": {},\n"b": {"command": 1},\n"c": {"command": "' + sys.executable + '"}\n}}'
-    subject = Subject(DoctorTarget((ConfigFile(text, "servers.json", tmp_path),)), {})
-    found = [finding async for finding in config_checks.check_files(subject)]
+    subject = Subject((ConfigFile(text, "servers.json", tmp_path),), environ={})
+    found = list(config_checks.check_files(subject))
     assert [(finding.code, finding.line) for finding in found] == [("DC106", 3), ("DC104", 4)]
     assert list(subject.servers) == ["c"]
 

@@ -19,7 +19,6 @@ from prompt_toolkit.output import DummyOutput
 from tests.inner import (
     ConfigError,
     ConfigFile,
-    DoctorTarget,
     SecretMask,
     ServerSettings,
     Subject,
@@ -183,8 +182,8 @@ async def test_the_modes_of_files_with_secrets_are_not_checked_on_windows(
     text = '{"mcpServers": {"it": {"command": "x", "env": {"API_KEY": "sk-live-4f9a8b7c6d5e4f3a2b1c"}}}}'
     file.write_text(text)
     file.chmod(0o644)
-    subject = Subject(DoctorTarget((ConfigFile(text, str(file)),)), {})
-    assert [finding async for finding in check_permissions(subject)] == []
+    subject = Subject((ConfigFile(text, str(file)),), environ={})
+    assert [*check_permissions(subject)] == []
 
 
 @pytest.mark.usefixtures("windows")

@@ -13,7 +13,6 @@ from tests.inner import (
     ConfigChoice,
     ConfigError,
     ConfigFile,
-    DoctorTarget,
     EnvFiles,
     Options,
     Subject,
@@ -56,7 +55,7 @@ def test_a_trusted_file_is_left_out_after_its_env_file_changed(folder: Path) -> 
 def test_doctor_expands_no_variable_of_an_untrusted_file() -> None:
     text = '{"models": {"m": {"model": "openai:x", "baseURL": "${KEY}"}}, "defaultModel": "${KEY}", "policy": 5}'
     file = ConfigFile(text, "servers.json")
-    reading = Subject(DoctorTarget(untrusted=(file,)), {"KEY": "sk-live-1"}).readings[0]
+    reading = Subject(untrusted=(file,), environ={"KEY": "sk-live-1"}).readings[0]
     assert (reading.models, reading.default_model, reading.findings) == ({}, None, [])
 
 
@@ -64,8 +63,8 @@ def test_doctor_expands_no_variable_of_an_untrusted_file() -> None:
 async def test_a_fix_writes_no_value_of_a_variable() -> None:
     text = '{"mcpServers": {"a": {"command": "missing --fast", "args": ["--key", "${KEY}"]}}}'
     theirs = ConfigFile('{"mcpServers": {"a": {"command": "theirs"}}}', "theirs.json")
-    target = DoctorTarget((ConfigFile(text, "mine.json"),), untrusted=(theirs,))
-    (finding,) = [found async for found in check_programs(Subject(target, {"KEY": "sk-live-1", "PATH": ""}))]
+    environ = {"KEY": "sk-live-1", "PATH": ""}
+    (finding,) = check_programs(Subject((ConfigFile(text, "mine.json"),), untrusted=(theirs,), environ=environ))
     assert finding.path == "mine.json"
     assert finding.fix is not None
     assert finding.fix.edit is not None
@@ -104,7 +103,7 @@ def test_no_command_changes_an_untrusted_file(folder: Path) -> None:
 def test_a_report_masks_each_secret_of_the_environment_and_of_models() -> None:
     environ = {"DATABASE_URL": "postgres://me:hunter2x@db.test/x", "GITHUB_PAT": "abcd1234ef", "PWD": "/srv/1a2b3c4d"}
     models = '{"models": {"m": {"model": "openai:x", "baseURL": "https://me:secret99@m.test/v1"}}}'
-    subject = Subject(DoctorTarget((ConfigFile(models, "servers.json"),)), environ)
+    subject = Subject((ConfigFile(models, "servers.json"),), environ=environ)
     text = mask(subject, "hunter2x abcd1234ef secret99 /srv/1a2b3c4d")
     assert text == "[secret of the environment] [secret of the environment] [secret of the environment] /srv/1a2b3c4d"
 

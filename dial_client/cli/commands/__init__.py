@@ -2,6 +2,6 @@
 
 ``program_commands`` runs a command line, and defines the chat and the other commands, ``servers_commands`` the group
 ``servers``; each imports the code of a command when it runs. ``command_line`` finds the command in the words of a line.
-``typer_commands`` are the applications of Typer. ``command_help`` formats ``--help`` (``site_pages.manual_page`` makes the
-manual page of it). ``shell_completion`` has the candidates and the scripts of the shells.
+``typer_commands`` builds the commands. ``command_help`` formats ``--help`` (``site_pages.manual_page`` makes the manual
+page of it). ``shell_completion`` has the candidates and the scripts of the shells.
 """

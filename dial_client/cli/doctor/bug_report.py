@@ -13,9 +13,9 @@ from anyio import to_thread
 
 from dial_client import __version__
 from dial_client.cli.doctor.check_registry import inspect
-from dial_client.cli.doctor.doctor_report import build_target
+from dial_client.cli.doctor.doctor_report import build_subject
 from dial_client.cli.doctor.findings import Finding
-from dial_client.cli.doctor.subject import DoctorTarget, ServerOutcome, Subject
+from dial_client.cli.doctor.subject import Subject
 from dial_client.cli.doctor.tool_checks import estimate_server_tokens
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.tty import can_ask_user, user_agrees
@@ -41,10 +41,9 @@ async def write_report(options: Options, path: Path, *, is_confirmed: bool) -> i
     """
     if await to_thread.run_sync(path.exists):
         raise ConfigError("the file exists already", "name another FILE", str(path))
-    target = build_target(options)
-    subject = Subject(target)
+    subject = build_subject(options)
     findings = await inspect(subject)
-    text = sanitize(mask(subject, "\n".join(_format_lines(target, findings, await subject.run.wait_for_outcome()))))
+    text = sanitize(mask(subject, "\n".join(_format_lines(subject, findings))))
     print(text)
     if not is_confirmed and not can_ask_user():
         raise ConfigError("nothing was written: there is no terminal to ask at", "--yes writes the file")
@@ -74,7 +73,7 @@ def mask(subject: Subject, text: str) -> str:
     return text.replace(home, "~") if len(home) > 1 else text
 
 
-def _format_lines(target: DoctorTarget, findings: list[Finding], outcome: ServerOutcome) -> Iterator[str]:
+def _format_lines(subject: Subject, findings: list[Finding]) -> Iterator[str]:
     yield "# Report of dial-chat\n\n## Versions\n"
     yield f"- dial-client {__version__}, Python {platform.python_version()}, {platform.platform()}"
     for package in PACKAGES:
@@ -85,9 +84,9 @@ def _format_lines(target: DoctorTarget, findings: list[Finding], outcome: Server
     terminal = f"{os.environ.get('TERM', 'none')}, {'' if sys.stdout.isatty() else 'no '}terminal"
     yield f"- terminal: {terminal}\n\n## Findings\n"
     yield "\n".join(f"- {found.place} {found.level} {found.code}: {found.text}" for found in findings) or "none"
-    yield f"\n## Configuration\n\n- files: {', '.join(file.path for file in target.files) or 'none'}"
-    yield f"- model: {target.model or 'as in the files'}\n\n## Servers\n"
-    tokens = estimate_server_tokens(outcome)
+    yield f"\n## Configuration\n\n- files: {', '.join(file.path for file in subject.files) or 'none'}"
+    yield f"- model: {subject.model or 'as in the files'}\n\n## Servers\n"
+    outcome, tokens = subject.outcome, estimate_server_tokens(subject.outcome)
     for name, status in outcome.statuses.items():
         version = f"{status.server_name or '?'} {status.server_version or '?'}, MCP {status.protocol_version or '?'}"
         seconds = f", ready after {outcome.seconds[name]:.1f} s" if name in outcome.seconds else ""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from dataclasses import dataclass
 
 import anyio
 
 from dial_client.cli.doctor import config_checks, model_checks, server_checks, storage_checks, tool_checks
 from dial_client.cli.doctor.findings import Finding, Group
-from dial_client.cli.doctor.subject import Subject
+from dial_client.cli.doctor.subject import Subject, run_servers
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import to_one_line
 
@@ -26,7 +26,7 @@ class Check:
     name: str
     """The subject of the check, shown as progress: ``programs``."""
     group: Group
-    run: Callable[[Subject], AsyncIterator[Finding]]
+    run: Callable[[Subject], Iterator[Finding] | AsyncIterator[Finding]]
     needs_servers: bool = False
 
 
@@ -73,27 +73,25 @@ async def inspect(
             on_progress(done, len(checks), check.name)
 
     async with anyio.create_task_group() as group:
-        if any(check.needs_servers for check in checks):
-            group.start_soon(subject.run.run)
         for check in checks:
-            group.start_soon(run, check)
+            if not check.needs_servers:
+                group.start_soon(run, check)
+        if waiting := [check for check in checks if check.needs_servers]:
+            async with run_servers(subject) as subject.outcome:
+                for check in waiting:
+                    group.start_soon(run, check)
     return sorted(
         dict.fromkeys(findings), key=lambda found: (found.path, found.line, found.column, found.code, found.text)
     )
 
 
 async def _run_bounded(check: Check, subject: Subject) -> list[Finding]:
-    findings: list[Finding] = []
-    if check.needs_servers:
-        await subject.run.wait_for_outcome()  # `ServerRun` limits the time
     try:
-        with anyio.move_on_after(CHECK_SECONDS) as scope:
-            findings.extend([finding async for finding in check.run(subject)])
+        with anyio.move_on_after(CHECK_SECONDS):
+            found = check.run(subject)
+            return [*found] if isinstance(found, Iterator) else [finding async for finding in found]
     except Exception as error:  # noqa: BLE001 - a failed check must not stop the other checks
         log.debug("check_failed", check=check.name, error=type(error).__name__)
         text = f"the check of {check.name} failed: {type(error).__name__}: {to_one_line(str(error), 200)}"
         return [Finding("DC901", text, "`dial-chat bug-report` collects the details for a bug report")]
-    if scope.cancelled_caught:
-        text = f"the check of {check.name} had no result after {CHECK_SECONDS:g} seconds"
-        return [Finding("DC901", text)]
-    return findings
+    return [Finding("DC901", f"the check of {check.name} had no result after {CHECK_SECONDS:g} seconds")]

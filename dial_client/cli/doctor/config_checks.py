@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,16 +19,16 @@ from dial_client.providers.http.endpoint import is_loopback
 from dial_client.servers.secret_masking import find_literal_secrets, find_secrets
 from dial_client.servers.server_cache import compute_identity
 from dial_client.settings import configuration
+from dial_client.settings.config_types import ServerSettings
 
 GROUP_AND_OTHERS = 0o077
 """The permission bits of group and other users."""
 
 
-async def check_files(subject: Subject) -> AsyncIterator[Finding]:
+def check_files(subject: Subject) -> Iterator[Finding]:
     """Yield the errors in each file, and in the combination of all files."""
     for reading in subject.readings:
-        for finding in reading.findings:
-            yield finding
+        yield from reading.findings
         if not reading.is_trusted:
             hint = f"read it, then run `dial-chat trust {reading.path}`"
             yield Finding("DC114", "the file is not used until you trust it", hint, reading.path)
@@ -37,33 +37,21 @@ async def check_files(subject: Subject) -> AsyncIterator[Finding]:
             "DC115", "there is no servers.json here or in your configuration folder", "`dial-chat init` writes one"
         )
     if not any(reading.findings for reading in subject.readings):
-        for finding in _check_combination(subject):
-            yield finding
+        files = [replace(file, environ=file.environ or subject.environ) for file in subject.files]
+        try:
+            configuration.combine(files, subject.profile)
+        except ConfigError as error:  # it arises only when all files are combined
+            yield to_finding(error)
 
 
-def _check_combination(subject: Subject) -> Iterator[Finding]:
-    """Yield the error that arises only when all files are combined."""
-    try:
-        configuration.combine(
-            [replace(file, environ=file.environ or subject.environ) for file in subject.target.files],
-            subject.target.profile,
-        )
-    except ConfigError as error:
-        yield to_finding(error)
-
-
-async def check_entries(subject: Subject) -> AsyncIterator[Finding]:
+def check_entries(subject: Subject) -> Iterator[Finding]:
     """Yield secrets in plain text, secrets that are sent without encryption, missing folders, and duplicate servers."""
     for reading in subject.readings:
         for name, entry in reading.servers.items():
-            for finding in (
-                *_check_literal_secrets(name, entry),
-                *_check_transport_security(name, entry),
-                *_check_folder(name, entry),
-            ):
-                yield finding
-    for finding in _check_duplicates(subject):
-        yield finding
+            yield from _check_literal_secrets(name, entry)
+            if entry.settings is not None:
+                yield from _check_settings(name, entry, entry.settings)
+    yield from _check_duplicates(subject)
 
 
 def _check_literal_secrets(name: str, entry: EntryReading) -> Iterator[Finding]:
@@ -74,19 +62,12 @@ def _check_literal_secrets(name: str, entry: EntryReading) -> Iterator[Finding]:
         yield Finding("DC110", text, f"set a variable, and write ${{{variable}}} instead", *entry.find_place(*keys))
 
 
-def _check_transport_security(name: str, entry: EntryReading) -> Iterator[Finding]:
-    settings = entry.settings
-    if settings is None or settings.url is None or not settings.url.startswith("http:") or is_loopback(settings.url):
-        return
-    if find_secrets(settings):
-        host = urlsplit(settings.url).hostname
-        text = f"server {name!r}: a secret is sent to {host} without encryption"
+def _check_settings(name: str, entry: EntryReading, settings: ServerSettings) -> Iterator[Finding]:
+    url = settings.url or ""
+    if url.startswith("http:") and not is_loopback(url) and find_secrets(settings):
+        text = f"server {name!r}: a secret is sent to {urlsplit(url).hostname} without encryption"
         yield Finding("DC112", text, "use an https:// address", *entry.find_place("url"))
-
-
-def _check_folder(name: str, entry: EntryReading) -> Iterator[Finding]:
-    settings = entry.settings
-    if settings is not None and settings.enabled and settings.cwd and not Path(settings.cwd).is_dir():
+    if settings.enabled and settings.cwd and not Path(settings.cwd).is_dir():
         yield Finding("DC113", f"server {name!r}: the folder of cwd does not exist", "", *entry.find_place("cwd"))
 
 
@@ -100,7 +81,7 @@ def _check_duplicates(subject: Subject) -> Iterator[Finding]:
         seen.setdefault(key, name)
 
 
-async def check_permissions(subject: Subject) -> AsyncIterator[Finding]:
+def check_permissions(subject: Subject) -> Iterator[Finding]:
     """Yield the files with secrets that other users of the machine can read (POSIX)."""
     if sys.platform == "win32":
         return

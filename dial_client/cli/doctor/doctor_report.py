@@ -12,8 +12,9 @@ from anyio import to_thread
 from dial_client.cli.configuration_files import find_files, find_profile_name
 from dial_client.cli.doctor.check_registry import inspect
 from dial_client.cli.doctor.findings import Finding, Fix, Group, Level
-from dial_client.cli.doctor.subject import DoctorTarget, Subject
+from dial_client.cli.doctor.subject import Subject
 from dial_client.cli.doctor.tool_checks import find_window, format_size_lines
+from dial_client.cli.load_settings import warn
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.tty import can_move_cursor
 from dial_client.cli.word_wrap import print_lines
@@ -65,10 +66,9 @@ async def find_all(options: Options, groups: Collection[Group] = tuple(Group)) -
         The findings; and the lines about the sizes of tools, if the group of tool checks was run.
     """
     try:
-        target = build_target(options)
+        subject = build_subject(options)
     except ConfigError as error:
         return [Finding("DC105", error.problem, error.hint, error.path)], []
-    subject = Subject(target)
     is_terminal = sys.stderr.isatty() and can_move_cursor()
 
     def show_progress(done: int, total: int, name: str) -> None:
@@ -82,10 +82,10 @@ async def find_all(options: Options, groups: Collection[Group] = tuple(Group)) -
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     if Group.TOOLS not in groups:
         return findings, []
-    return findings, format_size_lines(await subject.run.wait_for_outcome(), await find_window(subject))
+    return findings, format_size_lines(subject.outcome, await find_window(subject))
 
 
-def build_target(options: Options) -> DoctorTarget:
+def build_subject(options: Options) -> Subject:
     """Return the files, the model and the folders to check.
 
     Raises:
@@ -94,21 +94,19 @@ def build_target(options: Options) -> DoctorTarget:
     import platformdirs
 
     files, untrusted = find_files(options.config, trust=options.trust)
-    data, cache, state = (
-        Path(folder("dial-client"))
-        for folder in (platformdirs.user_data_dir, platformdirs.user_cache_dir, platformdirs.user_state_dir)
-    )
+    kinds = (platformdirs.user_data_dir, platformdirs.user_cache_dir, platformdirs.user_state_dir)
+    folders = tuple(Path(folder("dial-client")) for folder in kinds)
+    store = options.store or ""
     own = Path(platformdirs.user_data_dir("dial-client", appauthor=False), "conversations.db")
-    database = own if options.store is None else options.store if "://" in options.store else Path(options.store)
-    return DoctorTarget(
+    return Subject(
         tuple(files),
         () if untrusted is None else (read_config_file(untrusted),),
         options.model,
         options.base_url,
         find_profile_name(options),
-        database,
-        (data, cache, state),
-        state / "approved-tools",
+        store if "://" in store else Path(store or own),
+        folders,
+        folders[-1] / "approved-tools",
     )
 
 
@@ -117,31 +115,30 @@ def apply_fixes(fixes: Sequence[Fix]) -> None:
 
     If a fix fails, the error is printed on standard error, and the other fixes are applied.
     """
-    from dial_client.cli.changed_config import change_config
-
     for path in dict.fromkeys(fix.path for fix in fixes if fix.edit is not None):
-        edits = [fix for fix in fixes if fix.path == path and fix.edit is not None]
-
-        def edit(text: str, edits: Sequence[Fix] = tuple(edits)) -> str:
-            for fix in edits:
-                text = fix.edit(text) if fix.edit is not None else text
-            return text
-
-        try:
-            change_config(read_text(Path(path)), edit, "; ".join(fix.description for fix in edits))
-        except (ConfigError, KeyError) as error:
-            print(f"dial-chat: not changed: {to_one_line(str(error), MAX_LINE)}", file=sys.stderr)
+        _edit_file(Path(path), [fix for fix in fixes if fix.path == path and fix.edit is not None])
     for fix in fixes:
         if fix.mode is not None:
             try:
                 Path(fix.path).chmod(fix.mode)
             except OSError as error:
-                print(
-                    f"dial-chat: not changed: {to_one_line(fix.path, 300)}: {describe_system_error(error)}",
-                    file=sys.stderr,
-                )
+                warn(f"not changed: {to_one_line(fix.path, 300)}: {describe_system_error(error)}")
             else:
                 print(f"{fix.description} {to_one_line(fix.path, 300)}")
+
+
+def _edit_file(path: Path, fixes: Sequence[Fix]) -> None:
+    from dial_client.cli.changed_config import change_config
+
+    def edit(text: str) -> str:
+        for fix in fixes:
+            text = fix.edit(text) if fix.edit is not None else text
+        return text
+
+    try:
+        change_config(read_text(path), edit, "; ".join(fix.description for fix in fixes))
+    except (ConfigError, KeyError) as error:
+        warn(f"not changed: {error}")
 
 
 def _format_lines(finding: Finding) -> list[str]:

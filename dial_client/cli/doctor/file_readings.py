@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from dial_client.cli.doctor.findings import Finding, Fix
 from dial_client.messages.errors import ConfigError
@@ -56,6 +56,14 @@ class FileReading:
     default_model: str | None = None
     findings: list[Finding] = field(default_factory=list)
 
+    @contextmanager
+    def collecting(self, code: str = "") -> Iterator[None]:
+        """Turn a configuration error into a finding, which ends the context."""
+        try:
+            yield
+        except ConfigError as error:
+            self.findings.append(to_finding(error, code))
+
 
 def read_file_leniently(file: ConfigFile, environ: Mapping[str, str], *, is_trusted: bool = True) -> FileReading:
     """Read a file. Errors become findings, and the valid parts are read.
@@ -63,17 +71,14 @@ def read_file_leniently(file: ConfigFile, environ: Mapping[str, str], *, is_trus
     For an untrusted file, no variables are expanded and no other files are read.
     """
     reading = FileReading(file.path, is_trusted)
-    try:
+    with reading.collecting("DC101"):
         top, unknown = jsonc.read(file.text, file.path).split_members(TOP_KEYS, {})
-    except ConfigError as error:
-        reading.findings.append(to_finding(error, "DC101"))
-        return reading
-    folder = Path(file.path).parent if file.folder is None else file.folder
-    names = build_variables(environ if file.environ is None else file.environ, folder, file.read)
-    for name, node in _read_server_nodes(top, unknown, reading).items():
-        _read_entry(name, node, names, reading)
-    if is_trusted:
-        _read_top_level(top, names, reading)
+        folder = Path(file.path).parent if file.folder is None else file.folder
+        names = build_variables(environ if file.environ is None else file.environ, folder, file.read)
+        for name, node in _read_server_nodes(top, unknown, reading).items():
+            reading.servers[name] = EntryReading(node, _read_entry(name, node, names, reading))
+        if is_trusted:
+            _read_top_level(top, names, reading)
     return reading
 
 
@@ -104,28 +109,25 @@ def _read_server_nodes(top: Mapping[str, Node], unknown: Mapping[str, Node], rea
     if len(keys) == 2:
         error = top["servers"].build_error("must not be combined with mcpServers", "keep one of the two", at_name=True)
         reading.findings.append(to_finding(error))
-    try:
-        if keys:
-            _add_warnings(reading, find_unknown_keys(unknown, TOP_KEYS))
-            return top[keys[0]].read_members()
-    except ConfigError as error:
-        reading.findings.append(to_finding(error))
-        return {}
-    return {name: node for name, node in unknown.items() if not name.startswith(COMMENTS)}
+    if not keys:
+        return {name: node for name, node in unknown.items() if not name.startswith(COMMENTS)}
+    servers: dict[str, Node] = {}
+    with reading.collecting():
+        _add_warnings(reading, find_unknown_keys(unknown, TOP_KEYS))
+        servers.update(top[keys[0]].read_members())
+    return servers
 
 
-def _read_entry(name: str, node: Node, names: Variables, reading: FileReading) -> None:
+def _read_entry(name: str, node: Node, names: Variables, reading: FileReading) -> ServerSettings | None:
     settings = None
-    try:
+    with reading.collecting():
         found, unknown = node.split_members(SERVER_KEYS, SERVER_ALIASES)
         _add_warnings(reading, find_unknown_keys(unknown, (*SERVER_KEYS, *SERVER_ALIASES), OTHER_HOSTS_KEYS))
         _add_warnings(reading, find_odd_values(found))
         settings = read_server(name, node, names, is_selected=reading.is_trusted)
         if not reading.is_trusted:
             settings = replace(settings, enabled=False)
-    except ConfigError as error:
-        reading.findings.append(to_finding(error))
-    reading.servers[name] = EntryReading(node, settings)
+    return settings
 
 
 def _add_warnings(reading: FileReading, warnings: Iterable[EntryWarning]) -> None:
@@ -146,31 +148,23 @@ def _build_fix(warning: EntryWarning) -> Fix:
 
 def _read_top_level(top: Mapping[str, Node], names: Variables, reading: FileReading) -> None:
     """Read the top-level keys other than the servers."""
-    for name, node in _read_members(top, "models", reading).items():
-        model = _attempt(reading, partial(read_model, name, node, names))
-        if model is not None:
-            reading.models[name] = model
-    for name, node in _read_members(top, "profiles", reading).items():
-        profile = _attempt(reading, partial(read_profile, name, node, names))
-        if profile is not None:
-            reading.profiles[name] = profile
-    if "policy" in top:
-        _attempt(reading, lambda: read_policy(top["policy"], names))
-    if "startupPatience" in top:
-        _attempt(reading, top["startupPatience"].read_positive)
-    if "fallbackModels" in top:
-        _attempt(reading, lambda: names.expand(top["fallbackModels"]).read_strings())
-    if "defaultModel" in top:
-        reading.default_model = _attempt(reading, lambda: names.expand_text(top["defaultModel"]))
-
-
-def _read_members(top: Mapping[str, Node], key: str, reading: FileReading) -> dict[str, Node]:
-    return (_attempt(reading, top[key].read_members) or {}) if key in top else {}
-
-
-def _attempt(reading: FileReading, read: Callable[[], Any]) -> Any:
-    try:
-        return read()
-    except ConfigError as error:
-        reading.findings.append(to_finding(error))
-        return None
+    with reading.collecting():
+        for name, node in top["models"].read_members().items() if "models" in top else ():
+            with reading.collecting():
+                reading.models[name] = read_model(name, node, names)
+    with reading.collecting():
+        for name, node in top["profiles"].read_members().items() if "profiles" in top else ():
+            with reading.collecting():
+                reading.profiles[name] = read_profile(name, node, names)
+    with reading.collecting():
+        if "policy" in top:
+            read_policy(top["policy"], names)
+    with reading.collecting():
+        if "startupPatience" in top:
+            top["startupPatience"].read_positive()
+    with reading.collecting():
+        if "fallbackModels" in top:
+            names.expand(top["fallbackModels"]).read_strings()
+    with reading.collecting():
+        if "defaultModel" in top:
+            reading.default_model = names.expand_text(top["defaultModel"])

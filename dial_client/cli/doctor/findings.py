@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import partial
 from typing import Any
@@ -121,7 +121,7 @@ class Finding:
     """A problem, or something that can be improved. Its texts contain no secrets."""
 
     code: str
-    """A key of `finding_codes.CODES`."""
+    """A key of `CODES`."""
     text: str
     """The finding, with the name of the server, tool, or key; one line."""
     hint: str = ""
@@ -146,13 +146,5 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the finding as JSON types."""
-        return {
-            "code": self.code,
-            "level": self.level.value,
-            "text": self.text,
-            "hint": self.hint,
-            "path": self.path,
-            "line": self.line,
-            "column": self.column,
-            "fix": self.fix.description if self.fix is not None else None,
-        }
+        fix = self.fix.description if self.fix is not None else None
+        return {"code": self.code, "level": self.level.value} | asdict(self) | {"fix": fix}

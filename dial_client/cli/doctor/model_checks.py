@@ -30,7 +30,7 @@ async def check_model(subject: Subject) -> AsyncIterator[Finding]:
             yield finding
         return
     try:
-        provider = open_provider(name, models=subject.models, base_url=subject.target.base_url, environ=subject.environ)
+        provider = open_provider(name, models=subject.models, base_url=subject.base_url, environ=subject.environ)
     except ConfigError as error:
         code = "DC502" if "needs a key" in error.problem else "DC501"
         yield Finding(code, error.problem, error.hint, error.path, error.line, error.column)

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 
 from dial_client.cli.doctor.findings import Finding, Fix
-from dial_client.cli.doctor.subject import ServerOutcome, Subject
+from dial_client.cli.doctor.subject import Subject
 from dial_client.messages.errors import ServerStartError
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.servers.package_downloads import describe_download, find_package, find_program_name
@@ -31,28 +31,23 @@ _FASTER = {
 }
 
 
-async def check_servers(subject: Subject) -> AsyncIterator[Finding]:
+def check_servers(subject: Subject) -> Iterator[Finding]:
     """Yield the servers that fail, start slowly, offer nothing, or behave unusually."""
-    outcome = await subject.run.wait_for_outcome()
-    for name, status in outcome.statuses.items():
-        for finding in (*_check_state(subject, outcome, status), *_check_notes(subject, name, status)):
-            yield finding
-
-
-def _check_state(subject: Subject, outcome: ServerOutcome, status: ServerStatus) -> Iterator[Finding]:
-    settings = subject.servers[status.name]
-    if status.state is ServerState.STARTING:
-        yield _report_slow_start(subject, settings, status)
-    elif status.state in (ServerState.FAILED, ServerState.RESTARTING):
-        yield from _check_failure(subject, settings, status)
-    elif status.state is ServerState.READY:
-        yield from _check_ready_server(subject, outcome, status)
+    for name, status in subject.outcome.statuses.items():
+        settings = subject.servers[name]
+        if status.state is ServerState.STARTING:
+            yield _report_slow_start(subject, settings, status)
+        elif status.state in (ServerState.FAILED, ServerState.RESTARTING):
+            yield from _check_failure(subject, settings, status)
+        elif status.state is ServerState.READY:
+            yield from _check_ready_server(subject, settings, status)
+        yield from _check_notes(subject, name, status)
 
 
 def _report_slow_start(subject: Subject, settings: ServerSettings, status: ServerStatus) -> Finding:
     download = describe_download(settings, status.stderr)
     why = download or (f"it last wrote: {status.stderr[-1]}" if status.stderr else "it has written nothing")
-    seconds = subject.target.server_seconds
+    seconds = subject.server_seconds
     text = f"server {status.name!r} is not ready after {seconds:g} seconds; {to_one_line(why, 200)}"
     hint = _suggest_faster_start(settings) or "a turn does not wait longer for it"
     return Finding("DC302", text, hint, *subject.find_place(status.name))
@@ -67,9 +62,9 @@ def _check_failure(subject: Subject, settings: ServerSettings, status: ServerSta
         yield Finding(code, text, hint, *subject.find_place(status.name))
 
 
-def _check_ready_server(subject: Subject, outcome: ServerOutcome, status: ServerStatus) -> Iterator[Finding]:
-    place, seconds = subject.find_place(status.name), outcome.seconds.get(status.name, 0.0)
-    hint = _suggest_faster_start(subject.servers[status.name]) if seconds > SLOW_SECONDS else ""
+def _check_ready_server(subject: Subject, settings: ServerSettings, status: ServerStatus) -> Iterator[Finding]:
+    place, seconds = subject.find_place(status.name), subject.outcome.seconds.get(status.name, 0.0)
+    hint = _suggest_faster_start(settings) if seconds > SLOW_SECONDS else ""
     if hint:
         yield Finding("DC303", f"server {status.name!r} needs {seconds:.0f} seconds to start", hint, *place)
     elif not status.tools and not status.notes and not status.instructions:
@@ -79,13 +74,10 @@ def _check_ready_server(subject: Subject, outcome: ServerOutcome, status: Server
 
 def _suggest_faster_start(settings: ServerSettings) -> str:
     """Return how a server that a launcher downloads at each start would start faster; empty for other servers."""
-    command = _FASTER.get(find_program_name(settings), "")
-    package = find_package(settings)
-    return (
-        f"run `{command.format(package=package)}`, and use the installed program as command"
-        if command and package
-        else ""
-    )
+    command, package = _FASTER.get(find_program_name(settings)), find_package(settings)
+    if not command or not package:
+        return ""
+    return f"run `{command.format(package=package)}`, and use the installed program as command"
 
 
 def _find_failure_code(error: str, *, has_url: bool) -> str:
@@ -126,12 +118,12 @@ _RUNNERS = ("node", "python", "python3", "deno", "bun", "tsx", "ts-node")
 _WIDE_MOUNT = re.compile(r"(?:.*(?:src|source)=)?(?:/|~|\$HOME|/var/run/docker\.sock)(?:[:,].*)?")
 
 
-async def check_programs(subject: Subject) -> AsyncIterator[Finding]:
+def check_programs(subject: Subject) -> Iterator[Finding]:
     """Yield the programs that cannot be run."""
     for name, settings in subject.servers.items():
         if settings.command is not None:
-            for finding in (*_check_program(subject, name, settings), *_check_script(subject, name, settings)):
-                yield finding
+            yield from _check_program(subject, name, settings)
+            yield from _check_script(subject, name, settings)
 
 
 def _check_program(subject: Subject, name: str, settings: ServerSettings) -> Iterator[Finding]:
@@ -164,11 +156,11 @@ def _check_script(subject: Subject, name: str, settings: ServerSettings) -> Iter
     yield Finding("DC206", f"server {name!r}: there is no file {script!r}", "a relative path starts at cwd", *place)
 
 
-async def check_options(subject: Subject) -> AsyncIterator[Finding]:
+def check_options(subject: Subject) -> Iterator[Finding]:
     """Yield options of launchers that prevent a server from working, and rights that are too wide."""
     for name, settings in subject.servers.items():
-        for finding in (*_check_launcher_options(subject, name, settings), *_check_rights(subject, name, settings)):
-            yield finding
+        yield from _check_launcher_options(subject, name, settings)
+        yield from _check_rights(subject, name, settings)
 
 
 def _check_launcher_options(subject: Subject, name: str, settings: ServerSettings) -> Iterator[Finding]:

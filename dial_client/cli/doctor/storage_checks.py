@@ -22,7 +22,7 @@ async def check_database(subject: Subject) -> AsyncIterator[Finding]:
 
     A file that does not exist yet is no problem.
     """
-    where = subject.target.database
+    where = subject.database
     if where is None or (isinstance(where, Path) and not await to_thread.run_sync(where.exists)):
         return
     # The import takes a while, so it must not run in the event loop.
@@ -47,7 +47,7 @@ async def check_database(subject: Subject) -> AsyncIterator[Finding]:
 
 async def check_folders(subject: Subject) -> AsyncIterator[Finding]:
     """Yield the folders of this program that cannot be written."""
-    for folder in subject.target.folders:
+    for folder in subject.folders:
         if not await to_thread.run_sync(_is_writable, folder):
             yield Finding("DC604", f"{folder} cannot be written", "check its owner, and whether the disk is writable")
 

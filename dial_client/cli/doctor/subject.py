@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
@@ -38,52 +39,9 @@ class ServerOutcome:
     """The problems with tools, one line each."""
 
 
-class ServerRun:
-    """Starts the servers once, for all checks.
-
-    Args:
-        servers: The servers' settings.
-        seconds: Timeout for servers to become ready.
-    """
-
-    def __init__(self, servers: Mapping[str, ServerSettings], seconds: float) -> None:
-        self._servers = servers
-        self._seconds = seconds
-        self._outcome = ServerOutcome()
-        self._is_known = anyio.Event()
-
-    async def run(self) -> None:
-        """Start the servers, record the outcome, and stop the servers."""
-        dial = DialClient(servers=self._servers)
-        try:
-            await dial.open()
-            self._outcome = await _watch(dial, self._seconds)
-        finally:
-            self._is_known.set()
-            await dial.aclose()
-
-    async def wait_for_outcome(self) -> ServerOutcome:
-        """Wait for the outcome, which `run` determines."""
-        await self._is_known.wait()
-        return self._outcome
-
-
-async def _watch(dial: DialClient, seconds_to_start: float) -> ServerOutcome:
-    started_at, seconds = anyio.current_time(), dict[str, float]()
-    with anyio.move_on_after(seconds_to_start):
-        while True:
-            statuses = dial.servers
-            ready = [name for name, status in statuses.items() if status.state is ServerState.READY]
-            seconds.update({name: anyio.current_time() - started_at for name in ready if name not in seconds})
-            if all(status.state is not ServerState.STARTING for status in statuses.values()):
-                break
-            await dial.wait_for_server_change()
-    return ServerOutcome(dict(dial.servers), seconds, dial.tools, dial.notes)
-
-
-@dataclass(frozen=True, slots=True)
-class DoctorTarget:
-    """The configuration to check, from command-line options and folders."""
+@dataclass(slots=True)
+class Subject:
+    """What to check, and what the checks share: files are read once, and servers are started once."""
 
     files: tuple[ConfigFile, ...] = ()
     """Files in use. The user's own file is the first."""
@@ -103,23 +61,22 @@ class DoctorTarget:
     """The folder with the definitions of approved tools."""
     server_seconds: float = MAX_SECONDS
     """Timeout in seconds for servers to become ready."""
-
-
-@dataclass(slots=True)
-class Subject:
-    """The state that the checks share: files are read once, and servers are started once."""
-
-    target: DoctorTarget
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ), repr=False)
-    readings: tuple[FileReading, ...] = ()
-    run: ServerRun = field(init=False)
+    readings: tuple[FileReading, ...] = field(init=False)
+    """The files, read entry by entry."""
+    outcome: ServerOutcome = field(default_factory=ServerOutcome, init=False)
+    """The started servers; empty before they are started."""
 
     def __post_init__(self) -> None:
-        files = (*self.target.files, *self.target.untrusted)
-        self.readings = tuple(
-            read_file_leniently(file, self.environ, is_trusted=file in self.target.files) for file in files
+        self.readings = (
+            *(read_file_leniently(file, self.environ) for file in self.files),
+            *(read_file_leniently(file, self.environ, is_trusted=False) for file in self.untrusted),
         )
-        self.run = ServerRun(self.servers, self.target.server_seconds)
+
+    @property
+    def _by_precedence(self) -> list[FileReading]:
+        """The files in use, in descending order of precedence."""
+        return [reading for reading in reversed(self.readings) if reading.is_trusted]
 
     @property
     def servers(self) -> dict[str, ServerSettings]:
@@ -127,8 +84,7 @@ class Subject:
         profile = reduce(merge_profiles, reversed(self._profiles)) if self._profiles else None
         return {
             name: entry.settings
-            for reading in self.readings
-            if reading.is_trusted
+            for reading in reversed(self._by_precedence)
             for name, entry in reading.servers.items()
             if entry.settings is not None and entry.settings.enabled and selects_server(profile, name)
         }
@@ -136,27 +92,21 @@ class Subject:
     @property
     def models(self) -> dict[str, ModelProfile]:
         """The model profiles of all files in use."""
-        return {
-            name: model for reading in self.readings if reading.is_trusted for name, model in reading.models.items()
-        }
+        return {name: model for reading in reversed(self._by_precedence) for name, model in reading.models.items()}
 
     @property
     def model_name(self) -> str | None:
         """The model in use: a configured model, or the one that an API key in the environment selects; or None."""
-        default_models = (reading.default_model for reading in reversed(self.readings) if reading.is_trusted)
-        models_of_keys = (model for variable, model in MODELS_OF_KEYS.items() if self.environ.get(variable))
         profile_models = (profile.model for profile in self._profiles)
-        return self.target.model or next(filter(None, (*profile_models, *default_models, *models_of_keys)), None)
+        default_models = (reading.default_model for reading in self._by_precedence)
+        models_of_keys = (model for variable, model in MODELS_OF_KEYS.items() if self.environ.get(variable))
+        return self.model or next(filter(None, (*profile_models, *default_models, *models_of_keys)), None)
 
     @property
-    def _profiles(self) -> tuple[Profile, ...]:
+    def _profiles(self) -> list[Profile]:
         """The profile in use from each file that has it, in descending order of precedence."""
-        name = self.target.profile or ""
-        return tuple(
-            reading.profiles[name]
-            for reading in reversed(self.readings)
-            if reading.is_trusted and name in reading.profiles
-        )
+        found = (reading.profiles.get(self.profile or "") for reading in self._by_precedence)
+        return [profile for profile in found if profile is not None]
 
     def build_edit(self, server: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Callable[[str], str]:
         """Return an edit of a file's text. `change` gets a server's entry, and returns new values for its keys."""
@@ -177,8 +127,28 @@ class Subject:
 
     def _find_entries(self, server: str) -> Iterator[EntryReading]:
         """Yield a server's entry from each file that has it, in descending order of precedence."""
-        return (
-            reading.servers[server]
-            for reading in reversed(self.readings)
-            if reading.is_trusted and server in reading.servers
-        )
+        return (reading.servers[server] for reading in self._by_precedence if server in reading.servers)
+
+
+@asynccontextmanager
+async def run_servers(subject: Subject) -> AsyncGenerator[ServerOutcome, None]:
+    """Start the servers, give their outcome when each has started or failed or its time is over, and stop them."""
+    dial = DialClient(servers=subject.servers)
+    try:
+        await dial.open()
+        yield await _watch(dial, subject.server_seconds)
+    finally:
+        await dial.aclose()
+
+
+async def _watch(dial: DialClient, seconds_to_start: float) -> ServerOutcome:
+    started_at, seconds = anyio.current_time(), dict[str, float]()
+    with anyio.move_on_after(seconds_to_start):
+        while True:
+            statuses = dial.servers
+            ready = [name for name, status in statuses.items() if status.state is ServerState.READY]
+            seconds.update({name: anyio.current_time() - started_at for name in ready if name not in seconds})
+            if all(status.state is not ServerState.STARTING for status in statuses.values()):
+                break
+            await dial.wait_for_server_change()
+    return ServerOutcome(dict(dial.servers), seconds, dial.tools, dial.notes)

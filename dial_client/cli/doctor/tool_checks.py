@@ -44,13 +44,12 @@ _TAKES_SECRETS = re.compile(
 )
 
 
-async def check_descriptions(subject: Subject) -> AsyncIterator[Finding]:
+def check_descriptions(subject: Subject) -> Iterator[Finding]:
     """Yield the tools whose definitions instruct the model, mention other servers' tools, or have other problems."""
-    outcome = await subject.run.wait_for_outcome()
-    names = {tool.tool: tool.server for tool in outcome.tools}
-    for tool in outcome.tools:
-        for finding in (*_check_poisoning(subject, tool, names), *_check_parameters(subject, tool)):
-            yield finding
+    names = {tool.tool: tool.server for tool in subject.outcome.tools}
+    for tool in subject.outcome.tools:
+        yield from _check_poisoning(subject, tool, names)
+        yield from _check_parameters(subject, tool)
 
 
 def _check_poisoning(subject: Subject, tool: ToolSpec, servers: Mapping[str, str]) -> Iterator[Finding]:
@@ -103,17 +102,16 @@ def _check_parameters(subject: Subject, tool: ToolSpec) -> Iterator[Finding]:
             )
 
 
-async def check_schemas(subject: Subject) -> AsyncIterator[Finding]:
+def check_schemas(subject: Subject) -> Iterator[Finding]:
     """Yield invalid schemas of tools, and names that several servers use."""
-    outcome = await subject.run.wait_for_outcome()
-    for note in outcome.notes:
+    for note in subject.outcome.notes:
         server = note.partition(":")[0]
         if server in subject.servers and " tool " in note:
             yield Finding("DC405", f"server {note}", "", *subject.find_place(server))
         elif "matches no" in note or "allows nothing" in note:
             yield Finding("DC116", note)
     names: dict[str, list[str]] = {}
-    for tool in outcome.tools:
+    for tool in subject.outcome.tools:
         names.setdefault(tool.tool, []).append(tool.server)
     for name, servers in names.items():
         if len(servers) > 1:
@@ -123,7 +121,7 @@ async def check_schemas(subject: Subject) -> AsyncIterator[Finding]:
 
 async def check_sizes(subject: Subject) -> AsyncIterator[Finding]:
     """Yield the servers with large definitions, and a warning if all tools take much of the context window."""
-    tokens = estimate_server_tokens(await subject.run.wait_for_outcome())
+    tokens = estimate_server_tokens(subject.outcome)
     for server, count in tokens.items():
         if count > LARGE_SERVER_TOKENS:
             text = f"server {server!r}: the definitions of its tools take about {count:,} tokens of each request"
@@ -136,13 +134,12 @@ async def check_sizes(subject: Subject) -> AsyncIterator[Finding]:
         yield Finding("DC406", text, hint)
 
 
-async def check_pins(subject: Subject) -> AsyncIterator[Finding]:
+def check_pins(subject: Subject) -> Iterator[Finding]:
     """Yield the tools that have changed since they were approved."""
-    if subject.target.tool_pins is None:
+    if subject.tool_pins is None:
         return
-    outcome = await subject.run.wait_for_outcome()
-    pins = ToolPins(JsonCache(subject.target.tool_pins), subject.servers)
-    for tool in outcome.tools:
+    pins = ToolPins(JsonCache(subject.tool_pins), subject.servers)
+    for tool in subject.outcome.tools:
         if pins.describe_change(tool):
             text = f"{_describe_tool(tool)} has changed since you approved it"
             yield Finding("DC409", text, "dial-chat shows the change and asks again", *subject.find_place(tool.server))
@@ -177,7 +174,7 @@ async def find_window(subject: Subject) -> int | None:
     if profile is not None and profile.context_window is not None:
         return profile.context_window
     try:
-        provider = open_provider(name, models=subject.models, base_url=subject.target.base_url, environ=subject.environ)
+        provider = open_provider(name, models=subject.models, base_url=subject.base_url, environ=subject.environ)
     except ConfigError:
         return None
     try:
