@@ -163,6 +163,24 @@ class ConfigChoice:
 
 
 @dataclass(frozen=True, slots=True)
+class NewServerOptions:
+    """What a command line says about a new server, in addition to its program or URL."""
+
+    env: Annotated[
+        tuple[str, ...],
+        Option(metavar="KEY=VALUE", help="A variable for the program; VALUE may be ${VAR}. Repeatable."),
+    ] = ()
+    header: Annotated[
+        tuple[str, ...], Option(metavar="LINE", help="A header, like 'Authorization: Bearer ${TOKEN}'. Repeatable.")
+    ] = ()
+    cwd: Annotated[str | None, Option(metavar="FOLDER", help="The program's working folder.")] = None
+    transport: Annotated[str | None, Option(metavar="TYPE", help="stdio, http or sse; usually detected.")] = None
+    allow: Annotated[
+        tuple[str, ...], Option(metavar="TOOL", help="A tool of the server that runs without approval. Repeatable.")
+    ] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ServeOptions:
     """The options of the HTTP server: its address and access."""
 

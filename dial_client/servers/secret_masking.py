@@ -12,13 +12,13 @@ import binascii
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 from weakref import WeakSet
 
-from dial_client.settings.config_types import ServerSettings, Transport
+from dial_client.settings.config_types import ServerSettings
 
 MIN_NAMED = 4
 """Minimum characters of a secret whose name says that it is secret."""
@@ -85,11 +85,11 @@ def find_secrets(settings: object) -> frozenset[str]:
     """
     if not isinstance(settings, ServerSettings):
         return frozenset()
-    found = set(_find_in_arguments(settings.args))
+    found = set(find_in_arguments(settings.args))
     for name, value in (*settings.env.items(), *settings.headers.items()):
-        found.update(_find_in_variable(name, value))
+        found.update(find_in_variable(name, value))
     if settings.url is not None:
-        found.update(_find_in_url(settings.url))
+        found.update(find_in_url(settings.url))
     if settings.oauth is not None:
         for secret in filter(None, (settings.oauth.client_secret, settings.oauth.private_key)):
             found.update(split_secret(secret))
@@ -101,18 +101,14 @@ def find_literal_secrets(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for kind in ("env", "headers"):
         values = entry.get(kind)
         for name, value in values.items() if isinstance(values, dict) else ():
-            settings = ServerSettings("new", Transport.STDIO, env={str(name): str(value)})
-            if "${" not in str(value) and find_secrets(settings):
+            if "${" not in str(value) and any(find_in_variable(str(name), str(value))):
                 yield f"{kind}.{name}", re.sub(r"\W+", "_", name).upper() if kind == "env" else "TOKEN"
     args, url = entry.get("args"), entry.get("url")
-    texts = tuple(str(arg) for arg in args) if isinstance(args, list) else ()
-    address = url if isinstance(url, str) and "${" not in url else None
-    for place, settings in (
-        ("args", ServerSettings("new", Transport.STDIO, args=texts)),
-        ("url", ServerSettings("new", Transport.HTTP, url=address)),
-    ):
-        if any("${" not in secret for secret in find_secrets(settings)):
-            yield place, "TOKEN"
+    in_args = find_in_arguments([str(arg) for arg in args]) if isinstance(args, list) else ()
+    if any("${" not in secret for secret in in_args):
+        yield "args", "TOKEN"
+    if isinstance(url, str) and "${" not in url and any("${" not in secret for secret in find_in_url(url)):
+        yield "url", "TOKEN"
 
 
 def split_secret(secret: str) -> Iterator[str]:
@@ -124,7 +120,8 @@ def split_secret(secret: str) -> Iterator[str]:
         yield from (line.strip() for line in lines if len(line.strip()) >= _MIN_RANDOM and not line.startswith("---"))
 
 
-def _find_in_variable(name: str, value: str) -> Iterator[str]:
+def find_in_variable(name: str, value: str) -> Iterator[str]:
+    """Yield the secrets in a variable of the environment, a header, or another named value."""
     # A name that says nothing is no proof that the value is public: whatever looks random, counts. A word that is
     # masked without need is a nuisance, a key that is not masked goes to the model's endpoint.
     if names_secret(name):
@@ -134,7 +131,8 @@ def _find_in_variable(name: str, value: str) -> Iterator[str]:
     yield from _find_in_text(value)
 
 
-def _find_in_arguments(arguments: tuple[str, ...]) -> Iterator[str]:
+def find_in_arguments(arguments: Sequence[str]) -> Iterator[str]:
+    """Yield the secrets in the arguments of a program."""
     for argument, following in zip_longest(arguments, arguments[1:], fillvalue=""):
         option, has_value, value = argument.partition("=")
         if option.startswith("-") and names_secret(option):
@@ -144,7 +142,7 @@ def _find_in_arguments(arguments: tuple[str, ...]) -> Iterator[str]:
                 yield from _find_named(option, following)
         text = value if option.startswith("-") and has_value else argument
         if (variable := _VARIABLE.fullmatch(text)) is not None:
-            yield from _find_in_variable(variable[1], variable[2])
+            yield from find_in_variable(variable[1], variable[2])
         # A key may be a positional argument, without any name.
         if re.fullmatch(r"[A-Za-z0-9_-]+", argument) and _is_random(argument, _MIN_RANDOM_ARGUMENT):
             yield argument
@@ -188,7 +186,7 @@ def _find_in_text(text: str) -> Iterator[str]:
     """Yield the secrets inside a text, including a text that is JSON."""
     yield from _KNOWN_FORMS.findall(text)
     for url in _URL.findall(text):
-        yield from _find_in_url(url)
+        yield from find_in_url(url)
     for name, value in _PAIR.findall(text):
         if names_secret(name):
             yield from _find_named(name, value)
@@ -205,7 +203,7 @@ def _find_in_text(text: str) -> Iterator[str]:
 def _find_in_json(name: str, value: Any) -> Iterator[str]:
     match value:
         case str():
-            yield from _find_in_variable(name, value)
+            yield from find_in_variable(name, value)
         case dict():
             for key, inner in value.items():
                 yield from _find_in_json(str(key), inner)
@@ -214,7 +212,7 @@ def _find_in_json(name: str, value: Any) -> Iterator[str]:
                 yield from _find_in_json(name, inner)
 
 
-def _find_in_url(url: str) -> Iterator[str]:
+def find_in_url(url: str) -> Iterator[str]:
     """Yield the password, secrets in query parameters, by their names, and random parts of path and query."""
     try:
         parts = urlsplit(url)

@@ -230,7 +230,7 @@ def test_a_profile_in_two_files_is_shown_merged() -> None:
     values = list_written_values(files)
     profile = to_document(values)["profiles"]["work"]
     assert profile == {"model": "local", "system": "Be brief.", "policy": [{"ask": "git/*"}, {"deny": "time/*"}]}
-    origins = [(value.keys[-1], value.origin.path) for value in values]
+    origins = [(value.keys[-1], value.origin.partition(":")[0]) for value in values]
     assert ("model", "servers.json") in origins
     assert ("model", "user.json") not in origins
     assert [path for key, path in origins if key == "policy"] == ["user.json", "servers.json"]

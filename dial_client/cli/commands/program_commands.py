@@ -359,26 +359,28 @@ async def config(
 
     match action:
         case "path":
-            return configuration_report.print_paths(options, as_json=as_json)
+            configuration_report.print_paths(options, as_json=as_json)
         case "show" if origin:
-            return configuration_report.print_origins(options, key, as_json=as_json)
+            configuration_report.print_origins(options, key, as_json=as_json)
         case "show" if key is None:
-            return configuration_report.print_values(options, as_json=as_json)
+            configuration_report.print_values(options, as_json=as_json)
         case "get" | "show":
-            return configuration_report.print_value(options, key)
+            configuration_report.print_value(options, key)
         case "schema":
-            return configuration_report.print_schema()
+            configuration_report.print_schema()
         case "set":
-            return configuration_edits.set_key(options, key, value, in_user_file=user)
+            configuration_edits.set_key(options, key, value, in_user_file=user)
         case "unset":
-            return configuration_edits.unset_key(options, key, in_user_file=user)
+            configuration_edits.unset_key(options, key, in_user_file=user)
         case "edit":
             return await configuration_edits.edit_file(options, in_user_file=user)
-    from dial_client.messages.errors import ConfigError
-    from dial_client.runtime.text import did_you_mean
+        case _:
+            from dial_client.messages.errors import ConfigError
+            from dial_client.runtime.text import did_you_mean
 
-    hint = did_you_mean(action, _CONFIG_ACTIONS) or f"one of {', '.join(_CONFIG_ACTIONS)}"
-    raise ConfigError(f"unknown command: config {action}", hint=hint)
+            hint = did_you_mean(action, _CONFIG_ACTIONS) or f"one of {', '.join(_CONFIG_ACTIONS)}"
+            raise ConfigError(f"unknown command: config {action}", hint=hint)
+    return ExitCode.ANSWERED
 
 
 def _build_unknown_action(action: str, actions: str) -> Exception:

@@ -7,7 +7,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from dial_client.cli.commands.typer_commands import CommandRun, command
-from dial_client.cli.options import AsJson, ConfigChoice, Options
+from dial_client.cli.options import AsJson, ConfigChoice, NewServerOptions, Options
 
 Name = Annotated[str, Argument(help="The name of a server.")]
 Replace = Annotated[bool, Option("--replace", help="Replace a server of the same name.")]
@@ -72,18 +72,7 @@ def add(
             "an .mcpb bundle, a server.json, or a name of the MCP registry.",
         ),
     ] = None,
-    env: Annotated[
-        list[str] | None,
-        Option(metavar="KEY=VALUE", help="A variable for the program; VALUE may be ${VAR}. Repeatable."),
-    ] = None,
-    header: Annotated[
-        list[str] | None, Option(metavar="LINE", help="A header, like 'Authorization: Bearer ${TOKEN}'. Repeatable.")
-    ] = None,
-    cwd: Annotated[str | None, Option(metavar="FOLDER", help="The program's working folder.")] = None,
-    transport: Annotated[str | None, Option(metavar="TYPE", help="stdio, http or sse; usually detected.")] = None,
-    allow: Annotated[
-        list[str] | None, Option(metavar="TOOL", help="A tool of the server that runs without approval. Repeatable.")
-    ] = None,
+    new: NewServerOptions,
     bundle_values: Annotated[
         list[str] | None, Option("--set", metavar="KEY=VALUE", help="An option of a bundle. Repeatable.")
     ] = None,
@@ -92,7 +81,7 @@ def add(
     choice: ConfigChoice,
 ) -> CommandRun:
     """Add a server to your configuration: a program, a URL, or a server of a link, a bundle or the MCP registry."""
-    from dial_client.cli.servers.server_addition import NewServer, add_server, add_source, is_source
+    from dial_client.cli.servers.server_addition import add_server, add_source, is_source
 
     words = tuple(target or ())
     source = (words or (name,))[0]
@@ -100,9 +89,7 @@ def add(
         own_name = name if words else None
         values = tuple(bundle_values or ())
         return add_source(source, own_name, choice, values=values, replace=replace, is_agreed=yes)
-    variables, headers, approved = (tuple(option or ()) for option in (env, header, allow))
-    new = NewServer(name, words, variables, headers, cwd=cwd, transport=transport, auto_approve=approved)
-    return add_server(new, choice, replace=replace)
+    return add_server(name, words, new, choice, replace=replace)
 
 
 @command("servers add-json")

@@ -26,7 +26,6 @@ from dial_client.cli.commands.command_help import describe_option
 from dial_client.cli.commands.command_line import find_command, find_prompt_words
 from dial_client.cli.commands.typer_commands import COMMANDS, GROUPS, build_command, list_command_names, list_options
 from dial_client.cli.configuration_files import find_files
-from dial_client.cli.options import ExitCode
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.settings import configuration
@@ -304,7 +303,7 @@ _BASH_COMPLETION = (
 """Paths of the package bash-completion, which loads the scripts of a folder by itself."""
 
 
-async def set_up_completion(shell: str | None, *, is_installed: bool) -> int:
+async def set_up_completion(shell: str | None, *, is_installed: bool) -> None:
     """Install the script of the named shell, else of the user's shell; or print it.
 
     Raises:
@@ -312,7 +311,6 @@ async def set_up_completion(shell: str | None, *, is_installed: bool) -> int:
     """
     chosen = choose_shell(shell)
     print("\n".join(install(chosen, Path.home())) if is_installed else SCRIPTS[chosen].rstrip())
-    return ExitCode.ANSWERED
 
 
 def choose_shell(name: str | None, environment: Mapping[str, str] = os.environ) -> str:

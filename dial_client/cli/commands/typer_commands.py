@@ -135,16 +135,15 @@ class _Callback:
     def __call__(self, **values: Any) -> None:
         """Run the command, and exit with its code."""
         arguments = dict(values)
-        logs: Logs = "none"
         for parameter, (kind, names) in self._fields.items():
             chosen = {name: arguments.pop(name) for name in names}
-            filled = {
-                name: tuple(value or ()) if isinstance(kind.__dataclass_fields__[name].default, tuple) else value
-                for name, value in chosen.items()
-            }
-            arguments[parameter] = kind(**filled, **({"command": self._program} if kind is Options else {}))
+            for name in names:
+                if kind.__dataclass_fields__[name].default == ():  # Typer knows lists only
+                    chosen[name] = tuple(chosen[name] or ())
             if kind is Options:
-                logs = arguments[parameter].logs
+                chosen["command"] = self._program
+            arguments[parameter] = kind(**chosen)
+        logs: Logs = next((value.logs for value in arguments.values() if isinstance(value, Options)), "none")
         from dial_client.cli.process_runner import run_to_exit_code
 
         code = run_to_exit_code(lambda: self._function(**arguments), logs=logs)

@@ -29,7 +29,7 @@ from dial_client.settings.config_editor import (
 from dial_client.settings.jsonc import read
 
 
-def set_key(options: Options, key: str | None, value: str | None, *, in_user_file: bool) -> int:
+def set_key(options: Options, key: str | None, value: str | None, *, in_user_file: bool) -> None:
     """Set one value of a file. `value` is JSON; text that is not JSON is a string.
 
     Raises:
@@ -37,14 +37,12 @@ def set_key(options: Options, key: str | None, value: str | None, *, in_user_fil
     """
     if not key or value is None:
         raise ConfigError("missing value", hint="dial-chat config set KEY VALUE, such as defaultModel local")
-    path = find_file(ConfigChoice(user=in_user_file, file=options.config))
-    before = read_text(path)
+    before = read_text(find_file(ConfigChoice(user=in_user_file, file=options.config)))
     keys = _find_keys(before, key)
     change_config(before, lambda text: set_value(text, keys, _parse_value(value)), f"set {escape_line(key)}")
-    return ExitCode.ANSWERED
 
 
-def unset_key(options: Options, key: str | None, *, in_user_file: bool) -> int:
+def unset_key(options: Options, key: str | None, *, in_user_file: bool) -> None:
     """Remove one value of a file.
 
     Raises:
@@ -52,18 +50,16 @@ def unset_key(options: Options, key: str | None, *, in_user_file: bool) -> int:
     """
     if not key:
         raise ConfigError("missing value", hint="dial-chat config unset KEY")
-    path = find_file(ConfigChoice(user=in_user_file, file=options.config))
-    before = read_text(path)
+    before = read_text(find_file(ConfigChoice(user=in_user_file, file=options.config)))
     keys = _find_keys(before, key)
 
     def edit(text: str) -> str:
         try:
             return remove_value(text, keys)
         except KeyError:
-            raise ConfigError(f"there is no value at {key!r}", path=str(path)) from None
+            raise ConfigError(f"there is no value at {key!r}", path=str(before.path)) from None
 
     change_config(before, edit, f"removed {escape_line(key)}")
-    return ExitCode.ANSWERED
 
 
 async def edit_file(options: Options, *, in_user_file: bool) -> int:

@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from dial_client.cli.configuration_files import PROFILE_VARIABLE, find_files, find_folder_config, find_profile_name
-from dial_client.cli.options import ExitCode, Options
+from dial_client.cli.options import Options
 from dial_client.messages.errors import ConfigError
 from dial_client.providers.presets import MODELS_OF_KEYS
 from dial_client.runtime.safe_text import escape_line
 from dial_client.runtime.text import did_you_mean
-from dial_client.servers.secret_masking import SecretMask, find_secrets, names_secret
+from dial_client.servers.secret_masking import SecretMask, find_in_arguments, find_in_variable, names_secret
 from dial_client.settings.config_locations import FILE_NAME, build_user_config_path, find_user_config
 from dial_client.settings.config_trust import TrustStore, read_found
-from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.settings.config_values import Node
 from dial_client.settings.configuration import ConfigFile
 from dial_client.settings.jsonc import read
@@ -35,25 +34,14 @@ _REFERENCE = re.compile(r"(\$\{[^{}]*\})")
 
 
 @dataclass(frozen=True, slots=True)
-class ValuePlace:
-    """The file, line and column of a value."""
-
-    path: str
-    line: int
-    column: int
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.line}:{self.column}"
-
-
-@dataclass(frozen=True, slots=True)
 class WrittenValue:
     """One value of a file."""
 
     keys: tuple[str, ...]
     """The path to the value. The path of a server begins with ``mcpServers``, whatever key the file uses."""
     value: Any
-    origin: ValuePlace
+    origin: str
+    """The file, line and column: ``servers.json:3:14``."""
 
 
 def list_written_values(files: Sequence[ConfigFile]) -> list[WrittenValue]:
@@ -150,35 +138,30 @@ def _list_entries(root: Node) -> Iterator[tuple[tuple[str, ...], Node]]:
             yield (name,), node
 
 
-def _find_place(node: Node) -> ValuePlace:
-    return ValuePlace(node.source.path, *node.source.find_place(node.keys, at_name=True))
+def _find_place(node: Node) -> str:
+    line, column = node.source.find_place(node.keys, at_name=True)
+    return f"{node.source.path}:{line}:{column}"
 
 
 def _mask(keys: tuple[str, ...], value: Any) -> Any:
     """Return a value with its secrets hidden; references to variables remain visible."""
-    name = keys[-1]
-    return _replace_secrets(value, sorted(_collect_secrets(name, value), key=len, reverse=True))
+    return _replace_secrets(value, sorted({*_collect_secrets(keys[-1], value)}, key=len, reverse=True))
 
 
 def _collect_secrets(name: str, value: Any) -> Iterator[str]:
     match value:
         case str():
-            yield from find_secrets(_as_settings(env={name: value}))
+            yield from find_in_variable(name, value)
         case Mapping():
             for key, child in value.items():
                 yield from _collect_secrets(str(key), child)
         case int() | float() if not isinstance(value, bool) and names_secret(name):
             yield str(value)
         case list():
-            words = tuple(word for word in value if isinstance(word, str))
-            yield from find_secrets(_as_settings(args=words))
+            yield from find_in_arguments([word for word in value if isinstance(word, str)])
             for child in value:
                 if not isinstance(child, str) or names_secret(name):
                     yield from _collect_secrets(name, child)
-
-
-def _as_settings(*, env: Mapping[str, str] | None = None, args: tuple[str, ...] = ()) -> ServerSettings:
-    return ServerSettings("", Transport.STDIO, env=env or {}, args=args)
 
 
 def _replace_secrets(value: Any, secrets: Sequence[str]) -> Any:
@@ -207,15 +190,10 @@ def _hide_secret(secret: str) -> str:
     )
 
 
-def as_text(value: Any) -> str:
-    """Return a value as ``config get`` prints it: a string as it is, anything else as JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
-
-
 SCHEMA_FILE = "servers.schema.json"
 
 
-def print_paths(options: Options, *, as_json: bool) -> int:
+def print_paths(options: Options, *, as_json: bool) -> None:
     """Print which configuration files are read, and the folders of the program."""
     import platformdirs
 
@@ -228,12 +206,11 @@ def print_paths(options: Options, *, as_json: bool) -> int:
     if as_json:
         rows = [{"file": str(path), "kind": kind, "state": state} for kind, path, state in files]
         print(json.dumps({"files": rows, "folders": {name: str(path) for name, path in folders.items()}}, indent=2))
-        return ExitCode.ANSWERED
+        return
     lines = list(files)
     lines += [(name, path, "" if path.exists() else "does not exist yet") for name, path in folders.items()]
     for name, path, state in lines:
         print(f"{name:<8} {escape_line(str(path))}{f'  ({state})' if state else ''}")
-    return ExitCode.ANSWERED
 
 
 def _list_config_files(options: Options) -> list[tuple[str, Path, str]]:
@@ -259,7 +236,7 @@ def _trust_state(path: Path) -> str:
     return "in use" if trusted.matches(found) else "changed since you trusted it, not in use: dial-chat trust"
 
 
-def print_values(options: Options, *, as_json: bool) -> int:
+def print_values(options: Options, *, as_json: bool) -> None:
     """Print the values in effect as one JSON object.
 
     Raises:
@@ -267,17 +244,16 @@ def print_values(options: Options, *, as_json: bool) -> int:
     """
     document = json.dumps(to_document(_read_values(options)), ensure_ascii=as_json, indent=2)
     print("\n".join(map(escape_line, document.splitlines())))
-    return ExitCode.ANSWERED
 
 
-def print_origins(options: Options, key: str | None, *, as_json: bool) -> int:
+def print_origins(options: Options, key: str | None, *, as_json: bool) -> None:
     """Print the values in effect, each with its file and line; with `key`, only the values at that path.
 
     Raises:
         ConfigError: A file is not JSON, or there is no value at the path.
     """
     values = _read_values(options)
-    rows = [(".".join(value.keys), value.value, str(value.origin)) for value in values]
+    rows = [(".".join(value.keys), value.value, value.origin) for value in values]
     if key:
         at_key = find_value(to_document(values), key)
         below = [row for row in rows if f"{row[0]}.".startswith(f"{key}.")]
@@ -290,10 +266,9 @@ def print_origins(options: Options, key: str | None, *, as_json: bool) -> int:
     else:
         for name, value, origin in rows:
             print(escape_line(f"{origin}  {name} = {json.dumps(value, ensure_ascii=False)}"))
-    return ExitCode.ANSWERED
 
 
-def print_value(options: Options, key: str | None) -> int:
+def print_value(options: Options, key: str | None) -> None:
     """Print one value as it is written: a string without quotes, anything else as JSON.
 
     Raises:
@@ -303,15 +278,14 @@ def print_value(options: Options, key: str | None) -> int:
         raise ConfigError(
             "missing value", hint="dial-chat config get KEY, such as defaultModel or mcpServers.time.args"
         )
-    text = as_text(find_value(to_document(_read_values(options)), key))
+    value = find_value(to_document(_read_values(options)), key)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
     print("\n".join(map(escape_line, text.split("\n"))) if sys.stdout.isatty() else text)
-    return ExitCode.ANSWERED
 
 
-def print_schema() -> int:
+def print_schema() -> None:
     """Print the JSON Schema of servers.json, for editors."""
     print(read_schema().rstrip())
-    return ExitCode.ANSWERED
 
 
 def read_schema() -> str:

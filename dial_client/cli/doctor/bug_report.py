@@ -17,14 +17,13 @@ from dial_client.cli.doctor.doctor_report import build_subject
 from dial_client.cli.doctor.findings import Finding
 from dial_client.cli.doctor.subject import Subject
 from dial_client.cli.doctor.tool_checks import estimate_server_tokens
-from dial_client.cli.options import ExitCode, Options
+from dial_client.cli.options import Options
 from dial_client.cli.tty import can_ask_user, user_agrees
 from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.runtime.private_files import write_private
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.runtime.text import count_noun
-from dial_client.servers.secret_masking import SecretMask, find_secrets
-from dial_client.settings.config_types import ServerSettings, Transport
+from dial_client.servers.secret_masking import SecretMask, find_in_url, find_in_variable
 
 PACKAGES = ("mcp", "openai", "anthropic", "anyio", "httpx2", "pydantic", "xllamacpp", "dbos", "asyncpg", "trio")
 """Packages whose versions are reported, if they are installed."""
@@ -33,7 +32,7 @@ _FOLDERS = ("PWD", "OLDPWD")
 """Environment variables with "PWD" in their names that hold folders, not passwords."""
 
 
-async def write_report(options: Options, path: Path, *, is_confirmed: bool) -> int:
+async def write_report(options: Options, path: Path, *, is_confirmed: bool) -> None:
     """Build a report, print it, and write it if the user agrees; without a terminal, ``--yes`` is required.
 
     Raises:
@@ -49,25 +48,23 @@ async def write_report(options: Options, path: Path, *, is_confirmed: bool) -> i
         raise ConfigError("nothing was written: there is no terminal to ask at", "--yes writes the file")
     if not is_confirmed and not await user_agrees(f"Write this to {to_one_line(str(path), 300)}?"):
         print("Nothing was written.", file=sys.stderr)
-        return ExitCode.ANSWERED
+        return
     try:
         await to_thread.run_sync(write_private, path, text.encode())
     except OSError as error:
         raise ConfigError(f"cannot be written: {describe_system_error(error)}", path=str(path)) from None
     print(f"Written to {path}. Read it before you send it.", file=sys.stderr)
-    return ExitCode.ANSWERED
 
 
 def mask(subject: Subject, text: str) -> str:
     """Return a text without the secrets of servers and models, and without the name of the home folder."""
     for settings in subject.servers.values():
-        if find_secrets(settings):
-            text = SecretMask.from_settings(settings).mask_text(text)
-    environ = {name: value for name, value in subject.environ.items() if name not in _FOLDERS}
-    found = set(find_secrets(ServerSettings("", Transport.STDIO, env=environ)))
+        text = SecretMask.from_settings(settings).mask_text(text)
+    environ = [(name, value) for name, value in subject.environ.items() if name not in _FOLDERS]
+    found = {secret for name, value in environ for secret in find_in_variable(name, value)}
     for model in subject.models.values():
+        found.update(find_in_url(model.base_url or ""))
         found |= {model.api_key} if model.api_key else set()
-        found |= find_secrets(ServerSettings("", Transport.HTTP, url=model.base_url))
     text = SecretMask("the environment", *sorted(found)).mask_text(text)
     home = subject.environ.get("HOME") or subject.environ.get("USERPROFILE") or ""
     return text.replace(home, "~") if len(home) > 1 else text

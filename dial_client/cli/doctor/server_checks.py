@@ -228,18 +228,16 @@ def _check_rights(subject: Subject, name: str, settings: ServerSettings) -> Iter
 
 async def check_node(subject: Subject) -> AsyncIterator[Finding]:
     """Yield the servers whose package needs a newer Node.js."""
-    servers = [
-        (name, settings) for name, settings in subject.servers.items() if find_program_name(settings) in ("node", "npx")
-    ]
-    versions: dict[str, tuple[int, ...]] = {}
-    for name, settings in servers:
-        path = settings.env.get("PATH", subject.environ.get("PATH"))
-        program = (
-            settings.command if find_program_name(settings) == "node" and "/" in (settings.command or "") else "node"
-        )
-        if f"{program}{path}" not in versions:
-            versions[f"{program}{path}"] = await _read_node_version(name, program or "node", path, settings.cwd)
-        version, needed = versions[f"{program}{path}"], _find_needed_node(settings)
+    versions: dict[tuple[str, str | None], tuple[int, ...]] = {}
+    for name, settings in subject.servers.items():
+        command, runner = settings.command or "", find_program_name(settings)
+        if runner not in ("node", "npx"):
+            continue
+        program = command if runner == "node" and "/" in command else "node"
+        key = program, settings.env.get("PATH", subject.environ.get("PATH"))
+        if key not in versions:
+            versions[key] = await _read_node_version(name, *key, settings.cwd)
+        version, needed = versions[key], _find_needed_node(settings)
         if version and version < needed:
             shown = ".".join(map(str, version)), ".".join(map(str, needed))
             text = f"server {name!r} needs Node.js {shown[1]} or newer, and this is {shown[0]}"

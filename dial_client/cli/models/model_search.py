@@ -188,17 +188,17 @@ async def find_models(
         for variable, model in MODELS_OF_KEYS.items()
         if environ.get(variable)
     ]
-    answers: dict[int, list[ModelProposal]] = {}
     chosen_servers = list_local_servers(environ) if servers is None else servers
+    answers: dict[LocalServer, list[ModelProposal]] = {server: [] for server in chosen_servers}
 
-    async def ask(number: int, server: LocalServer) -> None:
-        answers[number] = await _list_models(server)
+    async def ask(server: LocalServer) -> None:
+        answers[server] = await _list_models(server)
 
     with anyio.move_on_after(seconds):
         async with anyio.create_task_group() as group:
-            for number, server in enumerate(chosen_servers):
-                group.start_soon(ask, number, server)
-    served = [proposal for number in sorted(answers) for proposal in answers[number]]
+            for server in chosen_servers:
+                group.start_soon(ask, server)
+    served = [proposal for proposals in answers.values() for proposal in proposals]
     embedded = [ModelProposal("local", "the embedded model")] if importlib.util.find_spec("xllamacpp") else []
     return [*by_key, *served, *embedded]
 

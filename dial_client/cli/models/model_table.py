@@ -19,7 +19,7 @@ from dial_client.cli.models.model_names import (
     store_lists,
 )
 from dial_client.cli.models.model_search import fetch_models
-from dial_client.cli.options import ExitCode, Options
+from dial_client.cli.options import Options
 from dial_client.cli.word_wrap import print_lines
 from dial_client.messages.errors import ConfigError, ProviderError
 from dial_client.messages.model import ModelInfo
@@ -74,26 +74,26 @@ async def list_endpoints(endpoints: list[tuple[Endpoint, str]], *, is_refreshed:
         is_refreshed: Request all lists again, even if they are cached.
     """
     cache = {} if is_refreshed else read_fresh_ids()
-    results: dict[int, EndpointModels] = {}
+    listed = [
+        EndpointModels(endpoint.host, endpoint.base_url, prefix, cache.get(endpoint.base_url, ()))
+        for endpoint, prefix in endpoints
+    ]
 
     async def request(number: int, endpoint: Endpoint) -> None:
         try:
             listing = await fetch_models(endpoint)
         except ProviderError as error:
-            results[number] = replace(results[number], problem=str(error).removeprefix(f"{endpoint.host} "))
+            listed[number] = replace(listed[number], problem=str(error).removeprefix(f"{endpoint.host} "))
             return
         refused = listing.status in (401, 403)
         problem = "refuses the key" if refused else f"has no list of models (HTTP {listing.status})"
         ids = tuple(sorted(filter(str.isprintable, listing.ids)))
-        results[number] = replace(results[number], ids=ids, problem="" if listing.ids else problem)
+        listed[number] = replace(listed[number], ids=ids, problem="" if listing.ids else problem)
 
     async with anyio.create_task_group() as group:
-        for number, (endpoint, prefix) in enumerate(endpoints):
-            url = endpoint.base_url
-            results[number] = EndpointModels(endpoint.host, url, prefix, cache.get(url, ()))
-            if url not in cache:
+        for number, (endpoint, _) in enumerate(endpoints):
+            if endpoint.base_url not in cache:
                 group.start_soon(request, number, endpoint)
-    listed = [results[number] for number in range(len(endpoints))]
     fetched = (models for models in listed if models.ids and models.url not in cache)
     store_lists({models.url: (models.prefix, models.ids) for models in fetched})
     return listed
@@ -104,8 +104,8 @@ MAX_SHOWN = 12
 _MILLION = 1_000_000
 
 
-async def list_models(options: Options, word: str, *, is_refreshed: bool, as_json: bool) -> int:
-    """Print the models of the configuration, of its endpoints, and of this machine; return the exit code.
+async def list_models(options: Options, word: str, *, is_refreshed: bool, as_json: bool) -> None:
+    """Print the models of the configuration, of its endpoints, and of this machine.
 
     Args:
         options: The options of the command line.
@@ -125,7 +125,7 @@ async def list_models(options: Options, word: str, *, is_refreshed: bool, as_jso
     prices.preload()
     if as_json:
         print(json.dumps(_as_json(settings, listed, local, memory), indent=2))
-        return ExitCode.ANSWERED
+        return
     for name, profile in settings.models.items():
         if word in name:
             print_lines([f"{to_one_line(name, 60)}: {to_one_line(profile.model or name, 80)}, of your configuration"])
@@ -138,7 +138,6 @@ async def list_models(options: Options, word: str, *, is_refreshed: bool, as_jso
         print_lines(
             ["Any other GGUF file: -m local:PATH.gguf, or -m local:hf:OWNER/NAME[/FILE] for one of the model hub."]
         )
-    return ExitCode.ANSWERED
 
 
 def _print_endpoint(models: EndpointModels, word: str) -> None:

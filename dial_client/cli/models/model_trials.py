@@ -15,7 +15,7 @@ from typing import Any
 from dial_client.cli.configuration_files import ask_for_files, find_profile_name
 from dial_client.cli.load_settings import open_model, warn
 from dial_client.cli.open_client import choose_tool_format
-from dial_client.cli.options import ExitCode, Options
+from dial_client.cli.options import Options
 from dial_client.client.dial_client import DialClient
 from dial_client.messages.errors import DialError, OutputError, ProviderError
 from dial_client.messages.events import Finished, TextDelta
@@ -52,11 +52,8 @@ _Outcome = tuple[bool, str, Turn[Any]]
 _Trial = Callable[[DialClient], Awaitable[_Outcome]]
 
 
-async def test_model(options: Options, name: str, *, as_json: bool) -> int:
-    """Run all trials of a model, and print a row for each trial.
-
-    Returns:
-        The exit code, which is 0 even if trials fail.
+async def test_model(options: Options, name: str, *, as_json: bool) -> None:
+    """Run all trials of a model, and print a row for each trial; a trial that fails is no error.
 
     Raises:
         ConfigError: There is no such model.
@@ -85,7 +82,6 @@ async def test_model(options: Options, name: str, *, as_json: bool) -> int:
         costs = [result.cost_usd for result in results]
         cost = "" if None in costs else f", about ${sum(cost or 0 for cost in costs):.4f}"
         print(f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out{cost}")
-    return ExitCode.ANSWERED
 
 
 async def _run(name: str, trial: _Trial, dial: DialClient) -> TrialResult:

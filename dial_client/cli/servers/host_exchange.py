@@ -126,8 +126,8 @@ def _describe_state(server: HostServer, chosen: dict[str, HostServer], taken: Se
     return "left out: there is a server of this name (--replace)" if server.name in taken else "import"
 
 
-async def export_servers(options: Options, names: Sequence[str], to: str) -> int:
-    """Print servers in the form of another host, without expanding variables. Return the exit code.
+async def export_servers(options: Options, names: Sequence[str], to: str) -> None:
+    """Print servers in the form of another host, without expanding variables.
 
     Raises:
         ConfigError: There is no such host or server, or a file is not trusted, and the user cannot be asked.
@@ -147,4 +147,3 @@ async def export_servers(options: Options, names: Sequence[str], to: str) -> int
     print(text, end="")
     for loss in losses:
         warn(loss)
-    return ExitCode.ANSWERED

@@ -110,7 +110,7 @@ async def log_in(options: Options, name: str, *, browser: bool) -> int:
     return ExitCode.ANSWERED
 
 
-async def log_out(options: Options, name: str) -> int:
+async def log_out(options: Options, name: str) -> None:
     """Delete the tokens of a server from this machine. They are not revoked, and stay valid until they expire.
 
     Raises:
@@ -118,7 +118,6 @@ async def log_out(options: Options, name: str) -> int:
     """
     was_there = await TokenStorage(await _find_server(options, name)).forget()
     print(f"{sanitize(name)}: " + ("logged out: its tokens are deleted here" if was_there else "there was no login"))
-    return ExitCode.ANSWERED
 
 
 async def _find_server(options: Options, name: str) -> ServerSettings:

@@ -24,7 +24,7 @@ import anyio
 
 from dial_client.cli.changed_config import change_config, confirm_addition, find_file
 from dial_client.cli.load_settings import warn
-from dial_client.cli.options import ConfigChoice, ExitCode
+from dial_client.cli.options import ConfigChoice, ExitCode, NewServerOptions
 from dial_client.cli.servers.server_proposals import is_installed
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.cli.word_wrap import print_lines
@@ -38,32 +38,19 @@ from dial_client.settings.host_documents import is_deep_link, read_deep_link
 from dial_client.settings.registry_documents import RegistryServer, read_registry_document
 
 
-@dataclass(frozen=True, slots=True)
-class NewServer:
-    """A server as the words of a command line describe it."""
-
-    name: str
-    target: tuple[str, ...]
-    """A URL, or a program with its arguments."""
-    env: tuple[str, ...] = ()
-    headers: tuple[str, ...] = ()
-    cwd: str | None = None
-    transport: str | None = None
-    auto_approve: tuple[str, ...] = ()
-
-
-async def add_server(new: NewServer, choice: ConfigChoice, *, replace: bool) -> int:
-    """Add a server to a configuration; return the exit code.
+async def add_server(
+    name: str, target: Sequence[str], new: NewServerOptions, choice: ConfigChoice, *, replace: bool
+) -> None:
+    """Add a server to a configuration.
 
     Raises:
         ConfigError: The words describe no server, there is a server of this name, or the file cannot be written.
     """
-    write_entry(new.name, build_server_entry(new), choice, replace=replace)
-    return ExitCode.ANSWERED
+    write_entry(name, build_server_entry(name, target, new), choice, replace=replace)
 
 
-async def add_json_entry(name: str, text: str, choice: ConfigChoice, *, replace: bool) -> int:
-    """Add a server whose entry is JSON to a configuration; return the exit code.
+async def add_json_entry(name: str, text: str, choice: ConfigChoice, *, replace: bool) -> None:
+    """Add a server whose entry is JSON to a configuration.
 
     Raises:
         ConfigError: The text is not a valid entry, there is a server of this name, or the file cannot be written.
@@ -76,7 +63,6 @@ async def add_json_entry(name: str, text: str, choice: ConfigChoice, *, replace:
     if not isinstance(entry, dict):
         raise ConfigError("the entry is not a JSON object", """like '{"command": "mcp-server-time"}'""")
     write_entry(name, entry, choice, replace=replace)
-    return ExitCode.ANSWERED
 
 
 def write_entry(name: str, entry: Mapping[str, Any], choice: ConfigChoice, *, replace: bool) -> None:
@@ -94,18 +80,23 @@ def write_entry(name: str, entry: Mapping[str, Any], choice: ConfigChoice, *, re
     print(f"Try: dial-chat servers test {escape_line(name)}")
 
 
-def build_server_entry(new: NewServer) -> dict[str, Any]:
+def build_server_entry(name: str, target: Sequence[str], new: NewServerOptions) -> dict[str, Any]:
     """Return the entry of a server, as ``servers.json`` has it.
+
+    Args:
+        name: The name of the server, for messages.
+        target: A URL, or a program with its arguments.
+        new: The options.
 
     Raises:
         ConfigError: The words describe no server.
     """
-    if not new.target:
+    if not target:
         raise ConfigError(
             "give a command or a URL",
-            f"dial-chat servers add {new.name} -- uvx mcp-server-time, or dial-chat servers add {new.name} https://…",
+            f"dial-chat servers add {name} -- uvx mcp-server-time, or dial-chat servers add {name} https://…",
         )
-    first, *rest = new.target
+    first, *rest = target
     is_url = re.match(r"(?i)https?://", first) is not None
     if is_url and rest:
         raise ConfigError("nothing may follow a URL", "put options before it, and a program after --")
@@ -113,12 +104,12 @@ def build_server_entry(new: NewServer) -> dict[str, Any]:
     entry |= {"url": first} if is_url else {"command": first} | ({"args": rest} if rest else {})
     if new.env:
         entry["env"] = dict(_pair(text, "=", "--env KEY=VALUE") for text in new.env)
-    if new.headers:
-        entry["headers"] = dict(_pair(text, ":", "--header 'Name: value'") for text in new.headers)
+    if new.header:
+        entry["headers"] = dict(_pair(text, ":", "--header 'Name: value'") for text in new.header)
     if new.cwd is not None:
         entry["cwd"] = new.cwd
-    if new.auto_approve:
-        entry["autoApprove"] = list(new.auto_approve)
+    if new.allow:
+        entry["autoApprove"] = list(new.allow)
     misplaced = {"env": is_url, "headers": not is_url, "cwd": is_url}
     for key, is_misplaced in misplaced.items():
         if is_misplaced and key in entry:
@@ -292,8 +283,8 @@ class RegistryError(DialError):
     """The registry cannot be reached, or its response is invalid."""
 
 
-async def search_registry(words: str, registry: str | None, *, as_json: bool) -> int:
-    """Print the servers of the registry whose names contain a word; return the exit code.
+async def search_registry(words: str, registry: str | None, *, as_json: bool) -> None:
+    """Print the servers of the registry whose names contain a word.
 
     Raises:
         ConfigError: The URL of the registry is wrong.
@@ -317,7 +308,7 @@ async def search_registry(words: str, registry: str | None, *, as_json: bool) ->
             for server in found
         ]
         print(json.dumps(rows, indent=2))
-        return ExitCode.ANSWERED
+        return
     for server in found:
         kinds = ", ".join(dict.fromkeys(choice.kind for choice in server.choices)) or "cannot be used here"
         print_lines([f"{to_one_line(server.name, 100)}  {to_one_line(server.version, 20)}  ({kinds})"])
@@ -330,7 +321,6 @@ async def search_registry(words: str, registry: str | None, *, as_json: bool) ->
         if found
         else f"{base} has no server with {to_one_line(words, 60)!r}."
     )
-    return ExitCode.ANSWERED
 
 
 async def fetch_server(name: str) -> RegistryServer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
@@ -27,7 +27,7 @@ from dial_client.sinks.terminal import TerminalSink
 from dial_client.tools.prompts import Prompt
 
 
-async def list_tools(options: Options, *, as_json: bool) -> int:
+async def list_tools(options: Options, *, as_json: bool) -> None:
     """Print the tools as they are offered to the model, one per line, or as JSON."""
     async with open_client(options, await read_settings(options), None, None) as dial:
         await dial.ready()
@@ -60,7 +60,6 @@ async def list_tools(options: Options, *, as_json: bool) -> int:
                 if options.verbose:
                     rows.append(f"{'':<{width}}  {to_one_line(_format_hints(tool), 120)}")
                 print_lines(rows, width + 2)
-    return ExitCode.ANSWERED
 
 
 def _format_hints(tool: ToolSpec) -> str:
@@ -75,7 +74,7 @@ def _format_hints(tool: ToolSpec) -> str:
     return f"{f'{tool.title}: ' if tool.title else ''}{', '.join(words) or 'no hints'}"
 
 
-async def list_servers(options: Options, *, as_json: bool) -> int:
+async def list_servers(options: Options, *, as_json: bool) -> None:
     """Print the servers and their states, as lines or as JSON."""
     settings = await read_settings(options)
     async with open_client(options, settings, None, None) as dial:
@@ -89,7 +88,6 @@ async def list_servers(options: Options, *, as_json: bool) -> int:
                 error = status.error or ""
                 own = (*status.notes, *(line for line in status.stderr if error and line.strip() not in error))
                 print_lines([_format_status(status), *(f"    {to_one_line(line, 200)}" for line in own)])
-    return ExitCode.ANSWERED
 
 
 def _format_status(status: ServerStatus) -> str:
@@ -142,11 +140,12 @@ def format_result(result: ToolCallResult) -> str:
     return sanitize("\n".join(lines))
 
 
+Item = Resource | ResourceTemplate | Prompt
 _MAX_NAME = 300
 _MAX_DESCRIPTION = 120
 
 
-async def list_resources_or_prompts(options: Options, what: str, *, as_json: bool) -> int:
+async def list_resources_or_prompts(options: Options, what: str, *, as_json: bool) -> None:
     """Print the resources and templates, or the prompts: one per line, as a question refers to them, or as JSON.
 
     Args:
@@ -158,34 +157,34 @@ async def list_resources_or_prompts(options: Options, what: str, *, as_json: boo
     async with open_client(options, await read_settings(options), None, None, callbacks) as dial:
         await dial.ready()
         print_notes(dial.notes)
-        found: list[Any] = list(await (_list_resources(dial) if what == "resources" else dial.prompts.list()))
+        found = await _list_items(dial, what)
         if as_json:
             print(json.dumps([item.to_dict() for item in found], indent=2))
         else:
             _print(found)
-    return ExitCode.ANSWERED
 
 
 async def show(dial: DialClient, what: str) -> None:
     """Print the resources or the prompts of an open client, or that there are none."""
-    found = list(await (_list_resources(dial) if what == "resources" else dial.prompts.list()))
-    if found:
+    if found := await _list_items(dial, what):
         _print(found)
     else:
         print(f"The servers have no {what}.")
 
 
-async def _list_resources(dial: DialClient) -> tuple[Resource | ResourceTemplate, ...]:
+async def _list_items(dial: DialClient, what: str) -> Sequence[Item]:
+    if what == "prompts":
+        return await dial.prompts.list()
     return (*await dial.resources.list(), *await dial.resources.templates())
 
 
-def _print(found: Iterable[Resource | ResourceTemplate | Prompt]) -> None:
+def _print(found: Iterable[Item]) -> None:
     lines = [(_format_reference(item), _format_description(item)) for item in found]
     width = min(60, max((len(name) for name, _ in lines), default=0))
     print_lines(f"{name:<{width}}  {about}".rstrip() for name, about in lines)
 
 
-def _format_reference(item: Resource | ResourceTemplate | Prompt) -> str:
+def _format_reference(item: Item) -> str:
     match item:
         case Resource():
             reference = f"@{item.server}:{item.uri}"
@@ -197,7 +196,7 @@ def _format_reference(item: Resource | ResourceTemplate | Prompt) -> str:
     return to_one_line(reference, _MAX_NAME)
 
 
-def _format_description(item: Resource | ResourceTemplate | Prompt) -> str:
+def _format_description(item: Item) -> str:
     name = item.title or ("" if isinstance(item, Prompt) else item.name)
     kind = "" if isinstance(item, Prompt) else item.mime_type or ""
     size = f"{item.size:,} bytes" if isinstance(item, Resource) and item.size is not None else ""

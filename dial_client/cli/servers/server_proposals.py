@@ -39,56 +39,46 @@ class ServerProposal:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A server that needs no account, with the commands that start it."""
+    """A server that needs no account; its own program, if it is installed, is ``mcp-server-NAME``."""
 
     name: str
     about: str
-    program: str
-    """The command of the server, if it is installed."""
     runner: tuple[str, ...]
     """The command that downloads and runs the server, if it is not installed."""
     args: tuple[str, ...] = ()
     auto_approve: tuple[str, ...] = ()
     needs_folder: bool = False
-    """Whether the server serves a single folder; it is left out of a configuration for every folder."""
     is_default: bool = True
 
 
 _READING_GIT = ("git_status", "git_log", "git_diff*", "git_show", "git_branch")
 _READING_FILES = ("read_*", "list_*", "search_files", "get_file_info", "directory_tree")
+_NPX = ("npx", "-y")
+_FOLDER = "${workspaceFolder}"
 _KINDS = (
-    _Kind(
-        "time",
-        "The current time, and times in other zones.",
-        "mcp-server-time",
-        ("uvx", "mcp-server-time"),
-        auto_approve=("*",),
-    ),
+    _Kind("time", "The current time, and times in other zones.", ("uvx", "mcp-server-time"), auto_approve=("*",)),
     _Kind(
         "git",
         "The git repository of this folder; calls that change it need approval.",
-        "mcp-server-git",
         ("uvx", "mcp-server-git"),
-        ("--repository", "${workspaceFolder}"),
+        ("--repository", _FOLDER),
         _READING_GIT,
         needs_folder=True,
     ),
     _Kind(
         "filesystem",
         "The files of this folder; calls that write need approval.",
-        "mcp-server-filesystem",
-        ("npx", "-y", "@modelcontextprotocol/server-filesystem"),
-        ("${workspaceFolder}",),
+        (*_NPX, "@modelcontextprotocol/server-filesystem"),
+        (_FOLDER,),
         _READING_FILES,
         needs_folder=True,
         is_default=False,
     ),
-    _Kind("fetch", "Web pages as text; each call needs approval.", "mcp-server-fetch", ("uvx", "mcp-server-fetch")),
+    _Kind("fetch", "Web pages as text; each call needs approval.", ("uvx", "mcp-server-fetch")),
     _Kind(
         "memory",
         "Notes that outlast a conversation; each call needs approval.",
-        "mcp-server-memory",
-        ("npx", "-y", "@modelcontextprotocol/server-memory"),
+        (*_NPX, "@modelcontextprotocol/server-memory"),
         is_default=False,
     ),
 )
@@ -107,7 +97,7 @@ def find_proposals(folder: Path, *, in_user_folder: bool) -> list[ServerProposal
     for kind in _KINDS:
         if kind.needs_folder and (in_user_folder or (kind.name == "git" and not (folder / ".git").exists())):
             continue
-        for program, *runner_arguments in ((kind.program,), kind.runner):
+        for program, *runner_arguments in ((f"mcp-server-{kind.name}",), kind.runner):
             if is_installed(program):
                 entry: dict[str, Any] = {"command": program}
                 if args := [*runner_arguments, *kind.args]:
