@@ -33,9 +33,8 @@ def check_files(subject: Subject) -> Iterator[Finding]:
             hint = f"read it, then run `dial-chat trust {reading.path}`"
             yield Finding("DC114", "the file is not used until you trust it", hint, reading.path)
     if not subject.readings:
-        yield Finding(
-            "DC115", "there is no servers.json here or in your configuration folder", "`dial-chat init` writes one"
-        )
+        text = "there is no servers.json here or in your configuration folder"
+        yield Finding("DC115", text, "`dial-chat init` writes one")
     if not any(reading.findings for reading in subject.readings):
         files = [replace(file, environ=file.environ or subject.environ) for file in subject.files]
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
+from difflib import get_close_matches
 
 from dial_client.cli.doctor.findings import Finding
 from dial_client.cli.doctor.subject import Subject
@@ -73,11 +74,9 @@ async def _ask(provider: HttpProvider) -> list[Finding]:
         findings.append(Finding("DC503", f"{endpoint.host} refuses the key (HTTP {listing.status})", endpoint.hint))
         return findings
     if listing.ids and model not in listing.ids and not _is_alias(model, listing.ids):
-        nearest = _find_nearest(model, listing.ids)
-        text = f"{endpoint.host} has no model {model!r}"
-        findings.append(
-            Finding("DC504", text, f"did you mean {nearest!r}?" if nearest else f"it has {', '.join(listing.ids[:5])}")
-        )
+        nearest = get_close_matches(model, listing.ids, 1, 0.5)
+        hint = f"did you mean {nearest[0]!r}?" if nearest else f"it has {', '.join(listing.ids[:5])}"
+        findings.append(Finding("DC504", f"{endpoint.host} has no model {model!r}", hint))
     return [*findings, *await _check_wire(endpoint, Api(provider.api), listing)]
 
 
@@ -116,11 +115,8 @@ def _find_connection_hint(code: str, endpoint: Endpoint) -> str:
         return "HTTPS_PROXY, HTTP_PROXY and ALL_PROXY name the proxy; NO_PROXY lists hosts without a proxy"
     if not endpoint.is_local:
         return "is this machine online, or does it need a proxy?"
-    return (
-        "`ollama serve` starts Ollama"
-        if endpoint.base_url.endswith(":11434/v1")
-        else "is the server running, and is this its port?"
-    )
+    is_ollama = endpoint.base_url.endswith(":11434/v1")
+    return "`ollama serve` starts Ollama" if is_ollama else "is the server running, and is this its port?"
 
 
 def _check_clock(listing: ModelListing, endpoint: Endpoint) -> Iterator[Finding]:
@@ -135,9 +131,3 @@ def _check_clock(listing: ModelListing, endpoint: Endpoint) -> Iterator[Finding]
 def _is_alias(model: str, ids: tuple[str, ...]) -> bool:
     """Return True if an endpoint has the model under a longer name: with a date, or a tag such as ``:latest``."""
     return any(name.startswith((f"{model}-", f"{model}:", f"{model}@")) for name in ids)
-
-
-def _find_nearest(model: str, ids: tuple[str, ...]) -> str:
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(model, ids, 1, 0.5)), "")

@@ -131,17 +131,15 @@ def _check_program(subject: Subject, name: str, settings: ServerSettings) -> Ite
     try:
         find_program(name, command, settings.env.get("PATH", subject.environ.get("PATH")), settings.cwd)
     except ServerStartError as error:
-        words = command.split()
-        place = subject.find_place(name, "command")
+        words, place = command.split(), subject.find_place(name, "command")
         if len(words) > 1 and not Path(command).exists():
             edit = subject.build_edit(name, _split_command)
             fix = Fix(f"write {words[0]!r} as command, and the rest as args", place[0], edit)
             text = f"server {name!r}: the command contains its arguments"
             yield Finding("DC202", text, f'"command": "{words[0]}", and the rest in "args"', *place, fix)
         else:
-            yield Finding(
-                "DC201", f"server {name!r}: {error.problem}", INSTALLATION.get(find_program_name(settings), ""), *place
-            )
+            hint = INSTALLATION.get(find_program_name(settings), "")
+            yield Finding("DC201", f"server {name!r}: {error.problem}", hint, *place)
 
 
 def _check_script(subject: Subject, name: str, settings: ServerSettings) -> Iterator[Finding]:
@@ -211,19 +209,14 @@ def _check_rights(subject: Subject, name: str, settings: ServerSettings) -> Iter
     if program in ("docker", "podman"):
         if "--privileged" in settings.args:
             yield Finding("DC208", f"server {name!r}: --privileged gives the container all rights", "remove it", *place)
-        if any(
-            _WIDE_MOUNT.fullmatch(arg.partition("=")[2] if arg.startswith("--volume=") else arg)
-            for arg in settings.args
-        ):
+        if any(_WIDE_MOUNT.fullmatch(arg.removeprefix("--volume=")) for arg in settings.args):
             text = f"server {name!r}: the container can change the whole machine"
             yield Finding("DC208", text, "mount only the folders that it needs", *place)
     elif "filesystem" in " ".join((settings.command or "", *settings.args)):
-        wide = [
-            arg for arg in settings.args if arg in ("/", "~", "C:\\", "C:/") or arg.rstrip("/\\") == home.rstrip("/\\")
-        ]
-        for arg in wide:
-            text = f"server {name!r}: it may read and write all files below {arg}"
-            yield Finding("DC208", text, "name only the folders that it needs", *place)
+        for arg in settings.args:
+            if arg in ("/", "~", "C:\\", "C:/") or arg.rstrip("/\\") == home.rstrip("/\\"):
+                text = f"server {name!r}: it may read and write all files below {arg}"
+                yield Finding("DC208", text, "name only the folders that it needs", *place)
 
 
 async def check_node(subject: Subject) -> AsyncIterator[Finding]:

@@ -30,19 +30,15 @@ async def check_database(subject: Subject) -> AsyncIterator[Finding]:
     try:
         found, known = await database.Database(where, patience=PATIENCE).find_versions()
     except DialError as error:
-        yield Finding(
-            "DC601", str(error), "" if isinstance(where, Path) else "is the server started, and the address right?"
-        )
+        hint = "" if isinstance(where, Path) else "is the server started, and the address right?"
+        yield Finding("DC601", str(error), hint)
         return
     if found > known:
         text = f"the database was made by a newer version of this program (schema {found}; this one knows {known})"
         yield Finding("DC602", text, "pip install --upgrade dial-client")
     elif 0 < found < known:
-        yield Finding(
-            "DC603",
-            f"the next start changes the database from schema {found} to {known}",
-            "older versions cannot read it afterwards",
-        )
+        text = f"the next start changes the database from schema {found} to {known}"
+        yield Finding("DC603", text, "older versions cannot read it afterwards")
 
 
 async def check_folders(subject: Subject) -> AsyncIterator[Finding]:

@@ -97,9 +97,8 @@ def _check_parameters(subject: Subject, tool: ToolSpec) -> Iterator[Finding]:
     for parameter in properties if isinstance(properties, Mapping) else ():
         if _TAKES_SECRETS.fullmatch(str(parameter)):
             text = f"{_describe_tool(tool)} asks the model for {to_one_line(str(parameter), 60)!r}"
-            yield Finding(
-                "DC408", text, "a tool should ask only for the data it needs", *subject.find_place(tool.server)
-            )
+            hint = "a tool should ask only for the data it needs"
+            yield Finding("DC408", text, hint, *subject.find_place(tool.server))
 
 
 def check_schemas(subject: Subject) -> Iterator[Finding]:

@@ -188,14 +188,13 @@ async def add_source(
     Raises:
         ConfigError: The source has no usable server, or there is no terminal to ask at.
     """
-    path = find_file(choice)
+    before = read_text(find_file(choice))
     server = await _read_source(source, values, is_agreed=is_agreed)
     entry_name = (name or server.name).replace("/", "-")
-    before = read_text(path)
     check_text(config_editor.add_server(before.text, entry_name, server.entry, replace=replace), before)
     for note in server.notes:
         print(escape_line(note))
-    if not await confirm_addition({entry_name: server.entry}, path, is_agreed=is_agreed):
+    if not await confirm_addition({entry_name: server.entry}, before.path, is_agreed=is_agreed):
         return ExitCode.USAGE
     if server.prepare is not None:
         server.prepare()
