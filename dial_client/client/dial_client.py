@@ -616,7 +616,7 @@ class DialClient:
         Args:
             name: The offered name of the tool, as in `tools`.
             arguments: The arguments of the call.
-            origin: The ids of the conversation and the turn, for the approver and the audit log; None for none.
+            origin: The ids of the conversation and the turn, for the approver and the audit log; None if there is none.
         """
 
         async def discard(event: Event) -> None:
@@ -656,7 +656,7 @@ class DialClient:
         return add if function is None else add(function)
 
     def find_taint(self, messages: Sequence[Message]) -> tuple[str, ...]:
-        """Return the sources of untrusted content in a conversation; empty for none."""
+        """Return the sources of untrusted content in a conversation; empty if there is none."""
         return find_taint(messages, self._tools.get_catalog(), self._servers.values()).sources
 
     async def attach(self, content: Content) -> Attached:

@@ -298,7 +298,7 @@ class ConversationManager:
             return None
 
     def find_turn(self, conversation_id: str, turn_id: str | None = None) -> TurnHandle | None:
-        """Return the turn that this process runs in a conversation, or a turn that ended recently; None for none.
+        """Return the turn that this process runs in a conversation, or a turn that ended recently, or None.
 
         Args:
             conversation_id: The id of the conversation.
@@ -402,7 +402,7 @@ class ConversationManager:
         return repair_conversation(created)
 
     async def undo(self, conversation_id: str) -> tuple[Message, ...]:
-        """Remove the last exchange from the conversation, and return its messages, the question first; empty for none.
+        """Remove the last exchange from the conversation, and return its messages, the question first; an empty tuple without one.
 
         The messages stay in the store, but are not sent to the model any more. Effects of tool calls are not reverted.
 
@@ -469,7 +469,7 @@ class ConversationManager:
         return compaction
 
     async def _compact_when_full(self, conversation_id: str, share: float) -> str:
-        """Compact a conversation that fills at least this part of the window, and return a note; empty for none.
+        """Compact a conversation that fills at least this part of the window, and return a note, or an empty one.
 
         Raises:
             ConversationNotFound: The conversation does not exist.

@@ -46,7 +46,7 @@ class ConversationView:
     turns: tuple[tuple[int, dict[str, Any]], ...] = ()
     """The details of each turn (`persistence`), after the index of the turn's last message."""
     settings: Mapping[str, Any] | None = None
-    """The settings of the conversation (`conversation_settings`); None for none."""
+    """The settings of the conversation (`conversation_settings`); None if there is none."""
     state: str = ""
     """A hash of the conversation's state, to detect changes."""
 

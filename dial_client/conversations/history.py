@@ -63,14 +63,14 @@ def find_effective(conversation: Conversation) -> list[StoredMessage]:
 
 
 def find_last_exchange(conversation: Conversation) -> tuple[StoredMessage, ...]:
-    """Return the last question that a stored conversation shows, and all messages after it; empty for none."""
+    """Return the last question that a stored conversation shows, and all messages after it; empty if there is none."""
     shown = find_shown(conversation)
     start = max((index for index, stored in enumerate(shown) if stored.is_question), default=len(shown))
     return shown[start:]
 
 
 def find_edit(conversation: Conversation, *, is_summary: bool) -> StoredMessage | None:
-    """Return the latest edit in effect, either a summary or a removal; None for none.
+    """Return the latest edit in effect, either a summary or a removal; None if there is none.
 
     A removal counts only while no message follows it, because an exchange is only restored at the end.
     """

@@ -62,7 +62,7 @@ class MessageTree:
     turns: Mapping[int, Sequence[Mapping[str, Any]]]
     """The details of turns, by the position of the turn's last message."""
     settings: Mapping[str, Any]
-    """The latest settings; empty for none."""
+    """The latest settings; empty if there is none."""
     followers: Mapping[tuple[int, bool], tuple[int, ...]]
     """The positions of the messages that follow a message, without edits, by ``(position, is_question)``."""
 

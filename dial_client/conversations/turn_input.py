@@ -61,7 +61,7 @@ def check_turn_input(turn_input: Any) -> None:
 
 
 def build_question(turn_input: ConversationInput | None) -> Message | None:
-    """Return the user's message that a turn with this input adds to its conversation; None for none."""
+    """Return the user's message that a turn with this input adds to its conversation; None if there is none."""
     message = turn_input.message if isinstance(turn_input, EditedMessage) else turn_input
     if isinstance(message, str):
         return Message.user(message)

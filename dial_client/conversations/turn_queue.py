@@ -32,7 +32,7 @@ from dial_client.stores.conversation_store import Conversation, ConversationStor
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 
 BuildEdits = Callable[[Conversation], Sequence[Message]]
-"""Returns the edits to append to a stored conversation; empty for none."""
+"""Returns the edits to append to a stored conversation; empty if there is none."""
 Start = Callable[[tuple[Message, ...], Mapping[str, Any], TurnObserver], TurnHandle]
 """Starts a turn with this history, these settings of its conversation, and this additional observer."""
 _Beginning = tuple[tuple[Message, ...], Mapping[str, Any]]
@@ -137,7 +137,7 @@ class TurnQueue:
         return await self.store.acquire(stored.id, turn_id, added, expected_count=count, lease=self.lease, title=title)
 
     def find(self, conversation_id: str, turn_id: str | None = None) -> TurnHandle | None:
-        """Return the turn that this process runs in a conversation, or a turn that ended recently; None for none.
+        """Return the turn that this process runs in a conversation, or a turn that ended recently, or None.
 
         Args:
             conversation_id: The id of the conversation.

@@ -28,7 +28,7 @@ class DurableResult:
     stop_reason: str
     """The `Turn.stop_reason`; empty if the turn ended with an error, or its end is unknown."""
     error: str = ""
-    """The error that ended the turn, such as an unreachable model; empty for none."""
+    """The error that ended the turn, such as an unreachable model; empty if there is none."""
 
     @classmethod
     def from_row(cls, row: Any) -> DurableResult:

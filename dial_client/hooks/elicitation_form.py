@@ -76,13 +76,13 @@ class Form:
         return coerce(filled, self._schema)
 
     def find_problems(self, content: Mapping[str, Any]) -> list[str]:
-        """Return the problems of a completed form, each with the name of its field; empty for none."""
+        """Return the problems of a completed form, each with the name of its field; empty if there is none."""
         known = {field.name for field in self.fields}
         unknown = [f"{name}: the form has no such field" for name in content if name not in known]
         return [*unknown[:5], *self._check.find_problems(content)]
 
     def find_field_problems(self, name: str, value: Any) -> list[str]:
-        """Return the problems of one field's value; empty for none."""
+        """Return the problems of one field's value; empty if there is none."""
         schema = next(field.schema for field in self.fields if field.name == name)
         return ArgumentCheck({"properties": {name: schema}}, formats=True).find_problems({name: value})
 

@@ -116,7 +116,7 @@ class SamplingRequest:
     max_tokens: int
     """The most tokens of the reply."""
     system: str = ""
-    """The server's system prompt; empty for none."""
+    """The server's system prompt; empty if there is none."""
     temperature: float | None = None
     stop: tuple[str, ...] = ()
     """Stop sequences, which end the reply."""
@@ -153,7 +153,7 @@ class ServerLog:
     """``debug``, ``info``, ``notice``, ``warning``, ``error``, ``critical``, ``alert`` or ``emergency``."""
     text: str
     logger: str = ""
-    """The name of the server's logger; empty for none."""
+    """The name of the server's logger; empty if there is none."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the log message as JSON."""

@@ -154,7 +154,7 @@ class AppResource:
 
 
 def parse_app_uri(meta: Mapping[str, Any] | None) -> str:
-    """Return the URI of a tool's app from the tool's ``_meta``; empty for none."""
+    """Return the URI of a tool's app from the tool's ``_meta``; empty if there is none."""
     # The second name is the one before the extension was stable.
     uri = find_text(find_object(meta, "ui"), "resourceUri") or find_text(meta, "ui/resourceUri")
     return uri if is_app_uri(uri) else ""

@@ -260,7 +260,7 @@ class Message(VendorForms):
     """True for the result of a failed call."""
     echo: ProviderState | None = field(default=None, repr=False)
     taint: str = ""
-    """The untrusted source of the content, a tool or a server; empty for none. See `tools.taint`."""
+    """The untrusted source of the content, a tool or a server; empty if there is none. See `tools.taint`."""
     replaces: tuple[int, int] | None = None
     """In a stored conversation: the range ``(start, stop)`` of positions that this edit replaces (`history`)."""
     citations: tuple[Citation, ...] = ()
@@ -371,7 +371,7 @@ class ToolSpec:
     original_schema: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """The input schema as the server sent it, against which arguments are checked."""
     output_schema: Mapping[str, Any] | None = field(default=None, repr=False)
-    """The schema of structured results; None for none."""
+    """The schema of structured results; None if there is none."""
     read_only: bool = False
     """True if the server claims that the tool changes nothing; the claim is not verified."""
     idempotent: bool = False
@@ -382,7 +382,7 @@ class ToolSpec:
     """The server's claim whether the tool reaches other systems, such as the web; None without a claim."""
     icons: tuple[Icon, ...] = field(default=(), repr=False)
     app_uri: str = ""
-    """The ``ui://`` URI of the MCP App that shows the tool's results; empty for none."""
+    """The ``ui://`` URI of the MCP App that shows the tool's results; empty if there is none."""
     removed_invisible: int = 0
     """The number of invisible characters that were removed from the title and the description."""
     deferred: bool = False

@@ -86,7 +86,7 @@ def _split_sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _find_title(line: str, following: str) -> str:
-    """Return the title of the section that begins at a line; empty for none."""
+    """Return the title of the section that begins at a line; empty if there is none."""
     if line[:1].isspace():
         return ""
     if line.strip().lower() in _TITLES and _UNDERLINE.fullmatch(following.strip()):

@@ -49,7 +49,7 @@ class DirectCall:
     """A call outside of any turn."""
 
     conversation_id: str
-    """The conversation that the call belongs to; empty for none."""
+    """The conversation that the call belongs to; empty if there is none."""
     server: str
     """The server of the tool."""
     call: Callable[[Origin], Awaitable[Mapping[str, Any]]]

@@ -87,7 +87,7 @@ def convert_blob(uri: str, mime_type: str, blob: str) -> Part:
 
     Args:
         uri: The URI of the resource.
-        mime_type: The media type that the server states; empty for none.
+        mime_type: The media type that the server states; empty if there is none.
         blob: The contents in base64.
     """
     kind = normalize_media_type(mime_type)

@@ -42,7 +42,7 @@ class ModelSelection:
     fallback_models: Sequence[str | Provider] = ()
     """The models to ask if `model` cannot answer; empty for the fallback models of its profile."""
     profile_name: str = ""
-    """If `model` is a provider: the name of the profile that it was opened from; empty for none."""
+    """If `model` is a provider: the name of the profile that it was opened from; empty if there is none."""
 
     @property
     def profile(self) -> ModelProfile | None:

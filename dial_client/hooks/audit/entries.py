@@ -18,9 +18,9 @@ class Origin:
     """The conversation and the turn of an entry."""
 
     conversation: str = ""
-    """The id of the conversation; empty for none."""
+    """The id of the conversation; empty if there is none."""
     turn: str = ""
-    """The id of the turn; empty for none."""
+    """The id of the turn; empty if there is none."""
 
 
 def find_common_origin(origins: Iterable[Origin]) -> Origin:

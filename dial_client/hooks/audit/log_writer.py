@@ -164,7 +164,7 @@ class AuditLog:
     Args:
         folder: The folder of the files ``audit-000001.jsonl`` and so on, used for nothing else; created with the first
             entry.
-        program: The name of the program in each line, such as ``dial-chat serve``; empty for none.
+        program: The name of the program in each line, such as ``dial-chat serve``; empty if there is none.
         with_arguments: True to record the complete arguments of calls, and not only their digests.
         mask: Masks known secrets in the arguments; None to mask nothing.
         max_bytes: The most bytes of a file.

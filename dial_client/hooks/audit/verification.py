@@ -106,7 +106,7 @@ def verify(folder: Path, head: str = "") -> Verification:
 
     Args:
         folder: The folder of the log.
-        head: A digest from an earlier verification, which the chain must contain; empty for none.
+        head: A digest from an earlier verification, which the chain must contain; empty if there is none.
 
     Raises:
         OSError: A file cannot be read.
