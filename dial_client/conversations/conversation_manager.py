@@ -402,7 +402,7 @@ class ConversationManager:
         return repair_conversation(created)
 
     async def undo(self, conversation_id: str) -> tuple[Message, ...]:
-        """Remove the last exchange from the conversation, and return its messages, the question first; an empty tuple without one.
+        """Remove the last exchange from the conversation, and return its messages, if there were any.
 
         The messages stay in the store, but are not sent to the model any more. Effects of tool calls are not reverted.
 

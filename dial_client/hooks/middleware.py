@@ -294,6 +294,11 @@ class MiddlewareChain:
         self._find_instruments = find_instruments
 
     @property
+    def wraps_turns(self) -> bool:
+        """True if turns are wrapped or measured; otherwise `run_turn` need not be called."""
+        return bool(self._turns.members) or self._find_instruments() is not None
+
+    @property
     def wraps_model_calls(self) -> bool:
         """True if model calls are wrapped or measured; otherwise `ask_model` need not be called."""
         return bool(self._model_calls.members) or self._find_instruments() is not None

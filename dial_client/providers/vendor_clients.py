@@ -499,9 +499,7 @@ class SdkTransport(RequestTransport):
             self._client = None
             await client.close()
 
-    async def _post_once(
-        self, path: str, body: bytes, idle_timeout: float
-    ) -> httpx2.Response | retry_policy.FailedRequest:
+    async def _send(self, path: str, body: bytes, idle_timeout: float) -> httpx2.Response | retry_policy.FailedRequest:
         client = await self._get_client()
         sdk = importlib.import_module(self._sdk_name)
         import httpx2

@@ -99,8 +99,6 @@ async def run_turn(
 ) -> StopReason:
     """Run a turn through the middleware and return why it ended; ``turn`` records all other results.
 
-    If the middleware returns another turn than the recorded one, that turn becomes `TurnHandle.replacement`.
-
     Args:
         open_services: Waits until the turn can start, and returns its services.
         messages: The conversation, which may have system messages.
@@ -112,6 +110,17 @@ async def run_turn(
     """
     services = await open_services()
     turn.recorder.note(*services.notes())
+    if services.middleware.wraps_turns:
+        reason = await _run_in_middleware(services, messages, turn)
+    else:
+        with TurnRun(services, messages, turn) as run:
+            reason = await run.finish(await resolve(run.context, run.ask, run.run_calls))
+    turn.recorder.note(*services.notes())
+    return reason
+
+
+async def _run_in_middleware(services: TurnServices, messages: tuple[Message, ...], turn: TurnHandle) -> StopReason:
+    """Run a turn through the middleware, whose return value becomes `TurnHandle.replacement` if it is another turn."""
     recorded: Turn | None = None
 
     async def run_to_end(request: TurnRequest) -> Turn:
@@ -140,7 +149,6 @@ async def run_turn(
             # Only the last message was changed.
             result = replace(result, messages=(*recorded.messages[:-1], result.message))
         turn.replacement = result
-    turn.recorder.note(*services.notes())
     return result.stop_reason
 
 

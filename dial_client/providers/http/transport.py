@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -80,17 +80,15 @@ class RequestTransport(ABC):
         """Import the client's package, and return a new client."""
 
     @abstractmethod
-    async def _post_once(
-        self, path: str, body: bytes, idle_timeout: float
-    ) -> httpx2.Response | retry_policy.FailedRequest:
-        """Send a request once."""
+    async def _send(self, path: str, body: bytes, idle_timeout: float) -> httpx2.Response | retry_policy.FailedRequest:
+        """Send a POST request once, and return the response with its body unread, or a failure."""
 
     async def _get_client(self) -> Any:
         return self._client or await to_thread.run_sync(self.preload, abandon_on_cancel=True)
 
-    async def post(
+    def post(
         self, path: str, body: bytes, *, idle_timeout: float, notes: list[str], on_wait: OnWait | None = None
-    ) -> httpx2.Response:
+    ) -> Awaitable[httpx2.Response]:
         """Send a request, and return the response with its body unread. The caller closes the response.
 
         A failed request is retried according to `retry_policy`.
@@ -105,8 +103,8 @@ class RequestTransport(ABC):
         Raises:
             ProviderError: There is no response, or its status is not 2xx.
         """
-        send = partial(self._post_once, path, body, idle_timeout)
-        return await retry_policy.send_until_accepted(send, self.endpoint.host, notes, on_wait)
+        send = partial(self._send, path, body, idle_timeout)
+        return retry_policy.send_until_accepted(send, self.endpoint.host, notes, on_wait)
 
     def read_body(self, response: httpx2.Response) -> AsyncGenerator[bytes, None]:
         """Yield the body of a response as it arrives.
@@ -139,11 +137,6 @@ class HttpTransport(RequestTransport):
 
         return make_client(is_local=self.endpoint.is_local, is_secure=self.endpoint.base_url.startswith("https:"))
 
-    async def _post_once(
-        self, path: str, body: bytes, idle_timeout: float
-    ) -> httpx2.Response | retry_policy.FailedRequest:
-        return await self._send("POST", path, body, idle_timeout, returns_refusals=False)
-
     async def get(self, path: str, *, timeout: float) -> Any:
         """Send one GET request for JSON of at most 4 MiB, and return the parsed value.
 
@@ -174,7 +167,7 @@ class HttpTransport(RequestTransport):
             ProviderError: There is no response in time.
         """
         with anyio.move_on_after(timeout):
-            response = await self._send(method, path, body, timeout, returns_refusals=True)
+            response = await self._send(path, body, timeout, method, returns_refusals=True)
             if isinstance(response, retry_policy.FailedRequest):
                 raise response.error
             content = await _read_start(response, _MAX_JSON_BODY + 1, timeout)
@@ -182,7 +175,13 @@ class HttpTransport(RequestTransport):
         raise provider_errors.build_connection_error(self.endpoint, TimeoutError())
 
     async def _send(
-        self, method: str, path: str, body: bytes | None, idle_timeout: float, *, returns_refusals: bool
+        self,
+        path: str,
+        body: bytes | None,
+        idle_timeout: float,
+        method: str = "POST",
+        *,
+        returns_refusals: bool = False,
     ) -> httpx2.Response | retry_policy.FailedRequest:
         """Send one request, and return the response with its body unread, or a failure.
 
