@@ -1,6 +1,7 @@
 """Serves the web page: the files that ``page`` has at the server's start, compressed if the browser accepts gzip.
 
-The page loads its modules as one script, ``bundle.js``. Each module is also served under its own name.
+The page loads its modules as one script, ``bundle.js``, without their comments. Each module is also served under its own
+name.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from dial_client.serve.security import ASSETS, FRAME_HEADERS, FRAME_SCRIPTS
 _IMPORT = re.compile(r'^import (\{ [^}]+ \}) from "\./(\w+\.js)";$', re.MULTILINE)
 _DYNAMIC_IMPORT = re.compile(r'\bimport\("\./(\w+\.js)"\)')
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:const|function\*?|class) (\w+))", re.MULTILINE)
+# Lines that hold nothing but a comment. They are a sixth of what the browser would load.
+_COMMENT = re.compile(r"^[ \t]*(?://[^\n]*|/\*\*[\s\S]*?\*/)\n", re.MULTILINE)
 _LOADER = """\
 // The modules of the page in one file. Each is also served under its own name, for readers.
 const loaded = {};
@@ -34,6 +37,7 @@ def join_modules(sources: Mapping[str, str], entry: str) -> str:
 
     Each module becomes a function that runs when the module is first imported, as ECMAScript orders it: a module runs
     after the modules that it imports. A module that is imported while the page runs is in the script, and runs then.
+    Lines that hold only a comment are left out.
     An import whose name is not a literal, or that names a file in a folder, stays an import of that file.
 
     Args:
@@ -60,7 +64,7 @@ def _find_imported(sources: Mapping[str, str], entry: str) -> Iterator[str]:
 def _to_function(name: str, source: str) -> str:
     """Return a property whose name is that of the module, and whose value is a function that returns the exports."""
     exports = ", ".join(_EXPORT.findall(source))
-    body = _EXPORT.sub("", source)
+    body = _EXPORT.sub("", _COMMENT.sub("", source))
     body = _IMPORT.sub(r'const \1 = await importModule("\2");', body)
     body = _DYNAMIC_IMPORT.sub(r'importModule("\1")', body)
     return f'"{name}": async () => {{\n{body}return {{ {exports} }};\n}},\n'

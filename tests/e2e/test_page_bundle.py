@@ -7,6 +7,7 @@ import re
 import pytest
 
 from tests.inner import FOLDER, join_modules
+from tests.support.javascript import find_texts
 from tests.support.node_program import needs_node, run_node
 
 pytestmark = pytest.mark.once
@@ -61,3 +62,13 @@ def test_the_script_of_the_page_has_exactly_the_imported_modules() -> None:
     assert set(re.findall(r'importModule\("(\w+\.js)"\)', script)) == joined
     assert joined.isdisjoint({"service_worker.js", "highlight_worker.js", "diagram_frame.js", "strings_de.js"})
     assert [name for name, text in PAGE.items() if "importModule" in text] == []
+
+
+def test_the_script_has_no_lines_of_comments_and_all_texts_of_the_modules() -> None:
+    script = join_modules(PAGE, "app.js")
+    assert re.findall(r"^ *(?://|/\*).*", script.partition("const modules")[2], re.MULTILINE) == []
+    loaded = re.findall(r'^"(\w+\.js)": async', script, re.MULTILINE)
+    texts = [text.value for name in loaded for text in find_texts(PAGE[name]) if not text.value.endswith(".js")]
+    assert len(texts) > 1_000
+    joined = {text.value for text in find_texts(script)}
+    assert [text for text in texts if text not in joined] == []

@@ -21,7 +21,9 @@ export function parseJson(text) {
 /** Return the number that a person typed, without rounding. */
 export function readNumber(text) {
   const number = Number(text);
-  return !JSON.rawJSON || isExact(number, text) ? number : JSON.rawJSON(text.replace(/^(-?)0*/, "$1").replace(/^(-?)(?=\.)/, "$10"));
+  if (!JSON.rawJSON || isExact(number, text)) return number;
+  const withoutZeros = text.replace(/^(-?)0*/, "$1");
+  return JSON.rawJSON(withoutZeros.replace(/^(-?)(?=\.)/, "$10")); // JSON needs a digit before the point
 }
 
 /** Return true if a value of JSON is an object. */
