@@ -465,6 +465,8 @@ from dial_client.serve.cluster.pending_requests import PendingRequests as Pendin
 from dial_client.serve.cluster.remote_turns import RemoteTurns as RemoteTurns
 from dial_client.serve.cluster.remote_turns import TurnLost as TurnLost
 from dial_client.serve.conversation_routes import MAX_CONTEXT as MAX_CONTEXT
+from dial_client.serve.feature_routes import MAX_CONTENT as MAX_CONTENT
+from dial_client.serve.feature_routes import content_to_dict as content_to_dict
 from dial_client.serve.http_server import HEAD_TIMEOUT as HEAD_TIMEOUT
 from dial_client.serve.http_server import MAX_CONNECTIONS as MAX_CONNECTIONS
 from dial_client.serve.http_server import SHUTDOWN_GRACE as SHUTDOWN_GRACE
@@ -475,8 +477,6 @@ from dial_client.serve.http_server import open_socket as open_socket
 from dial_client.serve.human_input import ANSWER_TIMEOUT as ANSWER_TIMEOUT
 from dial_client.serve.human_input import APPROVAL as APPROVAL
 from dial_client.serve.human_input import HumanInputBroker as HumanInputBroker
-from dial_client.serve.prompt_routes import MAX_CONTENT as MAX_CONTENT
-from dial_client.serve.prompt_routes import content_to_dict as content_to_dict
 from dial_client.serve.security import APP_FRAME as APP_FRAME
 from dial_client.serve.security import HEALTH as HEALTH
 from dial_client.serve.security import MAX_BODY as MAX_BODY

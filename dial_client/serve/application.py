@@ -17,14 +17,13 @@ from dial_client.serve.access_routes import AccessRoutes
 from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.cluster.remote_turns import RemoteTurns
 from dial_client.serve.conversation_routes import ConversationRoutes
+from dial_client.serve.feature_routes import FeatureRoutes
 from dial_client.serve.http_messages import HttpError, build_json_response
 from dial_client.serve.human_input import HumanInputBroker
 from dial_client.serve.openai_endpoint import ChatCompletionsEndpoint
-from dial_client.serve.prompt_routes import PromptRoutes
 from dial_client.serve.security import HEALTH, AccessPolicy, SecurityMiddleware
 from dial_client.serve.server_routes import ConfigChanger, ServerLogins, ServerRoutes
 from dial_client.serve.static_files import StaticFiles
-from dial_client.serve.tool_routes import AppRoutes, ToolRoutes
 from dial_client.serve.turn_registry import ServedModel, TurnRegistry
 from dial_client.stores.conversation_store import ConversationStore
 from dial_client.stores.sql_store import SQLStore
@@ -77,11 +76,9 @@ def build_routes(context: AppContext) -> list[Route]:
         Route("/assets/{name:path}", files.send_asset),
         *ChatCompletionsEndpoint(dial, turns, model, context.peers.mailbox).build_routes(),
         *ConversationRoutes(dial, manager, durable or manager, turns, model, remote_turns).build_routes(),
-        *PromptRoutes(dial, model, context.locked_settings).build_routes(),
+        *FeatureRoutes(dial, context.human_input, model, context.locked_settings).build_routes(),
         *ServerRoutes(dial, context.change_config, context.logins).build_routes(),
-        *ToolRoutes(dial, context.human_input).build_routes(),
         *AccessRoutes(dial, context.human_input.requests, context.audit_folder).build_routes(),
-        *AppRoutes(dial, context.human_input).build_routes(),
         *context.human_input.build_routes(),
     ]
 

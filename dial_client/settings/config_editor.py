@@ -22,6 +22,7 @@ from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.runtime.private_files import write_private
 from dial_client.runtime.text import did_you_mean
 from dial_client.settings import configuration
+from dial_client.settings.config_locations import report_unreadable
 from dial_client.settings.config_trust import MAX_BYTES
 from dial_client.settings.config_values import TOP_KEYS, Keys, Node, find_references
 from dial_client.settings.jsonc import GAP, find_match_end, read
@@ -326,14 +327,12 @@ def read_text(path: Path) -> ConfigText:
     Raises:
         ConfigError: The file cannot be read, is larger than `config_trust.MAX_BYTES`, or is not UTF-8.
     """
-    try:
+    with report_unreadable(path):
         if not path.exists():
             return ConfigText(path, EMPTY, None)
         if not path.is_file():
             raise ConfigError("this is not a regular file", path=str(path))
         data = path.read_bytes()
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot be read: {describe_system_error(error)}", path=str(path)) from None
     if len(data) > MAX_BYTES:
         raise ConfigError(f"a configuration to edit must not exceed {MAX_BYTES:,} bytes", path=str(path))
     try:

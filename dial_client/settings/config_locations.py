@@ -1,11 +1,16 @@
-"""The location of a configuration: an explicit path, ``./servers.json``, or the file in the user's folder."""
+"""The location of a configuration: an explicit path, ``./servers.json``, or the file in the user's folder.
+
+Also the error for a file at such a location that cannot be read.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from dial_client.messages.errors import ConfigError
+from dial_client.messages.errors import ConfigError, describe_system_error
 
 FILE_NAME = "servers.json"
 
@@ -60,3 +65,13 @@ def _exists(path: str | Path) -> bool:
         return Path(path).exists()
     except OSError:
         return False
+
+
+@contextmanager
+def report_unreadable(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn an error of reading a file into a `ConfigError` that names the file."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        reason = describe_system_error(error, "this is not the name of a file")
+        raise ConfigError(f"cannot be read: {reason}", path=str(path)) from None

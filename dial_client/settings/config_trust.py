@@ -20,9 +20,9 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from typing import Any
 
-from dial_client.messages.errors import ConfigError, describe_system_error
+from dial_client.messages.errors import ConfigError
 from dial_client.runtime.private_files import write_private
-from dial_client.settings.config_locations import resolve_location
+from dial_client.settings.config_locations import report_unreadable, resolve_location
 from dial_client.settings.config_types import Outline, is_enabled
 from dial_client.settings.config_values import Variables, find_references
 
@@ -84,13 +84,11 @@ def read_found(path: Path) -> FoundFile:
         ConfigError: The file cannot be read, is no regular file, or is larger than `MAX_BYTES`.
     """
     location, target = resolve_location(path), os.path.realpath(path)
-    try:
+    with report_unreadable(path):
         if not path.is_file():
             problem = "this is not a regular file" if path.exists() else "there is no such file"
             raise ConfigError(f"cannot be read: {problem}", path=str(path))
         data = _read_bounded(path)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot be read: {describe_system_error(error)}", path=str(path)) from None
     if data is None:
         raise ConfigError(f"a configuration found in a folder must not exceed {MAX_BYTES:,} bytes", path=str(path))
     return FoundFile(path, location, target, data)

@@ -20,7 +20,7 @@ from operator import or_
 from pathlib import Path
 from typing import Any
 
-from dial_client.messages.errors import ConfigError, describe_system_error
+from dial_client.messages.errors import ConfigError
 from dial_client.runtime.text import did_you_mean
 from dial_client.settings.config_entries import (
     MODEL_ALIASES,
@@ -36,6 +36,7 @@ from dial_client.settings.config_entries import (
     read_server,
     selects_server,
 )
+from dial_client.settings.config_locations import report_unreadable
 from dial_client.settings.config_types import ModelProfile, Outline, Profile, ServerSettings, Settings
 from dial_client.settings.config_values import COMMENTS, TOP_KEYS, Node, ReadFile, Variables, build_variables, read_file
 from dial_client.settings.jsonc import read as document
@@ -100,12 +101,8 @@ def read_config_file(path: str | os.PathLike[str], environ: Mapping[str, str] | 
     Raises:
         ConfigError: The file cannot be read.
     """
-    try:
-        data = Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        reason = describe_system_error(error, "this is not the name of a file")
-        raise ConfigError(f"cannot be read: {reason}", path=str(path)) from None
-    return ConfigFile(data, str(path), environ=environ)
+    with report_unreadable(path):
+        return ConfigFile(Path(path).read_bytes(), str(path), environ=environ)
 
 
 def combine(files: Sequence[ConfigFile], profile: str | None = None, only_server: str | None = None) -> Settings:

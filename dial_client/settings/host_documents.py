@@ -10,13 +10,15 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from dial_client.messages.errors import ConfigError, describe_system_error
+from dial_client.messages.errors import ConfigError
 from dial_client.runtime.json_fields import find_object
 from dial_client.settings import configuration, jsonc
+from dial_client.settings.config_locations import report_unreadable
 from dial_client.settings.mcp_hosts import HostEntry, HostName, Losses, translate
 
 MAX_YAML_BYTES = 1024 * 1024
@@ -36,12 +38,16 @@ def read_yaml(data: bytes, path: str) -> dict[str, Any]:
     Raises:
         ConfigError: The content is not YAML, is no mapping, is too large, or is nested too deeply.
     """
-    from yaml import YAMLError
+    from yaml import SafeLoader, YAMLError  # the loader creates plain values only
 
     if len(data) > MAX_YAML_BYTES:
         raise ConfigError(f"a YAML file has at most {MAX_YAML_BYTES:,} bytes", path=path)
     try:
-        value = _Copy().copy(_load(data))
+        loader = SafeLoader(data)
+        node = loader.get_single_node()
+        # The nodes are counted before values are made of them: nested merge keys (``<<``) could fill the memory, too.
+        _check_size(node, count(1))
+        value = None if node is None else _to_json_value(loader.construct_document(node))
     except RecursionError:
         raise ConfigError("the YAML is nested too deeply", path=path) from None
     except (YAMLError, ValueError) as error:
@@ -51,52 +57,26 @@ def read_yaml(data: bytes, path: str) -> dict[str, Any]:
     return value
 
 
-def _load(data: bytes) -> Any:
-    """Return the parsed value. The expansion of merge keys (``<<``) is limited: nested ones could fill the memory."""
-    from yaml import SafeLoader  # creates plain values only
-
-    class Loader(SafeLoader):  # type: ignore[misc]  # PyYAML has no types
-        count = 0
-
-        def flatten_mapping(self, node: Any) -> None:
-            super().flatten_mapping(node)
-            self.count += len(node.value)
-            if self.count > MAX_VALUES:
-                raise ValueError("the YAML is too large with its aliases")
-
-    loader = Loader(data)
-    try:
-        return loader.get_single_data()
-    finally:
-        loader.dispose()
+def _check_size(node: Any, numbers: Iterator[int], depth: int = 0) -> None:
+    """Raise `ValueError` if a node has too many values, counted with its aliases expanded, or is nested too deeply."""
+    if next(numbers) > MAX_VALUES or depth > MAX_DEPTH:
+        raise ValueError("the YAML is too large with its aliases, or is nested too deeply")
+    for child in node.value if node is not None and not isinstance(node.value, str) else ():
+        _check_size(child[1] if isinstance(child, tuple) else child, numbers, depth + 1)
 
 
-class _Copy:
-    """Converts a value to JSON values, and counts them."""
-
-    def __init__(self) -> None:
-        self._count = 0
-
-    def copy(self, value: Any, depth: int = 0) -> Any:
-        """Return the converted copy.
-
-        Raises:
-            ValueError: The value has too many or binary values, or is nested too deeply.
-        """
-        self._count += 1
-        if self._count > MAX_VALUES or depth > MAX_DEPTH:
-            raise ValueError("the YAML is too large with its aliases, or is nested too deeply")
-        match value:
-            case dict():
-                return {str(key): self.copy(child, depth + 1) for key, child in value.items()}
-            case list() | tuple() | set():
-                return [self.copy(child, depth + 1) for child in value]
-            case bytes():
-                raise ValueError("binary values are not supported")
-            case date():
-                return value.isoformat()
-            case _:
-                return value
+def _to_json_value(value: Any) -> Any:
+    match value:
+        case dict():
+            return {str(key): _to_json_value(child) for key, child in value.items()}
+        case list() | tuple() | set():
+            return [_to_json_value(child) for child in value]
+        case bytes():
+            raise ValueError("binary values are not supported")
+        case date():
+            return value.isoformat()
+        case _:
+            return value
 
 
 MAX_BYTES = 32 * 1024 * 1024
@@ -125,11 +105,8 @@ def read_host_file(path: Path, host: HostName | None, folder: Path) -> list[Host
     Raises:
         ConfigError: The file cannot be read, is too large, or is invalid.
     """
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot be read: {describe_system_error(error)}", path=str(path)) from None
+    with report_unreadable(path), path.open("rb") as file:
+        data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise ConfigError(f"a configuration must not exceed {MAX_BYTES:,} bytes", path=str(path))
     top = _parse(data, path)

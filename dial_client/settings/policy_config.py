@@ -19,8 +19,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from dial_client.messages.errors import ConfigError, describe_system_error
-from dial_client.settings.config_locations import FILE_NAME, is_user_config
+from dial_client.settings.config_locations import FILE_NAME, is_user_config, report_unreadable
 from dial_client.settings.config_values import Node, Variables, build_variables
 from dial_client.settings.jsonc import read
 
@@ -170,11 +169,8 @@ def load_policy(
     if isinstance(source, tuple) and all(isinstance(rule, PolicyRule) for rule in source):
         return source
     if isinstance(source, str | os.PathLike):
-        try:
+        with report_unreadable(source):
             node = read(Path(source).read_bytes(), os.fspath(source))
-        except (OSError, ValueError) as error:
-            reason = describe_system_error(error, "this is not the name of a file")
-            raise ConfigError(f"cannot be read: {reason}", path=str(source)) from None
     else:
         node = Node(source)
     if isinstance(node.value, Mapping):
