@@ -112,7 +112,7 @@ def change_config(before: ConfigText, edit: Callable[[str], str], summary: str) 
     if text == before.text:
         print(f"{summary} already: {shown} is not changed")
         return
-    is_renewed = before.is_new or is_file_trusted(before.path)
+    is_renewed = before.data is None or is_file_trusted(before.path)
     backup = write_text(before, text)
     print(f"{summary} in {shown}" + (", a new file" if backup is None else f" (backup: {escape_line(backup.name)})"))
     renew_trust(before.path, was_trusted=is_renewed)

@@ -155,10 +155,10 @@ class ConfigurationReload:
 
         try:
             settings = await read_settings(self._options, may_ask=False)
-            self._human_input.set_servers(settings.servers)  # before servers start: grants are for the old servers
+            self._human_input.servers = settings.servers  # before servers start: grants are for the old servers
             changes = await apply_configuration(self._dial, self._options, self._settings, settings, report)
         except DialError as error:
-            self._human_input.set_servers(self._settings.servers)
+            self._human_input.servers = self._settings.servers
             warn(f"the configuration was not reloaded, the old one stays in effect: {error}")
         else:
             self._settings = settings

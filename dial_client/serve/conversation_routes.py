@@ -5,9 +5,8 @@ MCP Apps add text to the user's next message (``ui/update-model-context``): the 
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any, Literal, cast
 
 from starlette.requests import Request
@@ -216,10 +215,8 @@ class ConversationRoutes:
             return SSEResponse(stream_turn(turn, 0, self._model.name), headers)
         return build_json_response((await turn.result()).to_dict(), headers=headers)
 
-    async def _respond(
-        self, conversation_id: str, status: int = 200, fields: Mapping[str, Any] = MappingProxyType({})
-    ) -> Response:
-        return build_json_response(view_to_dict(await self._runner.view(conversation_id)) | dict(fields), status)
+    async def _respond(self, conversation_id: str, status: int = 200) -> Response:
+        return build_json_response(view_to_dict(await self._runner.view(conversation_id)), status)
 
     async def _stop(self, request: Request) -> Response:
         conversation_id = request.path_params["id"]
@@ -293,7 +290,7 @@ class ConversationRoutes:
     async def _compact(self, request: Request) -> Response:
         compaction = await self._manager.compact(request.path_params["id"])
         note = {"note": compaction.note} if compaction is not None else {}
-        return await self._respond(request.path_params["id"], fields=note)
+        return build_json_response(view_to_dict(await self._runner.view(request.path_params["id"])) | note)
 
 
 def _read_content(body: dict[str, Any]) -> Content:

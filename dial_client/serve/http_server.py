@@ -189,7 +189,24 @@ class HttpServer:
         head_timeout: int = HEAD_TIMEOUT,
         limits: ConnectionLimits | None = None,
     ) -> None:
-        self._server = _UvicornServer(_build_config(app, limits or ConnectionLimits(), head_timeout))
+        limits = limits or ConnectionLimits()
+        config = Config(
+            app,
+            http=cast("type[asyncio.Protocol]", partial(_LimitedProtocol, limits)),
+            ws="none",
+            lifespan="off",
+            loop="asyncio",
+            interface="asgi3",
+            log_config=None,
+            log_level="critical",  # lower levels log every request that is not HTTP
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            limit_concurrency=limits.max_total + 1,
+            timeout_keep_alive=head_timeout,
+            timeout_graceful_shutdown=_FLUSH_TIMEOUT,
+        )
+        self._server = _UvicornServer(config)
         self._socket = listener
         self._turns = turns
         self._grace = grace
@@ -197,7 +214,7 @@ class HttpServer:
 
     def shut_down(self) -> None:
         """Reject further turns, wait for running turns for the grace period, then cancel them and stop."""
-        self._turns.close()
+        self._turns.is_closed = True
         self._shutdown.set()
 
     async def run(self, on_listening: Callable[[], None]) -> None:
@@ -212,25 +229,6 @@ class HttpServer:
                 with anyio.CancelScope(shield=True):
                     await self._turns.end(0.0)
                 self._server.should_exit = True
-
-
-def _build_config(app: ASGIApp, limits: ConnectionLimits, head_timeout: int) -> Config:
-    return Config(
-        app,
-        http=cast("type[asyncio.Protocol]", partial(_LimitedProtocol, limits)),
-        ws="none",
-        lifespan="off",
-        loop="asyncio",
-        interface="asgi3",
-        log_config=None,
-        log_level="critical",  # lower levels log every request that is not HTTP
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        limit_concurrency=limits.max_total + 1,
-        timeout_keep_alive=head_timeout,
-        timeout_graceful_shutdown=_FLUSH_TIMEOUT,
-    )
 
 
 class _UvicornServer(Server):

@@ -196,7 +196,8 @@ class HumanInputBroker:
         self.requests = PendingRequests(peers)
         """The requests and grants, shared with the other processes."""
         self._timeout = timeout
-        self._servers = servers or {}
+        self.servers = servers or {}
+        """The servers' settings, which grants depend on."""
         self._session_decisions = (Decision.SESSION,) if stores_grants else _LASTING
         self._working_folder = os.getcwd()  # noqa: PTH109 - a string
         self._report = report
@@ -212,10 +213,6 @@ class HumanInputBroker:
             yield
         finally:
             del self._listeners[listener.id]
-
-    def set_servers(self, servers: Mapping[str, Any]) -> None:
-        """Replace the servers' settings that grants depend on."""
-        self._servers = servers
 
     async def __call__(self, call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
         """Ask the user to approve a call. Implements `tools.approval.Approver`."""
@@ -313,7 +310,7 @@ class HumanInputBroker:
         return _hash(server, identity, build_definition(tool))
 
     def _find_settings(self, server: str) -> ServerSettings | None:
-        settings = self._servers.get(server)
+        settings = self.servers.get(server)
         return settings if isinstance(settings, ServerSettings) else None
 
     def build_routes(self) -> list[Route]:

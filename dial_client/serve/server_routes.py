@@ -278,6 +278,7 @@ class ServerRoutes:
     def build_routes(self) -> list[Route]:
         """Return the routes."""
         path = "/servers/{name:path}"
+        enable, disable = (partial(config_editor.set_enabled, is_enabled=is_enabled) for is_enabled in (True, False))
         login_routes = []
         if self.logins is not None:
             login_routes = [
@@ -289,9 +290,9 @@ class ServerRoutes:
             Route("/servers", self._list, methods=["GET"]),
             Route("/servers", self._add, methods=["POST"]),
             Route(f"{path}/restart", self._restart, methods=["POST"]),
-            Route(f"{path}/enable", partial(self._set_enabled, is_enabled=True), methods=["POST"]),
-            Route(f"{path}/disable", partial(self._set_enabled, is_enabled=False), methods=["POST"]),
-            Route(path, self._remove, methods=["DELETE"]),
+            Route(f"{path}/enable", partial(self._change, "enabled", enable), methods=["POST"]),
+            Route(f"{path}/disable", partial(self._change, "disabled", disable), methods=["POST"]),
+            Route(path, partial(self._change, "removed", config_editor.remove_server), methods=["DELETE"]),
         ]
 
     async def _list(self, request: Request) -> Response:  # noqa: ARG002
@@ -312,17 +313,10 @@ class ServerRoutes:
         await self._require_changer()("added", name, partial(config_editor.add_server, name=name, entry=entry))
         return Response(status_code=204)
 
-    async def _remove(self, request: Request) -> Response:
+    async def _change(self, change: ServerChange, edit: Callable[..., str], request: Request) -> Response:
         change_config = self._require_changer()
         name = self._find(request)
-        await change_config("removed", name, partial(config_editor.remove_server, name=name))
-        return Response(status_code=204)
-
-    async def _set_enabled(self, request: Request, *, is_enabled: bool) -> Response:
-        change_config = self._require_changer()
-        name = self._find(request)
-        edit = partial(config_editor.set_enabled, name=name, is_enabled=is_enabled)
-        await change_config("enabled" if is_enabled else "disabled", name, edit)
+        await change_config(change, name, partial(edit, name=name))
         return Response(status_code=204)
 
     def _require_changer(self) -> ConfigChanger:

@@ -88,13 +88,9 @@ class TurnRegistry:
         if self._is_ended:  # the turn was starting while the others were ended
             self._stop(turn)
 
-    def close(self) -> None:
-        """Reject further turns."""
-        self.is_closed = True
-
     async def end(self, grace: float) -> None:
         """Wait up to `grace` seconds for running turns, cancel or hand over the rest, and wait until they stop."""
-        self.close()
+        self.is_closed = True
         running = self._prune()
         with anyio.move_on_after(grace):
             for turn in running:

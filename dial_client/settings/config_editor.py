@@ -315,11 +315,6 @@ class ConfigText:
     data: bytes | None = field(repr=False)
     """The content of the file in bytes; None if there is no file yet."""
 
-    @property
-    def is_new(self) -> bool:
-        """True if there is no file yet."""
-        return self.data is None
-
 
 def read_text(path: Path) -> ConfigText:
     """Read a configuration in order to change it.

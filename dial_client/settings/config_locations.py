@@ -13,6 +13,8 @@ from pathlib import Path
 from dial_client.messages.errors import ConfigError, describe_system_error
 
 FILE_NAME = "servers.json"
+# Unlike `Path.exists`, it is False for a file in a folder that cannot be read.
+_exists = os.path.exists
 
 
 def find_config(explicit: str | None = None) -> Path | None:
@@ -25,7 +27,7 @@ def find_config(explicit: str | None = None) -> Path | None:
         ConfigError: The explicit path does not exist.
     """
     if explicit is not None:
-        if not _exists(explicit):
+        if not _exists(Path(explicit)):
             raise ConfigError("there is no such file", path=explicit)
         return Path(explicit)
     in_working_folder = Path(FILE_NAME)
@@ -58,13 +60,6 @@ def build_user_config_path() -> Path:
     from platformdirs import user_config_dir
 
     return Path(user_config_dir("dial-client"), FILE_NAME)
-
-
-def _exists(path: str | Path) -> bool:
-    try:
-        return Path(path).exists()
-    except OSError:
-        return False
 
 
 @contextmanager

@@ -149,7 +149,11 @@ class TrustStore:
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
-        self._folder = Path(folder) if folder is not None else _find_default_folder()
+        if folder is None:
+            from platformdirs import user_data_dir
+
+            folder = Path(user_data_dir("dial-client"), "trusted-files")
+        self._folder = Path(folder)
 
     def find(self, location: str) -> TrustedFile | None:
         """Return the trusted file of a location; None if there is none, or the stored data is invalid."""
@@ -193,12 +197,6 @@ class TrustStore:
 
     def _build_path(self, location: str) -> Path:
         return self._folder / f"{hashlib.sha256(os.fsencode(location)).hexdigest()[:32]}.json"
-
-
-def _find_default_folder() -> Path:
-    from platformdirs import user_data_dir
-
-    return Path(user_data_dir("dial-client"), "trusted-files")
 
 
 def _read_bounded(path: Path) -> bytes | None:

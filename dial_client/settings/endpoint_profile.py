@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from dial_client.messages.errors import ConfigError
@@ -90,10 +90,9 @@ class EndpointProfile:
     def get_parser_flags(self) -> dict[str, Any]:
         """Return the flags that affect the parsing of responses, without those that have their default value."""
         names = ("fenced_calls", "reasoning_in", "tool_name_re", "tool_name_len")
-        return {name: getattr(self, name) for name in names if getattr(self, name) != _DEFAULTS[name]}
+        return {name: getattr(self, name) for name in names if getattr(self, name) != getattr(CHAT, name)}
 
 
-_DEFAULTS: Mapping[str, Any] = {flag.name: flag.default for flag in fields(EndpointProfile)}
 CHAT = EndpointProfile()
 OLLAMA = EndpointProfile(
     tool_choice=False,

@@ -187,12 +187,10 @@ def find_host_files(
         platform: A value of `sys.platform`.
     """
     for host in HOSTS.values():
-        for path in list_user_paths(host, environ, platform):
-            if _exists(path):
-                yield HostFile(host, path, is_of_folder=False)
-        for name in host.folder_files:
-            if _exists(folder / name):
-                yield HostFile(host, folder / name, is_of_folder=True)
+        files = [HostFile(host, path, is_of_folder=False) for path in list_user_paths(host, environ, platform)]
+        files += [HostFile(host, folder / name, is_of_folder=True) for name in host.folder_files]
+        # Unlike `Path.is_file`, this is False for a file in a folder that cannot be read.
+        yield from (file for file in files if os.path.isfile(file.path))  # noqa: PTH113
 
 
 def list_user_paths(host: Host, environ: Mapping[str, str], platform: str) -> Iterator[Path]:
@@ -206,13 +204,6 @@ def list_user_paths(host: Host, environ: Mapping[str, str], platform: str) -> It
     files = {"win32": host.windows, "darwin": ()}.get(platform, host.linux) or host.user_files
     codex = environ.get("CODEX_HOME") or f"{home}/.codex"
     yield from (Path(file.format(config=config, home=home, xdg=xdg, codex=codex)) for file in files)
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:
-        return False
 
 
 HostEntry = dict[str, Any]

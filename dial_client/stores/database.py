@@ -11,7 +11,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -34,8 +34,8 @@ T = TypeVar("T")
 MAX_SECONDS = 60.0
 """Timeout of an operation in seconds."""
 
-_CONNECTIONS = 4
-"""Limit of open connections; with SQLite each is a thread."""
+_ENGINE: Mapping[str, Any] = {"hide_parameters": True, "pool_size": 4, "max_overflow": 0}
+"""Options of every engine. The size limits the open connections; with SQLite each is a thread."""
 
 _CONNECTING = 10.0
 """Timeout in seconds for opening a connection to a server."""
@@ -267,9 +267,7 @@ def _create_postgres_engine(url: URL, patience: float) -> AsyncEngine:
     settings = {name: f"{max(1, round(seconds * 1000))}ms" for name, seconds in waits.items()}
     return create_async_engine(
         url.set(drivername=_POSTGRES),
-        hide_parameters=True,
-        pool_size=_CONNECTIONS,
-        max_overflow=0,
+        **_ENGINE,
         pool_pre_ping=True,
         connect_args={"timeout": _CONNECTING, "server_settings": settings | {"application_name": "dial-client"}},
     )
@@ -286,11 +284,7 @@ def _create_sqlite_engine(url: URL, patience: float) -> AsyncEngine:
     path = create_private_file(Path(url.database or ""))
     _switch_to_wal(path, patience)
     engine = create_async_engine(
-        url.set(drivername=_SQLITE, database=str(path)),
-        hide_parameters=True,
-        pool_size=_CONNECTIONS,
-        max_overflow=0,
-        connect_args={"timeout": patience},
+        url.set(drivername=_SQLITE, database=str(path)), **_ENGINE, connect_args={"timeout": patience}
     )
 
     @event.listens_for(engine.sync_engine, "connect")

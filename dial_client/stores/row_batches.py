@@ -189,22 +189,19 @@ async def write_changes(connection: AsyncConnection, requests: Sequence[Request[
             request.result = request.change(changes[request.conversation_id])
         except DialError as error:
             request.result = error
-    new: list[dict[str, Any]] = []
-    changed: list[dict[str, Any]] = []
-    deleted: list[dict[str, Any]] = []
-    messages: list[dict[str, Any]] = []
+    rows: dict[str, list[dict[str, Any]]] = {_DELETE: [], _INSERT: [], _UPDATE: [], _ADD: []}
     for id_, row in sorted(changes.items()):
         record, old = row.record, old_records[id_]
         if record is None:
             if old is not None:
-                deleted.append({"id": id_})
+                rows[_DELETE].append({"id": id_})
             continue
         if record is not old:
-            (new if old is None else changed).append(_build_row(record))
-        messages += _build_message_rows(record, row.added)
-    for statement, rows in ((_DELETE, deleted), (_INSERT, new), (_UPDATE, changed), (_ADD, messages)):
-        if rows:
-            await execute(connection, statement, rows)
+            rows[_INSERT if old is None else _UPDATE].append(_build_row(record))
+        rows[_ADD] += _build_message_rows(record, row.added)
+    for statement, parameters in rows.items():
+        if parameters:
+            await execute(connection, statement, parameters)
 
 
 _DELETE = "DELETE FROM conversations WHERE id = :id"
