@@ -219,23 +219,22 @@ class DurableTurns:
         row = results.to_question_row("", output_type) if output_type is not None else ""
         turn_id = build_turn_id(conversation_id)
         self._turn_ids.add(turn_id)
+        turn: TurnHandle | None = None
         try:
             turn = await self.manager.start(
                 conversation_id, message, stream=stream, turn_id=create_attempt_id(turn_id), output_type=output_type
             )
-            try:
-                self._started[turn_id] = turn
-                with anyio.fail_after(self._timings.database_timeout), SetWorkflowID(turn_id):
-                    # A text needs no row, as in earlier versions.
-                    arguments = (conversation_id, row) if row else (conversation_id,)
-                    await DBOS.start_workflow_async(self._started_turn_workflow, *arguments)
-            except BaseException as error:
+            self._started[turn_id] = turn
+            with anyio.fail_after(self._timings.database_timeout), SetWorkflowID(turn_id):
+                # A text needs no row, as in earlier versions.
+                arguments = (conversation_id, row) if row else (conversation_id,)
+                await DBOS.start_workflow_async(self._started_turn_workflow, *arguments)
+        except BaseException as error:
+            self._discard(turn_id)
+            if turn is not None:
                 turn.cancel()
                 if isinstance(error, Exception):
                     raise results.to_dial_error(error) from error
-                raise
-        except BaseException:
-            self._discard(turn_id)
             raise
         return turn
 
@@ -370,7 +369,7 @@ class DurableTurns:
                 )
             )
 
-    async def _finish_turn(self, turn_id: str, conversation_id: str, row: str = "") -> dict[str, str]:
+    async def _finish_turn(self, turn_id: str, conversation_id: str, row: str) -> dict[str, str]:
         """Return the result of a turn, which any process may have started: the last step of a workflow."""
         turn: TurnHandle | None = None
         try:

@@ -25,6 +25,7 @@ from dial_client.messages.message import (
     build_text_part,
     decode_text_file,
 )
+from dial_client.runtime.json_fields import find_object
 from dial_client.runtime.media_types import PDF
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.schema import provider_schema
@@ -115,7 +116,6 @@ def parse_request(body: Mapping[str, Any], model: str) -> ChatCompletionRequest:
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         raise _build_error("messages", "must be a list with at least one message")
-    options = body.get("stream_options")
     limit = body.get("max_completion_tokens", body.get("max_tokens"))
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
         raise _build_error("max_tokens", "must be a number greater than 0")
@@ -123,7 +123,7 @@ def parse_request(body: Mapping[str, Any], model: str) -> ChatCompletionRequest:
         tuple(_parse_message(message, f"messages[{at}]") for at, message in enumerate(messages)),
         () if body.get("tool_choice") == "none" else _parse_tools(body.get("tools") or []),
         stream=body.get("stream") is True,
-        include_usage=isinstance(options, Mapping) and options.get("include_usage") is True,
+        include_usage=find_object(body, "stream_options").get("include_usage") is True,
         max_tokens=limit,
         schema=_parse_response_format(body.get("response_format")),
         ignored=tuple(sorted(name for name, value in body.items() if name not in _SUPPORTED and value is not None)),
@@ -139,8 +139,8 @@ def _parse_response_format(format_: Any) -> Mapping[str, Any] | None:
         return {"type": "object"}
     if kind != "json_schema":
         raise _build_error("response_format", "must be of type text, json_object or json_schema")
-    definition = format_.get("json_schema")
-    schema = definition.get("schema") if isinstance(definition, Mapping) else None
+    definition = find_object(format_, "json_schema")
+    schema = definition.get("schema")
     if not isinstance(schema, Mapping):
         raise _build_error("response_format.json_schema.schema", "must be a JSON Schema")
     try:

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dial_client.messages.errors import ConfigError
-from dial_client.runtime.json_fields import find_object
+from dial_client.runtime.json_fields import find_object, to_list, to_object
 from dial_client.runtime.safe_text import to_one_line
 
 RegistryEntry = dict[str, Any]
@@ -210,18 +210,15 @@ def _find_value(item: Mapping[str, Any], name: str, notes: list[str]) -> str | N
 
 def _fill(text: str, variables: Any, notes: list[str]) -> str:
     """Return a text with its ``{variables}`` replaced by their values."""
-    known = variables if isinstance(variables, dict) else {}
 
     def replace_variable(found: re.Match[str]) -> str:
-        variable = known.get(found[1])
+        variable = to_object(variables).get(found[1])
         if not isinstance(variable, dict):
             return found[0]
         text = variable.get("value") or variable.get("default")
-        return (
-            _require_literal(str(text))
-            if text
-            else _require_variable(found[1], str(variable.get("description") or ""), notes)
-        )
+        if text:
+            return _require_literal(str(text))
+        return _require_variable(found[1], str(variable.get("description") or ""), notes)
 
     return re.sub(r"\{([^{}]+)\}", replace_variable, _require_literal(text))
 
@@ -247,4 +244,4 @@ def _require_variable(name: str, about: str, notes: list[str]) -> str:
 
 
 def _to_objects(value: Any) -> list[Mapping[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    return [item for item in to_list(value) if isinstance(item, dict)]
