@@ -1,7 +1,7 @@
 """Serves the web page: the files that ``page`` has at the server's start, compressed if the browser accepts gzip.
 
-The page loads its modules as one script, ``bundle.js``, without their comments. Each module is also served under its own
-name.
+The page loads its modules as one script, ``bundle.js``, without their comments. Each module is also served under its
+own name.
 """
 
 from __future__ import annotations
