@@ -337,8 +337,8 @@ def _build_server_rows(entry: OutlineEntry, env_files: EnvFiles, folder: Path) -
     if "cwd" in entry:
         yield SummaryRow("  in the folder", _format_value(entry["cwd"].value))
     yield from _build_variable_rows(entry, env_files, folder)
-    yield from _build_hidden_rows("  sends the header", entry.get("headers"))
-    yield from _build_login_rows(entry.get("oauth"))
+    yield from _build_member_rows("  sends the header", entry.get("headers"))
+    yield from _build_member_rows("  logs in with", entry.get("oauth"), hides_all=False)
     if "autoApprove" in entry:
         yield from _build_list_rows(
             "  runs without asking", map(_format_value, _list_parts(entry["autoApprove"].value))
@@ -351,7 +351,7 @@ def _build_server_rows(entry: OutlineEntry, env_files: EnvFiles, folder: Path) -
 
 
 def _build_variable_rows(entry: OutlineEntry, env_files: EnvFiles, folder: Path) -> Iterator[SummaryRow]:
-    yield from _build_hidden_rows("  sets the variable", entry.get("env"), warn=True)
+    yield from _build_member_rows("  sets the variable", entry.get("env"), warn=True)
     if "envFile" not in entry:
         return
     node = entry["envFile"]
@@ -365,33 +365,28 @@ def _build_variable_rows(entry: OutlineEntry, env_files: EnvFiles, folder: Path)
     yield from (SummaryRow("", f"{_format_value(name)} = ***{_describe_danger(name)}") for name in names)
 
 
-def _build_hidden_rows(label: str, node: Node | None, *, warn: bool = False) -> Iterator[SummaryRow]:
+def _build_member_rows(
+    label: str, node: Node | None, *, hides_all: bool = True, warn: bool = False
+) -> Iterator[SummaryRow]:
+    """Yield the members of an object: their names in full, and their values hidden.
+
+    Args:
+        label: The action.
+        node: The object; None if it is not in the file.
+        hides_all: False to show the values of members whose names do not suggest a secret.
+        warn: True to warn of dangerous environment variables.
+    """
     if node is None:
         return
     if not isinstance(node.value, dict):
-        yield SummaryRow(label, "***")
+        yield SummaryRow(label, "***" if hides_all else _format_value(node.value))
         return
-    values = (
-        f"{_format_value(name)} {_hide_value(value)}{_describe_danger(name) if warn else ''}"
-        for name, value in node.value.items()
-    )
+    values = []
+    for name, value in node.value.items():
+        is_hidden = hides_all or _SECRET.search(name)
+        shown = _hide_value(value) if is_hidden else f"= {_format_value(value)}"
+        values.append(f"{_format_value(name)} {shown}{_describe_danger(name) if warn else ''}")
     yield from _build_list_rows(label, values)
-
-
-def _build_login_rows(node: Node | None) -> Iterator[SummaryRow]:
-    """Yield the login settings of the server: URLs and names in full, possible secrets hidden."""
-    if node is None:
-        return
-    if not isinstance(node.value, dict):
-        yield SummaryRow("  logs in with", _format_value(node.value))
-        return
-    values = (
-        f"{_format_value(name)} {_hide_value(value)}"
-        if _SECRET.search(name)
-        else f"{_format_value(name)} = {_format_value(value)}"
-        for name, value in node.value.items()
-    )
-    yield from _build_list_rows("  logs in with", values)
 
 
 def _build_model_rows(entry: OutlineEntry) -> Iterator[SummaryRow]:
@@ -406,7 +401,7 @@ def _build_model_rows(entry: OutlineEntry) -> Iterator[SummaryRow]:
         )
     else:
         yield SummaryRow("  sends there", "a key that is written in the file")
-    yield from _build_hidden_rows("  sends the header", entry.get("headers"))
+    yield from _build_member_rows("  sends the header", entry.get("headers"))
     yield from _build_further_rows(entry, {"base_url", "api_key", "headers"})
 
 
