@@ -280,21 +280,17 @@ class AuditLog:
         assert self._end is not None
         data = lead + self._build_line(fields, self._end)
         if self._end.size + len(data) > self._max_bytes and not lead:
-            self._rotate()
+            following = build_next_path(self._folder, self._end.path)
+            self._write(self._build_line({"event": "end", "next": following.name}, self._end))
+            self._begin(following, self._end)
+            for path in list_log_files(self._folder)[: -self._max_files]:
+                with suppress(OSError):
+                    path.unlink()
             data = self._build_line(fields, self._end)
         self._write(data)
 
     def _build_line(self, fields: dict[str, Any], end: _End) -> bytes:
         return seal({"n": end.n + 1, **fields, "previous": end.digest})
-
-    def _rotate(self) -> None:
-        assert self._end is not None
-        following = build_next_path(self._folder, self._end.path)
-        self._write(self._build_line({"event": "end", "next": following.name}, self._end))
-        self._begin(following, self._end)
-        for path in list_log_files(self._folder)[: -self._max_files]:
-            with suppress(OSError):
-                path.unlink()
 
     def _begin(self, path: Path, before: _End | None) -> None:
         self._open(path)

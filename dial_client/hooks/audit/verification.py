@@ -122,17 +122,17 @@ def verify(folder: Path, head: str = "") -> Verification:
     return checked.result
 
 
+@dataclass(slots=True)
 class _Check:
     """Verifies a chain line by line."""
 
-    def __init__(self, result: Verification, head: str) -> None:
-        self.result = result
-        self.missing = 0
-        """The number of the first missing line; 0 for none."""
-        self._head = head
-        self._before: dict[str, Any] | None = None
-        self._unsealed: Line | None = None
-        self._file: Path | None = None
+    result: Verification
+    _head: str
+    missing: int = 0
+    """The number of the first missing line; 0 for none."""
+    _before: dict[str, Any] | None = None
+    _unsealed: Line | None = None
+    _file: Path | None = None
 
     def take(self, line: Line) -> None:
         """Verify one line."""
