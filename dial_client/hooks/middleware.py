@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 from dial_client.messages.errors import DialError, MiddlewareError, ProviderError
@@ -314,10 +315,7 @@ class MiddlewareChain:
         Raises:
             MiddlewareError: A middleware failed.
         """
-
-        async def run(request: TurnRequest) -> Turn:
-            return await self._turns.run(request, end)
-
+        run = partial(self._turns.run, end=end)
         instruments = self._find_instruments()
         return await run(request) if instruments is None else await instruments.around_turn(request, info, run)
 
@@ -330,14 +328,9 @@ class MiddlewareChain:
             MiddlewareError: A middleware failed.
             ProviderError: A middleware refused the request, or the request to the model failed.
         """
-        instruments = self._find_instruments()
-
-        async def ask(request: ModelRequest) -> ModelReply:
-            return (
-                await end(request) if instruments is None else await instruments.around_model_call(request, info, end)
-            )
-
-        return await self._model_calls.run(request, ask)
+        if (instruments := self._find_instruments()) is not None:
+            end = partial(instruments.around_model_call, info=info, call_next=end)
+        return await self._model_calls.run(request, end)
 
     async def call_tool(self, call: ToolCall, end: CallNext[ToolCall, ToolCallResult]) -> ToolCallResult:
         """Make a tool call through the middleware. If a middleware fails, the call fails."""
