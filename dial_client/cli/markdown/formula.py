@@ -14,6 +14,8 @@ MAX_DEPTH = 20
 _TOKEN = re.compile(r"\\[A-Za-z]+\*?|\\.|[{}^_&\[\]]|\s+|[A-Za-z0-9.]+|.", re.DOTALL)
 _SIMPLE = re.compile(r"(?:[0-9.]+|√?[^\W\d_])[′°¹²³⁰-₟ᵃ-ᵿ\u0300-\u036f\u20d7]*\Z")
 """A number or a letter, which needs no brackets in a fraction."""
+_SIGNS = {"&": " ", "'": "′", "\\\\": "\n", "}": ""}
+"""The tokens that are neither commands nor text; a closing brace here has no opening one."""
 _ROOTS = {"": "√", "2": "√", "3": "∛", "4": "∜"}
 _OF_TWO = frozenset(("frac", "dfrac", "tfrac", "cfrac", "binom"))
 _SYMBOLS = (
@@ -82,15 +84,11 @@ class _Reader:
             return self._read_group()
         if token in "^_":
             return self._read_script(token)
-        if token == "&":
-            return " "
-        if token == "'":
-            return "′"
-        if token == "\\\\":
-            return "\n"
+        if token in _SIGNS:
+            return _SIGNS[token]
         if token[0] == "\\":
             return self._read_command(token[1:].rstrip("*"))
-        return "" if token == "}" else " " if token.isspace() else token
+        return " " if token.isspace() else token
 
     def _read_group(self) -> str:
         """Return the content of braces, after the opening brace has been read."""
