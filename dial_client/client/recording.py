@@ -295,11 +295,8 @@ def _to_plain_reply(deltas: Iterable[Delta]) -> dict[str, Any]:
                 end = {"finish": delta.finish.value, "usage": delta.usage.to_dict()}
                 state = {"echo": delta.echo, "notes": list(delta.notes)}
     texts = {"chunks": text} if len(text) > 1 else {"text": "".join(text)}
-    return _drop_empty({"reasoning": "".join(reasoning), **texts, "tool_calls": calls, **state}) | end
-
-
-def _drop_empty(reply: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in reply.items() if value or (name == "echo" and value is not None)}
+    reply = {"reasoning": "".join(reasoning), **texts, "tool_calls": calls, **state}
+    return {name: value for name, value in reply.items() if value or (name == "echo" and value is not None)} | end
 
 
 def _to_replies(bodies: list[RawBody], end: dict[str, Any]) -> list[dict[str, Any]]:

@@ -92,7 +92,7 @@ def _find_versions(tree: MessageTree, path: Sequence[StoredMessage], shown: Mapp
         questions = tree.find_versions(node.position)
         if len(questions) > 1:
             yield Versions(index, questions, questions.index(node.position), is_answer=False)
-        answers = tree.find_answers(node.position)
+        answers = tree.followers.get((node.position, False), ())  # the first message of each answer
         current = next((index for index, position in enumerate(answers) if position in on_path), None)
         if len(answers) > 1 or (answers and current is None):
             start = index if current is None else shown.get(answers[current], index)

@@ -91,10 +91,6 @@ class MessageTree:
         stored = self.messages[position]
         return self.followers.get((stored.parent_message, stored.is_question), ())
 
-    def find_answers(self, question: int) -> tuple[int, ...]:
-        """Return the position of the first message of each answer to a question."""
-        return self.followers.get((question, False), ())
-
     def find_question(self, position: int) -> StoredMessage | None:
         """Return the question of a message's exchange: the message itself, or the last question before it."""
         while (stored := self.messages.get(position)) is not None and not stored.is_question:

@@ -60,8 +60,7 @@ def write_openai(data: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
         notes: Receives a note on each part that this API cannot represent.
     """
     role, content = data["role"], data["content"]
-    has_media = role == "user"
-    message: dict[str, Any] = {"role": role, "content": _write_content(content, notes, has_media=has_media)}
+    message: dict[str, Any] = {"role": role, "content": _write_content(content, notes, has_media=role == "user")}
     if role == "tool":
         message["tool_call_id"] = data.get("tool_call_id", "")
         if data.get("is_error"):

@@ -174,8 +174,7 @@ class ClientModel:
 
     def _open_variant(self, model: str | Provider | None, tool_format: str | None) -> ClientModel:
         """Open another model; if it is None, this model with another tool format."""
-        selection = self._change_selection(model, tool_format)
-        selection = replace(selection, fallback_models=(), status="template")
+        selection = replace(self._change_selection(model, tool_format), fallback_models=(), status="template")
         variant = ClientModel(selection, self.middleware)
         variant.is_callers = model is not None and not isinstance(model, str)
         if variant.provider is self.provider:
