@@ -521,6 +521,7 @@ from dial_client.servers.restart_policy import MAX_PAUSE as MAX_PAUSE
 from dial_client.servers.restart_policy import UNREACHABLE_PAUSES as UNREACHABLE_PAUSES
 from dial_client.servers.restart_policy import Exit as Exit
 from dial_client.servers.restart_policy import ExitKind as ExitKind
+from dial_client.servers.restart_policy import ProtocolChooser as ProtocolChooser
 from dial_client.servers.restart_policy import RestartPolicy as RestartPolicy
 from dial_client.servers.secret_masking import SecretMask as SecretMask
 from dial_client.servers.secret_masking import find_secrets as find_secrets

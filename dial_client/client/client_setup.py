@@ -6,6 +6,7 @@ import inspect
 import os
 from collections.abc import Container, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -163,16 +164,8 @@ def build_client_capabilities(
         sampler = ModelSampler(model.get_unrecorded, approve, tuple(approval.allow), limits, audit, model.middleware)
     elif callbacks.sample is not None and not isinstance(callbacks.sample, str):
         sampler = build_callback_sampler(callbacks.sample, audit)
-    return ClientCapabilities(
-        elicit=callbacks.elicit,
-        sample=sampler,
-        roots=tuple(os.fspath(root) for root in callbacks.roots),
-        on_log=callbacks.on_log,
-        log_level=level,
-        login=callbacks.login,
-        apps=callbacks.apps,
-        audit=TurnAudit(audit),
-    )
+    callbacks = replace(callbacks, roots=tuple(os.fspath(root) for root in callbacks.roots), log_level=level)
+    return ClientCapabilities(callbacks=callbacks, sampler=sampler, audit=TurnAudit(audit))
 
 
 def check_callbacks(callbacks: Callbacks) -> None:
@@ -216,7 +209,7 @@ def open_tools(
     if function_tools.tools:
         check_name(FunctionTools.name, servers)
     own_tools = ResourceTools(resources, servers, for_all=resource_tools)
-    return ToolSnapshots(servers, own_tools, function_tools, capabilities.apps)
+    return ToolSnapshots(servers, own_tools, function_tools, capabilities.callbacks.apps)
 
 
 def check_name(name: str, servers: Container[str]) -> None:

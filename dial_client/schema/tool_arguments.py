@@ -209,10 +209,10 @@ def strip_fence(text: str) -> str:
     return text[fence.end() :].removesuffix("```").strip() if fence else text
 
 
-def is_shallow(value: Any) -> bool:
-    """Return True if a value has no more than `MAX_DEPTH` levels of nesting."""
+def is_shallow(value: Any, max_depth: int = MAX_DEPTH) -> bool:
+    """Return True if a value has no more than `max_depth` levels of nesting."""
     level = [value]
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(max_depth + 1):
         level = [part for nested in level for part in _list_parts(nested)]
         if not level:
             return True

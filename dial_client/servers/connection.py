@@ -63,15 +63,16 @@ class Connection(ServerStatusWriter):
         self.notifications = Notifications(name)
         """The changes of resources and prompts that the server announced."""
         self._target = target
-        roots, on_log = self.settings.roots if self.settings is not None else None, capabilities.on_log
+        callbacks = capabilities.callbacks
+        own_roots = self.settings.roots if self.settings is not None else None
 
         def log_message(message: ServerLog) -> None:
             self.logs.append(message)
-            if on_log is not None:
-                on_log(message)
+            if callbacks.on_log is not None:
+                callbacks.on_log(message)
 
-        roots = capabilities.roots if roots is None else roots
-        self._capabilities = replace(capabilities, roots=roots, on_log=log_message)
+        roots = callbacks.roots if own_roots is None else own_roots
+        self._capabilities = replace(capabilities, callbacks=replace(callbacks, roots=roots, on_log=log_message))
         """The capabilities for this server: with its own roots, if configured; its log is kept in its status."""
         self._cache = ServerCache(self.settings, capabilities.cache)
         self._session: ServerSession | None = None

@@ -8,6 +8,7 @@ session: the configured one, or the one that worked before.
 from __future__ import annotations
 
 import random
+import time
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -148,6 +149,8 @@ class ProtocolChooser:
         self._cache = cache
         self._startup_timeout = startup_timeout
         self._last_exit: Exit | None = None
+        self._guessed_at: float | None = None
+        """The time when the older protocol was chosen because the cache says so; None once the server was ready."""
         self._protocol_version: str | None = None
         self._sends_requests: bool | None = None
         """True if the server sends requests, which only the older protocol has.
@@ -167,6 +170,7 @@ class ProtocolChooser:
             # Probing for the newer protocol can cost ten seconds: some servers ignore unknown requests.
             if before is None:
                 is_legacy = self._cache.is_legacy()
+                self._guessed_at = time.monotonic() if is_legacy else None
             else:
                 spoke_legacy = before.protocol_version is not None and not is_modern(before.protocol_version)
                 is_legacy = spoke_legacy or bool(self._sends_requests)
@@ -177,8 +181,14 @@ class ProtocolChooser:
         """Record how a session ended; return True if the next one must be opened at once with another protocol."""
         self._last_exit = session_exit
         self._protocol_version = session_exit.protocol_version or self._protocol_version
-        if session_exit.kind is ExitKind.DIED and self._cache.reject_guess(self._startup_timeout):
-            return True
+        if session_exit.ready_at is not None:
+            self._guessed_at = None
+        if session_exit.kind is ExitKind.DIED and (guessed_at := self._guessed_at) is not None:
+            self._guessed_at = None
+            self._cache.forget_legacy()
+            # After the start-up timeout there is no time for another attempt.
+            if time.monotonic() - guessed_at < self._startup_timeout:
+                return True
         if session_exit.kind is ExitKind.REOPENED:
             self._sends_requests = True
             return True

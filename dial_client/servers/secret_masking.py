@@ -334,11 +334,11 @@ class SecretMask:
 
         Args:
             root: The parsed JSON, which is changed.
-            is_free: The JSON is the server's own data, in which member names have no protocol meaning.
         """
         if not self._forms:
             return
         # With a list in place of recursion: a server decides how deep its messages are nested.
+        # In a server's own data (`is_free`), member names have no meaning in the protocol.
         pending: list[tuple[Any, bool]] = [(root, False)]
         while pending:
             node, is_free = pending.pop()

@@ -18,7 +18,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -138,31 +138,18 @@ class ServerCache:
     _server: ServerSettings | None
     _cache: JsonCache | None
     _now: Callable[[], float] = time.time
-    _guessed_at: float | None = field(default=None, init=False)
 
     def is_legacy(self) -> bool:
         """Return True if the server spoke the older protocol the last time, and should be opened with its handshake.
 
         This avoids the probe for the newer protocol, which takes ten seconds if a server ignores unknown requests.
-        It is a guess until `save` is called.
         """
-        self._guessed_at = time.monotonic() if self._is_fresh_legacy(self._read()) else None
-        return self._guessed_at is not None
+        return self._is_fresh_legacy(self._read())
 
-    def reject_guess(self, startup_timeout: float) -> bool:
-        """Record that the server did not start, and drop the guess, if there is one.
-
-        Args:
-            startup_timeout: The start-up timeout in seconds; after it there is no time for another attempt.
-
-        Returns:
-            True if there was a guess, and the server should be started again without it.
-        """
-        guessed_at, self._guessed_at = self._guessed_at, None
-        if guessed_at is None or self._server is None or self._cache is None:
-            return False
-        self._cache.write(self._server, self._read() | {"legacy": False})
-        return time.monotonic() - guessed_at < startup_timeout
+    def forget_legacy(self) -> None:
+        """Record that the server did not start with the handshake of the older protocol."""
+        if self._server is not None and self._cache is not None:
+            self._cache.write(self._server, self._read() | {"legacy": False})
 
     def read_tools(self) -> tuple[Tool, ...] | None:
         """Return the valid tools stored in the last run; None if none were stored."""
@@ -189,7 +176,6 @@ class ServerCache:
                 protocol again.
             is_legacy: The server was opened with the handshake of the older protocol.
         """
-        self._guessed_at = None
         if self._server is None or self._cache is None:
             return
         before = self._read()

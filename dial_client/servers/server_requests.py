@@ -7,6 +7,7 @@ the SDK repeats the call with that input. A failure here is an error for that se
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,12 +23,10 @@ from dial_client.hooks.audit.entries import TurnAudit, record_request
 from dial_client.hooks.call_context import CallContext
 from dial_client.hooks.elicitation_form import Form, clean_schema, find_url_doubts, is_web_url
 from dial_client.hooks.server_callbacks import (
-    Elicit,
+    Callbacks,
     Elicitation,
     ElicitationAction,
     ElicitationAnswer,
-    Login,
-    OnLog,
     Sampler,
     SamplingRequest,
     ServerLog,
@@ -73,22 +72,16 @@ MAX_LOG_CHARS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class ClientCapabilities:
-    """What a client offers to each of its servers, and its callbacks. A feature that is None or empty is missing."""
+    """What a client offers to each of its servers."""
 
     on_change: OnChange | None = None
     """Called after each change of a server's state or tools."""
     cache: JsonCache | None = None
     """The cache of server data from earlier runs; None for no cache."""
-    elicit: Elicit | None = None
-    sample: Sampler | None = None
-    roots: tuple[str, ...] = ()
-    """Folders, or file URIs, that servers may use."""
-    on_log: OnLog | None = None
-    log_level: str | None = None
-    """The lowest level of log messages to request; None lets servers decide (on MCP 2026-07-28: no messages)."""
-    login: Login | None = None
-    apps: bool = False
-    """True if the client shows MCP Apps."""
+    callbacks: Callbacks = Callbacks()  # noqa: RUF009 - frozen
+    """The client's callbacks. Without a log level, servers decide about it (on MCP 2026-07-28: no messages)."""
+    sampler: Sampler | None = None
+    """Answers sampling requests as `Callbacks.sample` says; None if the client does not answer them."""
     audit: TurnAudit = TurnAudit()  # noqa: RUF009 - it has no state
     """Records the decisions about servers' requests and tool calls."""
 
@@ -231,9 +224,9 @@ class ServerRequests:
         """Answer ``sampling/createMessage``."""
         from mcp_types import CreateMessageResult, ErrorData, TextContent
 
-        assert self.capabilities.sample is not None
+        assert self.capabilities.sampler is not None
         request = map_sampling_request(self._server, params, _list_tools(calls))
-        reply = await self.capabilities.sample(request, _list_contexts(calls))
+        reply = await self.capabilities.sampler(request, _list_contexts(calls))
         if reply is None:
             # The error code of the specification ("Sampling", "Error Handling").
             return ErrorData(code=-1, message="User rejected sampling request")
@@ -246,20 +239,20 @@ class ServerRequests:
         from pydantic import FileUrl
 
         del calls
-        uris = [_to_uri(root) for root in self.capabilities.roots]
+        uris = [_to_uri(os.fspath(root)) for root in self.capabilities.callbacks.roots]
         names = [uri.rstrip("/").rpartition("/")[2] or None for uri in uris]
         return ListRootsResult(roots=[Root(uri=FileUrl(uri), name=name) for uri, name in zip(uris, names, strict=True)])
 
     async def handle_log(self, params: wire.LoggingMessageNotificationParams) -> None:
         """Pass a log message to the client's `on_log` callback, without unsafe characters, and cut if it is long."""
-        if self.capabilities.on_log is None:
+        if self.capabilities.callbacks.on_log is None:
             return
         try:
             data = params.data
             text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)
             cut = text if len(text) <= MAX_LOG_CHARS else f"{text[:MAX_LOG_CHARS]}…"
             logger = sanitize((params.logger or "")[:200])
-            self.capabilities.on_log(ServerLog(self._server, params.level, sanitize(cut), logger))
+            self.capabilities.callbacks.on_log(ServerLog(self._server, params.level, sanitize(cut), logger))
         except Exception as error:  # noqa: BLE001 - the embedding program may raise anything
             log.warning("callback_failed", server=self._server, callback="on_log", error=type(error).__name__)
 
@@ -280,8 +273,8 @@ class ServerRequests:
 
     def has_feature(self, name: str) -> bool:
         """Return True if the client has this feature: ``elicitation``, ``sampling`` or ``roots``."""
-        known = self.capabilities
-        return bool({"elicitation": known.elicit, "sampling": known.sample, "roots": known.roots}[name])
+        callbacks, sampler = self.capabilities.callbacks, self.capabilities.sampler
+        return bool({"elicitation": callbacks.elicit, "sampling": sampler, "roots": callbacks.roots}[name])
 
     @contextmanager
     def _in_flight(self, call: _Call) -> Iterator[None]:
@@ -328,10 +321,10 @@ class ServerRequests:
             )
             warnings += _build_removal_warning(message.removed + removed)
             question = Elicitation(self._server, message.text, schema, None, form.defaults, warnings, tools)
-        assert self.capabilities.elicit is not None
+        assert self.capabilities.callbacks.elicit is not None
         with call_context.pause_deadlines(_list_contexts(calls)):
             # The embedding program may return anything.
-            answer: object = await self.capabilities.elicit(question)
+            answer: object = await self.capabilities.callbacks.elicit(question)
         if not isinstance(answer, ElicitationAnswer):
             raise TypeError("no ElicitationAnswer")
         if form is None or answer.action != ElicitationAction.ACCEPT:
@@ -355,7 +348,7 @@ class ServerRequests:
         elicitations = UrlElicitationRequiredError.from_error(error.error).elicitations
         call = self._own_call.get()
         calls = () if call is None else (call,)
-        if self.capabilities.elicit is None:
+        if self.capabilities.callbacks.elicit is None:
             raise ServerError(self._server, "the user has to open a URL first, but no user can be asked")
         ids = {params.elicitation_id or params.url for params in elicitations}
         if ids <= agreed:

@@ -256,7 +256,7 @@ class ServerSession:
     async def _try_transports(self) -> None:
         """Try the transports in order, and serve calls over the first that works."""
         try:
-            for transport in list_transports(self._target, self._capabilities.login, self._mask):
+            for transport in list_transports(self._target, self._capabilities.callbacks.login, self._mask):
                 self._transport = transport
                 try:
                     # Let the tasks of other servers start their processes first: importing the SDK blocks the loop.
@@ -280,7 +280,7 @@ class ServerSession:
                 group.start_soon(self._tool_watch.listen, client)
             self._become_ready(client, transport, await self._tool_watch.read(client))
             group.start_soon(self._tool_watch.refresh, client, self._set_tools)
-            if self._is_legacy and (level := self._capabilities.log_level):
+            if self._is_legacy and (level := self._capabilities.callbacks.log_level):
                 group.start_soon(_set_log_level, client, level)
             group.start_soon(self._notifications.follow, client)
             await self._changes.wait_until(lambda _: self._ending is not None)
@@ -315,8 +315,8 @@ class ServerSession:
             sampling_callback=answers.get("sampling"),
             list_roots_callback=answers.get("roots"),
             logging_callback=requests.handle_log,
-            log_level=cast("Any", self._capabilities.log_level),
-            extensions=[apps] if self._capabilities.apps else [],
+            log_level=cast("Any", self._capabilities.callbacks.log_level),
+            extensions=[apps] if self._capabilities.callbacks.apps else [],
             cache=None,
         )
 

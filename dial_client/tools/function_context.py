@@ -122,12 +122,12 @@ class Context:
         return self._call.origin if self._call is not None else Origin()
 
     async def _ask(self, message: str, schema: Mapping[str, Any]) -> ElicitationAnswer:
-        if self._capabilities.elicit is None:
+        if self._capabilities.callbacks.elicit is None:
             raise RuntimeError("the user cannot be asked: the client has no `Callbacks.elicit`")
         form = Form(schema)
         question = Elicitation(FUNCTIONS, message, schema, None, form.defaults, (), (self.tool,))
         with call_context.pause_deadlines([self._call] if self._call is not None else []):
-            answer = await self._capabilities.elicit(question)
+            answer = await self._capabilities.callbacks.elicit(question)
         if answer.action != ElicitationAction.ACCEPT:
             return answer
         content = form.fill(answer.content)

@@ -18,8 +18,11 @@ from mcp_types import Tool
 from dial_client import DialClient
 from tests.inner import (
     REPROBE_SECONDS,
+    Exit,
+    ExitKind,
     JsonCache,
     Protocol,
+    ProtocolChooser,
     ServerCache,
     ServerSettings,
     ServerState,
@@ -32,6 +35,7 @@ from tests.support.program import LONG
 from tests.support.servers.tool_changes import build_changing_server, tool
 
 CLOCK = ServerSettings("clock", Transport.STDIO, "clock-server", ("--zone", "UTC"), {"KEY": "s3cr3t"})
+DIED = Exit(ExitKind.DIED)
 TOOLS = (Tool(name="now", description="Tells the time.", input_schema={"type": "object", "x-odd": [1, {"a": None}]}),)
 
 
@@ -141,7 +145,7 @@ def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     known = memory(tmp_path / "file" / "below")
     known.save(TOOLS, version="1", is_legacy=True)
     assert not known.is_legacy()
-    assert not known.reject_guess(LONG)
+    known.forget_legacy()
     assert (known.is_legacy(), known.read_tools()) == (False, None)
 
 
@@ -228,16 +232,17 @@ async def era_of(server: ServerSettings, folder: Path | None) -> str | None:
 
 def test_a_wrong_cached_era_is_used_only_once(tmp_path: Path) -> None:
     memory(tmp_path).save(TOOLS, version="1", is_legacy=True)
-    known = memory(tmp_path)
-    assert (known.is_legacy(), known.reject_guess(LONG), known.reject_guess(LONG)) == (True, True, False)
+    protocols = ProtocolChooser(CLOCK, memory(tmp_path), LONG)
+    assert (protocols.choose(), protocols.record_exit(DIED)) == (Protocol.LEGACY, True)
+    assert (protocols.choose(), protocols.record_exit(DIED)) == (Protocol.AUTO, False)
     assert not memory(tmp_path).is_legacy()
     assert memory(tmp_path).read_tools() == TOOLS, "its tools are remembered all the same"
 
 
 def test_a_wrong_cached_era_that_used_up_the_startup_time_is_corrected_at_the_next_start(tmp_path: Path) -> None:
     memory(tmp_path).save(TOOLS, version="1", is_legacy=True)
-    known = memory(tmp_path)
-    assert (known.is_legacy(), known.reject_guess(0.0)) == (True, False)
+    protocols = ProtocolChooser(CLOCK, memory(tmp_path), 0.0)
+    assert (protocols.choose(), protocols.record_exit(DIED)) == (Protocol.LEGACY, False)
     assert not memory(tmp_path).is_legacy()
 
 

@@ -29,7 +29,7 @@ from dial_client.servers.oauth.authorization import NO_STORAGE, OAuthContext, OA
 from dial_client.servers.oauth.oauth_http_client import OAuthHttpClient, UrlPolicy, read_oauth_error, to_display
 from dial_client.servers.oauth.token_storage import TokenStorage
 from dial_client.servers.secret_masking import SecretMask
-from dial_client.settings.config_types import OAuthGrant, OAuthSettings, ServerSettings
+from dial_client.settings.config_types import OAuthGrant, ServerSettings
 
 UNUSED_REDIRECT_URI = "http://127.0.0.1/callback"
 """The redirect URI of a client without a login callback."""
@@ -62,14 +62,10 @@ class ServerAuth:
     """
 
     def __init__(self, settings: ServerSettings, login: Login | None, mask: SecretMask) -> None:
-        self._name = settings.name
-        self._settings = settings.oauth or OAuthSettings()
-        self._login = login
-        self._storage = TokenStorage(settings)
-        url_policy = UrlPolicy(settings.url or "", self._settings.trusted_origins)
+        url_policy = UrlPolicy(settings.url or "", settings.oauth.trusted_origins if settings.oauth else ())
+        self._oauth = OAuthContext(settings, TokenStorage(settings), url_policy, login, mask)
         self._http = OAuthHttpClient(url_policy)
-        oauth = OAuthContext(settings, self._storage, url_policy, login, mask)
-        self._provider = create_provider(oauth)
+        self._provider = create_provider(self._oauth)
         self._lock = anyio.Lock()
         self._is_loaded = False
         self._refusal: str | None = None
@@ -115,7 +111,7 @@ class ServerAuth:
             if not self._is_loaded:
                 await self._provider._initialize()  # noqa: SLF001 (the SDK's own hook, ours in the subclass)
                 self._is_loaded = True
-                if self._login is not None and self._provider.record.wanted_scope:
+                if self._oauth.login is not None and self._provider.record.wanted_scope:
                     self._provider.context.current_tokens = None  # log in again: the user can grant the missing scopes
             is_expired = self._get_token() is not None and not self._provider.context.is_token_valid()
             if is_expired and self._provider.can_refresh:
@@ -149,9 +145,9 @@ class ServerAuth:
 
     async def _use_stored_token(self, token: str | None) -> bool:
         """Use a token stored by another process; return False if there is no different, usable token."""
-        record = await self._storage.load()
+        record = await self._oauth.token_storage.load()
         stored = (record.tokens or {}).get("access_token")
-        lacks_scopes = self._login is not None and record.wanted_scope is not None
+        lacks_scopes = self._oauth.login is not None and record.wanted_scope is not None
         is_expired = record.expires_at is not None and record.expires_at < time.time()
         if stored in (None, token) or lacks_scopes or is_expired:
             return False
@@ -175,25 +171,23 @@ class ServerAuth:
             self._refusal = "the server rejects the token of a login that has just succeeded"
             raise LoginFailed(self._refusal)
         tried.add(_Remedy.LOGIN)
-        if self._settings.grant is OAuthGrant.AUTHORIZATION_CODE and self._login is None:
-            raise LoginFailed(f"it needs a login: {build_login_hint(self._name)}")
+        if self._oauth.settings.grant is OAuthGrant.AUTHORIZATION_CODE and self._oauth.login is None:
+            raise LoginFailed(f"it needs a login: {build_login_hint(self._oauth.server.name)}")
         await self._run_login(request, response)
 
     async def _step_up(self, request: httpx2.Request, response: httpx2.Response, tried: set[_Remedy]) -> None:
         """Log in for more scopes (MCP, "Scope Challenge Handling"), once for each set of scopes."""
         scope = to_one_line(extract_scope_from_www_auth(response) or "", _MAX_WORDS)
-        required = frozenset(scope.split())
+        required, words = frozenset(scope.split()), scope or "it does not say which"
         # The server asks for scopes, the user has limited them: a server must not widen its own rights step by step.
-        if self._settings.scopes is not None and not required <= set(self._settings.scopes):
+        if self._oauth.settings.scopes is not None and not required <= set(self._oauth.settings.scopes):
             raise LoginFailed(f'it requires scopes that "oauth": {{"scopes": …}} does not name: {scope}')
         if _Remedy.STEP_UP in tried or required in self._step_ups or len(self._step_ups) >= MAX_STEP_UPS:
-            raise LoginFailed(f"it requires more scopes again and again: {scope or 'it does not say which'}")
+            raise LoginFailed(f"it requires more scopes again and again: {words}")
         tried.add(_Remedy.STEP_UP)
-        if self._settings.grant is OAuthGrant.AUTHORIZATION_CODE and self._login is None:
+        if self._oauth.settings.grant is OAuthGrant.AUTHORIZATION_CODE and self._oauth.login is None:
             await self._provider.add_missing_scope(scope)
-            raise LoginFailed(
-                f"it requires more scopes ({scope or 'it does not say which'}): {build_login_hint(self._name)}"
-            )
+            raise LoginFailed(f"it requires more scopes ({words}): {build_login_hint(self._oauth.server.name)}")
         self._step_ups.add(required)
         await self._run_login(request, response)
 

@@ -35,6 +35,7 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from dial_client.schema.tool_arguments import is_shallow
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.servers.status import AddNote
 from dial_client.servers.transports.rate_limit import RateLimiter
@@ -145,27 +146,13 @@ def _parse_json(text: str) -> list[Any]:
             continue
         try:
             value, _ = json.JSONDecoder().raw_decode(text, position)
-            if isinstance(value, dict) or (isinstance(value, list) and len(value) <= MAX_BATCH):
-                value = _replace_surrogates(_check_depth(value), text)
+            is_message = isinstance(value, dict) or (isinstance(value, list) and len(value) <= MAX_BATCH)
+            if is_message and is_shallow(value, MAX_DEPTH):  # later code that walks it recurses
+                value = _replace_surrogates(value, text)
                 return value if isinstance(value, list) else [value]
         except (ValueError, RecursionError):
             continue
     return []
-
-
-def _check_depth(value: Any) -> Any:
-    """Return the value if it is not nested deeper than `MAX_DEPTH`; later code that walks it recurses.
-
-    Raises:
-        ValueError: It is nested too deeply.
-    """
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        inner = (child for node in level for child in (node.values() if isinstance(node, dict) else node))
-        level = [child for child in inner if isinstance(child, dict | list)]
-        if not level:
-            return value
-    raise ValueError("it is nested too deeply")
 
 
 def _replace_surrogates(value: Any, text: str) -> Any:
