@@ -71,7 +71,8 @@ def read_limit(request: Request, maximum: int) -> int:
         HttpError: The limit is not a number from 1 to `maximum`.
     """
     limit = request.query_params.get("limit", "50")
-    if not (limit.isascii() and limit.isdigit() and 0 < int(limit) <= maximum):
+    # Python converts no more than 4,300 digits.
+    if not (limit.isascii() and limit.isdigit() and len(limit) < 10 and 0 < int(limit) <= maximum):
         raise HttpError(400, f"limit must be a number from 1 to {maximum}", "bad_limit", param="limit")
     return int(limit)
 

@@ -320,6 +320,7 @@ WRONG: dict[str, tuple[str, str, Any]] = {
     "a form there is not": ("GET", "/export?format=pdf", b""),
     "nothing to import": ("POST", "/../import", b"{}"),
     "a page of nothing": ("GET", "/../?limit=0", b""),
+    "a page of 5,000 digits": ("GET", f"/../?limit={'1' * 5_000}", b""),
     "a cursor that is none": ("GET", "/../?cursor=x", b""),
 }
 
