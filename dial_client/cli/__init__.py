@@ -20,8 +20,8 @@ import gc
 import os
 import sys
 
+# The environment variable by which the scripts of shells request candidates; its value is the name of the shell.
 COMPLETION_VARIABLE = "_DIAL_CHAT_COMPLETE"
-"""The environment variable by which the scripts of shells request candidates; its value is the name of the shell."""
 
 
 def main() -> None:

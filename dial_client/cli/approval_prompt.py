@@ -20,19 +20,19 @@ from dial_client.runtime.safe_text import escape_unseen
 from dial_client.tools.approval import Approval, ApprovalContext, Decision
 from dial_client.tools.file_changes import FileChange
 
+# The maximum number of lines of one argument, or of a server's text, without "view all".
 MAX_LINES = 12
-"""The maximum number of lines of one argument, or of a server's text, without "view all"."""
+# The maximum number of lines of a diff without "view all".
 MAX_DIFF = 40
-"""The maximum number of lines of a diff without "view all"."""
+# The maximum number of lines of all arguments together, divided evenly among the arguments.
 MAX_BLOCK = 120
-"""The maximum number of lines of all arguments together, divided evenly among the arguments."""
 MAX_ARGUMENTS = 100
+# The maximum combining marks on one letter: terminals draw no more, so further marks are printed as escapes.
 MAX_MARKS = 8
-"""The maximum combining marks on one letter: terminals draw no more, so further marks are printed as escapes."""
 MAX_WHOLE_NAME = 2_000
 BAR = "│ "
+# The bars of added and removed lines of a diff; all other lines have `BAR`, whose second character is a space.
 ADDED, REMOVED = "│+", "│-"
-"""The bars of added and removed lines of a diff; all other lines have `BAR`, whose second character is a space."""
 ANSWERS = {
     "y": "run this call",
     "n": "do not run it; a reason may follow",
@@ -42,6 +42,7 @@ ANSWERS = {
     "e": "edit the arguments",
     "q": "end the turn",
 }
+# The answers to a sampling request of a server. The request cannot be edited, and no permission for it is stored.
 ANSWERS_FOR_SAMPLING = {
     "y": "allow this request",
     "n": "do not allow it; a reason may follow",
@@ -49,7 +50,6 @@ ANSWERS_FOR_SAMPLING = {
     "v": "view everything",
     "q": "end the turn",
 }
-"""The answers to a sampling request of a server. The request cannot be edited, and no permission for it is stored."""
 ANSWERS_FOR_ALL = ANSWERS_FOR_SAMPLING | {
     "y": "run all these calls",
     "n": "run none of them; a reason may follow",
@@ -74,8 +74,8 @@ def explain(answers: Mapping[str, str]) -> str:
     return "; ".join(f"{', '.join(same)}: {meaning}" for meaning, same in keys.items()) + '. Enter alone is "no".'
 
 
+# An answer that is no decision: view everything, edit the arguments, end the turn; or an unknown answer.
 PromptAction = Literal["view", "edit", "quit", "unknown"]
-"""An answer that is no decision: view everything, edit the arguments, end the turn; or an unknown answer."""
 _ACTIONS: Mapping[str, PromptAction] = {"v": "view", "e": "edit", "q": "quit"}
 
 

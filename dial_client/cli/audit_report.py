@@ -29,12 +29,10 @@ from dial_client.runtime.text import count_noun
 from dial_client.servers.secret_masking import find_secrets
 from dial_client.settings.config_types import Settings
 
+# The environment variable with the mode of the audit log: ``off``, ``on`` or ``arguments``.
+#
+# servers.json has no such key, because a project must not be able to switch the log off.
 VARIABLE = "DIAL_AUDIT"
-"""The environment variable with the mode of the audit log: ``off``, ``on`` or ``arguments``.
-
-servers.json has no such key, because a project must not be able to switch the log off.
-
-"""
 _MODES = ("on", "off", "arguments")
 _KEY_ENDINGS = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 
@@ -71,15 +69,15 @@ def _collect_secrets(settings: Settings) -> Iterator[str]:
     yield from (value for name, value in os.environ.items() if name.upper().endswith(_KEY_ENDINGS))
 
 
+# Seconds between two checks for new lines.
 _LOOK_EVERY = 0.2
-"""Seconds between two checks for new lines."""
 _MAX_NAME = 120
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _EVENTS = ("decision", "call", "elicitation", "sampling")
 
 
+# Returns True if an entry of the audit log is selected.
 Matches = Callable[[Mapping[str, Any]], bool]
-"""Returns True if an entry of the audit log is selected."""
 
 
 def build_filter(server: str, tool: str, since: str, conversation: str) -> Matches:

@@ -25,11 +25,11 @@ class Choice:
     """One line of text, escaped already."""
 
 
+# The maximum number of items that a search returns; more words find the other items.
 MAX_FOUND = 100
-"""The maximum number of items that a search returns; more words find the other items."""
 
+# Returns the items that contain all words of a text, at most `MAX_FOUND`; for an empty text it returns all items.
 Search = Callable[[str], Awaitable[Sequence[Choice]]]
-"""Returns the items that contain all words of a text, at most `MAX_FOUND`; for an empty text it returns all items."""
 
 
 class CommandScreen(Protocol):
@@ -68,8 +68,8 @@ class CommandScreen(Protocol):
         """Show a text that may be long, page by page if possible. The text must be escaped already."""
 
 
+# The maximum number of items that are printed at once.
 ROWS = 12
-"""The maximum number of items that are printed at once."""
 
 
 async def pick(screen: CommandScreen, question: str, search: Search, *, nothing: str, words: str = "") -> str | None:

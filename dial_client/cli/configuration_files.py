@@ -11,8 +11,8 @@ from dial_client.settings.config_locations import FILE_NAME, find_config, find_u
 from dial_client.settings.config_trust import EnvFiles, read_found
 from dial_client.settings.configuration import ConfigFile, read_config_file
 
+# The environment variable that names a profile if ``--profile`` is not given.
 PROFILE_VARIABLE = "DIAL_PROFILE"
-"""The environment variable that names a profile if ``--profile`` is not given."""
 
 
 def find_profile_name(options: Options) -> str | None:

@@ -16,11 +16,11 @@ from dial_client.hooks.server_callbacks import Callbacks, Elicit, Elicitation, E
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.sinks.turn_display import TurnSink
 
+# The maximum characters of a server's message that are shown.
 MAX_MESSAGE = 4_000
-"""The maximum characters of a server's message that are shown."""
 MAX_LABEL = 300
+# The maximum characters of a name: a longer name could wrap, and imitate a line of the program.
 MAX_TITLE = 60
-"""The maximum characters of a name: a longer name could wrap, and imitate a line of the program."""
 _BOOLEANS = {"y": True, "yes": True, "true": True, "1": True, "n": False, "no": False, "false": False, "0": False}
 
 

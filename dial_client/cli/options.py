@@ -23,17 +23,17 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
+# The forms of an answer on standard output.
 Output = Literal["text", "json", "jsonl", "sse"]
-"""The forms of an answer on standard output."""
+# The tool format: how tool calls are written.
 Format = Literal["native", "react", "xml", "auto"]
-"""The tool format: how tool calls are written."""
+# The destination of the program's log. ``file`` is a file if standard error is a terminal, where the log would mix
+# with the answer; else standard error.
 Logs = Literal["none", "stderr", "file"]
-"""The destination of the program's log. ``file`` is a file if standard error is a terminal, where the log would mix
-with the answer; else standard error."""
 
 AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
+# The option of commands other than the chat.
 Verbose = Annotated[bool, Option("-v", "--verbose", help="Print details on standard error.")]
-"""The option of commands other than the chat."""
 
 
 @dataclass(frozen=True, slots=True)

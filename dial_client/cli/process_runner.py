@@ -98,8 +98,8 @@ class Interrupts:
                     self.leaving.cancel()
 
 
+# The signal handler of the running command; set by `run_to_exit_code`.
 interrupts: Interrupts
-"""The signal handler of the running command; set by `run_to_exit_code`."""
 
 
 def run_to_exit_code(begin: Callable[[], Awaitable[int | None]], *, logs: Logs) -> int:

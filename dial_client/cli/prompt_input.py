@@ -10,8 +10,8 @@ from pathlib import Path
 
 from dial_client.messages.errors import ConfigError
 
+# Seconds to wait for piped input if there is a prompt already: an inherited pipe may never send any.
 PATIENCE = 3.0
-"""Seconds to wait for piped input if there is a prompt already: an inherited pipe may never send any."""
 
 
 def read(prompt: str | None, file: Path | None = None) -> str | None:

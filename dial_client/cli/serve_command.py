@@ -41,8 +41,8 @@ from dial_client.stores.conversation_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore
 
 TOKEN_VARIABLE = "DIAL_SERVE_TOKEN"  # noqa: S105 - its name
+# The minimum characters of a token if other machines can reach the server, as many as 24 bytes have in base64.
 MIN_TOKEN = 32
-"""The minimum characters of a token if other machines can reach the server, as many as 24 bytes have in base64."""
 
 
 async def serve_http(options: Options, serve_options: ServeOptions) -> int:

@@ -45,16 +45,16 @@ from dial_client.sinks.turn_display import TurnSink
 from dial_client.tools.approval import Approval, ApprovalContext, Approver, Decision, deny_unattended
 from dial_client.tools.file_changes import FileChange, find_changes, find_edits
 
+# The maximum characters of a value that is edited in the prompt; longer and multi-line values open the editor.
 MAX_INLINE = 200
-"""The maximum characters of a value that is edited in the prompt; longer and multi-line values open the editor."""
+# The highest number of a call or an argument that can be chosen by a key.
 MAX_NUMBER = 9
-"""The highest number of a call or an argument that can be chosen by a key."""
+# The maximum characters of the user's reason that are printed.
 MAX_REASON = 200
-"""The maximum characters of the user's reason that are printed."""
+# The text that is printed after a question, by the key that answered it.
 _DECISIONS = {"y": "yes", "s": "yes, for this session", "a": "yes, always", "n": "no", "q": "quit the turn"}
-"""The text that is printed after a question, by the key that answered it."""
+# Seconds to wait for further calls of the same reply, to ask about them in one question.
 GATHER = 0.05
-"""Seconds to wait for further calls of the same reply, to ask about them in one question."""
 
 
 async def edit_arguments(call: ToolCallRequest, tool: ToolSpec, screen: CommandScreen) -> ToolCallRequest:

@@ -29,8 +29,8 @@ from dial_client.settings.config_types import Outline, OutlineEntry, is_enabled
 from dial_client.settings.config_values import Node, build_variables, find_references, parse_env_file
 
 _QUESTION = "[t]rust, [n]ot now, [v]iew the whole file: "
+# The maximum lines of both texts together for a comparison, which takes quadratic time.
 _MAX_LINES = 4000
-"""The maximum lines of both texts together for a comparison, which takes quadratic time."""
 
 
 async def is_trusted(found: FoundFile, env_files: EnvFiles, *, may_ask: bool = True) -> bool:
@@ -466,10 +466,10 @@ _SHOWN_KEYS |= {"instructions", "enabled", "disabled"}
 _SECRET = re.compile(r"(?i)secret|key|token|password")
 _RUNNER = re.compile(r"(?i)(?:.*[/\\])?(?:npx|bunx|uvx|pipx|pnpm|pnpx|yarn)(?:\.(?:cmd|exe|ps1))?")
 _RUNNER_COMMANDS = {"run", "dlx", "exec", "x"}
+# Names of environment variables that can make a program load code, start a program, or trust another host.
 _DANGEROUS = re.compile(
     r"(?i:LD_\w+|DYLD_\w+|PYTHON\w+|NODE_\w+|NPM_CONFIG_\w+|UV_\w+|PIP_\w+|GIT_\w+|RUBY\w+|GEM_\w+|BUNDLE_\w+|PERL\w+"
     r"|BASH_\w+|ENV|SHELLOPTS|BASHOPTS|PS4|IFS|PROMPT_COMMAND|PATH|PATHEXT|COMSPEC|SHELL|HOME|USERPROFILE|APPINIT_DLLS"
     r"|(JDK_|_)?JAVA_(TOOL_)?OPTIONS|CLASSPATH|GLIBC_TUNABLES|GCONV_PATH|LUA_\w+|PHPRC|PHP_INI_\w+|ELECTRON_\w+"
     r"|(DOTNET|COR|CORECLR)_\w+|(SSH|SUDO)_ASKPASS|EDITOR|VISUAL|PAGER|BROWSER|\w*_PROXY|SSL_CERT_\w+|\w*_CA_BUNDLE)"
 )
-"""Names of environment variables that can make a program load code, start a program, or trust another host."""

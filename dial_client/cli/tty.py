@@ -16,8 +16,8 @@ from dial_client.cli import process_runner
 from dial_client.cli.printed_streams import PrintedStream
 from dial_client.messages.message import Part
 
+# The maximum size of a line in bytes, which POSIX terminals enforce.
 MAX_BYTES = 4096
-"""The maximum size of a line in bytes, which POSIX terminals enforce."""
 
 
 def can_move_cursor() -> bool:

@@ -17,10 +17,10 @@ from typing import TextIO
 from dial_client.cli.printed_streams import PrintedStream
 
 HANGING = 2
+# The first column of a table row, with the spaces after it.
 _FIRST_COLUMN = re.compile(r" *\S+(?: \S+)* {2,}(?=\S)")
-"""The first column of a table row, with the spaces after it."""
+# Columns by which continuation rows are indented, counted from the first word of the line.
 INDENT = 4
-"""Columns by which continuation rows are indented, counted from the first word of the line."""
 
 
 def count_cells(text: str) -> int:

@@ -18,8 +18,8 @@ from dial_client.settings.policy_config import Policy
 from dial_client.tools.approval import Approver
 from dial_client.tools.function_definition import Function, FunctionTool
 
+# The path of a folder; True for the user's default folder, False for no folder.
 Directory = bool | str | os.PathLike[str]
-"""The path of a folder; True for the user's default folder, False for no folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,9 +36,9 @@ from dial_client.tools.resource_tools import ResourceTools
 from dial_client.tools.tool_selection import ToolSnapshots
 from dial_client.turns.client_model import ClientModel
 
+# Subfolders of the user's cache folder, of the user's folder for state that cannot be rebuilt, and of the user's data
+# folder.
 CACHE, STATE, GRANTS = "servers", "approved-tools", "grants"
-"""Subfolders of the user's cache folder, of the user's folder for state that cannot be rebuilt, and of the user's data
-folder."""
 
 
 def read_server_target(name: str, entry: Any) -> Any:

@@ -115,8 +115,8 @@ class DialClient:
         TypeError: An argument has the wrong type, such as an object that cannot be a server, a model or a tool.
     """
 
+    # The client's background tasks; None while it is closed.
     _tasks: BackgroundTasks | None = None
-    """The client's background tasks; None while it is closed."""
     system: str | None
     """Instructions for the next turns of conversations that do not begin with a system message."""
     model: ClientModel

@@ -11,8 +11,8 @@ import anyio
 from dial_client.messages.message import Message
 from dial_client.messages.turn_result import Turn
 
+# Called at the end of each turn, with True if the turn failed.
 Advance = Callable[[bool], None]
-"""Called at the end of each turn, with True if the turn failed."""
 
 
 async def run_each(

@@ -77,15 +77,15 @@ from dial_client.tools.catalog import is_enabled
 
 log = get_logger(__name__)
 
+# The most characters of a text in the file.
 MAX_TEXT = 4 * 1024 * 1024
-"""The most characters of a text in the file."""
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 if sys.platform == "win32":
     _APPEND |= os.O_BINARY
+# The least characters of a secret that is masked; shorter ones would occur in many other texts.
 _MIN_SECRET = 8
-"""The least characters of a secret that is masked; shorter ones would occur in many other texts."""
+# The source of decisions in a replay.
 _DECIDED_BY = "the recording"
-"""The source of decisions in a replay."""
 _TOOL_FIELDS = {"name", "title", "description", "input_schema", "output_schema", "annotations"}
 
 

@@ -35,11 +35,11 @@ from dial_client.turns.prices import compute_cost
 
 log = get_logger(__name__)
 
+# The name of sampling in approvals and patterns. MCP advises against a slash in the name of a tool, but allows it: a
+# pattern that matches a tool of this name allows sampling too.
 SAMPLING = "sampling/createMessage"
-"""The name of sampling in approvals and patterns. MCP advises against a slash in the name of a tool, but allows it: a
-pattern that matches a tool of this name allows sampling too."""
+# Estimated tokens of an image.
 _IMAGE_TOKENS = 1_500
-"""Estimated tokens of an image."""
 _CHARS_PER_TOKEN = 3
 
 

@@ -26,21 +26,21 @@ from dial_client.turns.model_call import generate_text
 from dial_client.turns.prices import compute_cost
 from dial_client.turns.turn_handle import TurnHandle
 
+# The number of exchanges at the end that are not summarized, if they fill at most a quarter of the window.
 KEPT_EXCHANGES = 2
-"""The number of exchanges at the end that are not summarized, if they fill at most a quarter of the window."""
+# Timeout in seconds of one request for a summary.
 TIMEOUT = 120.0
-"""Timeout in seconds of one request for a summary."""
+# The most tokens of a summary; also at most a quarter of the window.
 MAX_TOKENS = 2_000
-"""The most tokens of a summary; also at most a quarter of the window."""
+# The assumed size in tokens of a context window of unknown size.
 _WINDOW = 64_000
-"""The assumed size in tokens of a context window of unknown size."""
 _CHARS_PER_TOKEN = 3
+# The lower bound, in characters, of the size limit of a transcript.
 _LEAST_CHARS = 500
-"""The lower bound, in characters, of the size limit of a transcript."""
+# The most characters of a call's result, or of its arguments, in the transcript.
 _RESULT_CHARS = 3_000
-"""The most characters of a call's result, or of its arguments, in the transcript."""
+# The most characters of a message in the transcript.
 _TEXT_CHARS = 12_000
-"""The most characters of a message in the transcript."""
 
 PROMPT = """\
 You summarize conversations between a user and an assistant that calls tools, for the assistant who continues them.

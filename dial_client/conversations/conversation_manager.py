@@ -84,11 +84,11 @@ OutputT = TypeVar("OutputT")
 
 WhenBusy = Literal["wait", "refuse"]
 
+# The most seconds that a request waits for the previous turn; the default time limit of a turn is shorter.
 PATIENCE = 150.0
-"""The most seconds that a request waits for the previous turn; the default time limit of a turn is shorter."""
 
+# Seconds after which the conversation of a killed process is free again.
 LEASE = 10.0
-"""Seconds after which the conversation of a killed process is free again."""
 
 
 class ManagerOptions(TypedDict, total=False):

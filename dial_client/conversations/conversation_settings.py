@@ -18,14 +18,14 @@ from dial_client.messages.model import ModelSettings, ToolFormat
 from dial_client.turns.client_model import ClientModel
 from dial_client.turns.turn_keywords import TurnKeywords, merge_keywords
 
+# The most characters of a conversation's instructions.
 MAX_SYSTEM = 100_000
-"""The most characters of a conversation's instructions."""
 _MAX_NAMES = 2_000
+# The limits that a conversation may set, with the least and the greatest value of each.
 _LIMITS = {"max_depth": (0, 100), "timeout": (1, 3_600), "max_tokens_total": (1, 100_000_000)}
-"""The limits that a conversation may set, with the least and the greatest value of each."""
 _TEXTS = {"model": 200, "tool_format": 20, "system": MAX_SYSTEM}
+# The names of all settings.
 KEYS = frozenset({*_TEXTS, "temperature", "max_tokens", "disabled_servers", "disabled_tools", "limits"})
-"""The names of all settings."""
 
 
 def check_settings(data: Any) -> dict[str, Any]:

@@ -58,8 +58,8 @@ def to_markdown(conversation: Conversation) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+# The formats of an export, each with its function.
 FORMS: Mapping[str, Callable[[Conversation], str]] = {"json": to_json, "markdown": to_markdown}
-"""The formats of an export, each with its function."""
 
 
 def from_json(text: str) -> tuple[str, tuple[Message, ...]]:

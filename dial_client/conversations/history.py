@@ -18,17 +18,17 @@ from dial_client.conversations.message_tree import MessageTree, StoredMessage, b
 from dial_client.messages.message import EntryKind, Failure, Message, Role, ToolCallResult
 from dial_client.stores.conversation_store import Conversation
 
+# The first line of a summary.
 SUMMARY_HEAD = "[Summary of the conversation so far, in place of its older messages]"
-"""The first line of a summary."""
 
+# The result of a call whose own result was never stored.
 INTERRUPTED = "[may have run: the program was interrupted, and it is not known whether the tool did its work]"
-"""The result of a call whose own result was never stored."""
 
+# The result of an unfinished call of a running turn.
 NO_RESULT_YET = "[no result yet: the tool is still at work]"
-"""The result of an unfinished call of a running turn."""
 
+# The end of text that was still being written when its process was killed.
 CUT_OFF = "[cut off: the program was interrupted here]"
-"""The end of text that was still being written when its process was killed."""
 
 _INTERRUPTED_NOTE = "the last turn was interrupted: its program ended in the middle of it"
 

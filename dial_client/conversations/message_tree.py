@@ -17,8 +17,8 @@ from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import EntryKind, Message, Role, StoredEntry
 from dial_client.stores.conversation_store import Conversation
 
+# The position before the first message.
 START = -1
-"""The position before the first message."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,8 @@ from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 
 log = get_logger(__name__)
 
+# Seconds between two checks for unfinished results and text to store.
 HEARTBEAT_INTERVAL = 1.0
-"""Seconds between two checks for unfinished results and text to store."""
 
 
 class TurnPersister(TurnObserver):
@@ -64,8 +64,8 @@ class TurnPersister(TurnObserver):
         self._lease = lease
         self._model = model
         self._stored = 0
+        # Set when the lease must not be renewed any more, because the conversation is about to be released.
         self._stopped = anyio.Event()
-        """Set when the lease must not be renewed any more, because the conversation is about to be released."""
 
     async def run_beside(self, turn: TurnHandle) -> None:
         """Renew the lease when it is due, or when the unfinished results or text have changed, and store these."""
@@ -134,8 +134,8 @@ class TurnPersister(TurnObserver):
         self._stopped.set()
 
 
+# The most characters of a turn's reasoning that are stored.
 MAX_REASONING = 200_000
-"""The most characters of a turn's reasoning that are stored."""
 MAX_NOTES = 100
 
 

@@ -12,11 +12,11 @@ from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import Message, Role
 from dial_client.stores.conversation_store import Conversation
 
+# The message that asks the model for the rest of an answer; it is not stored.
 CONTINUE = (
     "Your last message was cut off. Continue it exactly where it ends: begin with the next character, and repeat"
     " and explain nothing."
 )
-"""The message that asks the model for the rest of an answer; it is not stored."""
 
 
 @dataclass(frozen=True, slots=True)

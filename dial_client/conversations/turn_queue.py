@@ -31,19 +31,19 @@ from dial_client.messages.message import Message
 from dial_client.stores.conversation_store import Conversation, ConversationStore
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 
+# Returns the edits to append to a stored conversation; empty if there is none.
 BuildEdits = Callable[[Conversation], Sequence[Message]]
-"""Returns the edits to append to a stored conversation; empty if there is none."""
+# Starts a turn with this history, these settings of its conversation, and this additional observer.
 Start = Callable[[tuple[Message, ...], Mapping[str, Any], TurnObserver], TurnHandle]
-"""Starts a turn with this history, these settings of its conversation, and this additional observer."""
 _Beginning = tuple[tuple[Message, ...], Mapping[str, Any]]
+# Returns True if a process will resume the interrupted turn of a conversation.
 WillBeResumed = Callable[[Conversation], Awaitable[bool]]
-"""Returns True if a process will resume the interrupted turn of a conversation."""
 
+# The number of ended turns that can still be found.
 MAX_ENDED = 32
-"""The number of ended turns that can still be found."""
 
+# Seconds between two checks whether the turn of another process has ended.
 POLL_INTERVAL = 0.25
-"""Seconds between two checks whether the turn of another process has ended."""
 
 
 async def never_resumed(stored: Conversation) -> bool:  # noqa: ARG001 - a `WillBeResumed`
@@ -69,8 +69,8 @@ class TurnQueue:
     """Seconds for which a new turn, or an edit, holds its conversation."""
     will_be_resumed: WillBeResumed = never_resumed
     """Returns True if a process will resume the interrupted turn of a conversation. Other turns and edits then wait."""
+    # The slots of conversations, which the turns that wait for a slot or hold it keep alive.
     _slots: WeakValueDictionary[str, _Slot] = field(default_factory=WeakValueDictionary, init=False)
-    """The slots of conversations, which the turns that wait for a slot or hold it keep alive."""
     _ended: OrderedDict[str, TurnHandle] = field(default_factory=OrderedDict, init=False)
 
     async def start_next(self, origin: Origin, turn_input: ConversationInput | None, start: Start) -> TurnHandle:

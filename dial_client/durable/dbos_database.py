@@ -9,8 +9,8 @@ from pathlib import Path
 from dial_client.messages.errors import ConfigError
 from dial_client.stores.database import create_private_file
 
+# True if DBOS cannot use SQLite: on Python 3.12 or newer it needs fractions of seconds, new in SQLite 3.42.
 SQLITE_IS_TOO_OLD = sys.version_info >= (3, 12) and sqlite3.sqlite_version_info < (3, 42)
-"""True if DBOS cannot use SQLite: on Python 3.12 or newer it needs fractions of seconds, new in SQLite 3.42."""
 
 
 def default_database(conversations: str | Path) -> str | Path:

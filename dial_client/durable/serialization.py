@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
+# The name of the format in the rows.
 NAME = "dial-client-json-1"
-"""The name of the format in the rows."""
+# The most characters of a row that is read.
 MAX_CHARS = 128 * 1024 * 1024
-"""The most characters of a row that is read."""
 REFUSED = (
     "the database contains a turn in a format that can run code (pickle), and it is not read: send the message again"
 )

@@ -45,23 +45,23 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
+# The version of the workflows' steps. It does not change with each release, so that processes with a newer release
+# resume the turns of older ones.
 WORKFLOW_VERSION = "dial-client-turns-1"
-"""The version of the workflows' steps. It does not change with each release, so that processes with a newer release
-resume the turns of older ones."""
+# The name of the workflow that starts its turn (`DurableTurns.submit`).
 TURN = "dial_client.turn"
-"""The name of the workflow that starts its turn (`DurableTurns.submit`)."""
+# The name of the workflow of a turn that has started before (`DurableTurns.start`). Its result is stored in the
+# conversation only.
 STARTED_TURN = "dial_client.begun"
-"""The name of the workflow of a turn that has started before (`DurableTurns.start`). Its result is stored in the
-conversation only."""
+# How often a process resumes the same turn. A turn that is abandoned again and again is given up, because its row is
+# probably wrong.
 MAX_RESUMED = 5
-"""How often a process resumes the same turn. A turn that is abandoned again and again is given up, because its row is
-probably wrong."""
+# The most workflows that are deleted at once.
 _MAX_DELETED = 100
-"""The most workflows that are deleted at once."""
+# Seconds between two checks whether another process still runs a turn.
 _POLL_INTERVAL = 0.5
-"""Seconds between two checks whether another process still runs a turn."""
+# Timeout in seconds for leaving the turns to other processes at shutdown.
 _SHUTDOWN_TIMEOUT = 2.0
-"""Timeout in seconds for leaving the turns to other processes at shutdown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +113,16 @@ class DurableTurns:
         self._is_stopping = is_stopping
         self._is_closing = False
         self._on_started = on_started
+        # The id of this process for DBOS.
         self._executor_id = secrets.token_hex(16)
-        """The id of this process for DBOS."""
+        # The ids of this process's turns whose workflows have not ended.
         self._turn_ids: set[str] = set()
-        """The ids of this process's turns whose workflows have not ended."""
+        # Turns that have started, and whose workflows have not started yet, by id.
         self._started: dict[str, TurnHandle] = {}
-        """Turns that have started, and whose workflows have not started yet, by id."""
         self._abandoned: set[str] = set()
         self._start_locks: dict[str, anyio.Lock] = {}
+        # How often this process has resumed each turn.
         self._resumed: Counter[str] = Counter()
-        """How often this process has resumed each turn."""
         self._background: BackgroundTasks | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._handles: dict[str, WorkflowHandleAsync[dict[str, str]]] = {}

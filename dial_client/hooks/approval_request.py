@@ -17,8 +17,8 @@ from typing import Any
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.runtime.safe_text import count_unseen, describe_removed, escape_unseen
 
+# The nesting depth from which on a value is shown as one line of JSON.
 MAX_DEPTH = 20
-"""The nesting depth from which on a value is shown as one line of JSON."""
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_.$-]+\Z")
 _NEEDS_QUOTES = re.compile(
     r"""\Z|[\s"'\[\]{}|>&*!%@`#,?-]|[.+]?[0-9]|(?:true|false|null|yes|no|~)\Z|.*(?:\s|:)\Z|.*: """
@@ -65,8 +65,8 @@ def _format_json(value: Any) -> str:
         return "(nested too deeply to be shown)"
 
 
+# The most characters of a name that are shown in a sentence.
 MAX_NAME = 100
-"""The most characters of a name that are shown in a sentence."""
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_./:@+-]+\Z")
 _FOREIGN_SPACE = re.compile(r"[^\S ]")
 _MAX_LETTERS = 5

@@ -15,8 +15,8 @@ from dial_client.hooks.audit.entries import Origin
 from dial_client.messages.token_usage import Usage
 from dial_client.runtime.deadline import Deadline
 
+# Receives the tokens that were used, and their price in US dollars; None if the price is unknown.
 Spend = Callable[[Usage, float | None], None]
-"""Receives the tokens that were used, and their price in US dollars; None if the price is unknown."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

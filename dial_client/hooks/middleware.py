@@ -33,8 +33,8 @@ ResultT = TypeVar("ResultT")
 CallNext = Callable[[RequestT], Awaitable[ResultT]]
 """Passes a request to the next middleware, or after the last middleware to the client, and returns the result."""
 
+# The code of the `ProviderError` of a model call that a middleware refused.
 REFUSED = "refused_by_middleware"
-"""The code of the `ProviderError` of a model call that a middleware refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

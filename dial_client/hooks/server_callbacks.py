@@ -139,8 +139,8 @@ class SamplingReply:
 
 Sample = Callable[[SamplingRequest], Awaitable[SamplingReply | str | None]]
 """Returns a model's reply; None refuses. If it raises, the type of the error is logged, and the request fails."""
+# Returns a model's reply for a request during these tool calls; None refuses.
 Sampler = Callable[[SamplingRequest, tuple[CallContext, ...]], Awaitable[SamplingReply | None]]
-"""Returns a model's reply for a request during these tool calls; None refuses."""
 
 
 @dataclass(frozen=True, slots=True)

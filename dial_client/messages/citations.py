@@ -227,6 +227,7 @@ def to_annotations(citations: Iterable[Citation], length: int, offset: int = 0) 
     return annotations
 
 
+# The fields with citations in a chunk, a choice or a message of the Chat Completions API.
 CITATION_FIELDS = frozenset(
     {
         "annotations",  # OpenAI, OpenRouter
@@ -238,7 +239,6 @@ CITATION_FIELDS = frozenset(
         "vertex_ai_grounding_metadata",  # LiteLLM in front of Gemini
     }
 )
-"""The fields with citations in a chunk, a choice or a message of the Chat Completions API."""
 _MAX_CITATIONS = 1_000
 
 
@@ -247,8 +247,8 @@ class ChatCitations:
 
     def __init__(self) -> None:
         self._annotations: list[Any] = []
+        # The sources that the text refers to by number.
         self._numbered: list[Any] = []
-        """The sources that the text refers to by number."""
         self._marker = "[{}]"
         self._grounding: Mapping[str, Any] = {}
 

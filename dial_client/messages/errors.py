@@ -82,16 +82,16 @@ class LoginFailed(DialError):
 
 
 # The codes of a `ProviderError` that this package acts on, in place of the endpoint's own code.
+# The endpoint does not support native tool calls. A text format may still work.
 TOOLS_UNSUPPORTED = "tools_unsupported"
-"""The endpoint does not support native tool calls. A text format may still work."""
+# The endpoint does not support tool search. The client searches instead.
 SEARCH_UNSUPPORTED = "tool_search_unsupported"
-"""The endpoint does not support tool search. The client searches instead."""
+# The endpoint cannot enforce this JSON Schema. The answer is requested in another way.
 OUTPUT_FORMAT_UNSUPPORTED = "output_format_unsupported"
-"""The endpoint cannot enforce this JSON Schema. The answer is requested in another way."""
+# The endpoint could not parse a tool call of the model (Groq): a retry may help.
 CALL_UNREADABLE = "tool_use_failed"
-"""The endpoint could not parse a tool call of the model (Groq): a retry may help."""
+# The conversation is too long for the model. Each endpoint's own code for this error is mapped to this code.
 CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
-"""The conversation is too long for the model. Each endpoint's own code for this error is mapped to this code."""
 
 
 class ProviderError(DialError):

@@ -18,20 +18,20 @@ EXTENSION = "io.modelcontextprotocol/ui"
 MIME_TYPE = "text/html;profile=mcp-app"
 URI_SCHEME = "ui://"
 
+# The most characters of an app's HTML.
 MAX_HTML = 5_000_000
-"""The most characters of an app's HTML."""
+# The most characters of a result, as JSON, that is passed to an app.
 MAX_RESULT = 2_000_000
-"""The most characters of a result, as JSON, that is passed to an app."""
 MAX_URI = 2_000
+# The most origins that an app may declare for one purpose.
 MAX_SOURCES = 64
-"""The most origins that an app may declare for one purpose."""
 
+# An allowed origin: encrypted, or on this machine. Paths, keywords and bare schemes do not match.
 _SOURCE = re.compile(
     r"(?:(?:https|wss)://(?:\*\.[a-z0-9-]+\.)?[a-z0-9-]+(?:\.[a-z0-9-]+)*|(?:https?|wss?)://(?:localhost|127\.0\.0\.1))"
     r"(?::(?:\d{1,5}|\*))?/?",
     re.IGNORECASE | re.ASCII,
 )
-"""An allowed origin: encrypted, or on this machine. Paths, keywords and bare schemes do not match."""
 _MODEL, _APP = "model", "app"
 
 

@@ -60,8 +60,8 @@ class StoredEntry:
 
 
 MAX_ICONS = 8
+# The most characters of a URL; a ``data:`` URL contains the image itself.
 MAX_SOURCE = 100_000
-"""The most characters of a URL; a ``data:`` URL contains the image itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,10 +405,10 @@ def describe(part: ImagePart | FilePart) -> str:
     return f"{name and f'{name}, '}{kind}, about {max(1, len(part.data) * 3 // 4000)} kB"
 
 
+# The content that the model receives for a result without text.
 NO_OUTPUT = "(no output)"
-"""The content that the model receives for a result without text."""
+# The most characters of a name or a MIME type in such a text.
 _MAX_WORD = 120
-"""The most characters of a name or a MIME type in such a text."""
 
 
 def content_to_json(content: Content) -> Any:
@@ -464,8 +464,8 @@ def describe_content(content: Content) -> str:
     return "\n".join(part.text if isinstance(part, TextPart) else f"[{describe(part)}]" for part in content)
 
 
+# The beginning of the result of a call that the user denied.
 NOT_ALLOWED = "The user did not allow this call"
-"""The beginning of the result of a call that the user denied."""
 _NOT_RUN = "Not run: "
 _INTERRUPTED = "Interrupted: "
 
@@ -486,8 +486,8 @@ def is_host_result(message: Message) -> bool:
     return message.is_error and message.text.startswith((NOT_ALLOWED, _NOT_RUN, _INTERRUPTED))
 
 
+# The maximum bytes of a text file.
 MAX_TEXT = 256_000
-"""The maximum bytes of a text file."""
 
 _BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 

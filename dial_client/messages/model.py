@@ -59,8 +59,8 @@ OnWait = Callable[[str, float], Awaitable[None]]
 """Called with the reason for a retry (``was busy``) and the wait in seconds; called with 0 seconds after the wait."""
 
 
+# Called during the download of a model: the bytes so far, the bytes in total, and the name of the current step.
 OnDownload = Callable[[int, int, str], None]
-"""Called during the download of a model: the bytes so far, the bytes in total, and the name of the current step."""
 
 
 class StructuredOutput(StrEnum):
@@ -84,8 +84,8 @@ class OutputFormat:
     description: str = ""
 
 
+# How much a model reasons before it answers.
 Thinking = Literal["none", "minimal", "low", "medium", "high", "max"]
-"""How much a model reasons before it answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

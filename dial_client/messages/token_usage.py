@@ -50,8 +50,8 @@ class Usage:
         return cls(**counts)
 
 
+# The limit of token counts; larger numbers are ignored as invalid.
 _MAX_COUNT = 2**53
-"""The limit of token counts; larger numbers are ignored as invalid."""
 
 
 def parse_usage(usage: Any) -> Usage:

@@ -7,8 +7,8 @@ from typing import Any, Self, overload
 
 from dial_client.messages.vendor_messages import add_note
 
+# A message in the form of a vendor's API.
 _Json = Mapping[str, Any]
-"""A message in the form of a vendor's API."""
 _Items = Sequence[_Json]
 
 

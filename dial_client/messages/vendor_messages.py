@@ -42,8 +42,8 @@ def describe_part(part: Mapping[str, Any], notes: list[str]) -> str:
     return f"[{text}]"
 
 
+# The provider name of an echo that was read from a message, if the caller names no provider.
 OPENAI = "openai"
-"""The provider name of an echo that was read from a message, if the caller names no provider."""
 _DATA_URL = re.compile(r"data:([^;,]+)(?:;[^;,]+)*;base64,(.*)", re.DOTALL)
 _MIME_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+", re.ASCII)
 _REASONING = ("reasoning", "reasoning_content", "reasoning_details", "thinking")
@@ -192,8 +192,8 @@ def _read_call(call: Mapping[str, Any]) -> dict[str, Any]:
     return request if isinstance(arguments, Mapping) else request | {"arguments": {}, "unreadable": str(text)}
 
 
+# The provider name of an echo that was read from a message, if the caller names no provider.
 ANTHROPIC = "anthropic"
-"""The provider name of an echo that was read from a message, if the caller names no provider."""
 _PLAIN_TEXT = "text/plain"
 
 

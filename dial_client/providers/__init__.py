@@ -341,15 +341,15 @@ def is_recording_name(model: str) -> bool:
 
 log = get_logger(__name__)
 
+# Seconds for which a model that failed is asked only after the other models.
 PAUSE = 60.0
-"""Seconds for which a model that failed is asked only after the other models."""
 
+# HTTP statuses that refuse the request itself, which another model would receive unchanged.
 _REQUEST_REFUSAL_STATUSES = frozenset({400, 413, 422})
-"""HTTP statuses that refuse the request itself, which another model would receive unchanged."""
+# Codes of errors after which the same model receives a changed request.
 _ADAPTABLE_CODES = frozenset(
     {CONTEXT_LENGTH_EXCEEDED, OUTPUT_FORMAT_UNSUPPORTED, SEARCH_UNSUPPORTED, TOOLS_UNSUPPORTED}
 )
-"""Codes of errors after which the same model receives a changed request."""
 
 
 @dataclass(slots=True)

@@ -41,17 +41,17 @@ from dial_client.runtime.media_types import IMAGE_TYPES, PDF, find_media_type, n
 from dial_client.runtime.text import replace_surrogates
 from dial_client.settings.endpoint_profile import EndpointProfile
 
+# The most base64 characters of an image (the limit of the Messages API; other APIs accept more).
 MAX_IMAGE = 5 * 1024 * 1024
-"""The most base64 characters of an image (the limit of the Messages API; other APIs accept more)."""
+# The most base64 characters of all media in one request, and of one document: the Messages API accepts 32 MB.
 MAX_TOTAL = 28 * 1024 * 1024
-"""The most base64 characters of all media in one request, and of one document: the Messages API accepts 32 MB."""
+# The most images and documents in one request. With more than 20, the Messages API accepts only small images.
 MAX_PARTS = 20
-"""The most images and documents in one request. With more than 20, the Messages API accepts only small images."""
 
 _ALPHABET = (string.ascii_letters + string.digits + "+/").encode()
 _MAX_TITLE = 200
+# The first bytes of a PDF, which must contain its header (Adobe's PDF Reference 1.7, implementation note 13).
 _HEADER = 1024
-"""The first bytes of a PDF, which must contain its header (Adobe's PDF Reference 1.7, implementation note 13)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +124,8 @@ NO_TEXT = "(no text)"
 GO_ON = "Continue."
 ERROR = "ERROR:"
 
+# The most notes on hidden parts, in one request.
 _MAX_NOTES = 8
-"""The most notes on hidden parts, in one request."""
 _EXPIRED = "it is no longer shown to the model, because newer images and documents take its place"
 
 

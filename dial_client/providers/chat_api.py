@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 NO_ANSWER = "(no answer)"
 
 _ANY_ID = r"[!-~]{1,40}"
+# The fields of a call that must be sent back: thought signatures of Gemini, and of LiteLLM as a proxy for Gemini.
 _SIGNED_FIELDS = frozenset({"extra_content", "provider_specific_fields"})
-"""The fields of a call that must be sent back: thought signatures of Gemini, and of LiteLLM as a proxy for Gemini."""
 _SHORT_ID = r"[a-zA-Z0-9]{9}"
 
 
@@ -607,8 +607,8 @@ def merge_reasoning_details(details: list[Any], new_details: Sequence[Any]) -> N
 
 
 _KEY = re.compile(r'"([^"\\]{0,200})"[ \t\r\n]*:[ \t\r\n]*')
+# The most characters of a key. An object is not converted from a longer key on.
 _MAX_KEY = 256
-"""The most characters of a key. An object is not converted from a longer key on."""
 _PLAIN = re.compile(r'[^"\\]+')
 _ESCAPE = re.compile(r'\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\["\\/bfnrt]')
 # The second half of a surrogate pair may follow.

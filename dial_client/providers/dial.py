@@ -33,8 +33,8 @@ from dial_client.settings.endpoint_profile import MESSAGES, EndpointProfile
 log = get_logger(__name__)
 
 _NO_SETTINGS = ModelSettings()
+# Timeout in seconds of the request for a deployment's description.
 _DESCRIPTION_TIMEOUT = 5.0
-"""Timeout in seconds of the request for a deployment's description."""
 
 
 class DialProvider(Recordable):

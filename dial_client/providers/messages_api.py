@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
 _ID = r"[a-zA-Z0-9_-]{1,64}"
 _DEFAULT_MAX_TOKENS = 8_192
+# The highest ``max_tokens`` of an unstreamed request: the API closes connections that are idle for ten minutes.
 _MAX_UNSTREAMED_TOKENS = 21_333
-"""The highest ``max_tokens`` of an unstreamed request: the API closes connections that are idle for ten minutes."""
 
 
 _VERSION = "anthropic-version"
@@ -66,8 +66,8 @@ class MessagesProvider(HttpProvider):
     search_tool = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}  # noqa: RUF012 - fixed
     required = frozenset({"max_tokens"})
     absent_settings = frozenset({"seed"})
+    # True after the endpoint has refused the newest version of the API.
     _is_older_version = False
-    """True after the endpoint has refused the newest version of the API."""
 
     def _get_path(self) -> str:
         return "/messages" if self.endpoint.base_url.endswith("/v1") else "/v1/messages"
@@ -291,19 +291,19 @@ class MessagesStreamParser(StreamParser):
     def __init__(self) -> None:
         self.blocks: list[dict[str, Any]] = []
         """The blocks before the last pause, in the form in which they are sent back."""
+        # The id of the current message; None before its start, or if the endpoint sent no id.
         self._message_id: str | None = None
-        """The id of the current message; None before its start, or if the endpoint sent no id."""
         self._message_has_text = False
         self._current: dict[int, _Block] = {}
         self._finish: str | None = None
         self._notes: list[str] = []
         self._usage: dict[str, Any] = {}
         self._earlier_usage = Usage()
+        # The length of the text so far, in characters.
         self._length = 0
-        """The length of the text so far, in characters."""
         self._is_new_paragraph = False
+        # The citations before the last pause.
         self._citations: list[Citation] = []
-        """The citations before the last pause."""
         self._endpoint_calls: dict[str, ToolCallRequest] = {}
 
     @property

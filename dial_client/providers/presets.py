@@ -15,8 +15,8 @@ from dial_client.runtime.text import find_nearest
 from dial_client.settings.config_types import Api
 from dial_client.settings.endpoint_profile import ANTHROPIC, CHAT, DIAL, MESSAGES, OLLAMA, OPENAI, EndpointProfile
 
+# The flags of local servers, which may process a long prompt for minutes, and often run small models.
 _LOCAL = EndpointProfile(idle_timeout=600.0, fenced_calls=True, structured_output="without_tools")
-"""The flags of local servers, which may process a long prompt for minutes, and often run small models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class Preset:
         return self.messages or replace(own, api_version=MESSAGES.api_version, max_tokens=MESSAGES.max_tokens)
 
 
+# The preset of an unknown endpoint.
 UNKNOWN = Preset()
-"""The preset of an unknown endpoint."""
 
 PRESETS: Mapping[str, Preset] = {
     "openai": Preset(
@@ -99,8 +99,8 @@ PRESETS: Mapping[str, Preset] = {
 }
 
 
+# Prefixes and presets of models that are asked through the vendors' clients (`vendor_clients.open_cloud_model`).
 CLOUDS = ("azure", "bedrock", "vertex", "foundry")
-"""Prefixes and presets of models that are asked through the vendors' clients (`vendor_clients.open_cloud_model`)."""
 
 
 def find_preset(name: str, where: str) -> Preset:
@@ -128,5 +128,5 @@ def find_preset_by_url(url: str) -> Preset:
     return next((preset for name, preset in named if host.endswith(f".{name}")), UNKNOWN)
 
 
+# The default model if no model is named and the environment contains one of these keys.
 MODELS_OF_KEYS = {"ANTHROPIC_API_KEY": "anthropic:claude-sonnet-5-5", "OPENAI_API_KEY": "openai:gpt-6-luna"}
-"""The default model if no model is named and the environment contains one of these keys."""

@@ -25,8 +25,8 @@ from dial_client.messages.message import FilePart, ImagePart, ToolCallRequest, T
 from dial_client.messages.model import ArgumentsChunk, CallChunk, Delta, ModelRequest, Thinking
 from dial_client.settings.endpoint_profile import EndpointProfile
 
+# The most times that one request is adapted and sent again.
 MAX_ADAPTATIONS = 32
-"""The most times that one request is adapted and sent again."""
 
 _OPTIONAL_FIELDS = (
     "stream_options", "parallel_tool_calls", "temperature", "top_p", "seed", "max_tokens", "max_completion_tokens",
@@ -42,27 +42,27 @@ _DOCUMENTS = re.compile(r"\bdocuments?\b|\bpdfs?\b|\bfiles?\b|\binput_file\b|\bf
 # Groq describes unsupported content with "the following must be satisfied".
 _MISSING_PARAMETER = re.compile(r"missing|require|must (?!be satisfied)", re.IGNORECASE)
 _TOOL_SEARCH = re.compile(r"defer_loading|tool[ _]search", re.IGNORECASE)
+# Matches a refusal of the field with the schema of the answer.
 _OUTPUT_FORMAT = re.compile(
     r"response_?format|json_?schema|output_config|output_format|text\.format|response mime ?type|structured output"
     r"|generation_config",
     re.IGNORECASE,
 )
-"""Matches a refusal of the field with the schema of the answer."""
+# Matches a refusal of one particular schema.
 _INVALID_SCHEMA = re.compile(
     r"invalid (?:json )?schema|schemas? (?:is|are|has|have|must|contains?|exceeds?|with)\b|response_schema|recursi"
     r"|in context=|too (?:many|complex|large)",
     re.IGNORECASE,
 )
-"""Matches a refusal of one particular schema."""
 _BESIDE_TOOLS = re.compile(r"function.?call|\btools?\b", re.IGNORECASE)
+# The dialect of JSON Schema of an endpoint, by words of its refusals.
 _DIALECTS = {"function_declarations": "gemini", "moonshot flavored": "openai"}
-"""The dialect of JSON Schema of an endpoint, by words of its refusals."""
 _THINKING = re.compile(r"reasoning[._]effort|\breasoning\b|\bthinking\b|\beffort\b", re.IGNORECASE)
+# The amount of thinking to request in place of one that the endpoint refuses.
 _NEAREST_THINKING: Mapping[str, Thinking] = {"max": "high", "minimal": "low"}
-"""The amount of thinking to request in place of one that the endpoint refuses."""
 FORCED_CHOICE_NOTE = "the endpoint does not accept a forced call: the model itself chooses whether to call a tool"
+# Matches the refusal of a user message after a tool message, by Mistral and by servers with Mistral's tokenizer.
 _ROLE_ORDER = re.compile(r"\brole\W{1,3}user\W{1,3}after role\W{1,3}tool\b", re.IGNORECASE)
-"""Matches the refusal of a user message after a tool message, by Mistral and by servers with Mistral's tokenizer."""
 _ECHOES = re.compile(r"thinking|signature|reasoning|encrypted|tool_calls|citation|server_tool|not persisted")
 
 
@@ -278,8 +278,8 @@ def _has_part(kind: type[ImagePart | FilePart], request: ModelRequest) -> bool:
 
 
 _HASH_LENGTH = 8
+# Converts a hash to letters only: some endpoints accept no digits, or none at the beginning.
 _LETTERS = str.maketrans("0123456789abcdef", "ghijklmnopabcdef")
-"""Converts a hash to letters only: some endpoints accept no digits, or none at the beginning."""
 _MAX_ATTEMPTS = 100
 
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from openai.types.responses.response_input_item_param import FunctionCallOutput
 
 _CALL = "id call_id status"
+# The types of items that a request may contain, and their fields, as in `ResponseInputItemParam` of `openai` 3.54.
 ITEM_FIELDS: Mapping[str, frozenset[str]] = {
     kind: frozenset(["type", *names.split()])
     for kind, names in {
@@ -78,11 +79,10 @@ ITEM_FIELDS: Mapping[str, frozenset[str]] = {
         "web_search_call": "id status action",
     }.items()
 }
-"""The types of items that a request may contain, and their fields, as in `ResponseInputItemParam` of `openai` 3.54."""
 
 
+# The parameters of a tool that has none. The API requires the field.
 _NO_PARAMETERS = {"type": "object", "properties": {}}
-"""The parameters of a tool that has none. The API requires the field."""
 _ID = r"[a-zA-Z0-9_-]{1,64}"
 
 
@@ -207,8 +207,8 @@ def to_input_item(item: Any) -> dict[str, Any] | None:
     return None if fields is None else {name: value for name, value in item.items() if name in fields}
 
 
+# The ``phase`` of a message that is not part of the answer.
 _COMMENTARY = "commentary"
-"""The ``phase`` of a message that is not part of the answer."""
 
 
 class ResponsesStreamParser(StreamParser):
@@ -217,16 +217,16 @@ class ResponsesStreamParser(StreamParser):
     def __init__(self) -> None:
         self._items: dict[int, dict[str, Any]] = {}
         self._response: dict[str, Any] | None = None
+        # The tool names of the calls that have begun, by output index.
         self._begun_calls: dict[int, str] = {}
-        """The tool names of the calls that have begun, by output index."""
         self._text = _ReplyText()
         self._streamed_reasoning = False
+        # The output indices of the messages that are commentary.
         self._commentary: set[int] = set()
-        """The output indices of the messages that are commentary."""
+        # The output indices of the commentary messages whose text has been returned.
         self._shown_commentary: set[int] = set()
-        """The output indices of the commentary messages whose text has been returned."""
+        # The calls that the endpoint runs itself: by ``call_id`` if the item has one (shell commands), else by id.
         self._endpoint_calls: dict[str, ToolCallRequest] = {}
-        """The calls that the endpoint runs itself: by ``call_id`` if the item has one (shell commands), else by id."""
         self._ended_calls: set[str] = set()
         self._annotations: list[dict[str, Any]] = []
         self._notes: dict[str, None] = {}

@@ -85,12 +85,12 @@ class Script:
     """The recorded servers; None if the script is not a recording."""
 
 
+# The version of the recording format.
 VERSION = 1
-"""The version of the recording format."""
+# The most bytes of a file.
 MAX_BYTES = 512 * 1024 * 1024
-"""The most bytes of a file."""
+# The most characters of the first line of a recording.
 _MAX_HEAD = 65_536
-"""The most characters of the first line of a recording."""
 
 
 def read_file(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> Script:
@@ -337,10 +337,10 @@ class _ScriptReader:
         return ConfigError(f"{where}: wrong value", hint=f"expected {expected}", path=self.path)
 
 
+# The accepted regular expressions for tool names. They match in linear time, so an untrusted recording is safe.
 _SIMPLE_PATTERN = re.compile(
     r"\^?(?:(?:\[[^\[\]\\]{1,80}\]|[A-Za-z0-9_-])(?:[*+?]|\{\d{1,3}(?:,\d{0,3})?\})?){0,4}\$?", re.ASCII
 )
-"""The accepted regular expressions for tool names. They match in linear time, so an untrusted recording is safe."""
 _LIST = (list, tuple)
 _REPLY: Mapping[str, Any] = {
     "text": str, "reasoning": str, "tool_calls": _LIST, "finish": str, "usage": Mapping, "notes": _LIST, "echo": object,

@@ -36,12 +36,12 @@ _TOOLS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     },
 }
 _FIELDS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {"chat": {"web_search": {"web_search_options": {}}}}
+# The value of ``include`` that requests the results of a tool, by the tool's type.
 _INCLUDED: Mapping[str, ResponseIncludable] = {
     "web_search": "web_search_call.action.sources",
     "code_interpreter": "code_interpreter_call.outputs",
     "file_search": "file_search_call.results",
 }
-"""The value of ``include`` that requests the results of a tool, by the tool's type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +87,10 @@ def build_server_tools(entries: Sequence[str | Mapping[str, Any]], api: str) -> 
     return ServerTools(tuple(tools), body)
 
 
+# The most characters of a result that are shown.
 MAX_RESULT = 10_000
-"""The most characters of a result that are shown."""
+# The prefix of the names of tool searches, which are not shown to the user.
 _HIDDEN_PREFIX = "tool_search_tool"
-"""The prefix of the names of tool searches, which are not shown to the user."""
 _ITEM_TOOLS: Mapping[str, str] = {
     "web_search_call": "web_search",
     "file_search_call": "file_search",
@@ -99,16 +99,16 @@ _ITEM_TOOLS: Mapping[str, str] = {
     "shell_call": "shell",
     "mcp_call": "",
 }
+# The name of a tool's only argument, and the field of the item that contains it.
 _ARGUMENT_FIELDS: Mapping[str, tuple[str, str]] = {
     "file_search_call": ("queries", "queries"),
     "code_interpreter_call": ("code", "code"),
     "image_generation_call": ("prompt", "revised_prompt"),
 }
-"""The name of a tool's only argument, and the field of the item that contains it."""
 _RESULT_FIELDS: Mapping[str, str] = {"file_search_call": "results", "code_interpreter_call": "outputs"}
 _CLIENT_ITEMS = frozenset({"computer_call", "custom_tool_call", "apply_patch_call", "local_shell_call"})
+# Tools whose results contain untrusted text.
 _UNTRUSTED_TOOLS = frozenset({"web_search", "web_fetch", "file_search"})
-"""Tools whose results contain untrusted text."""
 
 
 def is_call_block(block: Mapping[str, Any]) -> bool:

@@ -180,8 +180,8 @@ def find_profile(endpoint: Endpoint, api: Api, quirks: Mapping[str, Any], where:
     return apply_quirks(find_preset_by_url(endpoint.base_url).get_profile(api), quirks, where)
 
 
+# The ``api-version`` of Azure OpenAI if ``OPENAI_API_VERSION`` is not set: the last version that is a date.
 _AZURE_VERSION = "2025-04-01-preview"
-"""The ``api-version`` of Azure OpenAI if ``OPENAI_API_VERSION`` is not set: the last version that is a date."""
 
 # Customers of AWS have hosts below amazonaws.com too (buckets, load balancers): the form of the name decides.
 _BEDROCK_HOST = re.compile(
@@ -259,8 +259,8 @@ class _Access:
         return next((value for value in values if value), "")
 
 
+# The endpoint of the client, with the address as far as it is known, and a function that creates the client.
 _Client = tuple[Endpoint, Callable[[], Any]]
-"""The endpoint of the client, with the address as far as it is known, and a function that creates the client."""
 
 
 def open_cloud_model(

@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
+# Maximum number of lines that are joined.
 MAX_JOINED = 4
-"""Maximum number of lines that are joined."""
 
+# Lines after an error that do not name it: stack frames, members of the error, the program's version, advice.
 _DETAIL = re.compile(
     r"\s*(?:[\s{}()\[\],;^~]*|at .+|File \".+|\.{3} \d+ more|goroutine \d+ .*|exit status \d+"
     r"|Node\.js v[\d.]+|Bun v[\d.]+.*|Emitted '.+' event .*"
@@ -16,11 +17,11 @@ _DETAIL = re.compile(
     r"|.*\.go:\d+(?: \+0x[0-9a-f]+)?|note: .*|For further information visit .*"
     r"|(?:Run|See) '.+'(?: for more information)?\.?|Try .+ for help\.?)\s*"
 )
-"""Lines after an error that do not name it: stack frames, members of the error, the program's version, advice."""
+# The margin of the lines of Python's exception groups.
 _MARGIN = re.compile(r"[\s|+]+(?:-[-+ \d.]*)?")
-"""The margin of the lines of Python's exception groups."""
+# The frame that Typer draws around an error.
 _BOX = re.compile(r"^[╭╰]─.*|^│\s*|\s*│$")
-"""The frame that Typer draws around an error."""
+# Lines that name an error. A line of a log may start with a time.
 _ERROR = re.compile(
     r"\s*(?:Caused by: .+|panic: .+|thread '.*' panicked .*|Exception in thread .+|docker: .+|\u00d7 .+"
     r"|\*\* \([\w.]+\) .+"
@@ -29,16 +30,15 @@ _ERROR = re.compile(
     r"|(?:Uncaught )?[\w.$]*(?:Error|Exception|ExceptionGroup|Rejection)(?: \[\w+\])?(?::.*| \{)?"
     r"|.{0,60}?\b(?:ERROR|CRITICAL|FATAL)\b.*)"
 )
-"""Lines that name an error. A line of a log may start with a time."""
 _UV_ERROR = "\u00d7"
 _TRACEBACK = "Traceback (most recent call last):"
 _NPM = re.compile(r"npm (?:error|ERR!) ?(.*)")
 _NPM_FIELD = re.compile(r"(?:code|errno|syscall|path|dest|signal|command|A complete log)\b.*|\S*\s*")
+# The start of the lines in which uv continues an error.
 _TREE = re.compile(r"\s*[╰├]─▶\s*|\s{4,}")
-"""The start of the lines in which uv continues an error."""
 _IS_INCOMPLETE = re.compile(r".*:|.*validation errors? for .+|thread '.*' panicked .*")
+# Headings, rules and fences.
 _MARKDOWN = re.compile(r"#{1,6}\s.*|[=\-*_]{3,}|[`~]{3,}\w*|>+")
-"""Headings, rules and fences."""
 
 
 def find_error_line(lines: Sequence[str]) -> str:

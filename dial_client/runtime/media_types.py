@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+# The image types that every model with image input accepts.
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""The image types that every model with image input accepts."""
+# The document type that every model with document input accepts.
 PDF = "application/pdf"
-"""The document type that every model with document input accepts."""
 
 
 def normalize_media_type(mime_type: str) -> str:
@@ -26,11 +26,11 @@ def find_media_type(data: bytes) -> str:
     return next((kind for signature, kind in _SIGNATURES if data.startswith(signature)), "")
 
 
+# The first bytes of each file format that models accept, and its media type.
 _SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
     (b"GIF8", "image/gif"),
     (b"%PDF-", PDF),
 )
-"""The first bytes of each file format that models accept, and its media type."""
 _REGISTERED: Mapping[str, str] = {"image/jpg": "image/jpeg", "application/x-pdf": "application/pdf"}

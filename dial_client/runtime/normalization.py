@@ -12,27 +12,28 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
+# Maximum characters of a word; longer words are cut.
 MAX_WORD = 40
-"""Maximum characters of a word; longer words are cut."""
+# Maximum characters of a name that are read.
 MAX_NAME = 200
-"""Maximum characters of a name that are read."""
 
 WORD = re.compile(r"[^\W_]+")
+# The boundaries between the words of ``camelCase``.
 HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-"""The boundaries between the words of ``camelCase``."""
 _MARKS = re.compile("[\u0300-\u036f]")
 
+# Words that have a meaning after a verb, and mostly none elsewhere.
 PARTICLES = frozenset({"back", "down", "off", "on", "out", "over", "up"})
-"""Words that have a meaning after a verb, and mostly none elsewhere."""
 
+# The first words of questions, which most likely need a tool that gets, lists or finds something.
 QUESTIONS = frozenset(
     {"are", "did", "do", "does", "how", "is", "was", "were", "what", "when", "where", "which", "who", "whose", "why"}
 )
-"""The first words of questions, which most likely need a tool that gets, lists or finds something."""
 
+# English endings, each with the minimum number of letters of the word without it.
 _ENDINGS = (("ing", 3), ("ed", 3), ("ion", 3), ("ment", 3), ("er", 4), ("ly", 5))
-"""English endings, each with the minimum number of letters of the word without it."""
 
+# Abbreviations and phrases as stems, with the stems of their synonyms.
 SAME_AS = {
     ("pull", "request"): ("pr",),
     ("merge", "request"): ("mr",),
@@ -45,7 +46,6 @@ SAME_AS = {
     ("db",): ("databas",),
     ("k8s",): ("kubernet",),
 }
-"""Abbreviations and phrases as stems, with the stems of their synonyms."""
 
 
 def find_significant_stem(word: str) -> str:

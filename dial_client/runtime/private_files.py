@@ -6,8 +6,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+# The permissions of a file that only its owner may read and write.
 PRIVATE = 0o600
-"""The permissions of a file that only its owner may read and write."""
 
 
 def write_private(path: Path, data: bytes, *, mode: int = PRIVATE) -> None:

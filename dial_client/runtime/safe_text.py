@@ -22,18 +22,19 @@ from functools import cache
 
 UNICODE_VERSION = "17.0.0"
 
+# ``Default_Ignorable_Code_Point`` (DerivedCoreProperties.txt): characters without a glyph; some are reserved.
 DEFAULT_IGNORABLE = (
     "ad 34f 61c 115f-1160 17b4-17b5 180b-180f 200b-200f 202a-202e 2060-206f 3164 fe00-fe0f feff ffa0 fff0-fff8 "
     "1bca0-1bca3 1d173-1d17a e0000-e0fff"
 )
-"""``Default_Ignorable_Code_Point`` (DerivedCoreProperties.txt): characters without a glyph; some are reserved."""
 
+# ``Bidi_Control`` (PropList.txt): they change the direction of text. All of them are in `DEFAULT_IGNORABLE` too.
 BIDI_CONTROL = "61c 200e-200f 202a-202e 2066-2069"
-"""``Bidi_Control`` (PropList.txt): they change the direction of text. All of them are in `DEFAULT_IGNORABLE` too."""
 
+# Controls except tab and line feed, lone surrogates, and interlinear annotations (General_Category Cc, Cs, Cf).
 CONTROL = "0-8 b-1f 7f-9f d800-dfff fff9-fffb"
-"""Controls except tab and line feed, lone surrogates, and interlinear annotations (General_Category Cc, Cs, Cf)."""
 
+# ``Extended_Pictographic`` (emoji-data.txt): characters that variation selectors and joiners turn into emoji.
 PICTOGRAPHIC = (
     "a9 ae 203c 2049 2122 2139 2194-2199 21a9-21aa 231a-231b 2328 23cf 23e9-23f3 23f8-23fa 24c2 25aa-25ab 25b6 "
     "25c0 25fb-25fe 2600-2604 260e 2611 2614-2615 2618 261d 2620 2622-2623 2626 262a 262e-262f 2638-263a 2640 "
@@ -50,33 +51,32 @@ PICTOGRAPHIC = (
     "1f85a-1f85f 1f888-1f88f 1f8ae-1f8af 1f8bc-1f8bf 1f8c2-1f8cf 1f8d9-1f8ff 1f90c-1f93a 1f93c-1f945 "
     "1f947-1f9ff 1fa58-1fa5f 1fa6e-1faff 1fc00-1fffd"
 )
-"""``Extended_Pictographic`` (emoji-data.txt): characters that variation selectors and joiners turn into emoji."""
 
+# ``Emoji_Modifier`` (emoji-data.txt): the skin tones.
 EMOJI_MODIFIER = "1f3fb-1f3ff"
-"""``Emoji_Modifier`` (emoji-data.txt): the skin tones."""
 
+# ``Canonical_Combining_Class=Virama`` (UnicodeData.txt): a joiner after a virama changes the form of a syllable.
 VIRAMA = (
     "94d 9cd a4d acd b4d bcd c4d ccd d3b-d3c d4d dca e3a eba f84 1039-103a 1714-1715 1734 17d2 1a60 1b44 "
     "1baa-1bab 1bf2-1bf3 2d7f a806 a82c a8c4 a953 a9c0 aaf6 abed 10a3f 11046 11070 1107f 110b9 11133-11134 "
     "111c0 11235 112ea 1134d 113ce-113d0 11442 114c2 115bf 1163f 116b6 1172b 11839 1193d-1193e 119e0 11a34 11a47 11a99 "
     "11c3f 11d44-11d45 11d97 11f41-11f42 1612f"
 )
-"""``Canonical_Combining_Class=Virama`` (UnicodeData.txt): a joiner after a virama changes the form of a syllable."""
 
+# ``Joining_Type=Dual_Joining`` (DerivedJoiningType.txt), of the Arabic script only.
 DUAL_JOINING = (
     "620 626 628 62a-62e 633-63f 641-647 649-64a 66e-66f 678-687 69a-6bf 6c1-6c2 6cc 6ce 6d0-6d1 6fa-6fc 6ff "
     "750-758 75c-76a 76d-770 772 775-777 77a-77f 886 889-88d 88f 8a0-8a9 8af-8b0 8b3-8b8 8ba-8c8"
 )
-"""``Joining_Type=Dual_Joining`` (DerivedJoiningType.txt), of the Arabic script only."""
 
+# ``Joining_Type=Right_Joining`` (DerivedJoiningType.txt), of the Arabic script only.
 RIGHT_JOINING = (
     "622-625 627 629 62f-632 648 671-673 675-677 688-699 6c0 6c3-6cb 6cd 6cf 6d2-6d3 6d5 6ee-6ef 759-75b "
     "76b-76c 771 773-774 778-779 870-882 88e 8aa-8ac 8ae 8b1-8b2 8b9"
 )
-"""``Joining_Type=Right_Joining`` (DerivedJoiningType.txt), of the Arabic script only."""
 
+# ``Joining_Type=Transparent`` (DerivedJoiningType.txt), of the Arabic script only: the marks of its letters.
 TRANSPARENT = "610-61a 64b-65f 670 6d6-6dc 6df-6e4 6e7-6e8 6ea-6ed 897-89f 8ca-8e1 8e3-8ff"
-"""``Joining_Type=Transparent`` (DerivedJoiningType.txt), of the Arabic script only: the marks of its letters."""
 
 
 def parse_ranges(table: str) -> tuple[range, ...]:
@@ -99,8 +99,8 @@ def _split(found: range, char: int) -> tuple[range, ...]:
     return tuple(part for part in (range(found.start, char), range(char + 1, found.stop)) if part)
 
 
+# Maximum characters of a control string; a stream holds back at most this many until the string ends.
 MAX_HELD = 4096
-"""Maximum characters of a control string; a stream holds back at most this many until the string ends."""
 
 _CSI = r"(?:\x1b\[|\x9b)[0-?]{0,64}+[ -/]{0,16}+"
 _STRING = r"(?:\x1b[\]P_^X]|[\x9d\x90\x9f\x9e\x98])"
@@ -114,8 +114,8 @@ _UNWANTED = re.compile(f"[{to_character_class(DEFAULT_IGNORABLE, CONTROL)}]")  #
 _ALWAYS = f"[{to_character_class(DEFAULT_IGNORABLE, CONTROL, without=_JOINERS)}]"
 _MARKS = to_character_class(TRANSPARENT)
 _UNDECIDED = f"[{_JOINERS}][{_MARKS}]{{0,2}}\\Z"
+# Maximum number of characters before a joiner that decide whether it is kept.
 _BEFORE = 3
-"""Maximum number of characters before a joiner that decide whether it is kept."""
 
 
 @cache
@@ -213,12 +213,12 @@ class SafeStream:
     """`sanitize` for text that arrives in fragments: a sequence that is split over two fragments is removed too."""
 
     def __init__(self) -> None:
+        # The possible start of a control sequence.
         self._held = ""
-        """The possible start of a control sequence."""
+        # The latest characters that were returned, or removed as a misplaced joiner.
         self._before = ""
-        """The latest characters that were returned, or removed as a misplaced joiner."""
+        # A joiner whose next letter has not arrived yet.
         self._undecided = ""
-        """A joiner whose next letter has not arrived yet."""
 
     def feed(self, text: str) -> str:
         """Add a fragment, and return the text that can be shown."""

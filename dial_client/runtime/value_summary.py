@@ -12,8 +12,8 @@ from typing import Any
 
 from dial_client.runtime.safe_text import sanitize, to_one_line
 
+# Maximum characters of a cell.
 _MAX_CELL = 300
-"""Maximum characters of a cell."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ from urllib.parse import unquote
 
 from dial_client.runtime.safe_text import sanitize
 
+# The most characters of a pattern. A longer pattern counts as invalid, because compiling it could take seconds.
 MAX_PATTERN_CHARS = 10_000
-"""The most characters of a pattern. A longer pattern counts as invalid, because compiling it could take seconds."""
 
+# Keywords whose values may look like schemas, but are not.
 _NOT_SCHEMAS = frozenset({"enum", "const", "default", "examples"})
-"""Keywords whose values may look like schemas, but are not."""
 _NAMED_SCHEMAS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 _PYTHON_ONLY = re.compile(
     r"""(?s: \\[aAZNU]              # the bell, both ends of the text, characters by name or by eight digits
@@ -23,8 +23,8 @@ _PYTHON_ONLY = re.compile(
     )""",
     re.VERBOSE,
 )
+# Matches escapes that are valid in both syntaxes, and character classes.
 _SKIPPED = re.compile(r"\\[^aAZNU]|\[\^?\]?(?>(?:\\.|[^\]\\])*)\]", re.DOTALL)
-"""Matches escapes that are valid in both syntaxes, and character classes."""
 
 
 def is_portable(pattern: str) -> bool:
@@ -86,8 +86,8 @@ def find_target(root: Any, reference: Any) -> Any:
 
 
 MAX_PROBLEMS = 5
+# The most characters of the description of a problem, which quotes the invalid value.
 MAX_PROBLEM_CHARS = 300
-"""The most characters of the description of a problem, which quotes the invalid value."""
 
 
 class ArgumentCheck:

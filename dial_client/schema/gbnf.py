@@ -13,10 +13,10 @@ from typing import Any
 
 from dial_client.runtime.json_fields import to_object
 
+# The most optional properties of an object; further optional properties are not in the grammar.
 MAX_OPTIONAL = 12
-"""The most optional properties of an object; further optional properties are not in the grammar."""
+# The most levels of objects and arrays with their own rules; deeper values may be any JSON.
 MAX_LEVELS = 6
-"""The most levels of objects and arrays with their own rules; deeper values may be any JSON."""
 
 _DEFINITIONS = "#/$defs/"
 _DIGITS = " ".join(["[0-9]?"] * 15)
@@ -52,10 +52,10 @@ class Grammar:
 
     def __init__(self) -> None:
         self._rules: dict[str, str] = {}
+        # The ``$defs`` of the schema that is being added.
         self._definitions: Mapping[str, Any] = {}
-        """The ``$defs`` of the schema that is being added."""
+        # The rules of the definitions that were referenced so far, by reference.
         self._references: dict[str, str] = {}
-        """The rules of the definitions that were referenced so far, by reference."""
 
     def to_text(self, root: str) -> str:
         """Return the grammar; `root` is the body of its root rule."""

@@ -23,16 +23,16 @@ from dial_client.runtime.json_fields import to_list, to_object
 from dial_client.runtime.safe_text import sanitize
 from dial_client.schema.argument_check import find_target, is_portable, parse_reference
 
+# The most levels of nesting; deeper schemas could exhaust the stack.
 MAX_DEPTH = 64
-"""The most levels of nesting; deeper schemas could exhaust the stack."""
+# The most schemas in top-level references and combinators that are merged; a few lines can define 2^60 of them.
 MAX_ALTERNATIVES = 100
-"""The most schemas in top-level references and combinators that are merged; a few lines can define 2^60 of them."""
+# The most characters of a constraint that is moved from the schema to the description.
 MAX_HINT_CHARS = 600
-"""The most characters of a constraint that is moved from the schema to the description."""
 MAX_HINTS = 10
 
+# A place in a schema, as the reference tokens of a JSON Pointer.
 Pointer = tuple[str, ...]
-"""A place in a schema, as the reference tokens of a JSON Pointer."""
 
 _TYPES = {"string", "number", "integer", "boolean", "array", "object", "null"}
 _COMBINATORS = ("allOf", "anyOf", "oneOf")
@@ -320,22 +320,22 @@ def _remove_odd_names(top: dict[str, Any]) -> list[str]:
 
 # The dialects: one tree walk (`_SubsetWriter`) applies the passes of each.
 
+# The most schemas in the parameters of a tool after references are expanded, which can yield 2^60 from a few lines.
 MAX_SCHEMAS = 2_000
-"""The most schemas in the parameters of a tool after references are expanded, which can yield 2^60 from a few lines."""
+# The most levels of nesting after references are expanded.
 MAX_EXPANDED_DEPTH = 32
-"""The most levels of nesting after references are expanded."""
+# The most characters of a description of lost constraints.
 MAX_NOTE = 300
-"""The most characters of a description of lost constraints."""
 
 Schema = dict[str, Any]
+# Changes a written schema; receives its lost constraints, and remarks for its description.
 Pass = Callable[[Schema, Schema, list[str]], None]
-"""Changes a written schema; receives its lost constraints, and remarks for its description."""
 
+# Keywords that are dropped without a description.
 _SILENT_KEYWORDS = frozenset({"unevaluatedProperties", "additionalItems", "readOnly", "writeOnly", "deprecated"})
-"""Keywords that are dropped without a description."""
 _TYPE_KEYWORDS = frozenset({"type", "properties", "items", "enum", "const"})
+# The type null in Gemini's dialect.
 _NULL = {"type": "string", "nullable": True}
-"""The type null in Gemini's dialect."""
 _TEXT_FOR_OBJECT = "A JSON object, written as text."
 _TYPE_BY_KEYWORD = {
     "properties": "object", "items": "array", "enum": "string", "pattern": "string", "minLength": "string",
@@ -715,5 +715,5 @@ _GEMINI = Dialect(  # Google's `Schema`, from OpenAPI 3.0: https://ai.google.dev
     any_value={"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "boolean"}]},
     without_properties=False,
 )  # fmt: skip
+# The dialects by name; any other name stands for OpenAI's two.
 _DIALECTS = {"anthropic": _ANTHROPIC, "gemini": _GEMINI}
-"""The dialects by name; any other name stands for OpenAI's two."""

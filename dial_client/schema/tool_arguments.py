@@ -16,8 +16,8 @@ from dial_client.runtime.json_fields import to_list, to_object
 from dial_client.runtime.text import replace_surrogates
 from dial_client.schema.argument_check import find_target
 
+# The most levels of nesting; a usual call has two or three.
 MAX_LITERAL_DEPTH = 32
-"""The most levels of nesting; a usual call has two or three."""
 
 _SPACE = re.compile(r"\s*+")
 _DOUBLE = re.compile(r'"([^"\\]*+(?>(?:\\.[^"\\]*+)*))"', re.DOTALL)
@@ -152,16 +152,16 @@ def _unescape(found: re.Match[str]) -> str:
     return chr(int(code, 16)) if code else _PLAIN.get(found.group(4), found.group())
 
 
+# The most characters of a text that is parsed although it is not JSON.
 MAX_LENIENT_CHARS = 8 * 1024
-"""The most characters of a text that is parsed although it is not JSON."""
+# The most levels of nesting; deeper values could exhaust the stack in later code.
 MAX_DEPTH = 100
-"""The most levels of nesting; deeper values could exhaust the stack in later code."""
+# The most levels of arguments that are corrected.
 MAX_SCHEMA_DEPTH = 32
-"""The most levels of arguments that are corrected."""
 
 _MAX_REFERENCES = 8
+# The most members of one ``anyOf`` or ``oneOf`` that are expanded.
 _MAX_BRANCHES = 16
-"""The most members of one ``anyOf`` or ``oneOf`` that are expanded."""
 _MAX_ALTERNATIVES = 32
 _NULLS = ("null", "None")
 FENCE = re.compile(r"```[\w-]{0,32}+")
@@ -228,8 +228,8 @@ def refuse_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
 
+# Decodes JSON, also with line breaks within strings: this is not JSON, but its meaning is clear.
 DECODER = json.JSONDecoder(parse_constant=refuse_constant, strict=False)
-"""Decodes JSON, also with line breaks within strings: this is not JSON, but its meaning is clear."""
 
 
 def coerce(arguments: Mapping[str, Any], schema: Mapping[str, Any], *, are_texts: bool = False) -> dict[str, Any]:
@@ -342,8 +342,8 @@ def _list_own_kinds(schema: Mapping[str, Any]) -> set[str]:
     return {name for name in (kind if isinstance(kind, list) else [kind]) if isinstance(name, str)}
 
 
+# The types of JSON Schema; booleans first, because in Python they are integers too.
 _KINDS = {NoneType: "null", bool: "boolean", str: "string", int: "integer", Mapping: "object"}
-"""The types of JSON Schema; booleans first, because in Python they are integers too."""
 
 
 def _find_kind(value: Any) -> str:

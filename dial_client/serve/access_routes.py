@@ -19,8 +19,8 @@ from dial_client.serve.cluster.pending_requests import PendingRequests
 from dial_client.serve.http_messages import HttpError, build_json_response, read_limit
 
 MAX_ENTRIES = 200
+# Bytes to read from the end of the audit log.
 MAX_BYTES = 512 * 1024
-"""Bytes to read from the end of the audit log."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,10 +59,11 @@ def _to_text_part(part: Part) -> Part:
     return build_text_part(name, text)
 
 
+# Tools per request, as in OpenAI's API.
 MAX_TOOLS = 128
-"""Tools per request, as in OpenAI's API."""
 
 _ROLES = {**{role.value: role for role in Role}, "developer": Role.SYSTEM}
+# Parameters with the values that are supported, and the problem of any other value.
 _RESTRICTED: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "n": ((1,), "can only be 1: there is one answer"),
     "modalities": ((["text"],), 'can only be ["text"]'),
@@ -70,7 +71,6 @@ _RESTRICTED: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "functions": ((), "is not supported: use tools"),
     "function_call": ((), "is not supported: use tool_choice"),
 }
-"""Parameters with the values that are supported, and the problem of any other value."""
 _SUPPORTED = frozenset(
     {
         "model", "messages", "stream", "stream_options", "tools", "tool_choice", "n", "max_tokens",

@@ -28,16 +28,16 @@ from dial_client.serve.sse_response import SSEResponse, parse_last_event_id, str
 from dial_client.serve.turn_registry import ServedModel, TurnRegistry
 from dial_client.stores.conversation_store import Conversation, ConversationSummary
 
+# The most conversations of one list.
 MAX_LIMIT = 200
-"""The most conversations of one list."""
+# A position has fewer digits.
 _MAX_DIGITS = 10
-"""A position has fewer digits."""
+# For each format the media type and the file name extension.
 _EXPORTS = {"json": ("application/json", "json"), "markdown": ("text/markdown; charset=utf-8", "md")}
-"""For each format the media type and the file name extension."""
+# Contexts per message. The page keeps the same number of apps open.
 MAX_CONTEXTS = 8
-"""Contexts per message. The page keeps the same number of apps open."""
+# Characters of one context.
 MAX_CONTEXT = 20_000
-"""Characters of one context."""
 
 
 def read_app_contexts(body: dict[str, Any], servers: Container[str]) -> list[tuple[str, TextPart]]:
@@ -103,13 +103,13 @@ class ConversationRoutes:
 
     _dial: DialClient
     _manager: ConversationManager
+    # Starts turns, and knows which of them will be resumed: the manager, or what runs durable turns with it.
     _runner: ConversationManager | DurableTurns
-    """Starts turns, and knows which of them will be resumed: the manager, or what runs durable turns with it."""
+    # The running turns of this process.
     _turns: TurnRegistry
-    """The running turns of this process."""
     _model: ServedModel
+    # The turns of other processes; None without a shared database.
     _remote_turns: RemoteTurns | None
-    """The turns of other processes; None without a shared database."""
 
     def build_routes(self) -> list[Route]:
         """Return the routes."""

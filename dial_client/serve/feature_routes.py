@@ -45,14 +45,14 @@ from dial_client.settings.config_types import ModelProfile
 from dial_client.sinks.sse_encoder import encode_named
 from dial_client.turns.prices import compute_cost, find_context_window
 
+# Maximum number of calls at a time, including calls that wait for approval.
 MAX_CALLS = 32
-"""Maximum number of calls at a time, including calls that wait for approval."""
+# Maximum number of unsent events of one call.
 _MAX_EVENTS = 64
-"""Maximum number of unsent events of one call."""
+# Characters of an argument's value for which completions are requested.
 MAX_VALUE = 10_000
-"""Characters of an argument's value for which completions are requested."""
+# Characters of one resource content that is sent to the page, as text or base64.
 MAX_CONTENT = 2_000_000
-"""Characters of one resource content that is sent to the page, as text or base64."""
 
 
 @dataclass(eq=False)
@@ -114,6 +114,8 @@ class DirectCall:
                 yield event
 
 
+# The document of an app's frame. It replaces itself with the HTML that the page sends; the Content-Security-Policy of
+# its response stays in force.
 _FRAME = b"""<!doctype html>
 <meta charset="utf-8">
 <title>App</title>
@@ -128,8 +130,6 @@ addEventListener("message", function start({ source, data }) {
 parent.postMessage({ jsonrpc: "2.0", method: "ui/notifications/sandbox-proxy-ready", params: {} }, "*");
 </script>
 """
-"""The document of an app's frame. It replaces itself with the HTML that the page sends; the Content-Security-Policy of
-its response stays in force."""
 
 
 class FeatureRoutes:

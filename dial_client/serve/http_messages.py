@@ -79,8 +79,8 @@ def read_limit(request: Request, maximum: int) -> int:
 
 log = get_logger(__name__)
 
+# Characters of an error message.
 MAX_MESSAGE = 1_000
-"""Characters of an error message."""
 
 _INVALID_REQUEST = "invalid_request_error"
 
@@ -149,6 +149,6 @@ def to_http_error(error: Exception) -> HttpError:
 
 
 _ROUTING_ERRORS = {404: "there is nothing at this path", 405: "this path does not support this method"}
+# Statuses of the model's endpoint that are returned to the client: the client can correct or repeat its request.
+# Other statuses concern this server's own request and become 502 or 504.
 _PASSED_THROUGH = frozenset({400, 413, 422, 429})
-"""Statuses of the model's endpoint that are returned to the client: the client can correct or repeat its request.
-Other statuses concern this server's own request and become 502 or 504."""

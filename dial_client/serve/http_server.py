@@ -21,8 +21,8 @@ from dial_client.serve.security import ON_AUTHENTICATED
 from dial_client.serve.turn_registry import TurnRegistry
 
 MAX_CONNECTIONS = 1_000
+# Connections of one client address that have not sent the token.
 MAX_UNAUTHENTICATED = 100
-"""Connections of one client address that have not sent the token."""
 _MIN_CONNECTIONS = 16
 
 
@@ -59,8 +59,8 @@ class ConnectionLimits:
         self.max_total = max_total if max_total is not None else compute_max_connections(get_file_limit())
         """Maximum number of connections at a time."""
         self._max_unauthenticated = max_unauthenticated
+        # The networks of the connections, the oldest first; None for connections that have sent the token.
         self._networks: dict[ServedConnection, str | None] = {}
-        """The networks of the connections, the oldest first; None for connections that have sent the token."""
 
     def add(self, connection: ServedConnection) -> None:
         """Count a new connection; drop another connection if a limit is exceeded."""
@@ -131,12 +131,12 @@ def _find_network(address: str) -> str:
     return str(ipaddress.ip_network((parsed, 64), strict=False))
 
 
+# Seconds that running turns have to finish on shutdown. Service managers commonly kill a process after ten seconds.
 SHUTDOWN_GRACE = 8.0
-"""Seconds that running turns have to finish on shutdown. Service managers commonly kill a process after ten seconds."""
+# Seconds in which the head of a connection's next request must arrive.
 HEAD_TIMEOUT = 20
-"""Seconds in which the head of a connection's next request must arrive."""
+# Seconds to send the last responses on shutdown.
 _FLUSH_TIMEOUT = 2
-"""Seconds to send the last responses on shutdown."""
 
 
 def open_socket(host: str, port: int) -> socket.socket:

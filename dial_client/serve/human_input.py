@@ -45,19 +45,19 @@ from dial_client.tools.file_changes import find_changes, names_same_file
 
 log = get_logger(__name__)
 
+# Seconds in which the user must answer.
 ANSWER_TIMEOUT = 300.0
-"""Seconds in which the user must answer."""
 
 APPROVAL, QUESTION = "approval", "question"
+# A decision in addition to those of `Decision`: allow the tool in this conversation.
 CONVERSATION = "conversation"
-"""A decision in addition to those of `Decision`: allow the tool in this conversation."""
 _CHOICES = (*Decision, CONVERSATION)
 _DECISIONS = ", ".join(f'"{decision}"' for decision in _CHOICES)
 _FOR_CONVERSATION = "the user, for the conversation"
 _LASTING = (Decision.SESSION, Decision.ALWAYS)
 
+# Seconds to wait for an answer that another process has already accepted.
 _DELIVERY_TIMEOUT = 3.0
-"""Seconds to wait for an answer that another process has already accepted."""
 
 
 async def describe_call(
@@ -202,8 +202,8 @@ class HumanInputBroker:
         self._working_folder = os.getcwd()  # noqa: PTH109 - a string
         self._report = report
         self._waiting: dict[str, _WaitingRequest] = {}
+        # The listeners of direct calls, each with the server that it calls.
         self._listeners: dict[str, tuple[Listener, str]] = {}
-        """The listeners of direct calls, each with the server that it calls."""
 
     @contextmanager
     def listen(self, listener: Listener, server: str) -> Iterator[None]:

@@ -27,20 +27,22 @@ from dial_client.serve.http_messages import HttpError, to_http_error
 
 log = get_logger(__name__)
 
+# Bytes of a request body, which may contain images and documents in base64.
 MAX_BODY = 32 * 1024 * 1024
-"""Bytes of a request body, which may contain images and documents in base64."""
+# Bytes of the bodies of all requests in progress.
 MAX_TOTAL = 64 * 1024 * 1024
-"""Bytes of the bodies of all requests in progress."""
+# Bytes of each body that are not counted: small requests are accepted even while large bodies use up the limit.
 UNCOUNTED = 64 * 1024
-"""Bytes of each body that are not counted: small requests are accepted even while large bodies use up the limit."""
+# Seconds in which the whole body must arrive.
 BODY_TIMEOUT = 60.0
-"""Seconds in which the whole body must arrive."""
 
 _CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "frame-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types dial-worker dial-service-worker"
 )
+# The headers of the frame that draws diagrams. Only the page may embed it; its origin is opaque, and it may send no
+# requests except for its own scripts.
 FRAME_HEADERS = {
     "content-security-policy": (
         "sandbox allow-scripts; default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; "
@@ -48,8 +50,6 @@ FRAME_HEADERS = {
     ),
     "x-frame-options": "SAMEORIGIN",
 }
-"""The headers of the frame that draws diagrams. Only the page may embed it; its origin is opaque, and it may send no
-requests except for its own scripts."""
 _SECURITY_HEADERS = {
     "content-security-policy": _CONTENT_SECURITY_POLICY,
     "x-content-type-options": "nosniff",
@@ -59,16 +59,16 @@ _SECURITY_HEADERS = {
     "cross-origin-resource-policy": "same-origin",
 }
 _AMBIGUOUS_LENGTH = "ambiguous_length"
+# Key, in the scope's ``state``, of a function that is called when a request has passed all checks.
 ON_AUTHENTICATED = "dial_client.on_authenticated"
-"""Key, in the scope's ``state``, of a function that is called when a request has passed all checks."""
 HEALTH = "/healthz"
 ASSETS = "/assets/"
+# The scripts of the frame that draws diagrams. Its origin is opaque: browsers send ``Origin: null`` for them.
 FRAME_SCRIPTS = frozenset({f"{ASSETS}diagram_frame.js", f"{ASSETS}vendor/mermaid/mermaid.min.js"})
-"""The scripts of the frame that draws diagrams. Its origin is opaque: browsers send ``Origin: null`` for them."""
+# The empty document of MCP Apps. It needs no token, which frames cannot send: it is the same for all users.
 APP_FRAME = "/apps/frame"
-"""The empty document of MCP Apps. It needs no token, which frames cannot send: it is the same for all users."""
+# The path to which authorization servers redirect browsers, without a token. The login validates the redirect.
 OAUTH_CALLBACK = "/oauth/callback"
-"""The path to which authorization servers redirect browsers, without a token. The login validates the redirect."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _ALL_ADDRESSES = ("0.0.0.0", "::", "")  # noqa: S104 - compared, not bound to
 
@@ -103,8 +103,8 @@ class SecurityMiddleware:
     def __init__(self, app: ASGIApp, policy: AccessPolicy) -> None:
         self._app = app
         self._policy = policy
+        # The bytes of the bodies of all requests in progress.
         self._reserved_bytes = 0
-        """The bytes of the bodies of all requests in progress."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Respond to a request."""

@@ -38,12 +38,12 @@ from dial_client.settings.config_types import ServerSettings
 
 log = get_logger(__name__)
 
+# Seconds for a whole login, including the time the user needs.
 LOGIN_SECONDS = 600.0
-"""Seconds for a whole login, including the time the user needs."""
+# Seconds for a server to request the login, and after the redirect for the login to end.
 REQUEST_SECONDS = 60.0
-"""Seconds for a server to request the login, and after the redirect for the login to end."""
+# Maximum number of logins in progress.
 MAX_LOGINS = 20
-"""Maximum number of logins in progress."""
 
 
 @dataclass(eq=False)
@@ -179,8 +179,8 @@ class ServerLogins:
             attempt.responded.set()
 
 
+# Prefix of the cookies' names. A cookie identifies the browser that started a login.
 COOKIE = "dial-login-"
-"""Prefix of the cookies' names. A cookie identifies the browser that started a login."""
 _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>
 <h1>{title}</h1><p>{text}</p></html>"""
 _CLOSE = "You can close this page and go back to the conversation."

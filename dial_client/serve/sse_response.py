@@ -14,13 +14,13 @@ from dial_client.sinks import sse_encoder
 from dial_client.turns.status_text import find_code
 from dial_client.turns.turn_handle import TurnHandle
 
+# Seconds without an event after which a comment keeps the connection alive.
 KEEPALIVE_INTERVAL = 15.0
-"""Seconds without an event after which a comment keeps the connection alive."""
+# Seconds in which a client must read the sent data.
 SEND_TIMEOUT = 60.0
-"""Seconds in which a client must read the sent data."""
 
+# The first line of a turn's stream: sends the response head at once, before the turn's next event.
 OPENING_COMMENT = ": this turn\n\n"
-"""The first line of a turn's stream: sends the response head at once, before the turn's next event."""
 
 _HEADERS = {"content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no"}
 

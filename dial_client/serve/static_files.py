@@ -71,16 +71,16 @@ def _to_function(name: str, source: str) -> str:
 
 
 FOLDER = Path(__file__).parent / "page"
+# The folder of third-party files. Its ``manifest.json`` lists their versions, licences and hashes.
 VENDOR = "vendor"
-"""The folder of third-party files. Its ``manifest.json`` lists their versions, licences and hashes."""
+# The script of the page: its modules in one.
 BUNDLE = "bundle.js"
-"""The script of the page: its modules in one."""
+# The module that the page runs.
 _ENTRY = "app.js"
-"""The module that the page runs."""
+# The service worker. A header lets it intercept requests for the page itself, which is outside of its folder.
 SERVICE_WORKER = "service_worker.js"
-"""The service worker. A header lets it intercept requests for the page itself, which is outside of its folder."""
+# The document that draws diagrams, in an opaque origin.
 FRAME = "diagram_frame.html"
-"""The document that draws diagrams, in an opaque origin."""
 _TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -89,8 +89,8 @@ _TYPES = {
     ".png": "image/png",
     ".webmanifest": "application/manifest+json",
 }
+# Minimum size in bytes of a file that is compressed.
 _MIN_COMPRESSED = 1_000
-"""Minimum size in bytes of a file that is compressed."""
 _LEVEL = 9
 
 

@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
+# Start-up timeout in seconds of a server object in this process; for other servers it is a setting.
 STARTUP_SECONDS = 60.0
-"""Start-up timeout in seconds of a server object in this process; for other servers it is a setting."""
+# Seconds before each repetition of a call. A call that may have run is repeated once at most.
 REPEAT_PAUSES = (0.2, 0.5)
-"""Seconds before each repetition of a call. A call that may have run is repeated once at most."""
+# Lines of standard error, before the last line, that the error of a server given up on quotes.
 _STDERR_LINES = 3
-"""Lines of standard error, before the last line, that the error of a server given up on quotes."""
 
 
 class Connection(ServerStatusWriter):
@@ -72,11 +72,11 @@ class Connection(ServerStatusWriter):
                 callbacks.on_log(message)
 
         roots = callbacks.roots if own_roots is None else own_roots
+        # The capabilities for this server: with its own roots, if configured; its log is kept in its status.
         self._capabilities = replace(capabilities, callbacks=replace(callbacks, roots=roots, on_log=log_message))
-        """The capabilities for this server: with its own roots, if configured; its log is kept in its status."""
         self._cache = ServerCache(self.settings, capabilities.cache)
+        # The session opened last.
         self._session: ServerSession | None = None
-        """The session opened last."""
         self._policy = RestartPolicy()
         self.startup_timeout = STARTUP_SECONDS if self.settings is None else self.settings.startup_timeout
         """Seconds within which the server must be ready after its start."""

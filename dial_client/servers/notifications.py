@@ -34,23 +34,23 @@ log = get_logger(__name__)
 
 Item = TypeVar("Item")
 
+# Seconds a server has to confirm a subscription.
 SUBSCRIBE_SECONDS = 30.0
-"""Seconds a server has to confirm a subscription."""
 UNSUBSCRIBE_SECONDS = 2.0
+# Seconds before a lost stream of notifications is opened again; doubled up to `REOPEN_PAUSE_MAX`.
 REOPEN_PAUSE = 1.0
-"""Seconds before a lost stream of notifications is opened again; doubled up to `REOPEN_PAUSE_MAX`."""
 REOPEN_PAUSE_MAX = 60.0
 MAX_PAGES = 100
 MAX_ITEMS = 10_000
+# Seconds between an announced change and reading the tools again; doubled while announcements continue.
 DEBOUNCE = 0.1
-"""Seconds between an announced change and reading the tools again; doubled while announcements continue."""
 DEBOUNCE_MAX = 10.0
+# Timeout in seconds for reading all pages of a list, except for the tools at the start of a session.
 LIST_SECONDS = 30.0
-"""Timeout in seconds for reading all pages of a list, except for the tools at the start of a session."""
+# Limit of subscribed resources for one server: since 2026-07-28 each keeps an HTTP connection open.
 MAX_SUBSCRIPTIONS = 100
-"""Limit of subscribed resources for one server: since 2026-07-28 each keeps an HTTP connection open."""
+# Unread changes of one subscription; any further change is reported as a change of the subscribed resource.
 MAX_PENDING = 1000
-"""Unread changes of one subscription; any further change is reported as a change of the subscribed resource."""
 
 
 class Listing(StrEnum):
@@ -62,6 +62,7 @@ class Listing(StrEnum):
     PROMPTS = "prompts"
 
 
+# Type names of the SDK's notifications (up to 2025-11-25) and events (since 2026-07-28).
 _LIST_CHANGES = {
     "ToolListChangedNotification": Listing.TOOLS,
     "ResourceListChangedNotification": Listing.RESOURCES,
@@ -70,7 +71,6 @@ _LIST_CHANGES = {
     "ResourcesListChanged": Listing.RESOURCES,
     "PromptsListChanged": Listing.PROMPTS,
 }
-"""Type names of the SDK's notifications (up to 2025-11-25) and events (since 2026-07-28)."""
 
 
 @dataclass(eq=False)
@@ -91,12 +91,12 @@ class Subscription:
     """True if the server announces changes of the resource."""
 
     def __post_init__(self) -> None:
+        # The URIs of changed resources that were not read yet.
         self._changed: list[str] = []
-        """The URIs of changed resources that were not read yet."""
+        # The error that ended the subscription; None while it is active.
         self._error: ServerError | None = None
-        """The error that ended the subscription; None while it is active."""
+        # Set after each change of the attributes above.
         self._news = Observable(None)
-        """Set after each change of the attributes above."""
 
     async def __aenter__(self) -> Self:
         """Wait until the server is ready, and then at most `SUBSCRIBE_SECONDS` until it confirms the subscription."""
@@ -353,10 +353,10 @@ class ToolWatch:
         self._note = note
         self._notifications = notifications
         self._has_read = False
+        # The number of announced changes.
         self._announced = 0
-        """The number of announced changes."""
+        # The time of the first announcement that the last tool list read does not include; None for no such one.
         self._stale_since: Observable[float | None] = Observable(None)
-        """The time of the first announcement that the last tool list read does not include; None for no such one."""
 
     async def read(self, client: Client) -> tuple[Tool, ...]:
         """Read all pages of ``tools/list``; raises as `read_all_pages` does."""

@@ -26,16 +26,16 @@ _FETCHERS = {
     "docker": (_DOCKER, _DOCKER_DONE, "pulling"),
     "podman": (_DOCKER, _DOCKER_DONE, "pulling"),
 }
+# Options of uv, uvx and npx that are followed by a value.
 _WITH_VALUE = (
     {"--from", "--with", "-p", "--package", "--python", "--index-url", "--registry", "-c", "--call"}
     | {"--directory", "--project", "--with-requirements", "--env-file"}
     | {"--index", "--default-index", "--extra-index-url", "--find-links", "--with-editable"}
 )
-"""Options of uv, uvx and npx that are followed by a value."""
+# A package name in a registry, with optional extras and version; no URL, which may hold a password, and no file.
 _PACKAGE = re.compile(
     r"@?[A-Za-z0-9][\w.-]*(?:/[\w.-]+)?(?:\[[\w,-]+\])?(?:(?:@|[=<>~!]=?)[\w.*^~-]+)?(?<!\.py)(?<!\.js)"
 )
-"""A package name in a registry, with optional extras and version; no URL, which may hold a password, and no file."""
 _NAMES_PACKAGE = ("--from", "-p", "--package")
 
 

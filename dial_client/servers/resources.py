@@ -35,14 +35,14 @@ log = get_logger(__name__)
 
 Item = TypeVar("Item")
 
+# Seconds for which a list is valid if its server does not announce changes.
 CACHE_SECONDS = 60.0
-"""Seconds for which a list is valid if its server does not announce changes."""
+# Characters of a description that are kept.
 MAX_DESCRIPTION = 8_000
-"""Characters of a description that are kept."""
+# Timeout in seconds for reading a resource or a prompt of a server without ``toolTimeout``.
 READ_SECONDS = 60.0
-"""Timeout in seconds for reading a resource or a prompt of a server without ``toolTimeout``."""
+# Timeout in seconds for completions, which are for a user who is typing.
 COMPLETE_SECONDS = 10.0
-"""Timeout in seconds for completions, which are for a user who is typing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,8 +240,8 @@ class ListCache(Generic[Item]):
     """The names of `read_all_pages`."""
     convert: Callable[[str, Any], Item]
     """Returns an item of the list; called with the server's name and the SDK's item."""
+    # The lists by connection, not by name: after removing a server, another server may have the same name.
     _cached: WeakKeyDictionary[Connection, _CachedList[Item]] = field(default_factory=WeakKeyDictionary)
-    """The lists by connection, not by name: after removing a server, another server may have the same name."""
 
     async def get(self, server: str | None) -> tuple[Item, ...]:
         """Return the list of one server, or for None the lists of all servers, leaving out servers that fail.

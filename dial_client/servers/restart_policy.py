@@ -16,17 +16,16 @@ from dial_client.servers.server_cache import ServerCache
 from dial_client.servers.status import ServerState
 from dial_client.settings.config_types import Protocol, ServerSettings
 
+# Deaths within `WINDOW`, or consecutive failed starts, after which a server is given up.
 MAX_DEATHS = 5
-"""Deaths within `WINDOW`, or consecutive failed starts, after which a server is given up."""
+# Seconds after which a session counts as healthy, so that the pauses start again from the first.
 WINDOW = 60.0
-"""Seconds after which a session counts as healthy, so that the pauses start again from the first."""
+# Pauses in seconds: before the second consecutive restart, doubled for each further one, and the maximum.
+#
+# The first restart has no pause.
 FIRST_PAUSE, MAX_PAUSE = 0.5, 30.0
-"""Pauses in seconds: before the second consecutive restart, doubled for each further one, and the maximum.
-
-The first restart has no pause.
-"""
+# Seconds between the connection attempts at an unreachable URL; the last attempt is final.
 UNREACHABLE_PAUSES = (5.0, 10.0, 20.0, 40.0, 60.0, 60.0)
-"""Seconds between the connection attempts at an unreachable URL; the last attempt is final."""
 
 
 class ExitKind(StrEnum):
@@ -72,12 +71,12 @@ class RestartPolicy:
     """Counts the deaths of one server. All times are seconds of the same monotonic clock."""
 
     _deaths: list[float] = field(default_factory=list)
+    # True if the server was ready since it was last given up.
     _was_ready: bool = False
-    """True if the server was ready since it was last given up."""
     _restarts_in_row: int = 0
     _failed_starts: int = 0
+    # Attempts to reach an unreachable URL since the server was given up.
     _late_attempts: int = 0
-    """Attempts to reach an unreachable URL since the server was given up."""
 
     def record_ready(self, session_exit: Exit) -> None:
         """Reset the failure counters if the session became ready.
@@ -149,14 +148,13 @@ class ProtocolChooser:
         self._cache = cache
         self._startup_timeout = startup_timeout
         self._last_exit: Exit | None = None
+        # The time when the older protocol was chosen because the cache says so; None once the server was ready.
         self._guessed_at: float | None = None
-        """The time when the older protocol was chosen because the cache says so; None once the server was ready."""
         self._protocol_version: str | None = None
+        # True if the server sends requests, which only the older protocol has.
+        #
+        # False if the server does but cannot be opened with the older protocol; None if it is not known to send any.
         self._sends_requests: bool | None = None
-        """True if the server sends requests, which only the older protocol has.
-
-        False if the server does but cannot be opened with the older protocol; None if it is not known to send any.
-        """
 
     @property
     def can_be_reopened(self) -> bool:

@@ -20,12 +20,12 @@ from weakref import WeakSet
 
 from dial_client.settings.config_types import ServerSettings
 
+# Minimum characters of a secret whose name says that it is secret.
 MIN_NAMED = 4
-"""Minimum characters of a secret whose name says that it is secret."""
+# Minimum characters of a secret with any other name.
 MIN_UNNAMED = 8
-"""Minimum characters of a secret with any other name."""
+# Minimum characters of a random part of a URL, and of a random argument, that count as secrets.
 _MIN_RANDOM, _MIN_RANDOM_ARGUMENT = 16, 20
-"""Minimum characters of a random part of a URL, and of a random argument, that count as secrets."""
 
 
 def _list_words(text: str) -> frozenset[str]:
@@ -37,11 +37,11 @@ _SECRET_WORDS = _list_words("""
     credential credentials creds cookie bearer pat jwt sig signature
 """)
 _SECRET_ENDINGS = ("token", "secret", "password", "passwd", "apikey", "accesskey", "credentials")
+# Last words of names that describe a secret without holding it: ``AUTH_TYPE``, ``TOKEN_FILE``.
 _ABOUT_SECRETS = _list_words("""
     type mode method header name path file dir url uri host port enabled timeout ttl scheme provider endpoint
     domain user username email prefix expiry
 """)
-"""Last words of names that describe a secret without holding it: ``AUTH_TYPE``, ``TOKEN_FILE``."""
 _PUBLIC_NAMES = _list_words("""
     id user username name email region zone host hostname port path dir file model locale lang language tz
     timezone version level format project org organization database db schema table bucket profile environment
@@ -51,6 +51,7 @@ _NO_SECRETS = _list_words("""
     true false none null yes no on off default auto empty dummy undefined
 """)
 # The lengths of headers, schemes and names are limited to avoid quadratic matching time for long texts.
+# The formats of vendors' tokens.
 _KNOWN_FORMS = re.compile(
     r"(?<![A-Za-z0-9])(?:"
     r"(?:sk|pk|rk)[-_][A-Za-z0-9_-]{16,}|gh[oprsu]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}"
@@ -59,7 +60,6 @@ _KNOWN_FORMS = re.compile(
     r"|eyJ[\w-]{5,2000}\.[\w-]{5,}\.[\w-]{5,}"
     r")"
 )
-"""The formats of vendors' tokens."""
 _WORDS_OF_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SCHEME = re.compile(r"(?i:bearer|basic|token|apikey|api-key|key|digest|negotiate)\s+(?=\S)")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s\"'<>]+")
@@ -73,8 +73,8 @@ _HOST = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,}(?::\d+)?|[\d.]+(?::\d+)?|\[[0-9a
 _EMAIL = re.compile(r"[^@\s]+@[\w.-]+\.[A-Za-z]{2,}")
 _PATH = re.compile(r"~|\.{0,2}[/\\]|[A-Za-z]:[/\\]")
 
+# Maximum number of OAuth tokens that are masked; the oldest are dropped first.
 MAX_TOKENS = 50
-"""Maximum number of OAuth tokens that are masked; the oldest are dropped first."""
 
 
 def find_secrets(settings: object) -> frozenset[str]:
@@ -252,13 +252,13 @@ def _is_random(value: str, least: int) -> bool:
     return len(value) >= least and not _is_plain(value) and any(map(str.isdigit, value))
 
 
+# Unmasked members: they belong to the protocol, are sent back to the server unchanged, or are binary.
 _STRUCTURE = _list_words("""
     type role mimeType method mode level resultType protocolVersion cacheScope requestId progressToken taskId
     elicitationId nextCursor requestState blob $schema $ref
 """)
-"""Unmasked members: they belong to the protocol, are sent back to the server unchanged, or are binary."""
+# Members (of a result, of a log message) whose content is defined by the server alone, including all member names.
 _FREE = frozenset(("structuredContent", "data"))
-"""Members (of a result, of a log message) whose content is defined by the server alone, including all member names."""
 
 
 class SecretMask:

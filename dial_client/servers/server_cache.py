@@ -33,20 +33,20 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
+# Maximum number of files, and so of servers, in a cache.
 MAX_FILES = 200
-"""Maximum number of files, and so of servers, in a cache."""
+# Maximum bytes of a file; a larger file is neither written nor read.
 MAX_BYTES = 2 * 1024 * 1024
-"""Maximum bytes of a file; a larger file is neither written nor read."""
+# Version of the file format; a file of another version is not read.
 FORM = 1
-"""Version of the file format; a file of another version is not read."""
 
+# Seconds after which a server that spoke the older protocol is probed for the newer one again.
 REPROBE_SECONDS = 7 * 24 * 3600.0
-"""Seconds after which a server that spoke the older protocol is probed for the newer one again."""
+# Seconds after which an unchanged file is rewritten, because the cache removes the files written longest ago.
 REWRITE_SECONDS = 24 * 3600.0
-"""Seconds after which an unchanged file is rewritten, because the cache removes the files written longest ago."""
 _IDENTITY = re.compile(r"[0-9a-f]{32}")
+# Maximum characters of a definition that is stored as text; for a longer definition only the hash is stored.
 MAX_TEXT = 16_000
-"""Maximum characters of a definition that is stored as text; for a longer definition only the hash is stored."""
 
 
 def compute_identity(server: ServerSettings) -> str:
@@ -247,8 +247,8 @@ class ToolPins:
     def __init__(self, cache: JsonCache, servers: Mapping[str, Any]) -> None:
         self._cache = cache
         self._servers = servers
+        # The definitions approved in this run, by server identity and the server's name for the tool.
         self._approved: dict[tuple[str, str], str] = {}
-        """The definitions approved in this run, by server identity and the server's name for the tool."""
 
     def describe_change(self, tool: ToolSpec) -> str:
         """Return the diff between a tool's approved and current definitions; empty if equal, or none was approved."""

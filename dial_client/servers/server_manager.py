@@ -18,16 +18,16 @@ from dial_client.servers.server_requests import ClientCapabilities
 from dial_client.servers.session import FRESH_SECONDS, Target
 from dial_client.servers.status import Observable, ServerState, ServerStatus
 
+# Seconds a turn waits for a server that is starting, counted from the server's start.
 STARTUP_PATIENCE = 10.0
-"""Seconds a turn waits for a server that is starting, counted from the server's start."""
+# Seconds after a server's start when the cached tools of the last run are offered.
 CACHED_TOOLS_SECONDS = 1.0
-"""Seconds after a server's start when the cached tools of the last run are offered."""
+# Seconds between two checks of whether a download is still running.
 _POLL_SECONDS = 0.5
-"""Seconds between two checks of whether a download is still running."""
 
 
+# Creates the connection to one server, without starting it.
 Connect = Callable[[str, Target, ClientCapabilities], Connection]
-"""Creates the connection to one server, without starting it."""
 
 
 class StartPatience:

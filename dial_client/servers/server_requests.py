@@ -46,28 +46,28 @@ log = get_logger(__name__)
 
 Result = TypeVar("Result")
 
+# Limit of a server's requests during each call, and of its requests outside of calls.
 MAX_REQUESTS = 20
-"""Limit of a server's requests during each call, and of its requests outside of calls."""
+# Completed URL elicitations that are remembered.
 MAX_COMPLETED = 1_000
-"""Completed URL elicitations that are remembered."""
+# Repetitions of a call that requires URL elicitations: after the person agreed, and after the person is done.
 _MAX_REPETITIONS = 2
-"""Repetitions of a call that requires URL elicitations: after the person agreed, and after the person is done."""
+# Seconds a call waits for a server to confirm that the user has completed a URL elicitation.
 BROWSER_SECONDS = 120.0
-"""Seconds a call waits for a server to confirm that the user has completed a URL elicitation."""
 _MISSING_FEATURES = {
     "elicitation": "it asks the user a question, but no user can answer",
     "sampling": "it asks for a model's reply, and sampling is not enabled",
     "roots": "it asks which folders it may use, and no roots are configured",
 }
 _FEATURES = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
+# The message of the Python SDK (2.3), sent as an error, and of the TypeScript SDK (2.4), sent as a tool result.
 _NO_BACK_CHANNEL = re.compile(
     r"(?:Cannot send '(?P<python>[\w/]{1,40})': this transport context has no back-channel"
     r"|Server-to-client requests are not available on protocol revision [\w.-]{1,40}: '(?P<typescript>[\w/]{1,40})')"
 )
-"""The message of the Python SDK (2.3), sent as an error, and of the TypeScript SDK (2.4), sent as a tool result."""
 
+# Characters kept of one log message.
 MAX_LOG_CHARS = 2_000
-"""Characters kept of one log message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +118,8 @@ class ServerRequests:
         """The calls in flight."""
         # Set only if a request is answered in the task of its call.
         self._own_call: ContextVar[_Call | None] = ContextVar("call", default=None)
+        # The requests that are being answered, each with the calls that it may belong to.
         self._requests: dict[anyio.CancelScope, set[_Call]] = {}
-        """The requests that are being answered, each with the calls that it may belong to."""
         self._requests_without_call = 0
         self._completed: Observable[frozenset[str]] = Observable(frozenset())
 

@@ -35,24 +35,24 @@ if TYPE_CHECKING:
     from mcp import Client
     from mcp_types import CallToolResult, Tool
 
+# Timeout in seconds for closing a session, which tells a server behind a URL that the session ends.
 CLOSE_SECONDS = 3.0
-"""Timeout in seconds for closing a session, which tells a server behind a URL that the session ends."""
+# Seconds the calls in flight have to finish or fail after the session was lost or the server is gone: a result that
+# arrived before the end must not be lost.
 DRAIN_SECONDS = 2.0
-"""Seconds the calls in flight have to finish or fail after the session was lost or the server is gone: a result that
-arrived before the end must not be lost."""
+# Seconds the other calls in flight have to finish before the session is reopened with the older protocol.
 REOPEN_SECONDS = 30.0
-"""Seconds the other calls in flight have to finish before the session is reopened with the older protocol."""
+# Seconds to wait for news of a server: a tool list it announced, or the way its session ended.
 FRESH_SECONDS = 2.0
-"""Seconds to wait for news of a server: a tool list it announced, or the way its session ended."""
+# Seconds a server has to confirm the log level.
 LOG_SECONDS = 10.0
-"""Seconds a server has to confirm the log level."""
 _REOPENED = "it sends requests of its own, which only the older protocol has: the session is reopened with that one"
 _SESSION_LOST = "the server no longer knows the session; was it restarted?"
 
 Answer = TypeVar("Answer")
 OnCallProgress = Callable[[float, float | None, str | None], Awaitable[None]]
+# A `ServerSettings`, or a server object of the SDK in this process (`mcp.server.MCPServer`, lowlevel `Server`).
 Target = Any
-"""A `ServerSettings`, or a server object of the SDK in this process (`mcp.server.MCPServer`, lowlevel `Server`)."""
 
 
 class CallNotRun(ServerGone):
@@ -64,17 +64,17 @@ class ServerSession:
     """One session with a server, over the first transport that works."""
 
     _target: Target
+    # The server's status; the session sets its tools, adds notes, and publishes that it is ready.
     _status: ServerStatusWriter
-    """The server's status; the session sets its tools, adds notes, and publishes that it is ready."""
+    # The server's notifications and subscriptions; the session records changes of lists in them.
     _notifications: Notifications
-    """The server's notifications and subscriptions; the session records changes of lists in them."""
+    # What the client offers to this server.
     _capabilities: ClientCapabilities
-    """What the client offers to this server."""
+    # Stores the server's tools and protocol for the next run of the program.
     _cache: ServerCache
-    """Stores the server's tools and protocol for the next run of the program."""
     _protocols: ProtocolChooser
+    # Seconds within which the server must be ready after its start.
     _startup_timeout: float
-    """Seconds within which the server must be ready after its start."""
 
     def __post_init__(self) -> None:
         self._protocol = self._protocols.choose()
@@ -82,24 +82,24 @@ class ServerSession:
         self._mask = SecretMask() if self._settings is None else SecretMask.from_settings(self._settings)
         self._requests = ServerRequests(self._status.name, self._capabilities)
         self._tool_watch = ToolWatch(self._status.add_note, self._notifications)
+        # The SDK's client, which sends requests; None before the session is ready, and after its end.
         self._client: Client | None = None
-        """The SDK's client, which sends requests; None before the session is ready, and after its end."""
+        # The negotiated version; None before the session is ready.
         self._protocol_version: str | None = None
-        """The negotiated version; None before the session is ready."""
+        # True if requests carry a session id, which a server may no longer know after its restart.
         self._has_session_id = False
-        """True if requests carry a session id, which a server may no longer know after its restart."""
         self._ready_at: float | None = None
+        # Why the session is about to end; no new call may be made, and calls in flight may finish.
         self._ending: Exit | None = None
-        """Why the session is about to end; no new call may be made, and calls in flight may finish."""
+        # How the session ended; None before its end.
         self._exit: Exit | None = None
-        """How the session ended; None before its end."""
+        # True once the server's status was updated after the end of the session.
         self._is_announced = False
-        """True once the server's status was updated after the end of the session."""
+        # Set after each change of the attributes above.
         self._changes = Observable(None)
-        """Set after each change of the attributes above."""
         self._transport: TransportFactory | None = None
+        # The endpoint's error answer to streamable HTTP.
         self._refusal: str | None = None
-        """The endpoint's error answer to streamable HTTP."""
         self._scope = anyio.CancelScope()
 
     @property

@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     from mcp_types import Tool
 
 
+# Adds a note for the user to the status of a server.
 AddNote = Callable[[str], None]
-"""Adds a note for the user to the status of a server."""
 
+# Maximum characters of an error in a server's status; texts written by servers are unbounded.
 MAX_REASON_CHARS = 400
-"""Maximum characters of an error in a server's status; texts written by servers are unbounded."""
 
 log = get_logger(__name__)
 
 Value = TypeVar("Value")
 
 MAX_NOTES = 50
+# Log messages kept for a server; older ones are dropped.
 MAX_LOGS = 100
-"""Log messages kept for a server; older ones are dropped."""
+# Characters kept of a server's instructions.
 MAX_INSTRUCTIONS = 20_000
-"""Characters kept of a server's instructions."""
 
 
 class ServerState(StrEnum):
@@ -103,8 +103,8 @@ class ServerStatus:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
 
 
+# Called with the server's name and status after every change of its state or its tools.
 OnChange = Callable[[str, ServerStatus], None]
-"""Called with the server's name and status after every change of its state or its tools."""
 
 
 class Observable(Generic[Value]):
@@ -112,8 +112,8 @@ class Observable(Generic[Value]):
 
     def __init__(self, value: Value) -> None:
         self._value = value
+        # Set when the value changes; None if no task waits.
         self._changed: anyio.Event | None = None
-        """Set when the value changes; None if no task waits."""
 
     @property
     def value(self) -> Value:

@@ -10,8 +10,8 @@ from typing import Any
 
 from dial_client.messages.errors import ConfigError
 
+# How errors name types that are not called to make a value.
 _KINDS = {str: "a string", bool: "True or False"}
-"""How errors name types that are not called to make a value."""
 
 
 def check_members(value: Any, protocol: type, expected: str, hint: str = "") -> None:

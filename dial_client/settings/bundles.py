@@ -25,8 +25,8 @@ from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.runtime.json_fields import find_object
 from dial_client.runtime.safe_text import to_one_line
 
+# Maximum unpacked bytes of all members together.
 MAX_BYTES = 1024**3
-"""Maximum unpacked bytes of all members together."""
 MAX_MEMBERS = 50_000
 _MAX_MANIFEST = 1024**2
 _CHUNK = 1024**2

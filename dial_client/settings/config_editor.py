@@ -27,8 +27,8 @@ from dial_client.settings.config_trust import MAX_BYTES
 from dial_client.settings.config_values import TOP_KEYS, Keys, Node, find_references
 from dial_client.settings.jsonc import GAP, find_match_end, read
 
+# Maximum columns of a new list on one line.
 MAX_WIDTH = 100
-"""Maximum columns of a new list on one line."""
 
 
 def set_value(text: str, keys: Sequence[str], value: Any) -> str:
@@ -55,8 +55,8 @@ def remove_value(text: str, keys: Sequence[str]) -> str:
     return _Text(text).without(tuple(keys))
 
 
+# Start and end offset of the characters to replace, and their replacement.
 _Change = tuple[int, int, str]
-"""Start and end offset of the characters to replace, and their replacement."""
 _BLANKS = re.compile(r"[ \t]*")
 
 
@@ -301,8 +301,8 @@ def find_servers_path(text: str) -> list[str]:
     return [] if configuration.outline(text).servers and unknown else ["mcpServers"]
 
 
+# The text of an empty configuration, used for a file that does not exist yet.
 EMPTY = "{\n}\n"
-"""The text of an empty configuration, used for a file that does not exist yet."""
 BACKUP_SUFFIX = ".bak"
 
 
@@ -403,10 +403,10 @@ def find_problem(text: str, path: Path) -> ConfigError | None:
 _SAMPLE_URL = "https://localhost"
 _URL_NAME = re.compile(r"(?i)url|uri|endpoint|address|base|server")
 _PART_NAME = re.compile(r"(?i)port|key|token|secret|password|name|user|id$|host|version")
+# Functions that return a sample value for a variable's name; they are tried in order.
 _SAMPLE_VALUES: tuple[Callable[[str], str | None], ...] = (
     lambda name: None,  # noqa: ARG005 - no value: enough if every variable has a default
     lambda name: "1",  # noqa: ARG005 - a port, a part of a host or of a path, a key
     lambda name: _SAMPLE_URL if _URL_NAME.search(name) else "1",
     lambda name: "1" if _PART_NAME.search(name) else _SAMPLE_URL,
 )
-"""Functions that return a sample value for a variable's name; they are tried in order."""

@@ -213,10 +213,11 @@ MODEL_KEYS: Mapping[str, Reader] = {
     **_SETTINGS,
     **FLAGS,
 }
+# Former names of keys, which existing files use.
 MODEL_ALIASES = {"wire": "api"}
-"""Former names of keys, which existing files use."""
 
 
+# Keys of other hosts in a server's entry, which have no effect here, and cause no warning.
 OTHER_HOSTS_KEYS = frozenset(
     (
         *("authProviderType", "description", "dev", "displayName", "gallery", "icon", "iconUrl", "icons", "id"),
@@ -224,7 +225,6 @@ OTHER_HOSTS_KEYS = frozenset(
         *("sandbox", "sandboxEnabled", "sse_read_timeout", "tags", "title", "tools", "trust", "version"),
     )
 )
-"""Keys of other hosts in a server's entry, which have no effect here, and cause no warning."""
 
 
 class EntryFault(StrEnum):
@@ -341,10 +341,10 @@ def check_servers(profile: Profile | None, servers: Iterable[str]) -> None:
             raise ConfigError(problem, hint=did_you_mean(glob, names))
 
 
+# The keys of a profile, each with the reader of its value.
 PROFILE_KEYS: Mapping[str, Callable[[Node, Variables], Any]] = {
     "model": lambda node, variables: variables.expand_text(node),
     "servers": lambda node, _: node.read_strings(),
     "system": lambda node, variables: variables.expand_text(node),
     "policy": read_policy,
 }
-"""The keys of a profile, each with the reader of its value."""

@@ -26,12 +26,12 @@ from dial_client.settings.config_locations import report_unreadable, resolve_loc
 from dial_client.settings.config_types import Outline, is_enabled
 from dial_client.settings.config_values import Variables, find_references
 
+# Maximum bytes of a found configuration file, and of each file of variables that it names.
 MAX_BYTES = 1024 * 1024
-"""Maximum bytes of a found configuration file, and of each file of variables that it names."""
+# Used in place of the hash of a file that does not exist or cannot be read.
 UNREADABLE = "unreadable"
-"""Used in place of the hash of a file that does not exist or cannot be read."""
+# Version of the format of the store's files; files of other versions are not read.
 FORM = 1
-"""Version of the format of the store's files; files of other versions are not read."""
 _MAX_STORED = 8 * MAX_BYTES
 
 

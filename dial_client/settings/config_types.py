@@ -226,8 +226,8 @@ class Settings:
         return (*(() if self.path is None else (self.path,)), *self.base_paths)
 
 
+# The members of an object: known keys under their canonical names, unknown keys unchanged.
 OutlineEntry = Mapping[str, Node]
-"""The members of an object: known keys under their canonical names, unknown keys unchanged."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,17 +21,17 @@ from urllib.parse import urlsplit
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.text import did_you_mean, fold_name
 
+# The path from the top level to a value: ``("mcpServers", "time", "args", 0)``.
 Keys = tuple[str | int, ...]
-"""The path from the top level to a value: ``("mcpServers", "time", "args", 0)``."""
 
 T = TypeVar("T")
 
+# Prefixes of keys that are comments.
 COMMENTS = ("_", "$", "//")
-"""Prefixes of keys that are comments."""
 NO_ALIASES: Mapping[str, str] = {}
 
+# Maximum nesting depth of objects and lists; deeper nesting raises `ConfigError`.
 MAX_DEPTH = 100
-"""Maximum nesting depth of objects and lists; deeper nesting raises `ConfigError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,11 +239,11 @@ def _describe_kind(value: Any) -> str:
     return next((name for kind, name in _KINDS.items() if isinstance(value, kind)), python_name)
 
 
+# The keys at the top level of a configuration.
 TOP_KEYS = (
     *("mcpServers", "servers", "models", "defaultModel", "fallbackModels"),
     *("inputs", "policy", "startupPatience", "profiles"),
 )
-"""The keys at the top level of a configuration."""
 
 
 def check_name(name: str, node: Node) -> None:
@@ -351,8 +351,8 @@ def read_tools(node: Node) -> tuple[str | dict[str, Any], ...]:
     )
 
 
+# Returns the value of a key; raises `ConfigError` if the value is invalid.
 Reader = Callable[[Node], Any]
-"""Returns the value of a key; raises `ConfigError` if the value is invalid."""
 _READERS: Mapping[Any, Reader] = {
     bool: Node.read_boolean,
     str: Node.read_string,
@@ -406,8 +406,8 @@ def _read_in_range(kind: type[float], low: float, high: float, node: Node) -> fl
     return kind(node.value)
 
 
+# Returns the content of a file; None if it cannot be read.
 ReadFile = Callable[[Path], bytes | None]
-"""Returns the content of a file; None if it cannot be read."""
 
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}|\$\{")
 

@@ -103,11 +103,11 @@ OLLAMA = EndpointProfile(
 )
 OPENAI = EndpointProfile(max_tokens_field="max_completion_tokens", documents=True, structured_output="with_tools")
 DIAL = EndpointProfile(key_header="api-key", api_version="2025-04-01-preview")
+# The ``anthropic-version`` to send: the newest of https://platform.claude.com/docs/en/api/versioning, which the SDK
+# ``anthropic`` 2.12 sends too. Gateways may not know it yet.
 NEWEST_MESSAGES_VERSION = "2026-10-21"
-"""The ``anthropic-version`` to send: the newest of https://platform.claude.com/docs/en/api/versioning, which the SDK
-``anthropic`` 2.12 sends too. Gateways may not know it yet."""
+# The previous ``anthropic-version``, which every endpoint of the Messages API knows.
 OLDER_MESSAGES_VERSION = "2023-06-01"
-"""The previous ``anthropic-version``, which every endpoint of the Messages API knows."""
 ANTHROPIC = EndpointProfile(
     api_version=NEWEST_MESSAGES_VERSION,
     max_tokens=16_384,
@@ -142,5 +142,5 @@ def apply_quirks(profile: EndpointProfile, quirks: Mapping[str, Any], where: str
 
 
 _READERS = build_readers(EndpointProfile)
+# The flags that a profile of ``models`` may set, each with the reader of its value.
 FLAGS = {name: reader for name, reader in _READERS.items() if name not in ("max_tokens", "unsigned_call")}
-"""The flags that a profile of ``models`` may set, each with the reader of its value."""

@@ -21,10 +21,10 @@ from dial_client.settings import configuration, jsonc
 from dial_client.settings.config_locations import report_unreadable
 from dial_client.settings.mcp_hosts import HostEntry, HostName, Losses, translate
 
+# Maximum bytes of a file: the parser takes seconds for one mebibyte.
 MAX_YAML_BYTES = 1024 * 1024
-"""Maximum bytes of a file: the parser takes seconds for one mebibyte."""
+# Maximum number of values after the expansion of aliases: nested aliases could otherwise fill the memory.
 MAX_VALUES = 100_000
-"""Maximum number of values after the expansion of aliases: nested aliases could otherwise fill the memory."""
 MAX_DEPTH = 100
 
 
@@ -79,8 +79,8 @@ def _to_json_value(value: Any) -> Any:
             return value
 
 
+# Maximum bytes of a host's file. Claude Code keeps the history of its projects in the same file.
 MAX_BYTES = 32 * 1024 * 1024
-"""Maximum bytes of a host's file. Claude Code keeps the history of its projects in the same file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,8 +237,8 @@ _LINK = re.compile(
     re.IGNORECASE,
 )
 
+# Keys that let calls run without approval; they are ignored, because a link is not trusted.
 _APPROVALS = frozenset(("autoApprove", "alwaysAllow", "trusted", "trust"))
-"""Keys that let calls run without approval; they are ignored, because a link is not trusted."""
 
 
 def is_deep_link(text: str) -> bool:

@@ -382,13 +382,13 @@ _SILENT = frozenset(
         *("note", "notes", "tags", "title", "version", "description", "bundled"),
     )
 )
+# Functions that translate an entry in place. They return False for a part of a host that is no server.
 _TRANSLATIONS: Mapping[HostName, Callable[[HostEntry, Losses], bool]] = {
     HostName.GEMINI_CLI: _translate_gemini,
     HostName.CODEX: _translate_codex,
     HostName.GOOSE: _translate_goose,
     HostName.ZED: _translate_zed,
 }
-"""Functions that translate an entry in place. They return False for a part of a host that is no server."""
 
 
 _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -508,9 +508,9 @@ def _format_toml_value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
+# Functions that return the host's form of a server's entry, whose keys still have our names.
 _WRITERS: Mapping[HostName, Callable[[str, HostEntry], HostEntry]] = {
     HostName.GEMINI_CLI: _write_gemini,
     HostName.CODEX: _write_codex,
     HostName.GOOSE: _write_goose,
 }
-"""Functions that return the host's form of a server's entry, whose keys still have our names."""

@@ -23,8 +23,8 @@ from dial_client.settings.config_locations import FILE_NAME, is_user_config, rep
 from dial_client.settings.config_values import Node, Variables, build_variables
 from dial_client.settings.jsonc import read
 
+# The pattern of all tools of all servers.
 EVERYTHING = "*"
-"""The pattern of all tools of all servers."""
 
 
 def matches(pattern: str, server: str, tool: str) -> bool:
@@ -69,8 +69,8 @@ class Effect(StrEnum):
     DENY = "deny"
 
 
+# The hints that a rule may require (MCP 2025-06-18, schema, ``ToolAnnotations``).
 ANNOTATIONS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
-"""The hints that a rule may require (MCP 2025-06-18, schema, ``ToolAnnotations``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,8 @@ class PolicyRule:
         return {"rule": self.name, self.effect.value: list(self.tools), **present}
 
 
+# Rules, in the order they are tried.
 Policy = tuple[PolicyRule, ...]
-"""Rules, in the order they are tried."""
 
 
 def read_policy(node: Node, names: Variables) -> Policy:

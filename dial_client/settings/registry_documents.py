@@ -141,13 +141,13 @@ def _qualify_identifier(kind: str, identifier: str, base_url: str) -> str:
     raise ConfigError(f"the {kind} package {identifier} is in another registry, {to_one_line(base_url, 100)}")
 
 
+# For each kind of package, the DNS labels of the registry hosts that its runner uses by default.
 _REGISTRY_HOSTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "npm": (("registry", "npmjs", "org"),),
     "pypi": (("pypi", "org"),),
     "oci": (("docker", "io"), ("registry-1", "docker", "io"), ("hub", "docker", "com")),
     "nuget": (("api", "nuget", "org"), ("nuget", "org"), ("www", "nuget", "org")),
 }
-"""For each kind of package, the DNS labels of the registry hosts that its runner uses by default."""
 
 
 def _build_docker_command(identifier: str, version: str, variables: list[str]) -> tuple[str, list[str]]:
@@ -179,8 +179,8 @@ def _list_arguments(arguments: Any, notes: list[str]) -> Iterator[str]:
             yield from [name, value] if name else [value]
 
 
+# Keys of a named argument with a value; a named argument without any of these keys is a flag.
 _VALUED = {"value", "default", "isRequired", "isSecret", "valueHint", "placeholder", "choices", "format"}
-"""Keys of a named argument with a value; a named argument without any of these keys is a flag."""
 
 
 def _list_pairs(inputs: Any, notes: list[str]) -> Iterator[tuple[str, str]]:

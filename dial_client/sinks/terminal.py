@@ -34,10 +34,10 @@ from dial_client.messages.turn_result import Turn
 from dial_client.runtime.safe_text import SafeStream, to_one_line
 from dial_client.sinks.turn_display import MAX_LINE, TurnSink, describe_arguments, describe_name
 
+# Maximum characters of a status.
 MAX_STATUS = 100
-"""Maximum characters of a status."""
+# Minimum characters of arguments that are shown, even in a narrow terminal.
 MIN_ARGUMENTS = 20
-"""Minimum characters of arguments that are shown, even in a narrow terminal."""
 
 
 class TerminalSink(TurnSink):
@@ -52,19 +52,19 @@ class TerminalSink(TurnSink):
         super().__init__(shows_reasoning=reasoning, shows_usage=usage)
         self._out = sys.stdout
         self._err = sys.stderr
+        # Whether standard error is a terminal that can clear lines and show styles.
         self._is_live = sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
-        """Whether standard error is a terminal that can clear lines and show styles."""
         self._safe_text = SafeStream()
         self._safe_reasoning = SafeStream()
+        # What the current row holds; empty at the start of a row.
         self._row: Literal["", "text", "reasoning", "status"] = ""
-        """What the current row holds; empty at the start of a row."""
         self._question_lock = anyio.Lock()
+        # Names and arguments, by call id, of running calls that are shown only as a status so far.
         self._started: dict[str, tuple[str, str | None]] = {}
-        """Names and arguments, by call id, of running calls that are shown only as a status so far."""
+        # Names and arguments of all running calls, by call id.
         self._running: dict[str, tuple[str, str]] = {}
-        """Names and arguments of all running calls, by call id."""
+        # The id of the call whose start is shown in the last line; empty for any other last line.
         self._call_above = ""
-        """The id of the call whose start is shown in the last line; empty for any other last line."""
 
     def end(self) -> None:
         """End a turn: finish an incomplete line, and clear the status."""

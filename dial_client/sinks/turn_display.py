@@ -21,12 +21,12 @@ from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.safe_text import escape_unseen, to_one_line
 
+# Maximum characters of arguments that are formatted for one line.
 MAX_CHARS = 600
-"""Maximum characters of arguments that are formatted for one line."""
+# Maximum characters of a server's log message, and of other untrusted text on a line.
 MAX_LINE = 300
-"""Maximum characters of a server's log message, and of other untrusted text on a line."""
+# Maximum seconds that a question waits until its call is shown.
 PATIENCE = 1.0
-"""Maximum seconds that a question waits until its call is shown."""
 
 
 def describe(call: ToolCallRequest, server: str, tool: str) -> tuple[str, str]:
@@ -117,14 +117,14 @@ class TurnSink(ABC):
     def __init__(self, *, shows_reasoning: bool, shows_usage: bool) -> None:
         self.usage = UsageSum()
         self._shows_reasoning, self._shows_usage = shows_reasoning, shows_usage
+        # The start time of the turn, moved forward by the seconds of its questions.
         self._begun = time.monotonic()
-        """The start time of the turn, moved forward by the seconds of its questions."""
         self._questions, self._asked = 0, 0.0
         """The number of questions that are open or wait for their place, and the time since when there is one."""
+        # The output that is held back; None while no question is open.
         self._held: list[Callable[[], None]] | None = None
-        """The output that is held back; None while no question is open."""
+        # For each call, an event that is set when the call is shown.
         self._shown_calls: dict[str, anyio.Event] = {}
-        """For each call, an event that is set when the call is shown."""
 
     def begin(self) -> None:
         """Begin a turn, and start its clock."""

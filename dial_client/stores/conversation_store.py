@@ -24,14 +24,14 @@ from typing import Any, Protocol, Self, TypeVar
 from dial_client.messages.errors import ConfigError, ConversationBusy, ConversationNotFound
 from dial_client.messages.message import Message, Role
 
+# Limit of characters of a title.
 MAX_TITLE = 60
-"""Limit of characters of a title."""
 
+# Limit of words of a search; further words are ignored.
 MAX_SEARCH_WORDS = 8
-"""Limit of words of a search; further words are ignored."""
 
+# The time of a conversation whose stored time cannot be read.
 EPOCH = datetime.fromtimestamp(0, UTC)
-"""The time of a conversation whose stored time cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,8 +332,8 @@ class RowChange:
     """The messages to append, encoded by `StoreCore._encode`."""
 
 
+# A synchronous function that reads and changes a row; if it raises, the row is unchanged.
 Change = Callable[[RowChange], T]
-"""A synchronous function that reads and changes a row; if it raises, the row is unchanged."""
 
 
 class StoreCore(ConversationStore, ABC):

@@ -31,26 +31,26 @@ log = get_logger(__name__)
 
 T = TypeVar("T")
 
+# Timeout of an operation in seconds.
 MAX_SECONDS = 60.0
-"""Timeout of an operation in seconds."""
 
+# Options of every engine. The size limits the open connections; with SQLite each is a thread.
 _ENGINE: Mapping[str, Any] = {"hide_parameters": True, "pool_size": 4, "max_overflow": 0}
-"""Options of every engine. The size limits the open connections; with SQLite each is a thread."""
 
+# Timeout in seconds for opening a connection to a server.
 _CONNECTING = 10.0
-"""Timeout in seconds for opening a connection to a server."""
 
 _SQLITE = "sqlite+aiosqlite"
 _POSTGRES = "postgresql+asyncpg"
 
+# The SQL expression for the time in seconds, by dialect; all machines use the database's clock.
 CLOCKS = {
     "sqlite": "(julianday('now') - 2440587.5) * 86400.0",
     "postgresql": "CAST(extract(epoch FROM clock_timestamp()) AS DOUBLE PRECISION)",
 }
-"""The SQL expression for the time in seconds, by dialect; all machines use the database's clock."""
 
+# The longest lease in seconds. A longer lease counts as expired, because another program must have written it.
 MAX_LEASE_SECONDS = 86_400.0
-"""The longest lease in seconds. A longer lease counts as expired, because another program must have written it."""
 
 
 _UNUSABLE = {
@@ -211,8 +211,8 @@ def _migrate(connection: Connection) -> None:
                 connection.exec_driver_sql(step)
 
 
+# The key of the advisory lock for migrations in PostgreSQL; in SQLite the transaction locks the file.
 _MIGRATING = 0x6469616C
-"""The key of the advisory lock for migrations in PostgreSQL; in SQLite the transaction locks the file."""
 
 
 async def _read_version(engine: AsyncEngine) -> int:

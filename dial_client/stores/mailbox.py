@@ -18,11 +18,11 @@ from dial_client.stores.row_batches import execute, to_text
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
+# Seconds between two deletions of expired messages, which a process does when it sends a message.
 CLEARING_INTERVAL = 60.0
-"""Seconds between two deletions of expired messages, which a process does when it sends a message."""
 
+# Limit of topics that one statement reads; databases limit the number of parameters to some thousands.
 _TOPICS = 200
-"""Limit of topics that one statement reads; databases limit the number of parameters to some thousands."""
 
 
 @dataclass(frozen=True, slots=True)

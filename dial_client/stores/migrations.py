@@ -93,15 +93,15 @@ def _add_notes(connection: Connection) -> None:
     connection.exec_driver_sql("CREATE INDEX notes_by_topic ON notes (topic, id)")
 
 
+# A new schema version, because older releases would show the messages of all versions: they refuse a newer schema.
 _ENTRIES = ("ALTER TABLE conversations ADD COLUMN entry_count INTEGER NOT NULL DEFAULT 0",)
-"""A new schema version, because older releases would show the messages of all versions: they refuse a newer schema."""
 
 MigrationStep = str | Callable[["Connection"], None]
 
+# The steps from each version of the schema to the next; the first group creates version 1.
 MIGRATIONS: tuple[Sequence[MigrationStep], ...] = (
     _CONVERSATIONS,
     (*_TURNS, *_SEARCH, _fill_words),
     (_add_notes,),
     _ENTRIES,
 )
-"""The steps from each version of the schema to the next; the first group creates version 1."""

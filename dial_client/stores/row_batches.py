@@ -40,10 +40,10 @@ log = get_logger(__name__)
 
 T = TypeVar("T")
 
+# The columns of a conversation, except for the unfinished part of its turn, which may be large.
 COLUMNS = "id, title, created_at, updated_at, message_count, entry_count, turn, held_until"
-"""The columns of a conversation, except for the unfinished part of its turn, which may be large."""
+# Limit of conversations that one statement reads; databases limit the number of parameters to some thousands.
 _MAX_IDS = 500
-"""Limit of conversations that one statement reads; databases limit the number of parameters to some thousands."""
 _MAX_TURN = 64
 _MAX_COUNT = 2**31 - 1
 
@@ -59,8 +59,8 @@ class Request(Generic[T]):
     done: anyio.Event = field(default_factory=anyio.Event)
 
 
+# Processes the requests of a batch in one transaction: sets the result of each, or its error.
 Process = Callable[["AsyncConnection", Sequence[Request[Any]]], Awaitable[None]]
-"""Processes the requests of a batch in one transaction: sets the result of each, or its error."""
 
 
 class Batcher:

@@ -34,8 +34,8 @@ log = get_logger(__name__)
 
 T = TypeVar("T")
 
+# Limit of seconds that an operation waits for other processes that write to the same database.
 PATIENCE = 10.0
-"""Limit of seconds that an operation waits for other processes that write to the same database."""
 
 
 class SQLStore(StoreCore):

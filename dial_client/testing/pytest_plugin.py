@@ -16,8 +16,8 @@ import pytest
 
 _PASSED: pytest.StashKey[bool] = pytest.StashKey()
 _LOOPS = re.compile(r"(?:asyncio|trio)(?:\+uvloop)?")
+# Maximum length of a recording's file name in characters, without the extension.
 _MAX_NAME = 100
-"""Maximum length of a recording's file name in characters, without the extension."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

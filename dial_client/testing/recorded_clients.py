@@ -16,10 +16,10 @@ from dial_client.messages.message import Message, Role
 from dial_client.messages.model import Provider
 from dial_client.providers.scripted import ScriptedProvider
 
+# The text that replaces a secret in a recording.
 _MASK = "[secret]"
-"""The text that replaces a secret in a recording."""
+# Maximum characters of a prompt in an error message.
 _SHOWN = 80
-"""Maximum characters of a prompt in an error message."""
 _HINT = "pytest --dial-record records the test again"
 
 
@@ -39,8 +39,8 @@ class DialRecording:
     def __init__(self, path: Path, *, is_recorded: bool) -> None:
         self._path = path
         self._is_recorded = is_recorded
+        # For each client, the file that is written, and the path to which it is moved if the test passes.
         self._recorded: list[tuple[Path, Path]] = []
-        """For each client, the file that is written, and the path to which it is moved if the test passes."""
         self._replayed: list[tuple[Path, ScriptedProvider]] = []
 
     def client(

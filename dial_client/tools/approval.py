@@ -69,8 +69,8 @@ class Approval:
         return self.decision is not Decision.DENY
 
 
+# Sources of a decision: the user, or the lack of an approver.
 THE_USER, NO_APPROVER = "the user", "no approver"
-"""Sources of a decision: the user, or the lack of an approver."""
 _SESSION_GRANT = "grant for the session"
 _FORBIDDEN = "a rule of the user forbids this tool"
 
@@ -126,10 +126,10 @@ class ApprovalChecker:
     """The tools that are allowed in later runs too; None if grants are not stored."""
     question_lock: AbstractAsyncContextManager[None] = field(default_factory=anyio.Lock, kw_only=True)
     """Held while the approver is asked; a `nullcontext` if it may be asked about several calls at the same time."""
+    # The tools that are granted until the client is closed, each with its definition at the time of the grant.
     _definitions: dict[tuple[str, str], str] = field(default_factory=dict, init=False)
-    """The tools that are granted until the client is closed, each with its definition at the time of the grant."""
+    # For each tool, the digests of the calls that were granted one by one.
     _calls: dict[tuple[str, str], set[str]] = field(default_factory=dict, init=False)
-    """For each tool, the digests of the calls that were granted one by one."""
 
     def decide(
         self,

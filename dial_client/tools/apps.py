@@ -25,8 +25,8 @@ class Apps:
     """The MCP Apps of all servers: ``dial.apps``."""
 
     _connections: Mapping[str, Connection]
+    # Runs calls, so that the calls of apps are validated and approved too.
     _executor: ToolExecutor
-    """Runs calls, so that the calls of apps are validated and approved too."""
 
     async def read(self, server: str, uri: str) -> AppResource:
         """Return the HTML of an app (`App.uri`), and the origins that it may access.

@@ -28,23 +28,23 @@ from dial_client.tools.result_content import READ_RESULT
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, Tool
 
+# Maximum characters of an offered name: the limit of OpenAI's APIs; other APIs accept more.
 MAX_NAME = 64
-"""Maximum characters of an offered name: the limit of OpenAI's APIs; other APIs accept more."""
+# Maximum characters of a tool's description, so that no server can fill the model's context.
 MAX_DESCRIPTION = 8_000
-"""Maximum characters of a tool's description, so that no server can fill the model's context."""
 CUT_MARK = "[The rest of this description is left out: it is too long.]"
 
 SEARCH_TOOLS = "search_tools"
 LIST_RESOURCES, READ_RESOURCE = "list_resources", "read_resource"
+# The names of the host's own tools. A server's tool with such a name is offered as ``server__tool``.
 RESERVED = frozenset({READ_RESULT, SEARCH_TOOLS, LIST_RESOURCES, READ_RESOURCE})
-"""The names of the host's own tools. A server's tool with such a name is offered as ``server__tool``."""
 
+# Maximum characters of a pattern in a note.
 _MAX_PATTERN_CHARS = 100
-"""Maximum characters of a pattern in a note."""
 _SENTENCE_END = re.compile(r"[.!?…][\"')\]]*(?=\s)|\u3002|\n")
 
+# A server's name in the configuration, and the tool's own name at this server.
 Key = tuple[str, str]
-"""A server's name in the configuration, and the tool's own name at this server."""
 
 
 class ToolBackend(Protocol):

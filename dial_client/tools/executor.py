@@ -48,17 +48,17 @@ from dial_client.tools.taint import Taint, find_taint_source
 
 log = get_logger(__name__)
 
+# Maximum characters of the one-line text of a failure; the model reads a longer text.
 MAX_ERROR_CHARS = 500
-"""Maximum characters of the one-line text of a failure; the model reads a longer text."""
 
+# Maximum number of times a call is validated and approved if its tool keeps changing.
 _MAX_CHANGES = 3
-"""Maximum number of times a call is validated and approved if its tool keeps changing."""
+# Maximum number of parameters that an error names.
 _MAX_NAMED = 20
-"""Maximum number of parameters that an error names."""
+# Maximum number of tools that an error names.
 _MAX_TOOLS = 30
-"""Maximum number of tools that an error names."""
+# Maximum characters of the arguments changed by the user that the model reads.
 _MAX_CHANGED_CHARS = 4_000
-"""Maximum characters of the arguments changed by the user that the model reads."""
 _NO_REASON = "The tool failed without saying why."
 _CANCELLED_TASK = "The call failed: a task that it waited for was cancelled."
 _TIME_IS_OVER = "Stopped: the time for this turn is over."

@@ -19,12 +19,12 @@ from dial_client.runtime.safe_text import escape_unseen
 from dial_client.settings.config_types import ServerSettings
 from dial_client.tools.argument_paths import find_current_folder, lies_within
 
+# Maximum size of a file that is compared, in bytes.
 MAX_BYTES = 256 * 1024
-"""Maximum size of a file that is compared, in bytes."""
+# Maximum lines, from the first difference on, of each text in a comparison; longer texts would take too long.
 MAX_LINES = 1_000
-"""Maximum lines, from the first difference on, of each text in a comparison; longer texts would take too long."""
+# Unchanged lines shown around each change.
 CONTEXT = 3
-"""Unchanged lines shown around each change."""
 _PATHS = ("path", "file_path", "filePath", "filepath", "file", "filename", "file_name", "target_file", "relative_path")
 _CONTENTS = ("content", "contents", "text", "file_text", "new_content")
 _PAIRS = (

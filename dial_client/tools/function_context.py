@@ -15,8 +15,8 @@ from dial_client.hooks.server_callbacks import Elicitation, ElicitationAction, E
 from dial_client.servers.server_requests import ClientCapabilities
 from dial_client.servers.session import OnCallProgress
 
+# The server name of functions in events, in approval patterns and in the audit log.
 FUNCTIONS = "functions"
-"""The server name of functions in events, in approval patterns and in the audit log."""
 
 
 class CallCancelled(Exception):

@@ -21,8 +21,8 @@ from dial_client.tools.result_content import convert_bytes
 
 log = get_logger(__name__)
 
+# Maximum number of functions without ``async`` that run at the same time, each in a thread until it ends.
 MAX_THREADS = 40
-"""Maximum number of functions without ``async`` that run at the same time, each in a thread until it ends."""
 
 _CANCELLED_TASK = "a task that the function awaited was cancelled"
 

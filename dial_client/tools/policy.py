@@ -32,8 +32,8 @@ from dial_client.settings.policy_config import (
 from dial_client.tools.argument_paths import find_current_folder, lies_within, may_reach, walk_values
 from dial_client.tools.catalog import READ_RESOURCE, RESERVED
 
+# The servers' own tool names, by server; None for a server whose tools are not known yet.
 Tools = Mapping[str, tuple[str, ...] | None]
-"""The servers' own tool names, by server; None for a server whose tools are not known yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +142,8 @@ def _is_annotated(rule: PolicyRule, call: ProposedCall, *, is_strict: bool) -> b
 
 
 _SEPARATORS = ",;\r\n"
+# The defaults of a tool without hints (MCP 2025-06-18, schema, ``ToolAnnotations``).
 _DEFAULTS = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
-"""The defaults of a tool without hints (MCP 2025-06-18, schema, ``ToolAnnotations``)."""
 
 
 def to_annotations(spec: ToolSpec) -> dict[str, bool]:

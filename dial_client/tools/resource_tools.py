@@ -19,8 +19,8 @@ from dial_client.servers.status import ServerState
 from dial_client.tools.catalog import LIST_RESOURCES, READ_RESOURCE, Route, build_host_tool
 from dial_client.tools.result_content import convert_blob, join_parts
 
+# Maximum characters of the description of one resource.
 MAX_ABOUT = 200
-"""Maximum characters of the description of one resource."""
 
 
 class ResourceTools:

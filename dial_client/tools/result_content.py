@@ -19,16 +19,16 @@ from dial_client.runtime.safe_text import sanitize
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
+# Stores a text that is too long for the model, and returns its id; None if it cannot be stored.
 StoreResult = Callable[[str], str | None]
-"""Stores a text that is too long for the model, and returns its id; None if it cannot be stored."""
 
+# The name of the host's tool that reads stored texts.
 READ_RESULT = "read_result"
-"""The name of the host's tool that reads stored texts."""
+# Maximum characters of all texts together; above it, the least recently read text is dropped.
 MAX_CHARS = 32_000_000
-"""Maximum characters of all texts together; above it, the least recently read text is dropped."""
 MAX_MATCHES = 20
+# Characters shown on both sides of a match.
 _CONTEXT = 150
-"""Characters shown on both sides of a match."""
 
 
 def to_content(result: CallToolResult, remark: str = "") -> Content:

@@ -30,35 +30,35 @@ from dial_client.runtime.normalization import (
     split_name,
 )
 
+# Maximum characters of a query that are read.
 MAX_QUERY = 500
-"""Maximum characters of a query that are read."""
+# Maximum number of different words of a query; later words are ignored.
 MAX_TERMS = 24
-"""Maximum number of different words of a query; later words are ignored."""
+# Maximum number of unknown words of a query for which similar spellings are searched.
 MAX_UNKNOWN = 6
-"""Maximum number of unknown words of a query for which similar spellings are searched."""
+# Maximum number of similar words that match an unknown word.
 MAX_ALIKE = 5
-"""Maximum number of similar words that match an unknown word."""
+# Maximum characters of one text of a tool that are read.
 MAX_TEXT = 2_000
-"""Maximum characters of one text of a tool that are read."""
+# Maximum characters of one parameter's description that are read.
 MAX_DETAIL = 300
-"""Maximum characters of one parameter's description that are read."""
+# Maximum number of subschemas of one tool that are read, including the schema itself.
 MAX_SCHEMAS = 80
-"""Maximum number of subschemas of one tool that are read, including the schema itself."""
+# Maximum number of values of one ``enum`` that are read.
 MAX_VALUES = 40
-"""Maximum number of values of one ``enum`` that are read."""
 
+# BM25's k1: above this weight, further occurrences of a word change the score little.
 _SATURATION = 4.0
-"""BM25's k1: above this weight, further occurrences of a word change the score little."""
+# The weight of a synonym of a query word.
 _SYNONYM = 0.7
-"""The weight of a synonym of a query word."""
+# The weight of a word that may be part of a verb ("turn on") or have no meaning of its own ("on Monday").
 _PARTICLE = 0.3
-"""The weight of a word that may be part of a verb ("turn on") or have no meaning of its own ("on Monday")."""
+# The weight of words such as get, list or find, which are added if the query is a question.
 _ASKED = 0.5
-"""The weight of words such as get, list or find, which are added if the query is a question."""
+# The minimum similarity of two words with different spellings: Dice's coefficient of their pairs of letters.
 _LIKENESS = 0.55
-"""The minimum similarity of two words with different spellings: Dice's coefficient of their pairs of letters."""
+# The score for a tool's name in the query, which is higher than any score of words.
 _NAMED = 1_000.0
-"""The score for a tool's name in the query, which is higher than any score of words."""
 
 _NAME_LIKE = re.compile(r"[\w.-]+")
 

@@ -19,12 +19,12 @@ from dial_client.settings.policy_config import matches_name
 from dial_client.tools.catalog import Catalog, Route
 from dial_client.tools.resource_tools import ResourceTools
 
+# Failures whose text the host writes, without any text of a server.
 _HOST_FAILURES = frozenset(
     {Failure.UNKNOWN_TOOL, Failure.BAD_ARGUMENTS, Failure.DENIED, Failure.NOT_RUN, Failure.TIMEOUT}
 )
-"""Failures whose text the host writes, without any text of a server."""
+# Maximum number of sources that are named to users and models.
 MAX_NAMED = 3
-"""Maximum number of sources that are named to users and models."""
 
 
 class Taint:

@@ -21,16 +21,16 @@ from dial_client.tools.resource_tools import ResourceTools
 from dial_client.tools.result_content import READ_RESULT, ResultStore
 from dial_client.tools.search_index import SearchIndex
 
+# Maximum number of tools in one request: the limit of OpenAI's chat completions.
 MAX_OFFERED = 128
-"""Maximum number of tools in one request: the limit of OpenAI's chat completions."""
+# Maximum number of tools for an endpoint's own tool search; above it the host searches.
 MAX_DEFERRED = 1_000
-"""Maximum number of tools for an endpoint's own tool search; above it the host searches."""
+# Maximum number of tools that one search finds.
 FOUND_AT_ONCE = 5
-"""Maximum number of tools that one search finds."""
+# Characters of a page that are reserved for the line with its offsets.
 _HEAD_CHARS = 300
-"""Characters of a page that are reserved for the line with its offsets."""
+# Tools may fill a quarter of the context window (1 divided by this number); above it, the model searches for tools.
 _WINDOW_SHARE = 4
-"""Tools may fill a quarter of the context window (1 divided by this number); above it, the model searches for tools."""
 _BYTES_PER_TOKEN = 3
 
 _KEPT = re.compile(r'read_result\(id="([0-9a-f]{12})"')
@@ -180,10 +180,10 @@ class TurnTools:
         texts = [message.text for message in history if message.role in (Role.TOOL, Role.USER)]
         self._can_read_results = any(key in self._results for text in texts for key in _KEPT.findall(text))
         self._current = _Offer()
+        # The tools that were offered last.
         self._last_tools: tuple[ToolSpec, ...] = ()
-        """The tools that were offered last."""
+        # The tool of each name when it was offered: a tool's name may change when servers are added or removed.
         self._meanings: dict[str, Key] = {}
-        """The tool of each name when it was offered: a tool's name may change when servers are added or removed."""
 
     def offer_tools(self) -> tuple[ToolSpec, ...]:
         """Return the offered tools in a stable order; the same tuple object while nothing changes."""

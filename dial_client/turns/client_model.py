@@ -23,8 +23,8 @@ from dial_client.turns.context_window import ContextWindow
 
 log = get_logger(__name__)
 
+# Models with settings of conversations that stay open; beyond these the oldest is closed once no turn runs.
 MAX_VARIANTS = 16
-"""Models with settings of conversations that stay open; beyond these the oldest is closed once no turn runs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,12 @@ from dial_client.tools import result_content
 
 NOTE = "the conversation is too long for this model: it is sent without its oldest turns, or with shortened results"
 
+# UTF-8 bytes per token: a conservative estimate. English text has about four, other scripts have about three.
 _BYTES_PER_TOKEN = 3
-"""UTF-8 bytes per token: a conservative estimate. English text has about four, other scripts have about three."""
+# Bytes counted for an image or a document: its number of tokens hardly depends on its size in bytes.
 _PART_BYTES = 6_000
-"""Bytes counted for an image or a document: its number of tokens hardly depends on its size in bytes."""
+# Bytes counted for a message in addition to its content.
 _MESSAGE_BYTES = 16
-"""Bytes counted for a message in addition to its content."""
 _MIN_RESULT_CHARS = 400
 
 

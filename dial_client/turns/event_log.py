@@ -9,14 +9,14 @@ import anyio.lowlevel
 
 from dial_client.messages.events import Event
 
+# Number of events a log keeps for readers that start later. Older events are dropped.
 CAPACITY = 10_000
-"""Number of events a log keeps for readers that start later. Older events are dropped."""
 
+# Number of events that the paced reader may leave unread before the turn waits for this reader.
 MAX_UNREAD = 1024
-"""Number of events that the paced reader may leave unread before the turn waits for this reader."""
 
+# Number of events beyond the capacity that are collected before they are dropped together.
 _SLACK = 1_000
-"""Number of events beyond the capacity that are collected before they are dropped together."""
 
 
 class EventLog:
@@ -35,12 +35,12 @@ class EventLog:
         """The position of the newest event; 0 before the first."""
         self._is_closed = False
         self._error: Exception | None = None
+        # Set when the log changes; None if no reader waits.
         self._changed: anyio.Event | None = None
-        """Set when the log changes; None if no reader waits."""
+        # The position of the paced reader; None without a paced reader.
         self._read = 0 if is_paced else None
-        """The position of the paced reader; None without a paced reader."""
+        # Set when the paced reader has read enough events; None if the turn does not wait.
         self._room: anyio.Event | None = None
-        """Set when the paced reader has read enough events; None if the turn does not wait."""
 
     @property
     def unread(self) -> int:

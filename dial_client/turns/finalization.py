@@ -20,8 +20,8 @@ log = get_logger(__name__)
 _ANSWER_NOW = "Answer now from what you have, and say what is missing."
 
 
+# Asks the model for an answer without tool calls; raises as `resolution.Ask`.
 AskWithoutTools = Callable[[ConversationContext], Awaitable[Reply]]
-"""Asks the model for an answer without tool calls; raises as `resolution.Ask`."""
 
 
 async def finish_turn(

@@ -15,15 +15,15 @@ from dial_client.servers.resources import Resource, ResourceContent, Resources
 from dial_client.tools import result_content
 from dial_client.tools.result_content import StoreResult, shorten
 
+# Maximum number of resources attached to one message.
 MAX_ATTACHED = 20
-"""Maximum number of resources attached to one message."""
 
+# The start of a mention. It cannot be inside a word, so an email address (``ada@docs:…``) is not a mention.
 MENTION = re.compile(r"""(?:(?<=[\s(\[{"'<,;])|\A)@""")
-"""The start of a mention. It cannot be inside a word, so an email address (``ada@docs:…``) is not a mention."""
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _UNKNOWN_SERVER = re.compile(r"([\w.-]+):[A-Za-z][A-Za-z0-9+.-]*://")
+# Characters that end a sentence; removed from the end of a URI that no server lists.
 _PUNCTUATION = ".,;:!?)]}>\"'"
-"""Characters that end a sentence; removed from the end of a URI that no server lists."""
 _MAX_NOTE_CHARS = 300
 
 

@@ -50,8 +50,8 @@ from dial_client.turns.typed_answer import TypedAnswer
 
 log = get_logger(__name__)
 
+# Maximum tokens of an answer that is requested because a limit was met.
 LAST_ANSWER_TOKENS = 4096
-"""Maximum tokens of an answer that is requested because a limit was met."""
 
 _STOP_REASONS = {
     FinishReason.LENGTH: StopReason.TRUNCATED,

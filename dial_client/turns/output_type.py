@@ -20,8 +20,8 @@ from dial_client.schema import provider_schema
 from dial_client.schema.argument_check import MAX_PROBLEMS, ArgumentCheck, shorten_problem
 from dial_client.schema.tool_arguments import coerce, parse_value
 
+# The property of the wrapping object that contains the value of a type other than an object.
 RESULT = "result"
-"""The property of the wrapping object that contains the value of a type other than an object."""
 NO_VALUE = "there is no whole JSON value in the answer"
 _NAME = r"[^a-zA-Z0-9_-]+"
 _FENCED = r"```[\w-]{0,32}\s([^`]*+(?>(?:`{1,2}(?!`)[^`]*+)*))```"

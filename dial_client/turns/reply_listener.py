@@ -31,8 +31,8 @@ from dial_client.messages.model import (
 from dial_client.runtime.safe_text import SafeStream, to_one_line
 from dial_client.turns import status_text
 
+# Maximum characters of the model's commentary in a status.
 _MAX_COMMENTARY = 200
-"""Maximum characters of the model's commentary in a status."""
 _NO_RESULT = "the endpoint sent no result"
 
 
@@ -64,8 +64,8 @@ class ReplyListener:
     _commentary: list[str] = field(default_factory=list)
     taint: str = ""
     """The first of the endpoint's tools that returned untrusted content; empty if there is none."""
+    # The start time of each call of the endpoint that has not ended, by `time.monotonic`.
     _endpoint_starts: dict[str, float] = field(default_factory=dict)
-    """The start time of each call of the endpoint that has not ended, by `time.monotonic`."""
     _endpoint_shown: set[str] = field(default_factory=set)
 
     async def receive(self, delta: Delta) -> None:

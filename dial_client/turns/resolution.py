@@ -19,10 +19,10 @@ class Reply:
     """Why the turn ends here; None while the message has calls to run."""
 
 
+# Asks the model with the messages of a context.
 Ask = Callable[[ConversationContext], Awaitable[Reply]]
-"""Asks the model with the messages of a context."""
+# Runs the calls of a reply, and returns a message for each result. A tool that fails has a result too.
 CallTools = Callable[[Sequence[ToolCallRequest]], Awaitable[Sequence[Message]]]
-"""Runs the calls of a reply, and returns a message for each result. A tool that fails has a result too."""
 
 
 @dataclass(frozen=True, slots=True)

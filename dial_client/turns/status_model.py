@@ -21,11 +21,11 @@ from dial_client.turns.model_call import generate_text
 log = get_logger(__name__)
 
 MAX_TOKENS = 20
+# Timeout of a request in seconds. If the model takes longer, the template's sentence stays.
 TIMEOUT = 2.0
-"""Timeout of a request in seconds. If the model takes longer, the template's sentence stays."""
 MAX_CHARS = 100
+# Maximum concurrent requests, so that a round of many calls does not delay the turn's own requests.
 _MAX_REQUESTS = 2
-"""Maximum concurrent requests, so that a round of many calls does not delay the turn's own requests."""
 _MAX_ARGUMENT_CHARS = 400
 _PROMPT = (
     "Say in one sentence of at most ten words what this tool call is doing, as the user sees it. "

@@ -21,8 +21,8 @@ from dial_client.servers.status import ServerStatus
 from dial_client.turns.event_log import MAX_UNREAD, EventLog
 from dial_client.turns.turn_recorder import TurnRecorder
 
+# Runs a turn, and returns why it ended.
 TurnWork = Callable[["TurnHandle"], Awaitable[StopReason]]
-"""Runs a turn, and returns why it ended."""
 
 
 class TurnObserver:
@@ -239,8 +239,8 @@ class TurnTasks:
     """Starts turns, and keeps track of the running turns."""
 
     def __init__(self) -> None:
+        # The running turns, which their tasks keep alive, and ended turns that are still in use.
         self._turns: WeakSet[TurnHandle] = WeakSet()
-        """The running turns, which their tasks keep alive, and ended turns that are still in use."""
 
     def start(self, turn: TurnHandle, tasks: BackgroundTasks) -> None:
         """Start a turn and its observers, each in a background task."""

@@ -72,16 +72,16 @@ class TurnRecorder:
         self._rounds: list[dict[str, ToolCallRecord | None]] = []
         self.endpoint_calls: list[tuple[int, ToolCallRecord]] = []
         """The calls that the model's endpoint ran itself, each with the number of rounds before it."""
+        # The running calls by id, each with its start time by `time.monotonic`.
         self._started: dict[str, tuple[ToolCallStarted, float]] = {}
-        """The running calls by id, each with its start time by `time.monotonic`."""
         self._notes: dict[str, None] = {}
         self.request_usages: list[Usage] = []
         """The usage of each request so far."""
         self._costs: list[float | None] = []
         self._depth = 0
         self._text_deltas: list[str] = []
+        # The model's reasoning, by the number of the model's messages before it.
         self._reasoning: dict[int, list[str]] = {}
-        """The model's reasoning, by the number of the model's messages before it."""
         self._started_at = time.monotonic()
         self.awaiting_approval: set[str] = set()
         """The ids of the calls that wait for approval. If the turn ends, these calls were not run."""

@@ -193,8 +193,8 @@ class TurnRun:
             self._has_endpoint_search,
         )
         self._client_tool_names = frozenset(tool.name for tool in services.client_tools)
+        # The servers' tools that were offered last, and all tools that were offered with them.
         self._offered: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] = ((), services.client_tools)
-        """The servers' tools that were offered last, and all tools that were offered with them."""
         instructions, conversation = separate_instructions(messages)
         starts_with_system_message = bool(messages) and messages[0].role is Role.SYSTEM
         if services.system is not None and not starts_with_system_message:

@@ -36,8 +36,8 @@ from dial_client.turns.output_type import InvalidOutput, OutputType, to_text
 from dial_client.turns.resolution import Reply
 from dial_client.turns.turn_recorder import TurnRecorder
 
+# Maximum number of requests per turn for a corrected answer.
 MAX_CORRECTIONS = 2
-"""Maximum number of requests per turn for a corrected answer."""
 TOOL_NAME = "final_answer"
 _TOOL_TEXT = "Gives the final answer to the user. Call it once, alone, when everything else is done."
 _BY_TOOL = """\
@@ -118,16 +118,16 @@ class TypedAnswer:
     """The name of the answer tool; no offered tool has the same name."""
     latest: Any = None
     """The value of the latest `OutputDelta` of this reply; None before the first."""
+    # Number of requests for a corrected answer so far.
     _corrections: int = 0
-    """Number of requests for a corrected answer so far."""
     _mode: _AnswerMode = _AnswerMode.TEXT
     _is_refused: bool = False
     _is_enforced: bool = False
+    # The model's latest message that called only the answer tool.
     _call: Message | None = None
-    """The model's latest message that called only the answer tool."""
     _offered: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] | None = None
+    # The text of this reply, which is held back.
     _text: _GrowingText = field(default_factory=_GrowingText)
-    """The text of this reply, which is held back."""
 
     async def receive(self, event: Event) -> None:
         """Process an event of the reply: hold its text back, and emit partial answers instead."""

@@ -100,10 +100,10 @@ def describe(summary: ConversationSummary) -> str:
     return f"{summary.id[:8]}  {summary.updated_at.astimezone():%Y-%m-%d %H:%M}  {title}"
 
 
+# The settings of a conversation that belong to its model.
 MODEL_SETTINGS = ("model", "temperature")
-"""The settings of a conversation that belong to its model."""
+# The share of the context window at which a conversation is compacted before the next question.
 COMPACT_AT = 0.8
-"""The share of the context window at which a conversation is compacted before the next question."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.runtime.text import count_noun
 from dial_client.turns import prices
 
+# The maximum lines of an earlier answer that are shown again.
 MAX_LINES = 40
-"""The maximum lines of an earlier answer that are shown again."""
 
 
 async def begin_new(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
@@ -149,6 +149,7 @@ def _format_beginning(text: str) -> str:
     return "\n  ".join(lines) if len(lines) <= 6 else "\n  ".join([*lines[:5], f"… {len(lines) - 5} more lines"])
 
 
+# The environment variable by which each kind of model name is listed as usable.
 _KEYS = {
     "openai:ID": "OPENAI_API_KEY",
     "anthropic:ID": "ANTHROPIC_API_KEY",
@@ -156,7 +157,6 @@ _KEYS = {
     "chat:ID": "OPENAI_BASE_URL",
     "ollama:ID": "OLLAMA_HOST",
 }
-"""The environment variable by which each kind of model name is listed as usable."""
 
 
 def _list_usable() -> dict[str, str]:

@@ -32,8 +32,8 @@ from dial_client.sinks import sse_encoder
 from dial_client.sinks.terminal import TerminalSink
 from dial_client.sinks.turn_display import TurnSink
 
+# The maximum number of characters of an invalid answer that are printed.
 _MAX_SHOWN = 2_000
-"""The maximum number of characters of an invalid answer that are printed."""
 
 
 def read_schema(path: Path) -> dict[str, Any]:

@@ -27,8 +27,8 @@ _FENCE = re.compile(
     r"^(?P<indent> {0,3})(?P<fence>`{3,}|~{3,})[^\n]*\n(?P<code>.*?)(?:^ {0,3}(?P=fence)[`~]* *$|\Z)",
     re.MULTILINE | re.DOTALL,
 )
+# The minimum and maximum columns for the arguments of a call in the list of calls.
 MIN_ARGUMENTS, MAX_ARGUMENTS = 12, 60
-"""The minimum and maximum columns for the arguments of a call in the list of calls."""
 
 
 async def copy(session: ChatSession, arguments: str) -> None:
@@ -144,10 +144,10 @@ def _find_records(session: ChatSession) -> tuple[ToolCallRecord, ...]:
     return records
 
 
+# The maximum bytes of a text for OSC 52: xterm accepts 100,000 characters of Base64 and escape sequence.
 MAX_TERMINAL_BYTES = 74_994
-"""The maximum bytes of a text for OSC 52: xterm accepts 100,000 characters of Base64 and escape sequence."""
+# Timeout of a clipboard program in seconds.
 _TIMEOUT = 5.0
-"""Timeout of a clipboard program in seconds."""
 
 
 def copy_to_clipboard(text: str, environment: Mapping[str, str], terminal: TextIO) -> str:

@@ -68,8 +68,8 @@ def describe_status(status: ServerStatus) -> str:
     return f"{to_one_line(status.name, 60)}: {status.state.value}: {to_one_line(detail, 600)}"
 
 
+# The maximum number of tools that are named after a new rule.
 _MAX_NAMED = 6
-"""The maximum number of tools that are named after a new rule."""
 
 
 async def approve(session: ChatSession, arguments: str) -> None:

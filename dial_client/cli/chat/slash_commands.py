@@ -16,8 +16,8 @@ from dial_client.cli.tty import Unanswered
 from dial_client.messages.errors import DialError
 from dial_client.runtime.safe_text import sanitize, to_one_line
 
+# Runs a command with the words after its name; returns None if nothing is left to do.
 Run = Callable[[ChatSession, str], Awaitable[CommandResult | None]]
-"""Runs a command with the words after its name; returns None if nothing is left to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +133,7 @@ _HELP_END = [
 ]
 _ALIASES = {"/exit": "/quit", "/clear": "/new", "/continue": "/resume", "/cost": "/usage", "/regenerate": "/retry"}
 
+# All commands, in the order of ``/help``.
 COMMANDS = (
     ChatCommand("/help", "[COMMAND]", "list the commands", _help),
     ChatCommand("/new", "", "begin a new conversation", conversation_commands.begin_new),
@@ -167,4 +168,3 @@ COMMANDS = (
     ChatCommand("/theme", "[NAME]", "the colours of answers", server_commands.set_theme),
     ChatCommand("/quit", "", "leave (also Ctrl-D)", _quit),
 )
-"""All commands, in the order of ``/help``."""

@@ -19,16 +19,16 @@ from dial_client.messages.errors import DialError
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.servers.status import ServerState
 
+# Seconds before a line names the servers that are still starting, if there is no live area.
 PATIENCE = 1.0
-"""Seconds before a line names the servers that are still starting, if there is no live area."""
 
+# Seconds before a line on standard error names the servers that are still starting.
 NAMED_AFTER = 5.0
-"""Seconds before a line on standard error names the servers that are still starting."""
 
 MAX_LINE = 300
 
+# Waits for the servers of a client, and reports on them.
 WaitForServers = Callable[[DialClient], Coroutine[Any, Any, None]]
-"""Waits for the servers of a client, and reports on them."""
 
 
 async def announce_servers(

@@ -17,8 +17,8 @@ from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.stores.conversation_store import Conversation, ConversationSummary
 from dial_client.stores.sql_store import SQLStore
 
+# The maximum size of an imported conversation in bytes.
 MAX_IMPORT = 512 * 1024 * 1024
-"""The maximum size of an imported conversation in bytes."""
 
 
 @dataclass(frozen=True, slots=True)

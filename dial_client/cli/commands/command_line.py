@@ -9,8 +9,8 @@ from collections.abc import Container, Sequence
 
 from dial_client.cli.commands.typer_commands import GROUPS, build_command, list_command_names, list_options
 
+# The command that a group runs if the command line names none; every group has it.
 DEFAULT_COMMAND = "list"
-"""The command that a group runs if the command line names none; every group has it."""
 
 
 def split_command(words: Sequence[str]) -> tuple[str, list[str]]:
@@ -75,8 +75,9 @@ def normalize_resume(words: Sequence[str]) -> list[str]:
     ]
 
 
+# The minimum similarity, from 0 to 1, for a word to count as a mistyped command.
 _CUTOFF = 0.75
-"""The minimum similarity, from 0 to 1, for a word to count as a mistyped command."""
+# Command words of other programs, each with its equivalent here.
 _ALIASES = {
     "help": "--help",
     "version": "--version",
@@ -97,7 +98,6 @@ _ALIASES = {
     "check": "doctor",
     "diagnose": "doctor",
 }
-"""Command words of other programs, each with its equivalent here."""
 
 
 def resolve_bare_word(words: Sequence[str]) -> list[str] | None:

@@ -32,12 +32,12 @@ from dial_client.settings import configuration
 from dial_client.settings.config_types import Outline, Settings, is_enabled
 
 MAX_CONVERSATIONS = 50
+# Seconds to wait for a program that writes to the database.
 PATIENCE = 0.2
-"""Seconds to wait for a program that writes to the database."""
+# Candidate values, with descriptions.
 Candidates = Mapping[str, str]
-"""Candidate values, with descriptions."""
+# Lists names, given the configuration that the command line names, or None for the files that are found.
 ListNames = Callable[[str | None], Candidates]
-"""Lists names, given the configuration that the command line names, or None for the files that are found."""
 
 
 def _list_servers(config: str | None) -> Candidates:
@@ -119,8 +119,8 @@ _OPTION_VALUES: Mapping[str, ListNames] = {
     "deny": _list_patterns,
     "resume": _list_conversations,
 }
+# The commands of the group ``servers`` that take the name of an existing server.
 _OF_SERVERS = ("login", "logout", "remove", "enable", "disable", "test")
-"""The commands of the group ``servers`` that take the name of an existing server."""
 _ARGUMENT_VALUES: Mapping[tuple[str, str], ListNames] = {
     ("call", "name"): _list_tools,
     **{(f"servers {name}", "name"): _list_servers for name in _OF_SERVERS},
@@ -295,12 +295,12 @@ Register-ArgumentCompleter -Native -CommandName dial-chat -ScriptBlock {
 }
 """
 SCRIPTS: Mapping[str, str] = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH, "powershell": _POWERSHELL}
+# Paths of the package bash-completion, which loads the scripts of a folder by itself.
 _BASH_COMPLETION = (
     "/usr/share/bash-completion/bash_completion",
     "/usr/local/share/bash-completion/bash_completion",
     "/opt/homebrew/share/bash-completion/bash_completion",
 )
-"""Paths of the package bash-completion, which loads the scripts of a folder by itself."""
 
 
 async def set_up_completion(shell: str | None, *, is_installed: bool) -> None:

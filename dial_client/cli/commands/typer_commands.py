@@ -24,17 +24,17 @@ from typer.models import CommandInfo
 from dial_client.cli.options import Logs, Options, Verbose
 
 PROGRAM = "dial-chat"
+# The work of a command, which ends with the exit code; None for 0.
 CommandRun = Coroutine[Any, Any, int | None]
-"""The work of a command, which ends with the exit code; None for 0."""
 CommandFunction = Callable[..., CommandRun]
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
+# The commands by their full names, such as ``servers login``; the chat, which runs without a name, has an empty one.
+# The commands of a group are added when its module is imported.
 COMMANDS: dict[str, CommandInfo] = {}
-"""The commands by their full names, such as ``servers login``; the chat, which runs without a name, has an empty one.
-The commands of a group are added when its module is imported."""
+# The groups of commands: ``dial-chat GROUP COMMAND``. Each has the module that registers its commands, which is
+# imported when a command of the group is named, and a text for ``--help``.
 GROUPS = {"servers": ("dial_client.cli.commands.servers_commands", "Add, change, test and list MCP servers.")}
-"""The groups of commands: ``dial-chat GROUP COMMAND``. Each has the module that registers its commands, which is
-imported when a command of the group is named, and a text for ``--help``."""
 
 
 def list_command_names(group: str = "") -> list[str]:
@@ -103,8 +103,8 @@ class _Callback:
         self.__doc__ = function.__doc__
         self.__annotations__: dict[str, Any] = {}  # Typer takes the types from the signature
         self._function, self._program, self._shared = function, program, shared
+        # The parameters of the function that are dataclasses, each with its class and fields.
         self._fields: dict[str, tuple[Any, list[str]]] = {}
-        """The parameters of the function that are dataclasses, each with its class and fields."""
 
     @cached_property
     def __signature__(self) -> inspect.Signature:

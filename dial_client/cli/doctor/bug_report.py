@@ -25,11 +25,11 @@ from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.runtime.text import count_noun
 from dial_client.servers.secret_masking import SecretMask, find_in_url, find_in_variable
 
+# Packages whose versions are reported, if they are installed.
 PACKAGES = ("mcp", "openai", "anthropic", "anyio", "httpx2", "pydantic", "xllamacpp", "dbos", "asyncpg", "trio")
-"""Packages whose versions are reported, if they are installed."""
 STDERR_LINES = 20
+# Environment variables with "PWD" in their names that hold folders, not passwords.
 _FOLDERS = ("PWD", "OLDPWD")
-"""Environment variables with "PWD" in their names that hold folders, not passwords."""
 
 
 async def write_report(options: Options, path: Path, *, is_confirmed: bool) -> None:

@@ -15,8 +15,8 @@ from dial_client.runtime.safe_text import to_one_line
 
 log = get_logger(__name__)
 
+# Timeout in seconds of one check, without the time for starting servers.
 CHECK_SECONDS = 10.0
-"""Timeout in seconds of one check, without the time for starting servers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ CHECKS = (
     Check("folders", Group.FILES, storage_checks.check_folders),
 )
 
+# Called with the number of completed checks, the number of all checks, and the name of the last completed check.
 OnCheck = Callable[[int, int, str], None]
-"""Called with the number of completed checks, the number of all checks, and the name of the last completed check."""
 
 
 async def inspect(

@@ -21,8 +21,8 @@ from dial_client.servers.server_cache import compute_identity
 from dial_client.settings import configuration
 from dial_client.settings.config_types import ServerSettings
 
+# The permission bits of group and other users.
 GROUP_AND_OTHERS = 0o077
-"""The permission bits of group and other users."""
 
 
 def check_files(subject: Subject) -> Iterator[Finding]:

@@ -25,8 +25,8 @@ from dial_client.settings.config_editor import read_text
 from dial_client.settings.configuration import read_config_file
 
 MAX_LINE = 500
+# The exit code if a finding is an error.
 FAILED = 1
-"""The exit code if a finding is an error."""
 
 
 def read_groups(names: Sequence[str] | None) -> tuple[Group, ...]:

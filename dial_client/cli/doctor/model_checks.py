@@ -16,8 +16,8 @@ from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.settings.config_types import Api
 
+# Seconds by which this machine's clock may differ from the endpoint's clock.
 MAX_CLOCK_SECONDS = 300.0
-"""Seconds by which this machine's clock may differ from the endpoint's clock."""
 
 
 async def check_model(subject: Subject) -> AsyncIterator[Finding]:

@@ -20,8 +20,8 @@ from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.servers.transports.server_process import find_program
 from dial_client.settings.config_types import ServerSettings
 
+# Seconds after which a start counts as slow.
 SLOW_SECONDS = 5.0
-"""Seconds after which a start counts as slow."""
 _PROGRAM_PROBLEMS = ("was not found: is it installed", "there is no file", "is not executable")
 _STDOUT_NOTE = "lines to its standard output"
 _FASTER = {
@@ -98,6 +98,7 @@ def _check_notes(subject: Subject, name: str, status: ServerStatus) -> Iterator[
         yield Finding(code, f"server {name!r}: {to_one_line(note, 300)}", hint, *subject.find_place(name))
 
 
+# How to install the programs that commonly run servers.
 INSTALLATION = {
     "uvx": "uvx comes with uv: https://docs.astral.sh/uv, or `pip install uv`",
     "uv": "https://docs.astral.sh/uv, or `pip install uv`",
@@ -110,9 +111,8 @@ INSTALLATION = {
     "pipx": "`pip install pipx`",
     "python": "the program may be called `python3` on this machine",
 }
-"""How to install the programs that commonly run servers."""
+# The minimum major version of Node.js for MCP's TypeScript SDK.
 OLDEST_NODE = 18
-"""The minimum major version of Node.js for MCP's TypeScript SDK."""
 _SCRIPT = re.compile(r".*\.(?:js|mjs|cjs|ts|py)")
 _RUNNERS = ("node", "python", "python3", "deno", "bun", "tsx", "ts-node")
 _WIDE_MOUNT = re.compile(r"(?:.*(?:src|source)=)?(?:/|~|\$HOME|/var/run/docker\.sock)(?:[:,].*)?")

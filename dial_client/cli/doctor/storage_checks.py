@@ -13,8 +13,8 @@ from dial_client.cli.doctor.findings import Finding
 from dial_client.cli.doctor.subject import Subject
 from dial_client.messages.errors import DialError
 
+# Seconds to wait for a locked database.
 PATIENCE = 5.0
-"""Seconds to wait for a locked database."""
 
 
 async def check_database(subject: Subject) -> AsyncIterator[Finding]:

@@ -23,8 +23,8 @@ from dial_client.settings.config_types import ModelProfile, Profile, ServerSetti
 from dial_client.settings.configuration import ConfigFile
 from dial_client.settings.jsonc import read
 
+# Timeout in seconds for servers to become ready.
 MAX_SECONDS = 10.0
-"""Timeout in seconds for servers to become ready."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,11 @@ from dial_client.runtime.safe_text import to_one_line
 from dial_client.servers.server_cache import JsonCache, ToolPins
 from dial_client.turns import prices
 
+# Tokens of one server's definitions above which a finding reports them.
 LARGE_SERVER_TOKENS = 10_000
-"""Tokens of one server's definitions above which a finding reports them."""
+# Tools may fill a quarter of the context window (1 divided by this number); above it, the model searches for tools.
 WINDOW_SHARE = 4
-"""Tools may fill a quarter of the context window (1 divided by this number); above it, the model searches for tools."""
+# Phrases that do not describe a tool, but tell the model what to do or to hide.
 _ORDERS = re.compile(
     r"<(?:important|system|instructions?|secret|critical)>|\[(?:system|inst)\]"
     r"|\b(?:ignore|disregard|forget|override)\b.{0,40}\b(?:previous|prior|above|earlier|other|all|system)\b"
@@ -36,7 +37,6 @@ _ORDERS = re.compile(
     r"\b",
     re.IGNORECASE | re.DOTALL,
 )
-"""Phrases that do not describe a tool, but tell the model what to do or to hide."""
 _TAKES_SECRETS = re.compile(
     r"(?:conversation|chat)_?(?:history|context|log)|system_?prompt|(?:user_?)?passwords?|private_?key|credit_?card"
     r"|all_?messages|previous_?messages|(?:environment|env)_?variables",
@@ -148,8 +148,8 @@ def _describe_tool(tool: ToolSpec) -> str:
     return f"tool {to_one_line(tool.tool, 60)!r} of server {to_one_line(tool.server, 60)!r}"
 
 
+# Bytes of a definition that count as one token, an estimate.
 BYTES_PER_TOKEN = 3
-"""Bytes of a definition that count as one token, an estimate."""
 
 
 def estimate_server_tokens(outcome: ServerOutcome) -> Mapping[str, int]:

@@ -12,10 +12,10 @@ from pathlib import Path
 from dial_client.cli.input.file_mentions import build_mention
 from dial_client.runtime.safe_text import to_one_line
 
+# The maximum entries that a search below the working folder checks.
 MAX_SCANNED = 5000
-"""The maximum entries that a search below the working folder checks."""
+# The maximum number of proposed paths.
 MAX_FOUND = 50
-"""The maximum number of proposed paths."""
 _SKIPPED = {"node_modules", "__pycache__", "venv", "site-packages", "target", "dist"}
 
 

@@ -31,13 +31,13 @@ from dial_client.turns.mentions import MENTION
 
 MAX_CHARS = 8192
 _ABSOLUTE = re.compile(r"""['"]?(?:/|~/|file://|[A-Za-z]:[\\/])""")
+# The maximum number of files of one message.
 MAX_FILES = 20
-"""The maximum number of files of one message."""
+# The maximum number of names in a folder that are compared with a path that does not exist.
 MAX_NAMES = 2000
-"""The maximum number of names in a folder that are compared with a path that does not exist."""
 _PUNCTUATION = ".,;:!?)]}>\"'"
+# The start of an explicit path, which cannot be a package name: ``/x``, ``./x``, ``../x``, ``~/x``.
 _EXPLICIT = re.compile(r"[~.]{0,2}[/\\]|[A-Za-z]:[\\/]")
-"""The start of an explicit path, which cannot be a package name: ``/x``, ``./x``, ``../x``, ``~/x``."""
 _WORD = re.compile(r"[^\s]+" if sys.platform == "win32" else r"(?:\\.|[^\s\\])+")
 
 
@@ -184,14 +184,14 @@ def _format_path(path: str) -> str:
     return to_one_line(path, 300)
 
 
+# The maximum bytes of an image: the lowest limit of the model APIs.
 MAX_IMAGE = 5_000_000
-"""The maximum bytes of an image: the lowest limit of the model APIs."""
+# The maximum bytes of a PDF document.
 MAX_DOCUMENT = 15_000_000
-"""The maximum bytes of a PDF document."""
+# The maximum bytes of all files of one message.
 MAX_ALL = 20_000_000
-"""The maximum bytes of all files of one message."""
+# The maximum entries of a folder that are listed.
 MAX_ENTRIES = 300
-"""The maximum entries of a folder that are listed."""
 
 
 def read_files(mentions: Sequence[FileMention]) -> list[Part]:

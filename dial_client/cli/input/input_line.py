@@ -36,12 +36,12 @@ from dial_client.cli.tty import UserInput, can_move_cursor, read_line
 from dial_client.runtime.safe_text import sanitize
 from dial_client.turns.mentions import MENTION
 
+# The maximum number of entries that are offered, the latest first.
 MAX_ENTRIES = 2000
-"""The maximum number of entries that are offered, the latest first."""
+# The maximum characters of a stored entry; a longer entry is offered in this run only.
 MAX_ENTRY = 20_000
-"""The maximum characters of a stored entry; a longer entry is offered in this run only."""
+# The environment variable that sets the mode: ``vi`` or ``emacs``.
 VARIABLE = "DIAL_EDITING_MODE"
-"""The environment variable that sets the mode: ``vi`` or ``emacs``."""
 MAX_BYTES = 100_000
 _SETTING = re.compile(r"set\s+editing-mode\s+(vi|emacs)\b", re.IGNORECASE)
 _APPLICATION = "dial-chat"

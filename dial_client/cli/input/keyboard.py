@@ -28,10 +28,10 @@ _PASTE_BEGIN, _PASTE_END = "\x1b[200~", "\x1b[201~"
 _REPORT = re.compile(r"\x1b\[(?:(\d{1,7})(?::\d*)*(?:;(\d{0,3})(?::\d)?(?:;[\d:]*)?)?u|27;(\d{1,3});(\d{1,7})~)")
 _UNFINISHED = re.compile(r"\x1b\[[\d;:]{1,40}\Z")
 _SHIFT, _ALT, _CTRL, _OTHER_MODIFIERS = 1, 2, 4, 8 | 16 | 32
+# Keys of the numeric keypad, which the kitty protocol numbers.
 _KEYPAD = {57414: "\r"} | {57399 + digit: str(digit) for digit in range(10)}
-"""Keys of the numeric keypad, which the kitty protocol numbers."""
+# Values of ``TERM_PROGRAM`` whose terminals support reports. Some other terminals misread the request as a colour.
 _REPORTING = ("iTerm.app", "WezTerm", "ghostty", "mintty", "tmux")
-"""Values of ``TERM_PROGRAM`` whose terminals support reports. Some other terminals misread the request as a colour."""
 
 
 def decode_reports(text: str) -> str:

@@ -6,10 +6,10 @@ import re
 
 from dial_client.turns.mentions import MENTION
 
+# The number of lines from which a pasted text is folded.
 FOLDED_LINES = 6
-"""The number of lines from which a pasted text is folded."""
+# The number of characters from which a pasted text is folded.
 FOLDED_CHARS = 800
-"""The number of characters from which a pasted text is folded."""
 _PLACEHOLDER = re.compile(r"\[pasted [^\[\]\n]{1,60}\]")
 
 

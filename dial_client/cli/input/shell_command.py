@@ -18,17 +18,17 @@ from dial_client.cli import process_runner
 from dial_client.messages.message import Part, TextPart
 from dial_client.runtime.safe_text import sanitize, to_one_line
 
+# The maximum bytes of an output that are kept, from its end.
 MAX_KEPT = 1_000_000
-"""The maximum bytes of an output that are kept, from its end."""
+# The maximum bytes that are read after the program has ended: they hold its last output, and the limit stops the
+# output of programs that it left in the background.
 MAX_REST = 65_536
-"""The maximum bytes that are read after the program has ended: they hold its last output, and the limit stops the
-output of programs that it left in the background."""
+# Seconds between two checks of the terminal's size.
 _POLL = 0.2
-"""Seconds between two checks of the terminal's size."""
+# A shell script that makes a pseudo-terminal the controlling terminal of a new session by opening it.
 _OPEN_TERMINAL = 'exec 0<>"$1" 1>&0 2>&0; shift; exec "$@"'
-"""A shell script that makes a pseudo-terminal the controlling terminal of a new session by opening it."""
+# The maximum characters of an output for the model; of a longer output, the middle is left out.
 MAX_SENT = 30_000
-"""The maximum characters of an output for the model; of a longer output, the middle is left out."""
 
 
 def to_plain_text(output: bytes) -> str:

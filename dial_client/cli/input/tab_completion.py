@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer
 
 MAX_PROPOSALS = 200
+# A URI template's variable (RFC 6570) with a single value. Completion stops at any other expression.
 _VARIABLE = re.compile(r"\{\+?([A-Za-z0-9_.]+)\}")
-"""A URI template's variable (RFC 6570) with a single value. Completion stops at any other expression."""
 
+# Maps the name of a command to a function that returns the values of its argument, with descriptions.
 Arguments = Mapping[str, Callable[[], Mapping[str, str]]]
-"""Maps the name of a command to a function that returns the values of its argument, with descriptions."""
 
 
 async def propose_completions(

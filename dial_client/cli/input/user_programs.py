@@ -62,8 +62,8 @@ def edit(text: str) -> str | None:
     return edited.removesuffix("\n")
 
 
+# Seconds that a pager may take to end after it was terminated.
 _PATIENCE = 1.0
-"""Seconds that a pager may take to end after it was terminated."""
 
 
 def find_pager(environment: Mapping[str, str] = os.environ) -> list[str]:

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from markdown_it.rules_block import StateBlock
     from markdown_it.token import Token
 
+# The maximum nesting in tokens of markdown-it: a quote is one, a list item two. Deeper markers are text.
 MAX_LEVEL = 20
-"""The maximum nesting in tokens of markdown-it: a quote is one, a list item two. Deeper markers are text."""
+# Characters after which a paragraph is cut at the end of a line.
 MAX_PARAGRAPH = 3_000
-"""Characters after which a paragraph is cut at the end of a line."""
+# Rows after which the widths of a table's columns are fixed.
 MAX_TABLE = 60
-"""Rows after which the widths of a table's columns are fixed."""
+# The maximum lines of a formula; a longer formula is text.
 MAX_FORMULA = 100
-"""The maximum lines of a formula; a longer formula is text."""
 _RULES = ("table", "blockquote", "hr", "list", "heading", "lheading")
 _MARKER = re.compile(r" *(?:[-*+]|[0-9]{1,9}[.)])(?: {1,4}(?! )| |\Z)")
 _QUOTE = re.compile(r" *> ?")
@@ -87,14 +87,14 @@ class BlockParser:
     """Parses the lines of one message."""
 
     def __init__(self) -> None:
+        # A line for each line that opened a container of the latest final block, and the lines after this block.
         self._lines: list[str] = []
-        """A line for each line that opened a container of the latest final block, and the lines after this block."""
+        # The number of blocks in these lines that stand for returned blocks.
         self._returned = 0
-        """The number of blocks in these lines that stand for returned blocks."""
+        # The block that further lines may change.
         self._pending: Block | None = None
-        """The block that further lines may change."""
+        # The latest part of code or of a table, if further lines may belong to it; its first lines are kept.
         self._open: Block | None = None
-        """The latest part of code or of a table, if further lines may belong to it; its first lines are kept."""
 
     @property
     def is_in_code(self) -> bool:

@@ -17,11 +17,11 @@ from dial_client.cli.markdown.inline_markup import parse_text, to_ansi, wrap
 from dial_client.cli.markdown.themes import Theme
 
 MIN_COLUMNS = 20
+# The maximum columns of running text; wider lines are hard to read.
 MAX_TEXT = 120
-"""The maximum columns of running text; wider lines are hard to read."""
 MAX_RULE = 60
+# The minimum width of a table's column in terminal columns; a table that needs narrower columns becomes a list.
 MIN_COLUMN = 4
-"""The minimum width of a table's column in terminal columns; a table that needs narrower columns becomes a list."""
 _BULLETS = "•◦▪"
 _BAR = " │ "
 
@@ -152,8 +152,8 @@ class Table:
         for column in zip(*cells, strict=True):
             natural.append(max([1, *(cell_len(line) for cell in column for line in cell.plain.split("\n"))]))
             words.append(max([1, *(cell_len(word) for cell in column for word in cell.plain.split())]))
+        # The widths in terminal columns; empty if the table is shown as a list.
         self._widths = _share(natural, words, columns - len(_BAR) * (len(rows[0]) - 1))
-        """The widths in terminal columns; empty if the table is shown as a list."""
 
     def render(self, rows: Iterable[tuple[str, ...]], *, is_continued: bool) -> Iterator[Text]:
         """Yield terminal rows for rows of the body, after those of the head unless the table is continued.

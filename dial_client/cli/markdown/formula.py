@@ -12,20 +12,20 @@ from html.entities import html5
 
 MAX_DEPTH = 20
 _TOKEN = re.compile(r"\\[A-Za-z]+\*?|\\.|[{}^_&\[\]]|\s+|[A-Za-z0-9.]+|.", re.DOTALL)
+# A number or a letter, which needs no brackets in a fraction.
 _SIMPLE = re.compile(r"(?:[0-9.]+|√?[^\W\d_])[′°¹²³⁰-₟ᵃ-ᵿ\u0300-\u036f\u20d7]*\Z")
-"""A number or a letter, which needs no brackets in a fraction."""
+# The tokens that are neither commands nor text; a closing brace here has no opening one.
 _SIGNS = {"&": " ", "'": "′", "\\\\": "\n", "}": ""}
-"""The tokens that are neither commands nor text; a closing brace here has no opening one."""
 _ROOTS = {"": "√", "2": "√", "3": "∛", "4": "∜"}
 _OF_TWO = frozenset(("frac", "dfrac", "tfrac", "cfrac", "binom"))
+# The commands that HTML does not name, or names otherwise.
 _SYMBOLS = (
     "epsilon ϵ varepsilon ε phi ϕ varphi φ cdot · ast ∗ star ⋆ circ ∘ land ∧ lor ∨ iint ∬ partial ∂ infty ∞ neg ¬ "
     "lnot ¬ exists ∃ degree ° surd √ triangle △ blacksquare ■ cdots ⋯ ldots … dots … vdots ⋮ ddots ⋱ backslash \\ "
     "qed ∎ leqslant ≤ geqslant ≥ neq ≠ models ⊨ to → gets ← implies ⟹ impliedby ⟸ iff ⟺ lvert | rvert | lVert ‖ rVert ‖"
 )
-"""The commands that HTML does not name, or names otherwise."""
+# Names of HTML that are other commands in LaTeX.
 _OTHERS = {"acute", "breve", "check", "dot", "grave", "not", "par", "ring", "sc", "tilde"}
-"""Names of HTML that are other commands in LaTeX."""
 _NAMES = (
     "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln lg exp lim limsup liminf max min sup inf det "
     "dim ker deg gcd hom arg mod Pr"

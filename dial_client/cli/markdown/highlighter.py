@@ -10,8 +10,8 @@ from rich.text import Text
 
 from dial_client.cli.markdown.themes import Theme
 
+# The maximum characters of a line that is coloured; a longer line is data rather than code.
 MAX_LINE = 1_000
-"""The maximum characters of a line that is coloured; a longer line is data rather than code."""
 _SPANNING = {
     "go": ("`", "`", "String"),
     "html": ("<!--", "-->", "Comment"),
@@ -22,8 +22,8 @@ _SPANNING = {
 _C_LIKE = "c c++ cpp java javascript typescript tsx jsx rust c# kotlin swift scala php css scss sql dart groovy zig"
 _SPANNING |= dict.fromkeys([*_C_LIKE.split(), "objective-c"], ("/*", "*/", "Comment"))
 """The start, end and kind of comments and strings over several lines, which lexers match only as a whole."""
+# Languages that are not coloured, because compiling the rules of their lexers would delay the answer by 100 ms.
 _SLOW = frozenset(("scala", "julia", "jl", "matlab"))
-"""Languages that are not coloured, because compiling the rules of their lexers would delay the answer by 100 ms."""
 _ALIASES = {"jsonc": "json", "json5": "json", "shell": "bash", "terminal": "console", "node": "javascript"}
 
 
@@ -38,10 +38,10 @@ class Highlighter:
     def __init__(self, language: str, theme: Theme) -> None:
         self._lexer: Any = _find_lexer(language) if theme.tokens else None
         self._theme = theme
+        # The state of the lexer.
         self._stack: tuple[str, ...] = ("root",)
-        """The state of the lexer."""
+        # The end mark of a comment or string that an earlier line began; empty if there is none.
         self._end = ""
-        """The end mark of a comment or string that an earlier line began; empty if there is none."""
 
     def colour(self, line: str) -> Text:
         """Return the next line of the block with its colours."""

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token
 
+# The maximum opening brackets in one text; with more, links are text, because finding their ends would take long.
 MAX_BRACKETS = 100
-"""The maximum opening brackets in one text; with more, links are text, because finding their ends would take long."""
 MAX_FORMULA = 500
 MAX_ADDRESS = 2_000
 _RULES = ("newline", "escape", "backticks", "strikethrough", "emphasis", "link", "image", "autolink", "entity")
@@ -40,8 +40,8 @@ _CLOSING = "、。，．！？；：）］｝」』】〉》〕ー～…’”" 
 _OPENING = "（［｛「『【〈《〔‘“"  # noqa: RUF001
 _WIDE = "\u2e80-\ua4cf\uac00-\ud7af\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\U0001f300-\U0001faff\U00020000-\U0003ffff"
 _LETTER = rf"[{_OPENING}]*(?![{_OPENING}{_CLOSING}])[{_WIDE}]"
+# What stays on one row: a word, or a letter of East Asian text with its punctuation; with the spaces after it.
 _UNIT = re.compile(rf"(?:(?:{_LETTER}|[^ {_WIDE}]+)[{_CLOSING}]*|[{_OPENING}{_CLOSING}]+)? *")
-"""What stays on one row: a word, or a letter of East Asian text with its punctuation; with the spaces after it."""
 
 
 @lru_cache(2_048)
@@ -69,10 +69,10 @@ class _TextWriter:
     def __init__(self, theme: Theme) -> None:
         self.text = Text()
         self._theme = theme
+        # The positions at which open emphasis begins.
         self._starts: list[int] = []
-        """The positions at which open emphasis begins."""
+        # The addresses of the open links, and the positions of their texts.
         self._links: list[tuple[str, int]] = []
-        """The addresses of the open links, and the positions of their texts."""
 
     def write(self, token: Token) -> None:
         theme = self._theme

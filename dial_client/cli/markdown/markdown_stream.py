@@ -10,10 +10,10 @@ from dial_client.cli.markdown.block_parser import Block, BlockParser
 from dial_client.cli.markdown.themes import ANSI, Theme
 from dial_client.runtime.safe_text import SafeStream
 
+# The maximum characters of a line of text; a longer line is cut at a space. Lines of code are never cut.
 MAX_LINE = 3_000
-"""The maximum characters of a line of text; a longer line is cut at a space. Lines of code are never cut."""
+# The beginning of a line that may still become something other than text.
 _BEGINNING = re.compile(r"[\s>]*(?:[-*+=~_|$]{1,6}|#{1,6}|`{1,3}|(?:`{3}|~{3})[\w+#.-]*|[0-9]{1,9}[.)]?)?\s*\Z")
-"""The beginning of a line that may still become something other than text."""
 _OPEN_LINK = re.compile(r"!?\[([^\]\[]*)\]\([^)\s]*\Z")
 _MARK = re.compile(r"\\.|(`+|\*{1,3}|~~)")
 
@@ -33,8 +33,8 @@ class MarkdownStream:
         self._safe_text = SafeStream()
         self._parser = BlockParser()
         self._renderer = BlockRenderer(columns(), theme)
+        # The pieces of the incomplete last line.
         self._pieces: list[str] = []
-        """The pieces of the incomplete last line."""
         self._length = 0
 
     def feed(self, text: str) -> str:

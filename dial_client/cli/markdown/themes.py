@@ -32,6 +32,7 @@ class Theme:
     """The SGR parameters of tokens in code, by their names in Pygments: ``Keyword``, ``String``, ``Comment``."""
 
 
+# The styles of the themes `ANSI`, `DARK` and `LIGHT`.
 _STYLES = {
     "heading": ("1;36", "1;38;5;117", "1;38;5;25"),
     "code": ("36", "38;5;180", "38;5;94"),
@@ -43,7 +44,6 @@ _STYLES = {
     "failure": ("31", "38;5;174", "38;5;124"),
     "removed": ("31", "38;5;174", "38;5;124"),
 }
-"""The styles of the themes `ANSI`, `DARK` and `LIGHT`."""
 _TOKENS = {
     "Comment": ("2;3", "38;5;245;3", "38;5;242;3"),
     "Keyword": ("35", "38;5;176", "38;5;90"),
@@ -71,10 +71,10 @@ def _build_theme(name: str, column: int) -> Theme:
     return Theme(name, **styles, tokens=tokens)
 
 
+# Bold, italics and underlines; no colours.
 MONO = Theme("mono")
-"""Bold, italics and underlines; no colours."""
+# The 16 colours that the user has set in the terminal, which suit its background.
 ANSI = _build_theme("ansi", 0)
-"""The 16 colours that the user has set in the terminal, which suit its background."""
 DARK, LIGHT = _build_theme("dark", 1), _build_theme("light", 2)
 THEMES: Mapping[str, Theme] = MappingProxyType({theme.name: theme for theme in (DARK, LIGHT, ANSI, MONO)})
 

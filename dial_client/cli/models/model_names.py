@@ -15,10 +15,10 @@ from typing import Any
 from dial_client.providers.embedded.weights import QWEN, find_cache_folder
 from dial_client.runtime.private_files import write_private
 
+# Seconds for which a cached list is used without a new request.
 FRESH_SECONDS = 24 * 3600.0
-"""Seconds for which a cached list is used without a new request."""
+# The maximum size of the file in bytes; a larger file is ignored.
 MAX_BYTES = 4 * 1024 * 1024
-"""The maximum size of the file in bytes; a larger file is ignored."""
 
 
 def read_fresh_ids() -> dict[str, tuple[str, ...]]:
@@ -74,6 +74,7 @@ def _is_entry(entry: Any) -> bool:
     )
 
 
+# The prefixes of model names, before the model's id, with descriptions.
 PREFIXES = {
     "anthropic:": "Anthropic's Messages API",
     "azure:": "a deployment of Azure",
@@ -86,7 +87,6 @@ PREFIXES = {
     "scripted:": "a file of replies, or a recording",
     "vertex:": "Google Vertex AI",
 }
-"""The prefixes of model names, before the model's id, with descriptions."""
 
 
 def list_known_models(profiles: Iterable[str]) -> dict[str, str]:
@@ -101,10 +101,10 @@ def list_known_models(profiles: Iterable[str]) -> dict[str, str]:
     return own | {"local": "the embedded model"} | local | listed | PREFIXES
 
 
+# Bytes of memory that a model needs in addition to its file, for the context window and the runtime.
 CONTEXT_BYTES = 700_000_000
-"""Bytes of memory that a model needs in addition to its file, for the context window and the runtime."""
+# The share of the memory that is left to other programs.
 RESERVED = 0.25
-"""The share of the memory that is left to other programs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +123,12 @@ class LocalModel:
         return self.size + CONTEXT_BYTES <= memory * (1 - RESERVED)
 
 
+# Models of the hub whose own chat templates support tool calls. The sizes are those of the preferred files.
 _HUB = (
     LocalModel("local:hf:bartowski/Llama-3.2-3B-Instruct-GGUF", 2_020_000_000, installed=False, about="3 B"),
     LocalModel("local:hf:bartowski/Qwen_Qwen3-4B-GGUF", 2_500_000_000, installed=False, about="4 B, thinks first"),
     LocalModel("local:hf:bartowski/Qwen_Qwen3-8B-GGUF", 5_030_000_000, installed=False, about="8 B, thinks first"),
 )
-"""Models of the hub whose own chat templates support tool calls. The sizes are those of the preferred files."""
 
 
 def list_local_models(folder: Path) -> list[LocalModel]:

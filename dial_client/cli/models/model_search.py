@@ -23,10 +23,10 @@ from dial_client.providers.http.transport import FetchedResponse, HttpTransport
 from dial_client.providers.presets import MODELS_OF_KEYS, PRESETS
 from dial_client.settings.config_types import Api
 
+# Timeout in seconds of one request and its response.
 SECONDS = 8.0
-"""Timeout in seconds of one request and its response."""
+# Statuses of an address that does not exist.
 _MISSING_STATUSES = (404, 405, 501)
-"""Statuses of an address that does not exist."""
 _PATHS = {Api.MESSAGES: "/messages", Api.RESPONSES: "/responses", Api.CHAT: "/chat/completions"}
 
 
@@ -133,10 +133,10 @@ def _parse_date(text: str) -> datetime | None:
     return date if date.tzinfo is not None else date.replace(tzinfo=UTC)
 
 
+# Timeout in seconds for all local servers together, which are requested concurrently.
 LOCAL_SECONDS = 1.0
-"""Timeout in seconds for all local servers together, which are requested concurrently."""
+# The maximum number of models of one server that are proposed.
 _MAX_LISTED = 5
-"""The maximum number of models of one server that are proposed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,8 +99,8 @@ async def list_endpoints(endpoints: list[tuple[Endpoint, str]], *, is_refreshed:
     return listed
 
 
+# The maximum number of models of one endpoint that are printed without a search word.
 MAX_SHOWN = 12
-"""The maximum number of models of one endpoint that are printed without a search word."""
 _MILLION = 1_000_000
 
 

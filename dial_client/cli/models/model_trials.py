@@ -28,8 +28,8 @@ from dial_client.runtime.safe_text import to_one_line
 from dial_client.runtime.text import count_noun
 from dial_client.settings import configuration
 
+# Timeout of one trial in seconds.
 TIMEOUT = 90.0
-"""Timeout of one trial in seconds."""
 _TEMPERATURES = {"oslo": -17, "lima": 23}
 
 
@@ -47,8 +47,8 @@ class TrialResult:
     """The cost in US dollars; None if it is unknown."""
 
 
+# Whether the model can do it, its behavior in one line, and the turn.
 _Outcome = tuple[bool, str, Turn[Any]]
-"""Whether the model can do it, its behavior in one line, and the turn."""
 _Trial = Callable[[DialClient], Awaitable[_Outcome]]
 
 
@@ -164,13 +164,13 @@ async def _see_an_image(dial: DialClient) -> _Outcome:
     return right, f"stripes of {', '.join(_STRIPES)} are {turn.text.strip()!r}", turn
 
 
+# The colors of the image, in order; a model that cannot see the image is unlikely to guess them.
 _STRIPES = ("yellow", "blue", "red")
-"""The colors of the image, in order; a model that cannot see the image is unlikely to guess them."""
+# A PNG file of 96 by 96 pixels, with three vertical stripes of these colors, in base64.
 _STRIPED_PNG = (
     "iVBORw0KGgoAAAANSUhEUgAAAGAAAABgCAMAAADVRocKAAAACVBMVEX//wAAAP//AACM+tFxAAAAPklEQVR42u3NMQ0AAAgDsIF/"
     "0UjYTdIaaFJMsUUEAoFAIBAIBAKBQCAQCAQCgUAgEAgEAoFAIBAIBALB1+AACpQkAY74Jn8AAAAASUVORK5CYII="
 )
-"""A PNG file of 96 by 96 pixels, with three vertical stripes of these colors, in base64."""
 
 
 _TRIALS: dict[str, _Trial] = {

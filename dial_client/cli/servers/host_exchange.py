@@ -19,8 +19,8 @@ from dial_client.settings.config_editor import read_text
 from dial_client.settings.host_documents import HostServer, read_host_file
 from dial_client.settings.mcp_hosts import HOSTS, HostName, find_host_files, write_host_text
 
+# A host with its file, for the output, and the servers in the file.
 FoundServers = tuple[str, list[HostServer]]
-"""A host with its file, for the output, and the servers in the file."""
 
 
 async def import_servers(

@@ -24,8 +24,8 @@ from dial_client.servers.oauth.token_storage import TokenStorage
 from dial_client.servers.status import ServerState
 from dial_client.settings.config_types import ServerSettings
 
+# Timeout in seconds for the whole login, including the time that the user needs in the browser.
 LOGIN_SECONDS = 600.0
-"""Timeout in seconds for the whole login, including the time that the user needs in the browser."""
 _BROWSER_SECONDS = 10.0
 _WHOLE = "This login needs the whole URL, from http:// on."
 _PASTE = "or paste the URL it was redirected to, and press Enter: "

@@ -269,10 +269,10 @@ if TYPE_CHECKING:
     import httpx2
 
 URL = "https://registry.modelcontextprotocol.io"
+# The environment variable that names another registry.
 VARIABLE = "DIAL_REGISTRY_URL"
-"""The environment variable that names another registry."""
+# Timeout of one request in seconds.
 SECONDS = 15.0
-"""Timeout of one request in seconds."""
 LIMIT = 30
 _MAX_BYTES = 8_000_000
 _NAME = re.compile(r"[A-Za-z0-9-]+\.[A-Za-z0-9.-]+/[A-Za-z0-9._-]+")

@@ -82,8 +82,8 @@ _KINDS = (
         is_default=False,
     ),
 )
+# The names of the servers that need no account.
 NAMES = tuple(kind.name for kind in _KINDS)
-"""The names of the servers that need no account."""
 
 
 def find_proposals(folder: Path, *, in_user_folder: bool) -> list[ServerProposal]:

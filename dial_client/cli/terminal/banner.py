@@ -39,8 +39,8 @@ def can_draw(options: Options) -> bool:
 
 
 MAX_TEXT = 600
+# A width in columns that shortens no line, for lines that are wrapped later.
 UNCUT = 10_000
-"""A width in columns that shortens no line, for lines that are wrapped later."""
 _HELP_HINTS = (" · /help lists the commands", " · /help")
 _SHOWS_WHY = " (/servers shows why)"
 

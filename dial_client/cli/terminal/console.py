@@ -114,5 +114,5 @@ class LineConsole(PlainScreen):
         """Do nothing, because this console does not control the terminal."""
 
 
+# Prints text, asks questions, and reads the user's input.
 Console = Screen | LineConsole
-"""Prints text, asks questions, and reads the user's input."""

@@ -14,14 +14,14 @@ from pathlib import Path
 
 from dial_client.messages.message import Content, ImagePart
 
+# The maximum size in bytes of an image that is sent to the terminal; a larger image is saved.
 MAX_BYTES = 5_000_000
-"""The maximum size in bytes of an image that is sent to the terminal; a larger image is saved."""
+# The maximum width and height of an image in pixels.
 MAX_SIDE = 8_000
-"""The maximum width and height of an image in pixels."""
 MAX_ROWS = 15
 MAX_COLUMNS = 60
+# The maximum characters in one escape sequence of kitty.
 CHUNK = 4096
-"""The maximum characters in one escape sequence of kitty."""
 _PNG = b"\x89PNG\r\n\x1a\n"
 _ENDINGS = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp", "image/svg+xml": "svg"}
 

@@ -25,18 +25,18 @@ from prompt_toolkit.styles import Style
 from dial_client.cli.input.keyboard import KeyReportingOutput, open_input, open_output
 from dial_client.cli.terminal.question_line import QuestionLine
 
+# Seconds between two paintings of the live area; with the time to paint, a piece of text is shown within 50 ms.
 REDRAW = 0.02
-"""Seconds between two paintings of the live area; with the time to paint, a piece of text is shown within 50 ms."""
+# Seconds after which Esc counts as the key itself, not as the start of a key code; and after which no further key can
+# follow a key in a key sequence, as in readline.
 ESCAPE, SEQUENCE = 0.1, 0.5
-"""Seconds after which Esc counts as the key itself, not as the start of a key code; and after which no further key can
-follow a key in a key sequence, as in readline."""
 _STYLE = {"question": "bold", "hint": "italic"}
 
+# Environment variables of terminals that wrap rows.
 _VARIABLES = ("TMUX", "VTE_VERSION", "KITTY_WINDOW_ID", "KONSOLE_VERSION", "ALACRITTY_WINDOW_ID", "WEZTERM_PANE")
-"""Environment variables of terminals that wrap rows."""
 _PROGRAMS = ("iTerm.app", "WezTerm", "ghostty")
+# Seconds that a terminal may take to report its new width. Of changes within 0.25 s, tmux reports only the last.
 REPORT = 0.4
-"""Seconds that a terminal may take to report its new width. Of changes within 0.25 s, tmux reports only the last."""
 
 
 def wraps_rows(environment: Mapping[str, str]) -> bool:

@@ -14,15 +14,15 @@ from dial_client.runtime.text import count_noun
 from dial_client.sinks.turn_display import MAX_CHARS
 
 PREVIEW_LINES = 2
+# The maximum characters of a result that are searched for lines of the preview.
 MAX_PREVIEWED = 20_000
-"""The maximum characters of a result that are searched for lines of the preview."""
 BAR_COLUMNS = 12
 BAR = "  │ "
 _WAITS = " waits for permission"
 _BRACKETS = re.compile(r"[\[\](){}<>,;:\s]+")
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+# Seconds for which one character of the spinner is shown.
 FRAME = 0.1
-"""Seconds for which one character of the spinner is shown."""
 MAX_QUEUED = 3
 MAX_TEXT = 500
 _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"

@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from prompt_toolkit.formatted_text import StyleAndTextTuples
     from prompt_toolkit.key_binding import KeyBindings
 
+# Seconds without a key after which the next key counts as an answer.
 QUIET = 0.4
-"""Seconds without a key after which the next key counts as an answer."""
+# Seconds since the last key within which the user counts as typing when a question is shown.
 BUSY = 1.0
-"""Seconds since the last key within which the user counts as typing when a question is shown."""
+# The maximum characters of a hint that explains the keys; a longer hint only names the keys.
 MAX_HINT = 40
-"""The maximum characters of a hint that explains the keys; a longer hint only names the keys."""
 
+# The keys that move through a list, each with the number of items to move by.
 _MOVES = {"up": -1, "down": 1, "c-p": -1, "c-n": 1, "s-tab": -1, "tab": 1, "pageup": -10, "pagedown": 10}
-"""The keys that move through a list, each with the number of items to move by."""
+# The maximum number of items that are shown at once.
 MAX_ITEMS = 12
-"""The maximum number of items that are shown at once."""
 HINT = "type to search · ↑ ↓ choose · Enter takes · Esc leaves"
 
 
@@ -230,8 +230,8 @@ class Picker:
     marked: int = 0
     problem: str = ""
     """The reason why the last search failed; empty if it did not."""
+    # The words of the items in `found`.
     _searched: str | None = None
-    """The words of the items in `found`."""
     _typed: anyio.Event = field(default_factory=anyio.Event)
 
     def type(self, words: str) -> None:

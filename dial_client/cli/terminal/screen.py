@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# Seconds to wait until the terminal is restored.
 MAX_CLOSING = 2.0
-"""Seconds to wait until the terminal is restored."""
 
 
 class Screen:

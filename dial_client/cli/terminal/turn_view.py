@@ -35,12 +35,12 @@ from dial_client.messages.turn_result import Turn
 from dial_client.runtime.safe_text import SafeStream, to_one_line
 from dial_client.sinks.turn_display import TurnSink, describe, describe_arguments
 
+# The arguments of `gc.set_threshold` while answers are drawn; collecting 100,000 objects would take up to 50 ms.
 ANSWER_THRESHOLD = (5_000, 10, 10)
-"""The arguments of `gc.set_threshold` while answers are drawn; collecting 100,000 objects would take up to 50 ms."""
+# The maximum number of images of one result that are shown.
 MAX_IMAGES = 8
-"""The maximum number of images of one result that are shown."""
+# The estimated characters per token, for text whose tokens are not counted yet.
 CHARS_PER_TOKEN = 4
-"""The estimated characters per token, for text whose tokens are not counted yet."""
 
 
 def open_screen(options: Options, *, has_input: bool = True) -> tuple[Screen, TurnView]:
@@ -84,8 +84,8 @@ class TurnView(TurnSink):
         self._thought = ""
         self._chars = 0
         self._running: dict[str, RunningCall] = {}
+        # Whether the last printed text was a tool call.
         self._follows_call = False
-        """Whether the last printed text was a tool call."""
 
     def begin(self) -> None:
         """Begin a turn, and start the clock of the live line."""

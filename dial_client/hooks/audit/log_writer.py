@@ -26,14 +26,14 @@ from dial_client.hooks.audit.record_format import (
 )
 from dial_client.runtime.logs import get_logger
 
+# Flag of `os.open` that refuses symbolic links; 0 on Windows, which has no such flag.
 NO_FOLLOW = 0 if sys.platform == "win32" else os.O_NOFOLLOW
-"""Flag of `os.open` that refuses symbolic links; 0 on Windows, which has no such flag."""
 BINARY = 0
 if sys.platform == "win32":
     BINARY = os.O_BINARY
 """Flag of `os.open` that writes line feeds unchanged; only Windows has it."""
+# Seconds between two attempts to lock.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.01
-"""Seconds between two attempts to lock."""
 
 
 class FileLock:
@@ -123,19 +123,19 @@ else:
 
 log = get_logger(__name__)
 
+# The most bytes of a file; the next line begins a new file.
 MAX_BYTES = 10_000_000
-"""The most bytes of a file; the next line begins a new file."""
+# The number of files that are kept; the oldest is deleted first.
 MAX_FILES = 10
-"""The number of files that are kept; the oldest is deleted first."""
 LOCK_NAME = "audit.lock"
+# Seconds to wait for another process's lock; writing a line takes microseconds.
 _PATIENCE = 0.25
-"""Seconds to wait for another process's lock; writing a line takes microseconds."""
+# Seconds to wait for the lock after a failed write, so that not every call waits for a process that hangs.
 _SHORT_PATIENCE = 0.005
-"""Seconds to wait for the lock after a failed write, so that not every call waits for a process that hangs."""
+# The most entries that wait in memory while the log cannot be written.
 _MAX_PENDING = 1000
-"""The most entries that wait in memory while the log cannot be written."""
+# Bytes at the end of a file that are read to find its last line; a line is shorter.
 _TAIL = 256 * 1024
-"""Bytes at the end of a file that are read to find its last line; a line is shorter."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,20 +17,20 @@ from typing import Any
 
 from dial_client.hooks.audit.entries import AuditEntry
 
+# The version of the format, in each line with the event ``begin``.
 FORMAT = 1
-"""The version of the format, in each line with the event ``begin``."""
+# The most characters of recorded arguments as JSON; of longer arguments only the digest is recorded.
 MAX_ARGUMENTS = 64 * 1024
-"""The most characters of recorded arguments as JSON; of longer arguments only the digest is recorded."""
+# The most characters of a name from a server or model.
 _MAX_NAME = 300
-"""The most characters of a name from a server or model."""
 _COMPACT = json.JSONEncoder(separators=(",", ":"))
 _CANONICAL = json.JSONEncoder(separators=(",", ":"), sort_keys=True)
 _SEAL = re.compile(rb',"digest":"([0-9a-f]{64})"\}')
 _SEAL_BYTES = 77
 _FILE_NAME = re.compile(r"audit-(\d{6,12})\.jsonl")
 
+# Returns a text with known secrets masked.
 Mask = Callable[[str], str]
-"""Returns a text with known secrets masked."""
 
 
 def seal(fields: Mapping[str, Any]) -> bytes:

@@ -14,8 +14,8 @@ from dial_client.hooks.audit.log_writer import LOCK_NAME, FileLock
 from dial_client.hooks.audit.record_format import list_log_files, unseal
 
 _EDITED = "this line was edited or cut off: its bytes do not match its digest"
+# Seconds to wait for the lock. A log that stays locked, or is on a read-only disk, is read without the lock.
 _LOCK_PATIENCE = 2.0
-"""Seconds to wait for the lock. A log that stays locked, or is on a read-only disk, is read without the lock."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from functools import lru_cache
 
 from dial_client.hooks.middleware import Instruments
 
+# The modules of the API, whose default providers record nothing.
 _API = ("opentelemetry.trace", "opentelemetry.metrics")
-"""The modules of the API, whose default providers record nothing."""
 
 
 def find_instruments() -> Instruments | None:

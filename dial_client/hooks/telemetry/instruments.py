@@ -26,10 +26,11 @@ from dial_client.messages.turn_result import Turn
 
 Attributes = dict[str, str | int | float | bool | list[str]]
 
+# The environment variable that allows messages, arguments and results in spans.
 CAPTURE_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-"""The environment variable that allows messages, arguments and results in spans."""
 _CAPTURING = frozenset({"true", "1", "span_only", "span_and_event"})
 
+# The values of ``gen_ai.provider.name`` by the domain of an endpoint's host.
 _PROVIDERS: Mapping[str, str] = {
     "openai.azure.com": "azure.ai.openai",
     "services.ai.azure.com": "azure.ai.inference",
@@ -46,7 +47,6 @@ _PROVIDERS: Mapping[str, str] = {
     "perplexity.ai": "perplexity",
     "x.ai": "x_ai",
 }
-"""The values of ``gen_ai.provider.name`` by the domain of an endpoint's host."""
 
 
 def capture(name: str, content: Iterable[Any]) -> Attributes:
@@ -133,12 +133,12 @@ def _to_parts(message: Message) -> dict[str, Any]:
     return {"role": message.role.value, "parts": parts}
 
 
+# The name of the instrumentation scope.
 SCOPE = "dial_client"
-"""The name of the instrumentation scope."""
+# The bucket boundaries of the token histogram, as the conventions define them.
 _TOKEN_BOUNDARIES = [4.0**power for power in range(14)]
-"""The bucket boundaries of the token histogram, as the conventions define them."""
+# The bucket boundaries of the duration histogram in seconds, as the conventions define them.
 _SECOND_BOUNDARIES = [0.01 * 2**power for power in range(14)]
-"""The bucket boundaries of the duration histogram in seconds, as the conventions define them."""
 
 
 class OpenTelemetryInstruments:

@@ -8,5 +8,5 @@ other replies. `local_provider` joins them.
 
 from pathlib import Path
 
+# The chat template of the default model; other models have their own.
 TEMPLATE = Path(__file__).with_name("template.jinja")
-"""The chat template of the default model; other models have their own."""

@@ -19,27 +19,27 @@ from typing import Any
 from dial_client.messages.message import Message, Role, ToolSpec
 from dial_client.messages.model import Instruction, InstructionSource, ModelRequest
 
+# The system message of a conversation without instructions: the message that these weights were trained with.
+# With the second sentence alone, the model calls itself John, and packs 75 kinds of sunscreen for a holiday.
 SYSTEM = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
-"""The system message of a conversation without instructions: the message that these weights were trained with.
-With the second sentence alone, the model calls itself John, and packs 75 kinds of sunscreen for a holiday."""
+# The reply to a question about the present if no tools are offered.
 NOT_CONNECTED = (
     "I cannot know that. It needs something I can look at or look up, and no MCP server is connected that could. "
     "Run `dial-chat init` to connect one that can, and ask again."
 )
-"""The reply to a question about the present if no tools are offered."""
+# The reply to a question about the present if tools are offered and none of them helps.
 NO_TOOL_FITS = (
     "I cannot know that: it needs something I can look at or look up, and none of the connected tools can. "
     "Run `dial-chat init` to connect an MCP server that can, and ask again."
 )
-"""The reply to a question about the present if tools are offered and none of them helps."""
+# Characters to quote from an error.
 MAX_ERROR_CHARS = 400
-"""Characters to quote from an error."""
+# Characters to show of a result.
 MAX_RESULT_CHARS = 4_000
-"""Characters to show of a result."""
+# The number of last words that `Repetition` compares. A multiplication table of twenty lines is shorter.
 WINDOW = 120
-"""The number of last words that `Repetition` compares. A multiplication table of twenty lines is shorter."""
+# The minimum number of different words in the window, apart from digits; fewer are a repetition.
 LEAST_DISTINCT = 9
-"""The minimum number of different words in the window, apart from digits; fewer are a repetition."""
 
 _AS_JSON = "Answer with one JSON object that satisfies this JSON Schema:\n{schema}"
 _FAILED = "I could not find that out: the call of "

@@ -38,27 +38,27 @@ from dial_client.providers.embedded.decisions import (
 from dial_client.runtime.json_fields import to_object
 from dial_client.runtime.normalization import find_significant_stem, fold, split_name
 
+# The minimum score of a call that reads.
 READ_THRESHOLD = -5.5
-"""The minimum score of a call that reads."""
+# The minimum score of a call that writes.
 WRITE_THRESHOLD = -3.0
-"""The minimum score of a call that writes."""
+# The minimum score of a call that looks up something that shares a word with the question.
 LOOK_UP_THRESHOLD = -7.5
-"""The minimum score of a call that looks up something that shares a word with the question."""
+# Calls of a turn; a failure of the last one is reported.
 MAX_CALLS = 2
-"""Calls of a turn; a failure of the last one is reported."""
+# The folder that a server runs in: the user's current folder, unless its entry in servers.json has a ``cwd``.
 CURRENT_FOLDER = "."
-"""The folder that a server runs in: the user's current folder, unless its entry in servers.json has a ``cwd``."""
 
+# The verbs of tools that may change something.
 _WRITES = frozenset(load_prompts()["writing_verbs"].split())
-"""The verbs of tools that may change something."""
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _AFTERNOON = re.compile(r"\b(\d{1,2})(?::\d\d)?\s*p\.?m\b", re.IGNORECASE)
 _PERCENTAGE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:%|per ?cent)", re.IGNORECASE)
+# The words for 0, 1, 2 and so on.
 _NUMBER_WORDS = load_prompts()["number_words"].split()
-"""The words for 0, 1, 2 and so on."""
+# Values that must occur as they are: paths, URLs and addresses.
 _WHOLE = re.compile(r"[/~]|[a-z]:\\|[a-z]+://|.*@", re.IGNORECASE)
-"""Values that must occur as they are: paths, URLs and addresses."""
 _PATH = re.compile(r"(?:^|[\s'\"])(?:[~.]?/|[A-Z]:\\)[\w.-]", re.MULTILINE)
 _QUOTED = re.compile(r"""["'`]([^"'`\s]{1,60})["'`]""")
 _EXAMPLES = re.compile(r"\b(?:e\.g\.|for example|for instance|such as|like)[^)]*\)?", re.IGNORECASE)

@@ -55,25 +55,25 @@ from dial_client.providers.embedded.weights import QWEN, ensure, ensure_from_hub
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.settings.endpoint_profile import EndpointProfile
 
+# The environment variable that names another model: a GGUF file, or ``hf:REPO[/FILE]``.
 VARIABLE = "DIAL_LOCAL_MODEL"
-"""The environment variable that names another model: a GGUF file, or ``hf:REPO[/FILE]``."""
+# The default limit of a reply, in tokens. Without a limit, a repetitive reply would fill the context window.
 MAX_TOKENS = 1024
-"""The default limit of a reply, in tokens. Without a limit, a repetitive reply would fill the context window."""
 
+# Bytes to search from the start of a file for its chat template: the metadata, including the vocabulary.
 METADATA_BYTES = 64 << 20
-"""Bytes to search from the start of a file for its chat template: the metadata, including the vocabulary."""
 
+# The note on an answer that was stopped because it repeated itself.
 REPEATED = "the answer was stopped, because the embedded model repeated itself"
-"""The note on an answer that was stopped because it repeated itself."""
 
 _HUB = "hf:"
 _PACKAGES = ("xllamacpp", "huggingface_hub", "filelock")
+# The logit bias of the token "answer" in decisions. It makes the model write the most likely call even if an answer is
+# more likely, so that `decisions` can compute the probability of the call. In the tuning half of the evaluation,
+# one right call needs a bias of -4.2 or less, and another one a bias below -5.5.
 ANSWER_BIAS = -4.5
-"""The logit bias of the token "answer" in decisions. It makes the model write the most likely call even if an answer is
-more likely, so that `decisions` can compute the probability of the call. In the tuning half of the evaluation,
-one right call needs a bias of -4.2 or less, and another one a bias below -5.5."""
+# The logit bias of the token "unknown" in decisions.
 UNKNOWN_BIAS = ANSWER_BIAS - UNKNOWN_DISCOUNT
-"""The logit bias of the token "unknown" in decisions."""
 _PROFILE = EndpointProfile(
     images=False,
     tool_choice=False,
@@ -83,17 +83,17 @@ _PROFILE = EndpointProfile(
     structured_output="without_tools",
 )
 _DECISION_FIELDS = {"logit_bias": [["answer", ANSWER_BIAS], ["unknown", UNKNOWN_BIAS]], **LOGPROBS}
+# DRY sampling, which makes repetitions of six or more tokens less likely. Without it, a poem repeats its last verse up
+# to the token limit, and a penalty on single tokens only delays that. Answers from tool results are generated without
+# DRY, because they copy text of the results.
 _DRY = {
     "dry_multiplier": 0.8,
     "dry_allowed_length": 6,
     "dry_penalty_last_n": 1024,
     "dry_sequence_breakers": ["<|im_end|>"],
 }
-"""DRY sampling, which makes repetitions of six or more tokens less likely. Without it, a poem repeats its last verse up
-to the token limit, and a penalty on single tokens only delays that. Answers from tool results are generated without
-DRY, because they copy text of the results."""
+# Seconds to wait for the end of a process after its connection broke.
 _EXIT_TIMEOUT = 1.0
-"""Seconds to wait for the end of a process after its connection broke."""
 
 
 class LocalProvider:

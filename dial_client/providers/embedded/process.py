@@ -17,14 +17,14 @@ from anyio.abc import Process
 
 from dial_client.messages.errors import ProviderError
 
+# Seconds for a model to be ready: the weights are read from disk, and models may be large.
 START_TIMEOUT = 120.0
-"""Seconds for a model to be ready: the weights are read from disk, and models may be large."""
+# Seconds for the process to exit after its standard input was closed, and again after SIGTERM.
 GRACE = 2.0
-"""Seconds for the process to exit after its standard input was closed, and again after SIGTERM."""
+# Tokens of the context window. A larger window needs more memory from the start.
 CONTEXT_TOKENS = 8192
-"""Tokens of the context window. A larger window needs more memory from the start."""
+# Maximum number of threads. More are not faster: memory bandwidth limits the speed.
 MAX_THREADS = 8
-"""Maximum number of threads. More are not faster: memory bandwidth limits the speed."""
 _LINES = 8
 _SERVER = Path(__file__).with_name("llama_server.py")
 

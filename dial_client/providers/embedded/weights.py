@@ -40,21 +40,21 @@ from dial_client.runtime.logs import get_logger
 
 log = get_logger(__name__)
 
+# Seconds to wait for another program that downloads the same file.
 LOCK_TIMEOUT = 3600.0
-"""Seconds to wait for another program that downloads the same file."""
+# Seconds without a new byte after which a download fails.
 STALL = 60.0
-"""Seconds without a new byte after which a download fails."""
+# Seconds in which the hub must send its first byte. If it does not, the package index is tried.
 HUB_ANSWER = 10.0
-"""Seconds in which the hub must send its first byte. If it does not, the package index is tried."""
+# Timeout in seconds for the list of a repository's files.
 ANSWER_TIMEOUT = 60.0
-"""Timeout in seconds for the list of a repository's files."""
+# Quantizations in order of preference if no file is named: small files with little loss of quality first.
 PREFERRED = ("q4_k_m", "q4_k_s", "q4_0", "q5_k_m", "q8_0")
-"""Quantizations in order of preference if no file is named: small files with little loss of quality first."""
 _LOCK_POLL = 0.5
 _POLL = 0.2
 _CHUNK = 16 << 20
+# Bytes to read from the file that records a completed check.
 _MAX_MEMO = 4_096
-"""Bytes to read from the file that records a completed check."""
 _NAME = re.compile(r"[\w.-]+/[\w.-]+(/[\w.-]+)*")
 _SHARD = re.compile(r"-\d{5}-of-\d{5}\.gguf$", re.IGNORECASE)
 _LISTING_PROGRAM = """
@@ -103,8 +103,8 @@ class Weights:
     only the hub has the file."""
 
 
+# Qwen2.5-Coder-0.5B-Instruct, Q4_K_M, Apache-2.0.
 QWEN = Weights(**tomllib.loads(Path(__file__).with_name("default_weights.toml").read_text(encoding="utf-8")))
-"""Qwen2.5-Coder-0.5B-Instruct, Q4_K_M, Apache-2.0."""
 
 
 class DownloadFailed(Exception):

@@ -125,8 +125,8 @@ def _build_grammar(tools: Sequence[ToolSpec], *, bare: bool, answer_schema: Mapp
     return rules.to_text(" | ".join(replies))
 
 
+# Characters that begin no answer, but could begin the rest of a call whose first character was not allowed.
 _NOT_TEXT = r"<>{}()\[\]`,;:=/|&^%@!+~\\ \t\n"
-"""Characters that begin no answer, but could begin the rest of a call whose first character was not allowed."""
 
 
 def _format_opening(name: str) -> str:

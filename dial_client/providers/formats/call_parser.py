@@ -29,12 +29,12 @@ from dial_client.providers.formats.stream_buffer import (
 from dial_client.providers.formats.tool_matching import OfferedTools
 from dial_client.schema.tool_arguments import Unreadable
 
+# The most end markers within the values of one call.
 MAX_END_MARKERS = 8
-"""The most end markers within the values of one call."""
+# The most openers without a call. After that number, further openers count as text.
 MAX_FAILURES = 32
-"""The most openers without a call. After that number, further openers count as text."""
+# The most characters that are parsed as calls without success, and then again as text.
 MAX_FAILED_CHARS = 64 * 1024
-"""The most characters that are parsed as calls without success, and then again as text."""
 
 _NAME_IN_JSON = re.compile(r"[\"']name[\"']\s{0,8}:\s{0,8}[\"']([\w.-]{1,128}+)[\"']")
 
@@ -319,8 +319,8 @@ def read(text: str) -> call_readers.FoundCalls:
 
 
 FENCE = "```"
+# The most fences within the strings of one call; code with more fences counts as text.
 MAX_FENCES_IN_STRINGS = 8
-"""The most fences within the strings of one call; code with more fences counts as text."""
 
 _FENCE_END = Markers(FENCE)
 _OBJECT = re.compile(r"[\w-]{0,32}+\s*+\{")

@@ -10,8 +10,8 @@ from typing import Any
 
 from dial_client.schema import tool_arguments
 
+# The most calls of one reply.
 MAX_CALLS = 16
-"""The most calls of one reply."""
 
 _ARGUMENTS = ("arguments", "parameters")
 _NAMES = ("name", "function", "tool_name")
@@ -144,13 +144,13 @@ def _to_call(value: Any) -> JsonCall:
     return JsonCall(name, arguments[0])
 
 
+# The most characters of calls that are parsed value by value.
 MAX_LITERAL_CHARS = 16 * 1024
-"""The most characters of calls that are parsed value by value."""
 
 _NEXT_CALL = re.compile(r"[\s;]{0,16}+[^\W\d][\w.-]{0,127}+\(")
 
+# Returns the calls at the beginning of a text; raises `Unreadable` if there are none.
 CallReader = Callable[[str], FoundCalls]
-"""Returns the calls at the beginning of a text; raises `Unreadable` if there are none."""
 
 
 def parse_python(text: str) -> FoundCalls:

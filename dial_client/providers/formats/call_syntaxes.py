@@ -105,6 +105,7 @@ HERMES = CallSyntax(
 )
 HARMONY = CallSyntax("<|message|>", ("<|call|>", "<|end|>", "<|return|>", "<|start|>", "<|channel|>"), parse_json_calls)
 
+# The syntaxes, by opener.
 CALL_SYNTAXES = {
     syntax.opener: syntax
     for syntax in (
@@ -178,8 +179,8 @@ CALL_SYNTAXES = {
         ),
     )
 }
-"""The syntaxes, by opener."""
 
+# The tags around a model's reasoning: the closing tag, by opening tag.
 REASONING_TAGS = {
     "<think>": "</think>",
     "<thinking>": "</thinking>",
@@ -191,8 +192,8 @@ REASONING_TAGS = {
     "<seed:think>": "</seed:think>",
     "<|START_THINKING|>": "<|END_THINKING|>",
 }
-"""The tags around a model's reasoning: the closing tag, by opening tag."""
 REASONING_ENDS = frozenset(REASONING_TAGS.values())
+# The tags around a tool result. Only the host provides results: a result in a reply is repeated or invented.
 RESULT_TAGS = {
     "<tool_response>": "</tool_response>",
     "<|tool_response>": "<tool_response|>",
@@ -200,14 +201,13 @@ RESULT_TAGS = {
     "[TOOL_RESULTS]": "[/TOOL_RESULTS]",
     "<\uff5ctool\u2581outputs\u2581begin\uff5c>": "<\uff5ctool\u2581outputs\u2581end\uff5c>",
 }
-"""The tags around a tool result. Only the host provides results: a result in a reply is repeated or invented."""
 RESULT_ENDS = frozenset(RESULT_TAGS.values())
+# The end token of Llama and Mistral. In the middle of a text it is an HTML tag.
 END_OF_TEXT = "</s>"
-"""The end token of Llama and Mistral. In the middle of a text it is an HTML tag."""
+# The tokens that begin a turn. The role follows them.
 TURN_BEGINNINGS = ("<|im_start|>", "<|start_header_id|>", "<start_of_turn>")
-"""The tokens that begin a turn. The role follows them."""
+# The tokens that begin a header in harmony, the format of gpt-oss.
 HARMONY_HEADERS = ("<|channel|>", "<|start|>")
-"""The tokens that begin a header in harmony, the format of gpt-oss."""
 
 _CONTAINERS = (
     "<eos>", "<minimax:tool_call>", "</minimax:tool_call>", "<seed:tool_call>", "</seed:tool_call>",
@@ -215,12 +215,12 @@ _CONTAINERS = (
     *(f"<{slash}\uff5cDSML\uff5c{name}>" for slash in ("", "/") for name in ("function_calls", "tool_calls")),
     "</\uff5cDSML\uff5cinvoke>", "</\uff5cDSML\uff5cparameter>",
 )  # fmt: skip
+# Closers of calls that also occur in ordinary XML.
 _IN_MARKUP_ONLY = frozenset({"</function>", "</invoke>"})
-"""Closers of calls that also occur in ordinary XML."""
 
 _CLOSERS = {closer for syntax in CALL_SYNTAXES.values() for closer in syntax.closers}
 _PAIRED = {*CALL_SYNTAXES, *_CLOSERS, *REASONING_TAGS, *REASONING_ENDS, *RESULT_TAGS, *RESULT_ENDS}
+# All markers except the special tokens of chat templates that match `stream_buffer.CONTROL`.
 TAGS = tuple(sorted({*_PAIRED, END_OF_TEXT, *HARMONY_HEADERS, *_CONTAINERS} - _IN_MARKUP_ONLY))
-"""All markers except the special tokens of chat templates that match `stream_buffer.CONTROL`."""
+# Markers that are never shown outside code.
 HIDDEN = frozenset(TAGS) - {END_OF_TEXT, *(opener for opener, syntax in CALL_SYNTAXES.items() if not syntax.is_token)}
-"""Markers that are never shown outside code."""

@@ -217,8 +217,8 @@ _BEHIND_ACTION = _Labels("Action Input:")
 _BEHIND_INPUT = _Labels()
 
 
+# Matches the end of a sentence in a short line that is not a quotation, which could contain a neutralized label.
 _SENTENCE_END = re.compile(r"(?:\A|\n)[^>\n][^\n]{0,70}[.!?:][ \t]{1,4}\Z")
-"""Matches the end of a sentence in a short line that is not a quotation, which could contain a neutralized label."""
 
 _NO_TOOL = frozenset({"", "none", "n/a", "null"})
 

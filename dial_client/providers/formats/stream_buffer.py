@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Generator, Iterable
 from functools import cached_property
 
+# Matches a special token of a chat template, such as ``<|im_end|>``, which is never shown to the user.
 CONTROL = r"<[|\uff5c][^\s<>|\uff5c]{1,64}[|\uff5c]>"
-"""Matches a special token of a chat template, such as ``<|im_end|>``, which is never shown to the user."""
 
 _TOKEN_PART = re.compile(r"`?(?:<(?:[|\uff5c][^\s<>|\uff5c]{0,64}+[|\uff5c]?)?)?\Z")
 _LONGEST_TOKEN = 69
@@ -105,19 +105,19 @@ def _build_pattern(strings: Iterable[str]) -> str:
     return parts[0] if len(parts) == 1 else f"(?:{'|'.join(parts)})"
 
 
+# The most characters of a call; a longer text is not a call.
 MAX_CALL_CHARS = 1_000_000
-"""The most characters of a call; a longer text is not a call."""
+# The most characters that a parser may look ahead.
 MAX_HEAD_CHARS = 512
-"""The most characters that a parser may look ahead."""
 
+# Receives text that was read, in order to show, store or discard it.
 TextSink = Callable[[str], None]
-"""Receives text that was read, in order to show, store or discard it."""
+# A generator that parses a part of a reply, and yields when it needs more text.
 Parsing = Generator[None, None, None]
-"""A generator that parses a part of a reply, and yields when it needs more text."""
+# A generator that parses up to a marker, and returns the marker; empty at the end of the reply.
 MarkerSearch = Generator[None, None, str]
-"""A generator that parses up to a marker, and returns the marker; empty at the end of the reply."""
+# True if the following text matches; False if it does not; None if more text is needed to decide.
 Lookahead = bool | None
-"""True if the following text matches; False if it does not; None if more text is needed to decide."""
 
 
 class StreamBuffer:
@@ -242,8 +242,8 @@ def discard(text: str) -> None:
     """Discard the text."""
 
 
+# The number of last visible characters to store, which could form a marker with the following text.
 _TAIL_CHARS = 80
-"""The number of last visible characters to store, which could form a marker with the following text."""
 
 
 class ReplyOutput:

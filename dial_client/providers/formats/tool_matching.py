@@ -13,8 +13,8 @@ from dial_client.providers.formats.call_readers import MAX_CALLS, JsonCall, deco
 from dial_client.schema import tool_arguments
 from dial_client.schema.argument_check import ArgumentCheck
 
+# The most characters of an unknown tool's name. Names of offered tools have at most 64 characters.
 MAX_NAME_CHARS = 128
-"""The most characters of an unknown tool's name. Names of offered tools have at most 64 characters."""
 
 _NAME = re.compile(r"[\w.-]*+")
 

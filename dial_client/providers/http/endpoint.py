@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from dial_client.messages.errors import ConfigError
 
+# The key that is sent if there is none: some servers refuse requests without a key.
 NO_KEY = "not-needed"
-"""The key that is sent if there is none: some servers refuse requests without a key."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ import httpx2
 
 from dial_client.messages.errors import ProviderError
 
+# Seconds for which an idle connection is kept open, because tools run between two requests of a turn.
 _KEEPALIVE = 30.0
-"""Seconds for which an idle connection is kept open, because tools run between two requests of a turn."""
 
 
 def make_client(*, is_local: bool, is_secure: bool) -> httpx2.AsyncClient:

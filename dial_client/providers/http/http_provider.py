@@ -49,8 +49,8 @@ log = get_logger(__name__)
 _NO_SETTINGS = ModelSettings()
 _NO_SETTING = "the endpoint accepts no {}: none is sent"
 
+# Seconds to wait for an unstreamed response, which arrives only after the model has written its whole reply.
 _UNSTREAMED_TIMEOUT = 600.0
-"""Seconds to wait for an unstreamed response, which arrives only after the model has written its whole reply."""
 
 
 class HttpProvider(Recordable, ABC):

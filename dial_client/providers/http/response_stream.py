@@ -15,15 +15,15 @@ from dial_client.providers.http import provider_errors
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.sse_parser import EventTooLong, InvalidBody, ResponseBodyParser
 
+# The most requests of one reply after its first request.
 _MAX_PAUSES = 8
-"""The most requests of one reply after its first request."""
+# Seconds to read the rest of a body after its last event: a connection is reused only after its body has ended.
 _DRAIN_TIMEOUT = 0.1
-"""Seconds to read the rest of a body after its last event: a connection is reused only after its body has ended."""
+# The most bytes of one body that a `RawBody` stores.
 MAX_RECORDED = 4 * 1024 * 1024
-"""The most bytes of one body that a `RawBody` stores."""
 
+# Sends the request, or the next request of a paused reply, and returns the body, which may raise `StreamBroken`.
 SendRequest = Callable[[], Awaitable[AsyncGenerator[bytes, None]]]
-"""Sends the request, or the next request of a paused reply, and returns the body, which may raise `StreamBroken`."""
 
 
 class StreamParser(Protocol):

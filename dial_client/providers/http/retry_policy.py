@@ -27,13 +27,13 @@ log = get_logger(__name__)
 
 _Response = TypeVar("_Response")
 
+# The longest wait before a retry, in seconds. A longer ``retry-after`` is raised to the caller in the error.
 MAX_RETRY_AFTER = 60.0
-"""The longest wait before a retry, in seconds. A longer ``retry-after`` is raised to the caller in the error."""
+# Seconds before the turn's timeout at which a wait must end, so that an error can still be reported.
 DEADLINE_MARGIN = 1.0
-"""Seconds before the turn's timeout at which a wait must end, so that an error can still be reported."""
 
+# The shortest wait, in seconds, that is reported to the user while it lasts.
 MIN_REPORTED_WAIT = 1.0
-"""The shortest wait, in seconds, that is reported to the user while it lasts."""
 
 _SHORT_DELAY = 0.1
 _INITIAL_BACKOFF = 0.5
@@ -50,8 +50,8 @@ _QUOTA_ERRORS = (
     b"credit balance is too low",
 )
 _UNREADABLE_REPLY_ERRORS = (b"failed to parse", b"peg-native")
+# Bytes of an error response that are searched for the words of an error.
 _MAX_SEARCHED = 20_000
-"""Bytes of an error response that are searched for the words of an error."""
 
 
 class RetryClass(Enum):

@@ -113,10 +113,10 @@ class SSEParser:
             raise EventTooLong(f"an event is longer than {self._max_event} bytes")
 
 
+# The most bytes of a body that is one JSON text.
 _MAX_TEXT = 64 * 1024 * 1024
-"""The most bytes of a body that is one JSON text."""
+# The most bytes of an event stream, in which each word of a reply takes an event of several hundred bytes.
 _MAX_STREAM = 256 * 1024 * 1024
-"""The most bytes of an event stream, in which each word of a reply takes an event of several hundred bytes."""
 
 
 class InvalidBody(ValueError):

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 CONNECT_TIMEOUT = 10.0
+# The most bytes of an error response that are read.
 _MAX_ERROR_BODY = 1024 * 1024
-"""The most bytes of an error response that are read."""
+# Seconds to read the body of an error response. The status alone is enough for an error message.
 _ERROR_BODY_TIMEOUT = 10.0
-"""Seconds to read the body of an error response. The status alone is enough for an error message."""
+# The most bytes of a response to `HttpTransport.get` and `HttpTransport.fetch`.
 _MAX_JSON_BODY = 4 * 1024 * 1024
-"""The most bytes of a response to `HttpTransport.get` and `HttpTransport.fetch`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,12 +25,12 @@ from dial_client.stores.mailbox import Envelope, Mailbox
 log = get_logger(__name__)
 
 MAX_TURNS = 128
+# Characters of a turn's text. A longer turn is not kept: the model then gets only the client's messages.
 MAX_CHARS = 500_000
-"""Characters of a turn's text. A longer turn is not kept: the model then gets only the client's messages."""
+# Characters of a turn that is shared with other processes, including images.
 MAX_SHARED = 8 * MAX_CHARS
-"""Characters of a turn that is shared with other processes, including images."""
+# Seconds for which other processes can read a turn.
 SHARED_TTL = 3600.0
-"""Seconds for which other processes can read a turn."""
 
 _CALL_ID = re.compile("call_[0-9a-f]{32}")
 

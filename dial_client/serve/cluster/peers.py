@@ -28,8 +28,8 @@ from dial_client.stores.mailbox import Envelope, Mailbox
 from dial_client.stores.sql_store import SQLStore
 from dial_client.turns.turn_handle import TurnHandle
 
+# Events in one message.
 MAX_BATCH = 1_000
-"""Events in one message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +127,8 @@ def build_grant_topic(key: str) -> str:
     return f"granted:{key}"
 
 
+# The topic of the grants shown to the user: JSON objects with ``key``, ``server``, ``tool`` and ``conversation``.
 LISTED_GRANTS_TOPIC = "grants"
-"""The topic of the grants shown to the user: JSON objects with ``key``, ``server``, ``tool`` and ``conversation``."""
 
 
 def build_handoff_topic(call_id: str) -> str:
@@ -138,24 +138,24 @@ def build_handoff_topic(call_id: str) -> str:
 
 log = get_logger(__name__)
 
+# Seconds between polls while a turn runs here, or a request for input waits for its answer.
 POLL_INTERVAL = 0.25
-"""Seconds between polls while a turn runs here, or a request for input waits for its answer."""
+# Seconds between polls while a turn is read at another process: the delay of its events.
 STREAM_INTERVAL = 0.15
-"""Seconds between polls while a turn is read at another process: the delay of its events."""
+# Seconds for which a turn's events can be read after its end.
 EVENTS_TTL = 600.0
-"""Seconds for which a turn's events can be read after its end."""
+# Seconds after which the pending requests and grants of a process expire once it no longer renews them.
 LEASE_TTL = 30.0
-"""Seconds after which the pending requests and grants of a process expire once it no longer renews them."""
+# Seconds after which a request to a turn expires.
 REQUEST_TTL = 60.0
-"""Seconds after which a request to a turn expires."""
+# Seconds in which the last events are published on shutdown.
 _SHUTDOWN_TIMEOUT = 5.0
-"""Seconds in which the last events are published on shutdown."""
 
+# The requests to a turn.
 READ, STOP = "read", "stop"
-"""The requests to a turn."""
 
+# Handles the answer to a request; raises `KeyError` or `ValueError` if the answer is invalid.
 ReceiveAnswer = Callable[[Mapping[str, Any]], None]
-"""Handles the answer to a request; raises `KeyError` or `ValueError` if the answer is invalid."""
 
 
 class PeerBus:

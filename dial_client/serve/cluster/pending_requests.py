@@ -63,8 +63,8 @@ class PendingRequests:
     def __init__(self, peers: PeerBus) -> None:
         self._peers = peers
         self._mailbox = peers.mailbox
+        # The grants by key; used only without a mailbox.
         self._granted: dict[str, GrantedTool] = {}
-        """The grants by key; used only without a mailbox."""
 
     async def publish(self, request: PendingRequest) -> PendingRequest:
         """Send a request to all processes and return it with its message id.

@@ -21,14 +21,14 @@ from dial_client.serve.sse_response import OPENING_COMMENT, encode_end
 from dial_client.stores.mailbox import Envelope
 from dial_client.stores.sql_store import SQLStore
 
+# Seconds to wait until a request is taken. Programs that use the database without serving never take requests.
 REQUEST_TIMEOUT = 5.0
-"""Seconds to wait until a request is taken. Programs that use the database without serving never take requests."""
+# Seconds in which the end of a turn must arrive after the database shows that it no longer runs.
 END_TIMEOUT = 3.0
-"""Seconds in which the end of a turn must arrive after the database shows that it no longer runs."""
+# Seconds without an event after which the turn's process is checked.
 SILENCE_TIMEOUT = 2.0
-"""Seconds without an event after which the turn's process is checked."""
+# Seconds between polls for the effect of a request.
 _POLL_INTERVAL = 0.1
-"""Seconds between polls for the effect of a request."""
 
 
 class RemoteTurns:

@@ -35,11 +35,11 @@ from dial_client.settings.config_types import OAuthGrant, OAuthSettings, ServerS
 
 log = get_logger(__name__)
 
+# Maximum characters of the stored missing scopes; no real server needs more.
 MAX_MISSING_SCOPE = 2_000
-"""Maximum characters of the stored missing scopes; no real server needs more."""
 
+# The storage of a provider before `OAuthProvider.connect`, which makes the provider its own storage.
 NO_STORAGE: Any = None
-"""The storage of a provider before `OAuthProvider.connect`, which makes the provider its own storage."""
 
 Model = TypeVar("Model", bound=BaseModel)
 

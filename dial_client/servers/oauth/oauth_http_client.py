@@ -29,8 +29,8 @@ from dial_client.messages.errors import LoginFailed
 from dial_client.runtime.safe_text import to_one_line
 
 RESOLVE_SECONDS = 10.0
+# Known issuers whose token endpoint has another origin, with that origin.
 _OTHER_TOKEN_ORIGINS = {"https://accounts.google.com": "https://oauth2.googleapis.com"}
-"""Known issuers whose token endpoint has another origin, with that origin."""
 
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
@@ -180,10 +180,10 @@ class UrlPolicy:
             )
 
 
+# Maximum bytes of a response; metadata and tokens have a few thousand bytes.
 MAX_BODY = 1024 * 1024
-"""Maximum bytes of a response; metadata and tokens have a few thousand bytes."""
+# Maximum characters kept of an authorization server's error description.
 MAX_WORDS = 200
-"""Maximum characters kept of an authorization server's error description."""
 ANSWER_SECONDS, CONNECT_SECONDS = 30.0, 10.0
 _SECRET_FIELDS = ("assertion", "client_assertion", "client_secret", "code", "code_verifier", "refresh_token")
 

@@ -12,8 +12,8 @@ from anyio.abc import SocketStream
 from dial_client.messages.errors import LoginFailed
 
 PATH = "/callback"
+# Maximum bytes of a request's headers.
 MAX_REQUEST = 16 * 1024
-"""Maximum bytes of a request's headers."""
 REQUEST_SECONDS = 10.0
 _PAGE = """<!doctype html><meta charset="utf-8"><title>dial-chat</title>
 <body style="font-family: sans-serif; margin: 4em"><p>{}</p></body>"""

@@ -31,10 +31,10 @@ from dial_client.servers.oauth.token_storage import TokenStorage
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.settings.config_types import OAuthGrant, ServerSettings
 
+# The redirect URI of a client without a login callback.
 UNUSED_REDIRECT_URI = "http://127.0.0.1/callback"
-"""The redirect URI of a client without a login callback."""
+# How many times a server may require more scopes during one connection.
 MAX_STEP_UPS = 5
-"""How many times a server may require more scopes during one connection."""
 _MAX_WORDS = 300
 
 Send = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
@@ -68,8 +68,8 @@ class ServerAuth:
         self._provider = create_provider(self._oauth)
         self._lock = anyio.Lock()
         self._is_loaded = False
+        # Why the user's login failed; no further login is started on this connection.
         self._refusal: str | None = None
-        """Why the user's login failed; no further login is started on this connection."""
         self._step_ups: set[frozenset[str]] = set()
 
     async def aclose(self) -> None:

@@ -26,10 +26,10 @@ from dial_client.settings.config_types import ServerSettings
 
 log = get_logger(__name__)
 
+# Timeout in seconds for the keyring: a locked keyring may wait for a password.
 KEYRING_SECONDS = 10.0
-"""Timeout in seconds for the keyring: a locked keyring may wait for a password."""
+# Maximum bytes of a record that is read.
 MAX_BYTES = 1024 * 1024
-"""Maximum bytes of a record that is read."""
 _SERVICE = "dial-client"
 
 T = TypeVar("T")

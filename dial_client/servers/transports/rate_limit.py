@@ -7,15 +7,15 @@ from collections.abc import Callable
 
 from mcp_types import JSONRPCNotification, JSONRPCRequest
 
+# Messages of one kind that pass before the rate is limited.
 BURST = 500
-"""Messages of one kind that pass before the rate is limited."""
+# Messages of one kind that pass per second after the burst.
+#
+# Dropping announcements loses no change: a list is read `notifications.DEBOUNCE` seconds after the last one that
+# passed.
 RATE = 50.0
-"""Messages of one kind that pass per second after the burst.
-
-Dropping announcements loses no change: a list is read `notifications.DEBOUNCE` seconds after the last one that passed.
-"""
+# Limit of progress numbers: the SDK (mcp 2.3) stops reading if it cannot convert a number to a float.
 MAX_NUMBER = 1e300
-"""Limit of progress numbers: the SDK (mcp 2.3) stops reading if it cannot convert a number to a float."""
 _KINDS = {
     "notifications/progress": "progress",
     "notifications/message": "logs",

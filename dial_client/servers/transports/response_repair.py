@@ -41,24 +41,22 @@ from dial_client.servers.status import AddNote
 from dial_client.servers.transports.rate_limit import RateLimiter
 
 BOM = b"\xef\xbb\xbf"
+# Maximum messages of a batch; a longer batch is ignored.
 MAX_BATCH = 1_000
-"""Maximum messages of a batch; a longer batch is ignored."""
+# Maximum nesting depth of a repaired message: about the limit of pydantic for other messages.
+#
+# The JSON parser of Python 3.13 would accept ten thousand levels.
 MAX_DEPTH = 200
-"""Maximum nesting depth of a repaired message: about the limit of pydantic for other messages.
-
-The JSON parser of Python 3.13 would accept ten thousand levels.
-"""
+# Maximum characters of a line in which lone surrogates are replaced: that takes many times its size in memory.
 MAX_SURROGATE_TEXT = 8 * 1024 * 1024
-"""Maximum characters of a line in which lone surrogates are replaced: that takes many times its size in memory."""
 _HALF_OF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
+# The beginning of a response whose keys have the order of JSON-RPC's examples.
 _RESPONSE_START = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2.0"\s*,\s*)?"id"\s*:\s*(\d{1,9})\s*,\s*"(?:result|error)"')
-"""The beginning of a response whose keys have the order of JSON-RPC's examples."""
 
+# Maximum number of blocks of a result, contents of a resource, and messages of a prompt.
+#
+# An empty block takes three bytes on the wire, but a thousand in memory.
 MAX_BLOCKS = 10_000
-"""Maximum number of blocks of a result, contents of a resource, and messages of a prompt.
-
-An empty block takes three bytes on the wire, but a thousand in memory.
-"""
 
 
 class LineTooLong(Exception):
@@ -190,6 +188,7 @@ def _build_error(request_id: int | str, problem: str) -> JSONRPCError:
 
 
 _VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+# The content block types of the protocol, each with the members that must be strings.
 _STRINGS_OF_BLOCK = {
     "text": ("text",),
     "image": ("data", "mimeType"),
@@ -197,18 +196,17 @@ _STRINGS_OF_BLOCK = {
     "resource_link": ("uri", "name"),
     "resource": (),
 }
-"""The content block types of the protocol, each with the members that must be strings."""
+# Characters kept of an unknown content block, which is shown as JSON text.
 _MAX_UNKNOWN = 2_000
-"""Characters kept of an unknown content block, which is shown as JSON text."""
+# The members of a page besides its items, valid in every protocol version.
 _FRAME = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-"""The members of a page besides its items, valid in every protocol version."""
+# The methods of the lists, with the member that holds the items.
 _LISTED = {
     "tools/list": "tools",
     "resources/list": "resources",
     "resources/templates/list": "resourceTemplates",
     "prompts/list": "prompts",
 }
-"""The methods of the lists, with the member that holds the items."""
 
 
 class ResponseRepairer:

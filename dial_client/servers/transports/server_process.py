@@ -32,14 +32,14 @@ log = get_logger(__name__)
 
 MAX_LINES = 50
 MAX_LINE_BYTES = 1_000
+# Seconds to exit after standard input was closed, and again after SIGTERM (order of the MCP specification).
 GRACE = 2.0
-"""Seconds to exit after standard input was closed, and again after SIGTERM (order of the MCP specification)."""
+# Seconds for the server's orphaned children to exit after SIGTERM.
 ORPHANS_GRACE = 1.0
-"""Seconds for the server's orphaned children to exit after SIGTERM."""
+# Seconds for the guard's shell to exit after the last process group has ended.
 END_SECONDS = 1.0
-"""Seconds for the guard's shell to exit after the last process group has ended."""
+# Maximum bytes of one read: the capacity of a pipe.
 CHUNK = 65_536
-"""Maximum bytes of one read: the capacity of a pipe."""
 _POLL = 0.01
 
 
@@ -56,6 +56,7 @@ if sys.platform == "win32":
 else:
     BASIC = frozenset(("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"))
 
+# Variables that launchers (npx, uvx) need with a proxy, a private certificate authority, or another language.
 USEFUL = frozenset(
     (
         *("LANG", "LANGUAGE", "VIRTUAL_ENV"),
@@ -63,14 +64,13 @@ USEFUL = frozenset(
         *("ALL_PROXY", "FTP_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
     )
 )
-"""Variables that launchers (npx, uvx) need with a proxy, a private certificate authority, or another language."""
+# Prefixes of further inherited variables.
 FAMILIES = ("LC_", "NPM_CONFIG_", "UV_", "XDG_")
-"""Prefixes of further inherited variables."""
+# Names with such a prefix that are not inherited: credentials. A server gets them only through its settings.
 _CREDENTIAL = re.compile(r"^UV_PUBLISH_|PASS|TOKEN|AUTH|SECRET|CREDENTIAL|USERNAME|(?:^|_)(?:KEY|OTP)(?:_|$)")
-"""Names with such a prefix that are not inherited: credentials. A server gets them only through its settings."""
 _USER = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)[^/\s?#]*@")
+# The user in a proxy URL without a scheme.
 _USER_OF_PROXY = re.compile(r"^[^/\s?#]*@")
-"""The user in a proxy URL without a scheme."""
 
 
 def build_environment(settings: Mapping[str, str]) -> dict[str, str]:
@@ -389,6 +389,8 @@ async def _read(descriptor: int) -> bytes:
 
 
 _SHELL = "/bin/sh"
+# Reads a line ``+ GROUP`` or ``- GROUP`` for each change. At the end it closes in steps: wait, SIGTERM, wait, SIGKILL.
+# A group that was seen empty is never signalled again, because its number may be reused.
 _SCRIPT = """
 groups=' '
 while read -r change group; do
@@ -409,8 +411,6 @@ for signal in '' '' TERM '' KILL; do
   [ "$signal" = KILL ] || sleep 1
 done
 """
-"""Reads a line ``+ GROUP`` or ``- GROUP`` for each change. At the end it closes in steps: wait, SIGTERM, wait, SIGKILL.
-A group that was seen empty is never signalled again, because its number may be reused."""
 
 
 class ProcessGuard:
@@ -510,8 +510,8 @@ class ProcessGuard:
             self._shell = None
 
 
+# The guard shared by all clients of this process.
 guard = ProcessGuard()
-"""The guard shared by all clients of this process."""
 atexit.register(guard.close)
 if sys.platform != "win32":
     os.register_at_fork(after_in_child=guard.abandon)

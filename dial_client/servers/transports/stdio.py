@@ -28,14 +28,14 @@ from dial_client.servers.transports.server_process import ServerProcess, StderrT
 from dial_client.settings.config_types import ServerSettings
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+# Messages buffered between a pipe and the session, each of at most `MAX_MESSAGE_BYTES`.
 _BUFFERED = 16
-"""Messages buffered between a pipe and the session, each of at most `MAX_MESSAGE_BYTES`."""
+# Timeout in seconds for writing the last messages (for example a cancellation) before the pipe is closed.
 _FLUSH = 0.5
-"""Timeout in seconds for writing the last messages (for example a cancellation) before the pipe is closed."""
+# Seconds for the output to end after the process exited, or closed its input.
 _LINGER = 0.5
-"""Seconds for the output to end after the process exited, or closed its input."""
+# Limit of bytes that are read after `_LINGER`: the capacity of a pipe. A child process may write without end.
 _MAX_REST = 1024 * 1024
-"""Limit of bytes that are read after `_LINGER`: the capacity of a pipe. A child process may write without end."""
 
 StdioReader = MemoryObjectSendStream[SessionMessage | Exception]
 
@@ -189,8 +189,8 @@ def _describe_exit(code: int) -> str:
         return f"by signal {-code}"
 
 
+# Seconds until reading standard error is cancelled on exit: more than the SDK needs to end a process.
 _CLOSE = 8.0
-"""Seconds until reading standard error is cancelled on exit: more than the SDK needs to end a process."""
 
 
 class WindowsStdioTransport:

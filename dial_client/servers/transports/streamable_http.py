@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 CONNECT_SECONDS = 10.0
 WRITE_SECONDS = 60.0
+# GET streams opened without a pause, and seconds before each further one: a server may close each stream at once.
 RECONNECTS, RECONNECT_PAUSE = 20, 5.0
-"""GET streams opened without a pause, and seconds before each further one: a server may close each stream at once."""
+# Bytes of a response that are searched for an error text about the session.
 _MAX_REASON = 10_000
-"""Bytes of a response that are searched for an error text about the session."""
+# Timeouts without a read timeout: a call is ended by its caller, and a notification stream may be silent for hours.
 _TIMEOUT = httpx2.Timeout(connect=CONNECT_SECONDS, write=WRITE_SECONDS, pool=CONNECT_SECONDS, read=None)
-"""Timeouts without a read timeout: a call is ended by its caller, and a notification stream may be silent for hours."""
 _WEB_PAGE = "the URL leads to a web page, not to an MCP server; is it the right URL, or does it require a login?"
 
 

@@ -24,18 +24,18 @@ from dial_client.servers.restart_policy import ExitKind
 from dial_client.servers.server_requests import NeedsOlderProtocol
 from dial_client.servers.status import MAX_REASON_CHARS
 
+# Code of the JSON-RPC errors created by `transports.streamable_http`; from the range reserved for implementations.
 HTTP_FAILURE = -32010
-"""Code of the JSON-RPC errors created by `transports.streamable_http`; from the range reserved for implementations."""
 
+# Outcomes of a request after a network error: not sent, or unknown.
 UNSENT, BROKEN = "unsent", "broken"
-"""Outcomes of a request after a network error: not sent, or unknown."""
 
+# Error codes with which server SDKs reject an unknown session.
 _SESSION_CODES = (INVALID_REQUEST, -32000, -32001)
-"""Error codes with which server SDKs reject an unknown session."""
 
 
+# HTTP statuses with which an HTTP+SSE endpoint rejects streamable HTTP (MCP, "Backwards Compatibility").
 _OTHER_TRANSPORT = (400, 404, 405)
-"""HTTP statuses with which an HTTP+SSE endpoint rejects streamable HTTP (MCP, "Backwards Compatibility")."""
 
 
 class AuthenticationFailed(httpx2.RequestError):

@@ -16,10 +16,10 @@ from dial_client.servers.status import AddNote
 from dial_client.servers.transports.server_process import ServerProcess, StderrTail
 from dial_client.settings.config_types import ServerSettings, Transport
 
+# Called when a connection has ended, with the reason; empty if it is unknown.
 OnEnd = Callable[[str], None]
-"""Called when a connection has ended, with the reason; empty if it is unknown."""
+# Called with the error that ends a connection, before the transport closes, which may take some seconds.
 OnError = Callable[[Exception], Awaitable[None]]
-"""Called with the error that ends a connection, before the transport closes, which may take some seconds."""
 
 
 class TransportFactory:
