@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import anyio
@@ -51,6 +52,13 @@ _NO_SETTING = "the endpoint accepts no {}: none is sent"
 
 # Seconds to wait for an unstreamed response, which arrives only after the model has written its whole reply.
 _UNSTREAMED_TIMEOUT = 600.0
+
+
+@dataclass(slots=True)
+class _Asked:
+    """The request of one reply. A refusal may replace it by another one."""
+
+    request: ModelRequest
 
 
 class HttpProvider(Recordable, ABC):
@@ -156,14 +164,7 @@ class HttpProvider(Recordable, ABC):
         parser = self._create_parser()
         parser.streams_arguments = request.streams_arguments
         stream = ResponseStream(self.api, parser, self.endpoint, notes, bodies)
-
-        async def send() -> AsyncGenerator[bytes, None]:
-            # A paused reply is continued with the request that was accepted.
-            nonlocal request
-            body, request = await self._send(request, parser, notes)
-            return body
-
-        deltas = stream.read_deltas(send)
+        deltas = stream.read_deltas(partial(self._send, _Asked(request), parser, notes))
         return self._names.restore_calls(deltas) if self._names.is_needed else deltas
 
     @property
@@ -171,10 +172,12 @@ class HttpProvider(Recordable, ABC):
         """The flags of the profile that affect the parsing of responses, except those with their default values."""
         return self._adaptation.profile.get_parser_flags()
 
-    async def _send(
-        self, request: ModelRequest, parser: StreamParser, notes: list[str]
-    ) -> tuple[AsyncGenerator[bytes, None], ModelRequest]:
-        """Send the request, adapted after each refusal; return the body of the response, and the accepted request."""
+    async def _send(self, asked: _Asked, parser: StreamParser, notes: list[str]) -> AsyncGenerator[bytes, None]:
+        """Send the request, adapted after each refusal, and return the body of the response.
+
+        `asked` keeps the request that was accepted, for the next request of a paused reply.
+        """
+        request = asked.request
         structured = self._adaptation.profile.structured_output
         offers_tools = bool(request.tools) and request.allows_calls
         if request.output_format is not None and (
@@ -194,9 +197,10 @@ class HttpProvider(Recordable, ABC):
                 response = await self._transport.post(
                     self._get_path(), body, idle_timeout=timeout, notes=notes, on_wait=request.on_wait
                 )
-                return self._read_body(response), request
+                return self._read_body(response)
             except ProviderError as error:
                 request, note = self._adapt_request(error, request, fields, tools, notes)
+                asked.request = request
                 # Each adaptation leaves out something, so only an endpoint with changing refusals comes here.
                 if attempt == MAX_ADAPTATIONS:
                     raise

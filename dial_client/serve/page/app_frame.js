@@ -1,7 +1,7 @@
 // The frame of an MCP App: a server's HTML in a sandbox with an opaque origin, between the tool calls and the answer.
 //
-// The frame first loads an empty document (serve/feature_routes.py). The policy of that response allows only the origins that
-// the app's server declares. The page then sends the HTML.
+// The frame first loads an empty document (serve/feature_routes.py). The policy of that response allows only the origins
+// that the app's server declares. The page then sends the HTML.
 
 import { AppBridge, AppError } from "./app_bridge.js";
 import { describeAppearance, describeHost, maxHeight, watchAppearance } from "./app_context.js";
