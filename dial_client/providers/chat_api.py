@@ -482,7 +482,8 @@ class ChatStreamParser(StreamParser):
             self._usage = parse_usage(groq["usage"])
         if not CITATION_FIELDS.isdisjoint(chunk):
             self._citations.add(chunk)
-        choice = next(iter(to_list(chunk.get("choices"))), None)
+        choices = chunk.get("choices")
+        choice = choices[0] if choices and isinstance(choices, list) else None
         return self._parse_choice(choice) if isinstance(choice, dict) else ()
 
     def finish(self, notes: Sequence[str]) -> Sequence[Delta]:
@@ -513,10 +514,10 @@ class ChatStreamParser(StreamParser):
         if usage := choice.get("usage"):
             self._usage = parse_usage(usage)
         delta, message = choice.get("delta"), choice.get("message")
-        # Perplexity sends a delta with only a role beside a complete message.
-        has_delta = isinstance(delta, Mapping) and any(value for name, value in delta.items() if name != "role")
-        if isinstance(message, dict) and not (self._has_answer or has_delta):
-            delta = message
+        if isinstance(message, dict) and not self._has_answer:
+            # Perplexity sends a delta with only a role beside a complete message.
+            has_delta = isinstance(delta, dict) and any(value for name, value in delta.items() if name != "role")
+            delta = delta if has_delta else message
         return self._parse_delta(delta) if delta and isinstance(delta, dict) else ()
 
     def _find_finish_reason(self) -> FinishReason:
