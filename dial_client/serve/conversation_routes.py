@@ -23,15 +23,20 @@ from dial_client.messages.message import Content, Message, TextPart, extract_tex
 from dial_client.runtime.safe_text import sanitize
 from dial_client.serve.chat_completion_request import parse_content, to_text_parts
 from dial_client.serve.cluster.remote_turns import RemoteTurns
-from dial_client.serve.http_messages import HttpError, build_json_response, read_json, read_limit, read_string
+from dial_client.serve.http_messages import (
+    HttpError,
+    build_json_response,
+    parse_number,
+    read_json,
+    read_limit,
+    read_string,
+)
 from dial_client.serve.sse_response import SSEResponse, parse_last_event_id, stream_turn
 from dial_client.serve.turn_registry import ServedModel, TurnRegistry
 from dial_client.stores.conversation_store import Conversation, ConversationSummary
 
 # The most conversations of one list.
 MAX_LIMIT = 200
-# A position has fewer digits.
-_MAX_DIGITS = 10
 # For each format the media type and the file name extension.
 _EXPORTS = {"json": ("application/json", "json"), "markdown": ("text/markdown; charset=utf-8", "md")}
 # Contexts per message. The page keeps the same number of apps open.
@@ -254,10 +259,10 @@ class ConversationRoutes:
         return build_json_response({"messages": await self._manager.list_messages(request.path_params["id"])})
 
     async def _remove(self, request: Request) -> Response:
-        position = request.path_params["position"]
-        if not (position.isascii() and position.isdigit() and len(position) < _MAX_DIGITS):
+        position = parse_number(request.path_params["position"])
+        if position is None:
             raise HttpError(400, "the path must end with the position of a message", "bad_number", param="position")
-        await self._manager.remove_message(request.path_params["id"], int(position))
+        await self._manager.remove_message(request.path_params["id"], position)
         return await self._respond(request.path_params["id"])
 
     async def _switch(self, request: Request) -> Response:

@@ -64,17 +64,22 @@ def read_object(body: Mapping[str, Any], name: str) -> dict[str, Any]:
     return value
 
 
+def parse_number(text: str) -> int | None:
+    """Return the number that at most nine ASCII digits write; None for any other text."""
+    # `isdigit` alone admits digits such as "²", and Python converts no more than 4,300 of them.
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
 def read_limit(request: Request, maximum: int) -> int:
     """Return the query parameter ``limit``; by default 50.
 
     Raises:
         HttpError: The limit is not a number from 1 to `maximum`.
     """
-    limit = request.query_params.get("limit", "50")
-    # Python converts no more than 4,300 digits.
-    if not (limit.isascii() and limit.isdigit() and len(limit) < 10 and 0 < int(limit) <= maximum):
+    limit = parse_number(request.query_params.get("limit", "50"))
+    if limit is None or not 0 < limit <= maximum:
         raise HttpError(400, f"limit must be a number from 1 to {maximum}", "bad_limit", param="limit")
-    return int(limit)
+    return limit
 
 
 log = get_logger(__name__)

@@ -10,6 +10,7 @@ import anyio
 from starlette.types import Receive, Scope, Send
 
 from dial_client.messages.events import Event, ServerChanged, StatusChanged
+from dial_client.serve.http_messages import parse_number
 from dial_client.sinks import sse_encoder
 from dial_client.turns.status_text import find_code
 from dial_client.turns.turn_handle import TurnHandle
@@ -128,4 +129,4 @@ def _encode_lines(event: Event, chunk: dict[str, object]) -> list[str]:
 def parse_last_event_id(value: str | None, turn: str) -> int:
     """Return the position in a ``Last-Event-ID``; 0 (the start) if the header is missing or names another turn."""
     turn_id, _, position = (value or "").rpartition(":")
-    return int(position) if turn_id == turn and position.isascii() and position.isdigit() and len(position) < 10 else 0
+    return (parse_number(position) or 0) if turn_id == turn else 0

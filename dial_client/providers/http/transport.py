@@ -103,6 +103,7 @@ class RequestTransport(ABC):
         Raises:
             ProviderError: There is no response, or its status is not 2xx.
         """
+        # This is no coroutine of its own: the caller awaits the retry policy directly.
         send = partial(self._send, path, body, idle_timeout)
         return retry_policy.send_until_accepted(send, self.endpoint.host, notes, on_wait)
 
