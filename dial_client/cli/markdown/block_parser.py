@@ -93,6 +93,8 @@ class BlockParser:
         self._returned = 0
         # The block that further lines may change.
         self._pending: Block | None = None
+        # Whether the indices of this block are those of the present lines.
+        self._is_current = True
         # The latest part of code or of a table, if further lines may belong to it; its first lines are kept.
         self._open: Block | None = None
 
@@ -112,10 +114,9 @@ class BlockParser:
             if not line.strip() and self._lines[-1:] == [line]:
                 return []
         self._lines = [*self._lines, line]
-        blocks = _parse(self._lines)[self._returned :]
-        if self._open is not None:
-            blocks[0] = _continue(blocks[0])
+        blocks = self._read_blocks()
         self._pending = None if not blocks or self._is_final(blocks[-1]) else blocks.pop()
+        self._is_current = not blocks
         if blocks:
             self._forget(blocks[-1])
         return blocks
@@ -125,6 +126,22 @@ class BlockParser:
         if self._open is not None:
             return [replace(_continue(self._open), text="", rows=(), is_open=False)]
         return [] if self._pending is None else [self._pending]
+
+    def _read_blocks(self) -> list[Block]:
+        """Return the blocks that have not been returned. Blank lines and most lines of code need no parsing."""
+        line, latest, pending = self._lines[-1], self._open, self._pending
+        if latest is None and not line.strip():
+            if pending is None:
+                return []
+            if pending.kind == "paragraph" and self._is_current:
+                return [pending]
+        may_close = line.lstrip().startswith(("`", "~"))
+        if latest and latest.kind == "code" and not latest.containers and self._lines[0][0] in "`~" and not may_close:
+            return [replace(_continue(latest), start=0, end=2, text=f"{line}\n")]
+        blocks = _parse(self._lines)[self._returned :]
+        if latest:
+            blocks[0] = _continue(blocks[0])
+        return blocks
 
     def _forget(self, last: Block) -> None:
         """Replace the lines up to the end of the last final block by those that open its containers."""
