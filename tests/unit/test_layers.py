@@ -21,7 +21,10 @@ OTHER_FILES = sorted(
 
 MAX_FILE = 800
 MAX_FUNCTION = 80
-"""Alarms in lines, far from where any file or function stands: they must not shape the code."""
+"""Alarms in lines, far from where any file or function stands: they must not shape the code.
+
+The docstrings of a file do not count, so that no line of a public docstring is saved for the alarm.
+"""
 MAX_RESOLUTION = 60
 VAGUE_NAMES = {"utils", "helpers", "base", "types", "common", "misc"}
 HEAVY = (
@@ -72,10 +75,21 @@ def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return (function.end_lineno or 0) - function.lineno + 1
 
 
+def count_lines(path: Path) -> int:
+    """Return the number of lines of a file without its docstrings."""
+    source = path.read_text(encoding="utf-8")
+    docstrings = (
+        node.end_lineno - node.lineno + 1
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and node.end_lineno
+    )
+    return len(source.splitlines()) - sum(docstrings)
+
+
 def test_no_file_is_longer_than_anybody_means() -> None:
-    lines = {name(path): len(path.read_text(encoding="utf-8").splitlines()) for path in FILES + OTHER_FILES}
+    lines = {name(path): count_lines(path) for path in FILES + OTHER_FILES}
     assert {file: count for file, count in lines.items() if count > MAX_FILE} == {}
-    assert lines["dial_client/turns/resolution.py"] <= MAX_RESOLUTION
+    assert len((PACKAGE / "turns" / "resolution.py").read_text(encoding="utf-8").splitlines()) <= MAX_RESOLUTION
     assert [file for file in lines if Path(file).stem in VAGUE_NAMES] == []
 
 
