@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from dial_client.cli.configuration_files import ask_for_files, describe_sources, find_profile_name
@@ -35,6 +36,10 @@ async def read_settings(options: Options, *, may_ask: bool = True, only_server: 
     if not files:
         advice = "there are no tools; dial-chat init writes the file"
         warn_once(f"no {FILE_NAME} here or in your configuration folder: {advice}")
+        from dial_client.settings.host_documents import describe_folder_servers
+
+        if of_other_hosts := describe_folder_servers(Path.cwd()):
+            warn_once(of_other_hosts)
     settings = configuration.combine(files, find_profile_name(options), only_server)
     if options.verbose:
         warn_once(f"configuration: {describe_sources(settings.sources)}")

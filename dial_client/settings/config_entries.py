@@ -118,7 +118,8 @@ def _read_enabled(found: Mapping[str, Node]) -> bool:
 
 
 def _build_target_error(node: Node, unknown: Mapping[str, Node]) -> ConfigError:
-    hints = [did_you_mean(key, ("command", "url")) for key in list(unknown)[:10]]
+    hints = [f'write "{_OTHER_TARGETS[key]}" in place of "{key}"' for key in unknown if key in _OTHER_TARGETS]
+    hints += [did_you_mean(key, ("command", "url")) for key in list(unknown)[:10]]
     if node.source.lines and len(node.keys) == 1:
         hints.append(did_you_mean(str(node.keys[0]), TOP_KEYS))
     usual = 'a server needs a program ("command") or a URL ("url")'
@@ -188,7 +189,11 @@ SERVER_ALIASES = {
     "excludeTools": "disabledTools",
     "startup_timeout_sec": "startupTimeout",
     "tool_timeout_sec": "toolTimeout",
+    "isActive": "enabled",
+    "active": "enabled",
 }
+# Keys of other hosts for the program or the URL, which are no aliases: an entry should say the same in every host.
+_OTHER_TARGETS = {"serverUrl": "url", "uri": "url", "endpoint": "url", "baseUrl": "url", "cmd": "command"}
 _NO_FIELDS = frozenset({"type", "enabled", "disabled", "envFile", "timeout"})
 _EXPANDED = frozenset({"command", "args", "env", "envFile", "cwd", "url", "headers", "oauth", "roots"})
 _PATHS = frozenset({"command", "envFile", "cwd", "roots"})

@@ -8,6 +8,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import count
@@ -16,10 +17,12 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from dial_client.messages.errors import ConfigError
-from dial_client.runtime.json_fields import find_object
+from dial_client.runtime.json_fields import find_object, find_text, to_list, to_object
+from dial_client.runtime.safe_text import escape_line
+from dial_client.runtime.text import count_noun
 from dial_client.settings import configuration, jsonc
 from dial_client.settings.config_locations import report_unreadable
-from dial_client.settings.mcp_hosts import HostEntry, HostName, Losses, translate
+from dial_client.settings.mcp_hosts import HostEntry, HostName, Losses, find_host_files, translate
 
 # Maximum bytes of a file: the parser takes seconds for one mebibyte.
 MAX_YAML_BYTES = 1024 * 1024
@@ -113,10 +116,25 @@ def read_host_file(path: Path, host: HostName | None, folder: Path) -> list[Host
     return read_servers(host or guess_host(path, top), top, folder)
 
 
+def describe_folder_servers(folder: Path) -> str:
+    """Return which files of other hosts in a folder have servers, and how to import them; empty if there are none.
+
+    The servers are not used: the files may come from a stranger.
+    """
+    described = []
+    for file in find_host_files(folder):
+        if file.is_of_folder:
+            with suppress(ConfigError):  # `dial-chat servers import` reports the error
+                if number := len(read_host_file(file.path, file.host.name, folder)):
+                    command = f"dial-chat servers import {file.host.name}"
+                    name = escape_line(str(file.path.relative_to(folder)))
+                    described.append(f"{name} has {count_noun(number, 'server')} ({command} asks before it adds them)")
+    return "; ".join(described)
+
+
 def read_servers(host: HostName, top: Mapping[str, Any], folder: Path) -> list[HostServer]:
     """Return the servers of a parsed configuration, in its order."""
-    listed = top.get("inputs") or find_object(top, "mcp").get("inputs")
-    items = listed if isinstance(listed, list) else ()
+    items = to_list(top.get("inputs") or find_object(top, "mcp").get("inputs"))
     inputs = {str(item["id"]): item for item in items if isinstance(item, dict) and "id" in item}
     found = [_read_server(host, name, entry, inputs) for name, entry in _list_entries(host, top, folder)]
     return [*found, *_list_other_servers(top, folder)]
@@ -126,18 +144,27 @@ def guess_host(path: Path, top: Mapping[str, Any]) -> HostName:
     """Return the host that a file probably belongs to; Claude Desktop for the form that most hosts share."""
     if path.suffix == ".toml":
         return HostName.CODEX
-    if path.suffix in (".yaml", ".yml"):
-        return HostName.GOOSE
-    parts = {part.lower().lstrip(".") for part in path.parts[-3:]}
-    for host, keys, folders in _TRAITS:
-        if any(key in top for key in keys) or parts & folders:
+    parts = {part.lower().lstrip(".") for part in path.parts[-3:]} | {path.stem.lower()}
+    schema = str(top.get("$schema", ""))
+    if any(to_object(entry).get("type") in ("local", "remote") for entry in find_object(top, "mcp").values()):
+        return HostName.OPENCODE
+    for host, keys, names in _TRAITS:
+        if any(key in top for key in keys) or parts & names or any(name in schema for name in names):
             return host
+    if isinstance(top.get("mcpServers"), list):
+        return HostName.CONTINUE
+    if path.suffix in (".yaml", ".yml"):
+        return HostName.LIBRECHAT if "mcpServers" in top else HostName.GOOSE
     return HostName.CLAUDE_DESKTOP
 
 
+# For each host: keys of its files, and names of its files and folders, which are also in the addresses of its schema.
 _TRAITS: tuple[tuple[HostName, tuple[str, ...], set[str]], ...] = (
     (HostName.ZED, ("context_servers",), set()),
-    (HostName.VS_CODE, ("inputs", "servers", "mcp"), {"vscode"}),
+    (HostName.OPENCODE, (), {"opencode"}),
+    (HostName.CRUSH, (), {"crush"}),
+    (HostName.AMP, ("amp.mcpServers",), set()),
+    (HostName.VS_CODE, ("inputs", "servers", "mcp", "customizations"), {"vscode"}),
     (HostName.CURSOR, (), {"cursor"}),
     (HostName.WINDSURF, (), {"windsurf"}),
     (HostName.GEMINI_CLI, (), {"gemini"}),
@@ -178,14 +205,21 @@ def _list_entries(host: HostName, top: Mapping[str, Any], folder: Path) -> Itera
         off = _to_names(rules.get("excluded"))
         if allowed := _to_names(rules.get("allowed")):
             off |= find_object(top, "mcpServers").keys() - allowed
-    nested = find_object(top, "mcp")
-    for key in ("mcpServers", "servers", "context_servers", "mcp_servers"):
+    nested = find_object(top, "mcp") or find_object(find_object(find_object(top, "customizations"), "vscode"), "mcp")
+    for key in ("mcpServers", "servers", "context_servers", "mcp_servers", "amp.mcpServers"):
         yield from _mark_disabled(find_object(top, key) or find_object(nested, key), off)
+    yield from ((name, entry) for name, entry in nested.items() if _TARGETS & to_object(entry).keys())
+    for entry in map(to_object, to_list(top.get("mcpServers"))):
+        yield find_text(entry, "name", "uses"), entry
     if host is HostName.GOOSE:
         extensions = find_object(top, "extensions")
         for name, extension in extensions.items():
             flat = find_object(extensions, name)
             yield name, {**flat, **find_object(flat, "config")} if "config" in flat else extension
+
+
+# The keys of which an entry has one.
+_TARGETS = {"command", "url"}
 
 
 def _mark_disabled(entries: Mapping[str, Any], off: set[str]) -> Iterator[tuple[str, Any]]:

@@ -33,10 +33,16 @@ class HostName(StrEnum):
     CODEX = "codex"
     GOOSE = "goose"
     ZED = "zed"
+    OPENCODE = "opencode"
+    CRUSH = "crush"
+    AMP = "amp"
+    LIBRECHAT = "librechat"
+    CONTINUE = "continue"
 
 
 _COMMON_KEYS = ("type", "command", "args", "env", "url", "headers", "cwd")
 _ENV_REFERENCE, _PLAIN_REFERENCE = r"${env:\1}", r"${\1}"
+_SHELL_VARIABLE = r"\$([A-Za-z_][A-Za-z0-9_]*)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +67,10 @@ class Host:
     """Maps keys of the host to the keys of ``servers.json`` with the same meaning."""
     reference: str = ""
     r"""How a reference to the variable ``\1`` is written; empty for a host that expands no variables."""
+    variable: str = ""
+    r"""A regular expression of references other than ``${…}``; its group 1 is the name of the variable."""
+    dynamic: str = ""
+    """How a value begins that only the host can compute, such as the output of a program."""
 
 
 HOSTS: Mapping[HostName, Host] = {
@@ -93,7 +103,7 @@ HOSTS: Mapping[HostName, Host] = {
             "VS Code",
             ("{config}/Code/User/mcp.json", "{config}/Code/User/settings.json"),
             (*_COMMON_KEYS, "envFile"),
-            (".vscode/mcp.json",),
+            (".vscode/mcp.json", ".devcontainer/devcontainer.json", ".devcontainer.json"),
             servers_key="servers",
             reference=_ENV_REFERENCE,
         ),
@@ -115,6 +125,7 @@ HOSTS: Mapping[HostName, Host] = {
             ),
             (".gemini/settings.json",),
             reference=_PLAIN_REFERENCE,
+            variable=_SHELL_VARIABLE,
         ),
         Host(
             HostName.CODEX,
@@ -161,6 +172,60 @@ HOSTS: Mapping[HostName, Host] = {
             linux=("{xdg}/zed/settings.json",),
             windows=("{config}/Zed/settings.json",),
             servers_key="context_servers",
+        ),
+        Host(
+            HostName.OPENCODE,
+            "opencode",
+            ("{home}/.config/opencode/opencode.json", "{home}/.config/opencode/opencode.jsonc"),
+            ("type", "command", "environment", "enabled", "url", "headers", "oauth", "timeout"),
+            ("opencode.json", "opencode.jsonc", ".opencode/opencode.json", ".opencode/opencode.jsonc"),
+            linux=("{xdg}/opencode/opencode.json", "{xdg}/opencode/opencode.jsonc"),
+            servers_key="mcp",
+            names={"environment": "env"},
+            reference=r"{env:\1}",
+            variable=r"\{env:([^{}]+)\}",
+            dynamic="{file:",
+        ),
+        Host(
+            HostName.CRUSH,
+            "Crush",
+            ("{home}/.config/crush/crush.json",),
+            ("type", "command", "args", "env", "url", "headers", "timeout", "disabled", "disabled_tools"),
+            ("crush.json", ".crush.json"),
+            linux=("{xdg}/crush/crush.json",),
+            windows=("{home}/AppData/Local/crush/crush.json",),
+            servers_key="mcp",
+            names={"timeout": "toolTimeout", "disabled_tools": "disabledTools"},
+            reference=_PLAIN_REFERENCE,
+            variable=_SHELL_VARIABLE,
+            dynamic="$(",
+        ),
+        Host(
+            HostName.AMP,
+            "Amp",
+            ("{home}/.config/amp/settings.json",),
+            ("command", "args", "env", "url", "headers", "includeTools"),
+            (".amp/settings.json",),
+            linux=("{xdg}/amp/settings.json",),
+            servers_key="amp.mcpServers",
+            reference=_PLAIN_REFERENCE,
+        ),
+        Host(
+            HostName.LIBRECHAT,
+            "LibreChat",
+            (),
+            ("type", "command", "args", "env", "url", "headers", "timeout", "initTimeout"),
+            ("librechat.yaml",),
+            reference=_PLAIN_REFERENCE,
+            dynamic="{{",
+        ),
+        Host(
+            HostName.CONTINUE,
+            "Continue",
+            ("{home}/.continue/config.yaml",),
+            (*_COMMON_KEYS, "name", "requestOptions"),
+            reference=r"${{ secrets.\1 }}",
+            variable=r"\$\{\{ *(?:secrets|inputs)\.(\w+) *\}\}",
         ),
     )
 }
@@ -217,6 +282,11 @@ class Losses:
     is_unusable: bool = False
     """True if the server cannot start with the translated entry; it is imported disabled."""
 
+    def add_unusable(self, value: str) -> None:
+        """Add a sentence about a value without which the server cannot start."""
+        self.is_unusable = True
+        self.add(f"{value} is not supported here: replace it by a value, then enable the server")
+
     def add(self, sentence: str) -> None:
         """Add a sentence, unless it was added before."""
         if sentence not in self.sentences:
@@ -232,7 +302,8 @@ def translate(host: HostName, entry: Mapping[str, Any], inputs: Mapping[str, Any
         inputs: The definitions of VS Code's ``${input:…}``, by their ids.
         losses: Gets a sentence for each setting that is not translated.
     """
-    translated = {HOSTS[host].names.get(key, key): value for key, value in entry.items() if value is not None}
+    names = {**_SWITCHES, **HOSTS[host].names}
+    translated = {names.get(key, key): value for key, value in entry.items() if value is not None}
     if host in _TRANSLATIONS and not _TRANSLATIONS[host](translated, losses):
         return None
     known, unknown = Node(translated).split_members(SERVER_KEYS, SERVER_ALIASES)
@@ -333,16 +404,55 @@ def _translate_zed(entry: HostEntry, losses: Losses) -> bool:
     return True
 
 
+def _translate_opencode(entry: HostEntry, losses: Losses) -> bool:  # noqa: ARG001 - a translation
+    entry.pop("type", None)  # "local" or "remote": the command or the URL says it
+    if isinstance(entry.get("command"), list):
+        entry["command"], *entry["args"] = entry["command"] or [""]
+    if timeout := entry.pop("timeout", None):
+        entry["toolTimeout"] = timeout / 1000
+    if entry.get("oauth") is False:
+        del entry["oauth"]
+    return True
+
+
+def _translate_librechat(entry: HostEntry, losses: Losses) -> bool:
+    if entry.get("type") == "websocket":
+        losses.add("websocket: there is no such transport here")
+        return False
+    if timeout := entry.pop("initTimeout", None):
+        entry["startupTimeout"] = timeout / 1000
+    for key in ("iconPath", "chatMenu", "requiresOAuth", "customUserVars"):  # a login is asked for where it is needed
+        entry.pop(key, None)
+    return True
+
+
+def _translate_continue(entry: HostEntry, losses: Losses) -> bool:
+    if "uses" in entry:
+        losses.add("it is a block of Continue's hub: add the server itself")
+        return False
+    if headers := find_object(entry.pop("requestOptions", None), "headers"):
+        entry["headers"] = headers
+    if timeout := entry.pop("connectionTimeout", None):
+        entry["startupTimeout"] = timeout / 1000
+    return True
+
+
+# Keys of other hosts for ``enabled``.
+_SWITCHES = {"isActive": "enabled", "active": "enabled"}
+_CLOSING = {"{file:": "}", "$(": ")", "{{": "}}"}
 _ABSOLUTE = re.compile(r"[/\\~]|\$\{|[A-Za-z]:[/\\]")
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
-_SHELL_VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 
 
 def _translate_variables(entry: HostEntry, host: HostName, inputs: Mapping[str, Any], losses: Losses) -> HostEntry:
+    variable, dynamic = HOSTS[host].variable, HOSTS[host].dynamic
+
     def replace_text(node: Node) -> str:
         text = str(node.value)
-        if host is HostName.GEMINI_CLI:
-            text = _SHELL_VARIABLE.sub(r"${\1}", text)
+        if dynamic and dynamic in text:
+            losses.add_unusable(f"{dynamic}…{_CLOSING[dynamic]}")
+        if variable:
+            text = re.sub(variable, r"${\1}", text)
         return _REFERENCE.sub(lambda found: _translate_variable(found[1], inputs, losses), text)
 
     replaced = Node(entry).with_strings(replace_text).value
@@ -371,8 +481,7 @@ def _translate_variable(reference: str, inputs: Mapping[str, Any], losses: Losse
         return f"${{{variable}:-{default}}}" if default and not re.search(r"[{}]", str(default)) else f"${{{variable}}}"
     is_supported = not has_kind or kind == "env" or name.startswith("-")
     if not is_supported or reference == "workspaceFolderBasename":
-        losses.is_unusable = True
-        losses.add(f"${{{reference}}} is not supported here: replace it by a value, then enable the server")
+        losses.add_unusable(f"${{{reference}}}")
     return f"${{{reference}}}"
 
 
@@ -388,6 +497,9 @@ _TRANSLATIONS: Mapping[HostName, Callable[[HostEntry, Losses], bool]] = {
     HostName.CODEX: _translate_codex,
     HostName.GOOSE: _translate_goose,
     HostName.ZED: _translate_zed,
+    HostName.OPENCODE: _translate_opencode,
+    HostName.LIBRECHAT: _translate_librechat,
+    HostName.CONTINUE: _translate_continue,
 }
 
 
@@ -398,7 +510,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 def write_host_text(host: HostName, servers: Mapping[str, HostEntry]) -> tuple[str, list[str]]:
     """Return a host's configuration with these servers, and a sentence for each setting the host does not support.
 
-    The format is JSON for most hosts, TOML for Codex, and YAML (its JSON subset) for goose.
+    The format is JSON for most hosts, TOML for Codex, and YAML (its JSON subset) for goose, LibreChat and Continue.
 
     Args:
         host: The host to write for.
@@ -416,7 +528,8 @@ def write_host_text(host: HostName, servers: Mapping[str, HostEntry]) -> tuple[s
         written[name] = translated
     if host is HostName.CODEX:
         return _format_toml(written), sentences
-    return json.dumps({HOSTS[host].servers_key: written}, indent=2, ensure_ascii=False) + "\n", sentences
+    servers_value = list(written.values()) if host is HostName.CONTINUE else written
+    return json.dumps({HOSTS[host].servers_key: servers_value}, indent=2, ensure_ascii=False) + "\n", sentences
 
 
 def _write_entry(host: Host, name: str, entry: HostEntry, losses: Losses) -> HostEntry:
@@ -473,6 +586,22 @@ def _write_goose(name: str, entry: HostEntry) -> HostEntry:
     return {"type": kind, "name": name, "enabled": True, **entry, "env": env, "env_keys": keys or None}
 
 
+def _write_opencode(name: str, entry: HostEntry) -> HostEntry:  # noqa: ARG001 - a writer
+    if "url" in entry:
+        return {**entry, "type": "remote"}
+    return {**entry, "type": "local", "command": [entry.get("command"), *entry.pop("args", ())]}
+
+
+def _write_crush(name: str, entry: HostEntry) -> HostEntry:  # noqa: ARG001 - a writer
+    remote = "sse" if entry.get("type") == "sse" else "http"
+    return {"type": remote if "url" in entry else "stdio"} | {key: entry[key] for key in entry if key != "type"}
+
+
+def _write_continue(name: str, entry: HostEntry) -> HostEntry:
+    headers = entry.pop("headers", None)
+    return {"name": name, **entry, "requestOptions": {"headers": headers} if headers else None}
+
+
 def _split_env(entry: HostEntry) -> tuple[list[str], dict[str, str] | None]:
     """Return the names of the variables that keep their names, and all others with their values, None for none."""
     env = {key: value for key, value in entry.get("env", {}).items() if value is not None}
@@ -513,4 +642,7 @@ _WRITERS: Mapping[HostName, Callable[[str, HostEntry], HostEntry]] = {
     HostName.GEMINI_CLI: _write_gemini,
     HostName.CODEX: _write_codex,
     HostName.GOOSE: _write_goose,
+    HostName.OPENCODE: _write_opencode,
+    HostName.CRUSH: _write_crush,
+    HostName.CONTINUE: _write_continue,
 }

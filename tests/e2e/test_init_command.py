@@ -73,3 +73,18 @@ def test_leaving_at_a_prompt_writes_nothing(tmp_path: Path) -> None:
         shown.until("Nothing was written.")
         assert shown.leave() == 2
     assert not (tmp_path / "servers.json").exists()
+
+
+def test_servers_of_other_hosts_in_the_folder_are_named_and_not_used(tmp_path: Path) -> None:
+    (tmp_path / ".cursor").mkdir()
+    entry = {"command": "touch", "args": ["ran"]}
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"a": entry, "b": entry}}))
+    (tmp_path / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": {"c": entry}}))
+    (tmp_path / "crush.json").write_text("{")
+    commands = (("servers",), ("doctor",), ("init", "--yes"))
+    for ran in [dial_chat(tmp_path, *words) for words in commands]:
+        said = " ".join((ran.stdout + ran.stderr).split())
+        assert ".mcp.json has 2 servers (dial-chat servers import claude-code asks" in said
+        assert "mcp.json has 1 server (dial-chat servers import cursor asks" in said
+    assert not (tmp_path / "ran").exists()
+    assert "ran" not in (tmp_path / "servers.json").read_text()

@@ -28,6 +28,7 @@ ENTRY_ERRORS = [
     ('{"command": "x", "cwd": ⟦1}', "time.cwd: expected a string", ""),
     ('{"command": "x", ⟦"url": "http://h"}', "time.url: must not be combined with command", "not both"),
     ('⟦{"args": []}', "time: neither command nor url is present", 'a program ("command") or a URL ("url")'),
+    ('⟦{"serverUrl": "x"}', "time: neither command nor url is present", 'write "url" in place of "serverUrl"'),
     ('⟦{"comand": "x"}', "time: neither command nor url is present", 'did you mean "command"?'),
     ('{"type": ⟦"http", "command": "x"}', "time.type: this type needs url", "leave the type out"),
     ('{"type": ⟦"stdio", "url": "http://h"}', "time.type: this type needs command", "leave the type out"),

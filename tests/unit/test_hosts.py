@@ -18,7 +18,6 @@ from tests.inner import (
     ConfigError,
     HostName,
     find_host_files,
-    guess_host,
     list_user_paths,
     parse,
     read_host_file,
@@ -230,12 +229,117 @@ CASES: dict[HostName, tuple[str, dict[str, Any], dict[str, tuple[str, ...]]]] = 
         },
         {"postgres-context-server": ("an extension of Zed starts it",)},
     ),
+    HostName.OPENCODE: (
+        "opencode.json",
+        {
+            "everything": {
+                "command": "npx",
+                "args": ["-y", "@modelcontextprotocol/server-everything"],
+                "env": {"API_KEY": "${API_KEY}"},
+                "toolTimeout": 10,
+            },
+            "jira": {
+                "url": "https://jira.example.com/mcp",
+                "disabled": True,
+                "headers": {"Authorization": "Bearer {file:~/.jira-token}"},
+            },
+            "sentry": {"url": "https://mcp.sentry.dev/mcp", "oauth": {}},
+        },
+        {"jira": ("{file:…} is not supported here: replace it by a value, then enable the server",)},
+    ),
+    HostName.CRUSH: (
+        "crush.json",
+        {
+            "filesystem": {
+                "type": "stdio",
+                "command": "node",
+                "args": ["/path/to/mcp-server.js"],
+                "toolTimeout": 120,
+                "disabled": False,
+                "disabledTools": ["write_file"],
+                "env": {"NODE_ENV": "production"},
+            },
+            "github": {
+                "type": "http",
+                "url": "https://api.githubcopilot.com/mcp/",
+                "headers": {"Authorization": "Bearer ${TOKEN}"},
+            },
+            "streaming": {
+                "type": "sse",
+                "url": "https://example.com/mcp/sse",
+                "headers": {"API-Key": "$(echo ${API_KEY})"},
+                "disabled": True,
+            },
+        },
+        {"streaming": ("$(…) is not supported here: replace it by a value, then enable the server",)},
+    ),
+    HostName.AMP: (
+        "amp_settings.json",
+        {
+            "playwright": {"command": "npx", "args": ["-y", "@playwright/mcp@latest"], "includeTools": ["browser_*"]},
+            "linear": {"url": "https://mcp.linear.app/mcp", "headers": {"Authorization": "Bearer ${LINEAR_KEY}"}},
+        },
+        {},
+    ),
+    HostName.LIBRECHAT: (
+        "librechat.yaml",
+        {
+            "puppeteer": {
+                "type": "stdio",
+                "command": "npx",
+                "args": ["-y", "@modelcontextprotocol/server-puppeteer"],
+                "timeout": 60000,
+                "startupTimeout": 10,
+            },
+            "search": {
+                "type": "streamable-http",
+                "url": "https://example.com/api/",
+                "headers": {"X-API-Key": "${API_KEY}"},
+            },
+            "per-user": {
+                "type": "streamable-http",
+                "url": "https://example.com/mine",
+                "headers": {"X-User-ID": "{{LIBRECHAT_USER_ID}}"},
+                "disabled": True,
+            },
+            "socket": None,
+        },
+        {
+            "puppeteer": (f"serverInstructions: {NO_SETTING}",),
+            "per-user": ("{{…}} is not supported here: replace it by a value, then enable the server",),
+            "socket": ("websocket: there is no such transport here",),
+        },
+    ),
+    HostName.CONTINUE: (
+        "continue_config.yaml",
+        {
+            "sqlite": {
+                "command": "npx",
+                "args": ["-y", "mcp-sqlite", "/home/me/test.db"],
+                "env": {"KEY": "${KEY}"},
+                "startupTimeout": 5,
+            },
+            "remote": {
+                "type": "streamable-http",
+                "url": "https://mcp.example/mcp",
+                "headers": {"Authorization": "Bearer ${TOKEN}"},
+            },
+            "organization-mcp-block": None,
+        },
+        {
+            "organization-mcp-block": (
+                "its name in the other host is 'organization/mcp-block'; names in servers.json must not contain /",
+                "it is a block of Continue's hub: add the server itself",
+            )
+        },
+    ),
 }
 
 
 def install_sample(host: HostName, home: Path) -> Path:
     """Copy the sample of a host to the usual path of the host below `home`, and return the path."""
-    path = next(list_user_paths(HOSTS[host], {"HOME": str(home), "USERPROFILE": str(home)}, sys.platform))
+    paths = list_user_paths(HOSTS[host], {"HOME": str(home), "USERPROFILE": str(home)}, sys.platform)
+    path = next(paths, home / CASES[host][0])
     path.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(FILES / CASES[host][0], path)
     if host is HostName.CLAUDE_CODE:
@@ -264,12 +368,52 @@ def test_the_files_of_all_hosts_are_found_and_recognized(tmp_path: Path) -> None
     (tmp_path / "project" / ".vscode" / "mcp.json").write_text("{}")
     home = {"HOME": str(tmp_path), "USERPROFILE": str(tmp_path)}
     found = list(find_host_files(tmp_path / "project", home))
-    assert [file.host.name for file in found if not file.is_of_folder] == list(CASES)
+    assert [file.host.name for file in found if not file.is_of_folder] == [
+        host for host in CASES if host is not HostName.LIBRECHAT
+    ]
     assert [file.path.parent.name for file in found if file.is_of_folder] == [".vscode"]
-    for host in (HostName.CLAUDE_CODE, HostName.VS_CODE, HostName.CODEX, HostName.GOOSE, HostName.ZED):
-        name = CASES[host][0]
-        top: dict[str, Any] = {"projects": {}} if host is HostName.CLAUDE_CODE else {"context_servers": {}}
-        assert guess_host(FILES / name, {"inputs": []} if host is HostName.VS_CODE else top) is host
+
+
+OF_COMMON_FORM = (HostName.CURSOR, HostName.WINDSURF, HostName.GEMINI_CLI)
+
+
+@pytest.mark.parametrize("host", [host for host in CASES if host not in OF_COMMON_FORM])
+def test_the_host_of_a_file_without_its_usual_name_is_guessed_from_its_content(tmp_path: Path, host: HostName) -> None:
+    name, entries, _ = CASES[host]
+    path = tmp_path / f"copy{Path(name).suffix}"
+    shutil.copy(FILES / name, path)
+    found = read_host_file(path, None, tmp_path)
+    if host is HostName.CLAUDE_CODE:  # without its project
+        entries = {name: entry for name, entry in entries.items() if name == "elsewhere"}
+    assert {server.name: server.entry for server in found if server.name in entries} == entries
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"customizations": {"vscode": {"mcp": {"servers": {"x": {"command": "foo"}}}}}}',
+        '{"mcp": {"servers": {"x": {"command": "foo"}}}}',
+        '{"mcpServers": [{"name": "x", "command": "foo"}]}',
+        '{"mcp": {"x": {"command": "foo"}}}',
+        '{"mcp": {"x": {"type": "local", "command": ["foo"]}}}',
+    ],
+    ids=["devcontainer", "settings of VS Code", "a list", "Crush without its schema", "opencode without its schema"],
+)
+def test_servers_are_found_wherever_a_file_has_them(tmp_path: Path, text: str) -> None:
+    (tmp_path / "some.json").write_text(text)
+    (server,) = read_host_file(tmp_path / "some.json", None, tmp_path)
+    assert (server.name, (server.entry or {})["command"]) == ("x", "foo")
+
+
+@pytest.mark.parametrize("key", ["isActive", "active"])
+def test_a_server_that_another_host_switched_off_does_not_start(tmp_path: Path, key: str) -> None:
+    text = json.dumps({"mcpServers": {"x": {"command": "foo", key: False}, "y": {"command": "foo", key: True}}})
+    (tmp_path / "some.json").write_text(text)
+    imported = read_host_file(tmp_path / "some.json", None, tmp_path)
+    entries = {server.name: server.entry for server in imported}
+    assert [server.losses for server in imported] == [(), ()]
+    for servers in (parse(text).servers, parse(json.dumps({"mcpServers": entries})).servers):
+        assert {name: server.enabled for name, server in servers.items()} == {"x": False, "y": True}
 
 
 @pytest.mark.parametrize(
@@ -368,8 +512,8 @@ REMOTE = {"url": "https://x.example/mcp", "headers": {"Authorization": "Bearer $
 @pytest.mark.parametrize("host", HostName)
 def test_an_exported_configuration_can_be_imported_again(tmp_path: Path, host: HostName) -> None:
     text, losses = write_host_text(host, {"local": ENTRY, "remote": REMOTE})
-    suffix = {HostName.CODEX: "toml", HostName.GOOSE: "yaml"}.get(host, "json")
-    path = tmp_path / f"exported.{suffix}"
+    suffix = Path(CASES[host][0]).suffix
+    path = tmp_path / f"exported{suffix}"
     path.write_text(text)
     servers = {server.name: server.entry or {} for server in read_host_file(path, host, tmp_path)}
     assert "local: lazy: the host has no such setting" in losses

@@ -24,6 +24,7 @@ from dial_client.settings.config_editor import ConfigText, write_text
 from dial_client.settings.config_locations import FILE_NAME, build_user_config_path
 from dial_client.settings.config_trust import EnvFiles, read_found
 from dial_client.settings.config_types import Settings
+from dial_client.settings.host_documents import describe_folder_servers
 
 QUESTION = "What time is it in Tokyo?"
 _HEADER = "  // Written by dial-chat init. docs/configuration.md of dial-client lists every key."
@@ -148,6 +149,8 @@ def _print_summary(path: Path, model: ModelProposal | None, servers: Sequence[Se
         print(f"Model: {escape_line(model.name)} ({escape_line(model.about)})")
     else:
         warn("no model was found: set a key such as OPENAI_API_KEY, start Ollama, or name one with --model")
+    if of_other_hosts := describe_folder_servers(Path.cwd()):
+        print(escape_line(of_other_hosts))
 
 
 async def _try(path: Path, model: ModelProposal | None, servers: Sequence[ServerProposal]) -> int:

@@ -20,6 +20,7 @@ from dial_client.servers.secret_masking import find_literal_secrets, find_secret
 from dial_client.servers.server_cache import compute_identity
 from dial_client.settings import configuration
 from dial_client.settings.config_types import ServerSettings
+from dial_client.settings.host_documents import describe_folder_servers
 
 # The permission bits of group and other users.
 GROUP_AND_OTHERS = 0o077
@@ -34,7 +35,7 @@ def check_files(subject: Subject) -> Iterator[Finding]:
             yield Finding("DC114", "the file is not used until you trust it", hint, reading.path)
     if not subject.readings:
         text = "there is no servers.json here or in your configuration folder"
-        yield Finding("DC115", text, "`dial-chat init` writes one")
+        yield Finding("DC115", text, describe_folder_servers(Path.cwd()) or "`dial-chat init` writes one")
     if not any(reading.findings for reading in subject.readings):
         files = [replace(file, environ=file.environ or subject.environ) for file in subject.files]
         try:
