@@ -83,8 +83,8 @@ def test_servers_of_other_hosts_in_the_folder_are_named_and_not_used(tmp_path: P
     (tmp_path / "crush.json").write_text("{")
     commands = (("servers",), ("doctor",), ("init", "--yes"))
     for ran in [dial_chat(tmp_path, *words) for words in commands]:
-        said = " ".join((ran.stdout + ran.stderr).split())
-        assert ".mcp.json has 2 servers (dial-chat servers import claude-code asks" in said
-        assert "mcp.json has 1 server (dial-chat servers import cursor asks" in said
+        printed = " ".join((ran.stdout + ran.stderr).split())
+        assert ".mcp.json has 2 servers (dial-chat servers import claude-code asks" in printed
+        assert "mcp.json has 1 server (dial-chat servers import cursor asks" in printed
     assert not (tmp_path / "ran").exists()
     assert "ran" not in (tmp_path / "servers.json").read_text()
