@@ -37,22 +37,18 @@ class StopReason(StrEnum):
     @property
     def is_limit(self) -> bool:
         """True if one of the caller's `Limits` ended the turn."""
-        return self is StopReason.TIMEOUT or self.ends_the_calls
+        return self in (
+            StopReason.MAX_DEPTH,
+            StopReason.CONSECUTIVE_ERRORS,
+            StopReason.REPEATED_CALLS,
+            StopReason.TIMEOUT,
+            StopReason.TOKEN_BUDGET,
+        )
 
     @property
     def is_callers(self) -> bool:
         """True if the caller ended the turn, or has to continue it."""
         return self in (StopReason.CANCELLED, StopReason.CLIENT_TOOL_CALLS)
-
-    @property
-    def ends_the_calls(self) -> bool:
-        """True for a limit that ends the tool calls, but leaves the model time for a last message."""
-        return self in (
-            StopReason.MAX_DEPTH,
-            StopReason.CONSECUTIVE_ERRORS,
-            StopReason.REPEATED_CALLS,
-            StopReason.TOKEN_BUDGET,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +76,8 @@ class Limits:
     max_tokens_total: int | None = None
     """Maximum tokens of all requests of a turn, input and output, checked between rounds. None for no limit."""
     timeout: float = 120.0
-    """Timeout of the whole turn in seconds; time spent waiting for the user does not count."""
+    """Timeout of the whole turn in seconds; time spent waiting for the user does not count. The last fifth, at most 20
+    seconds, is kept for the answer: no call runs in it."""
     tool_timeout: float = 60.0
     """Timeout of one call in seconds; each progress notification restarts it."""
     tool_timeout_max: float = 600.0

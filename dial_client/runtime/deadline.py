@@ -17,10 +17,13 @@ class Deadline:
     Args:
         seconds: The seconds until the deadline.
         most: The seconds until the latest deadline that `restart` can set.
+        reserve: The seconds by which `allow_reserve` moves the deadline.
     """
 
-    def __init__(self, seconds: float, most: float = math.inf) -> None:
+    def __init__(self, seconds: float, most: float = math.inf, *, reserve: float = 0.0) -> None:
         now = anyio.current_time()
+        self._reserve = reserve
+        self._is_reserve_allowed = False
         self._at = now + seconds
         self._last = now + most
         self._scopes: set[anyio.CancelScope] = set()
@@ -33,6 +36,19 @@ class Deadline:
         self._at = min(now + seconds, self._last)
         if not self._waiting:
             self._move(self._at)
+
+    def allow_reserve(self, *, allowed: bool) -> None:
+        """Set whether the deadline includes the reserve."""
+        if allowed is not self._is_reserve_allowed:
+            self._is_reserve_allowed = allowed
+            self._at += self._reserve if allowed else -self._reserve
+            if not self._waiting:
+                self._move(self._at)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the deadline has passed."""
+        return not self._waiting and anyio.current_time() >= self._at
 
     @contextmanager
     def scope(self) -> Iterator[anyio.CancelScope]:

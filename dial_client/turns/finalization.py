@@ -45,27 +45,30 @@ async def finish_turn(
     if reason is StopReason.CLIENT_TOOL_CALLS:
         return reason
     context, reply = outcome.context, outcome.reply
-    is_asked = reason.ends_the_calls and ask_again
+    # A first reply, and one with text, was cut off at the end of the whole time; no other limit leaves no time.
+    has_time = reason is not StopReason.TIMEOUT or (context.depth > 0 and _is_empty(reply.message))
+    is_stopped = reason.is_limit and has_time
+    is_asked = is_stopped and ask_again
     if reason is StopReason.MAX_DEPTH:
         refusal = f"{reason.sentence}. {_ANSWER_NOW}"
         results = [Message.tool(call, build_not_run_result(call.id, refusal)) for call in reply.message.tool_calls]
         for refused in results:
             await emit(MessageCompleted(refused))
         context = context.extend(reply.message, *results)
-    elif reason.ends_the_calls:
+    elif is_stopped:
         context = _with_stop_notice(context, reason)
     elif reason is StopReason.ANSWERED and _is_empty(reply.message):
         context = replace(context, messages=context.messages[:-1])
         is_asked = True
     if is_asked:
         reply = await _ask_softly(context, ask_without_tools, recorder)
-    elif reason.ends_the_calls:
+    elif is_stopped:
         reply = Reply(Message.assistant(""), reason)
     if reason is StopReason.ANSWERED or reply.stop_reason is StopReason.TIMEOUT:
         reason = reply.stop_reason or reason
     message = reply.message
-    is_cut_at_limit = reason.ends_the_calls and reply.stop_reason is StopReason.TRUNCATED
-    if is_cut_at_limit or reason is StopReason.TIMEOUT or _is_empty(message):
+    is_cut = reply.stop_reason is StopReason.TIMEOUT or (reason.is_limit and reply.stop_reason is StopReason.TRUNCATED)
+    if is_cut or _is_empty(message):
         message = await _append_apology(message, context, reason, emit)
         reason = StopReason.REFUSED if reason is StopReason.ANSWERED else reason
     await emit(MessageCompleted(message))

@@ -102,6 +102,9 @@ class ModelCaller:
             ProviderError: The model could not be reached, or refused the request.
             MiddlewareError: A middleware failed.
         """
+        # The time kept for the answer is for the last reply, for a first one, which leaves no results to answer from if
+        # it is cut off, and (in `_receive`) for one with text, which may be the answer.
+        self.deadline.allow_reserve(allowed=choice is ToolChoice.NONE or not context.depth)
         await self.emit(RoundStarted(context.depth))
         status = StatusChanged(status_text.PROCESSING if context.depth else status_text.ANALYZING)
         await self.emit(status)
@@ -219,6 +222,8 @@ class ModelCaller:
             async with aclosing(self.model.provider.generate(request)) as deltas:
                 async for delta in deltas:
                     await listener.receive(delta)
+                    if listener.text or (self.answer is not None and self.answer.latest is not None):
+                        self.deadline.allow_reserve(allowed=True)
             await listener.end()
         attempt.is_timed_out = scope.cancelled_caught
         completion = listener.completion
@@ -252,6 +257,7 @@ class ModelCaller:
 
     async def _conclude(self, attempt: _Attempt, received: ModelReply, choice: ToolChoice) -> Reply:
         """Return what a reply means for the turn."""
+        self.deadline.allow_reserve(allowed=False)
         message = received.message
         stop_reason = StopReason.TIMEOUT if attempt.is_timed_out else _STOP_REASONS.get(received.finish)
         if stop_reason is None and message.tool_calls and self.answer is not None:

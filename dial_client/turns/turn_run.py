@@ -55,6 +55,10 @@ from dial_client.turns.typed_answer import TypedAnswer, is_answer
 
 log = get_logger(__name__)
 
+# The share of a turn's time that is kept for its answer, and the most seconds of it.
+_ANSWER_SHARE = 0.2
+_MAX_ANSWER_SECONDS = 20.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnServices:
@@ -183,7 +187,8 @@ class TurnRun:
         limits = services.limits
         self._services = services
         self._turn = turn
-        self._deadline = Deadline(limits.timeout)
+        reserve = min(limits.timeout * _ANSWER_SHARE, _MAX_ANSWER_SECONDS)
+        self._deadline = Deadline(limits.timeout - reserve, reserve=reserve)
         self._tools = TurnTools(
             services.tool_snapshot,
             services.result_store,
@@ -260,8 +265,7 @@ class TurnRun:
         if context.depth and called and any(call.name in self._client_tool_names for call in called.tool_calls):
             return Reply(Message.assistant(""), StopReason.CLIENT_TOOL_CALLS)
         while True:
-            recorder = self._turn.recorder
-            if context.depth and (limit := find_limit(recorder.rounds, recorder.usage, self._services.limits)):
+            if context.depth and (limit := self._find_limit()):
                 return Reply(Message.assistant(""), limit)
             reply = await self._caller.exchange(context)
             if reply.stop_reason is None and not self._select_server_calls(reply.message.tool_calls):
@@ -278,6 +282,9 @@ class TurnRun:
 
     async def ask_without_tools(self, context: ConversationContext) -> Reply:
         """Ask the model for the last answer at a limit. A typed answer is checked, but not corrected."""
+        self._deadline.allow_reserve(allowed=True)
+        if self._deadline.is_over:
+            return Reply(Message.assistant(""), StopReason.TIMEOUT)
         reply = await self._caller.exchange(context, ToolChoice.NONE)
         if self._answer is None or not is_answer(reply):
             return reply
@@ -318,6 +325,13 @@ class TurnRun:
         if isinstance(event, ToolCallStarted) and not event.by_endpoint:
             route = self._tools.get_catalog().routes.get(event.call.name)
             await self._turn.emit(StatusChanged(describe_tool(event.call, route.spec if route else None)))
+
+    def _find_limit(self) -> StopReason | None:
+        """Return the limit that ends the turn before its next round; None if the turn may continue."""
+        if self._deadline.is_over:
+            return StopReason.TIMEOUT
+        recorder = self._turn.recorder
+        return find_limit(recorder.rounds, recorder.usage, self._services.limits)
 
     def _select_server_calls(self, calls: Sequence[ToolCallRequest]) -> list[ToolCallRequest]:
         return [call for call in calls if call.name not in self._client_tool_names]

@@ -4,12 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import pytest
 from mcp.server import MCPServer
 
 from dial_client import DialClient, Finished, LimitReached, Limits, Message, Role, StopReason, Turn
+from dial_client.extend import CallNext, Middleware, ModelReply, ModelRequest
 from dial_client.testing import ScriptedProvider
-from tests.inner import Failure, ToolCallRecord, ToolCallRequest, ToolCallResult, ToolChoice, Usage, find_limit
+from tests.inner import (
+    CallChunk,
+    Completion,
+    Failure,
+    FinishReason,
+    ReasoningChunk,
+    TextChunk,
+    ToolCallRecord,
+    ToolCallRequest,
+    ToolCallResult,
+    ToolChoice,
+    Usage,
+    find_limit,
+)
+from tests.support.fakes import Model, Step, virtual_time
 
 ASK = [Message.user("go on")]
 
@@ -73,6 +89,12 @@ def tools() -> MCPServer:
         """Fail."""
         raise ValueError(str(at))
 
+    @server.tool()
+    async def hangs(at: int = 0) -> str:
+        """Never return."""
+        await anyio.sleep_forever()
+        return ""
+
     return server
 
 
@@ -91,6 +113,7 @@ ENDLESS = [
     ("calls that fail", FAILING, Limits(), StopReason.CONSECUTIVE_ERRORS, 3),
     ("a tool nobody offers", [calling(("nobody", at)) for at in range(9)], Limits(), StopReason.CONSECUTIVE_ERRORS, 3),
     ("more than was paid for", PING_PONG, Limits(max_tokens_total=20), StopReason.TOKEN_BUDGET, 2),
+    ("calls that take too long", [calling(("hangs", 1))], Limits(timeout=0.5), StopReason.TIMEOUT, 1),
     ("ever deeper", [calling(("works", at)) for at in range(20)], Limits(max_depth=4), StopReason.MAX_DEPTH, 4),
 ]
 
@@ -159,3 +182,114 @@ async def test_calls_above_the_limit_of_one_reply_are_not_run_and_the_model_is_t
 async def test_a_higher_limit_of_repeats_allows_more_polling() -> None:
     turn, _ = await turn_of([*SAME[:5], "Done."], Limits(max_repeats=6), stream=True)
     assert (turn.text, turn.stop_reason, len(turn.tool_calls)) == ("Done.", StopReason.ANSWERED, 5)
+
+
+# --- time -----------------------------------------------------------------------------------------
+
+
+CALL = CallChunk(ToolCallRequest("1", "rest", {}))
+STOP = Completion(FinishReason.STOP)
+ANSWER: list[Step] = [TextChunk("This is what I have."), STOP]
+OUT_OF_TIME = "[Unable to complete task: the time for this turn is over]"
+
+
+async def rest() -> str:
+    """Rest for half a minute."""
+    await anyio.sleep(30)
+    return "rested"
+
+
+class Untouched(Middleware):
+    """A middleware that changes nothing."""
+
+    async def around_model_call(
+        self, request: ModelRequest, call_next: CallNext[ModelRequest, ModelReply]
+    ) -> ModelReply:
+        return await call_next(request)
+
+
+async def time_turn(*replies: list[Step], timeout: float = 100, **options: Any) -> tuple[Turn, Model, float]:
+    """Return a turn with the tool `rest`, its model, and the seconds that it took."""
+    model = Model(*replies)
+    async with DialClient(
+        model, tools=[rest], limits=Limits(timeout=timeout, max_depth=99, max_repeats=99), **options
+    ) as dial:
+        began = anyio.current_time()
+        turn = await dial.run(ASK)
+        return turn, model, anyio.current_time() - began
+
+
+async def silence() -> None:
+    await anyio.sleep_forever()
+
+
+async def half_a_minute() -> None:
+    await anyio.sleep(30)
+
+
+LATE: list[tuple[str, list[list[Step]], float, float]] = [
+    ("in a call", [[CALL, STOP]] * 3, 100, 80),
+    ("a fifth of a short time", [[CALL, STOP]], 10, 8),
+    ("at most twenty seconds", [[CALL, STOP]] * 33, 1000, 980),
+    ("while the model is silent", [[CALL, STOP], [silence]], 100, 80),
+    ("while the model reasons", [[CALL, STOP], [ReasoningChunk("Well."), silence]], 100, 80),
+    (
+        "in a reply with a call",
+        [[CALL, STOP], [TextChunk("Again."), half_a_minute, half_a_minute, CALL, STOP]],
+        100,
+        90,
+    ),
+]
+
+
+@virtual_time
+@pytest.mark.anyio
+@pytest.mark.parametrize("options", [{}, {"middleware": [Untouched()]}], ids=["plain", "with middleware"])
+@pytest.mark.parametrize(("replies", "timeout", "ends"), [row[1:] for row in LATE], ids=[row[0] for row in LATE])
+async def test_a_share_of_the_time_is_kept_for_the_answer(
+    replies: list[list[Step]], timeout: float, ends: float, options: dict[str, Any]
+) -> None:
+    turn, model, seconds = await time_turn(*replies, ANSWER, timeout=timeout, **options)
+    assert (turn.text, turn.stop_reason) == ("This is what I have.", StopReason.TIMEOUT)
+    assert seconds == pytest.approx(ends)
+    last = model.requests[-1]
+    assert last.settings.tool_choice is ToolChoice.NONE
+    assert "the time for this turn is over. Answer now from what you have" in last.messages[-1].text
+
+
+@virtual_time
+@pytest.mark.anyio
+async def test_an_answer_that_is_being_written_has_the_whole_time() -> None:
+    slow: list[Step] = [TextChunk("It is"), half_a_minute, half_a_minute, TextChunk(" noon."), STOP]
+    turn, model, seconds = await time_turn([CALL, STOP], slow)
+    assert (turn.text, turn.stop_reason, len(model.requests)) == ("It is noon.", StopReason.ANSWERED, 2)
+    assert seconds == pytest.approx(90)
+
+
+@virtual_time
+@pytest.mark.anyio
+async def test_a_first_reply_has_the_whole_time_because_there_is_nothing_to_answer_from() -> None:
+    turn, model, seconds = await time_turn([silence])
+    assert (turn.text, turn.stop_reason, len(model.requests)) == (OUT_OF_TIME, StopReason.TIMEOUT, 1)
+    assert seconds == pytest.approx(100)
+
+
+@virtual_time
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("last", "text"),
+    [([silence], OUT_OF_TIME), ([TextChunk("It"), silence], f"It\n\n{OUT_OF_TIME}")],
+    ids=["silent", "cut"],
+)
+async def test_the_last_answer_ends_with_the_time(last: list[Step], text: str) -> None:
+    turn, _, seconds = await time_turn([CALL, STOP], [silence], last)
+    assert (turn.text, turn.stop_reason) == (text, StopReason.TIMEOUT)
+    assert seconds == pytest.approx(100)
+
+
+@virtual_time
+@pytest.mark.anyio
+async def test_with_on_limit_raise_the_end_of_the_time_is_an_error_without_a_further_request() -> None:
+    with pytest.raises(LimitReached) as caught:
+        await time_turn([CALL, STOP], [silence], on_limit="raise")
+    assert caught.value.turn.stop_reason is StopReason.TIMEOUT

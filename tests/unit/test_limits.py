@@ -167,3 +167,36 @@ async def test_overlapping_waits_count_once(waits: list[tuple[float, float]], pa
             group.start_soon(wait, since, until)
     elapsed = anyio.current_time() - began
     assert compute_remaining(deadline) == pytest.approx(100 - elapsed + paused)
+
+
+@virtual_time
+@pytest.mark.anyio
+async def test_the_reserve_moves_the_deadline_of_work_that_runs_and_a_pause_moves_both() -> None:
+    deadline = Deadline(80, reserve=20)
+    began = anyio.current_time()
+    with deadline.scope() as scope:
+        await anyio.sleep(70)
+        with deadline.pause():
+            deadline.allow_reserve(allowed=True)
+            await anyio.sleep(1000)
+        await anyio.sleep(25)
+        assert not deadline.is_over
+        deadline.allow_reserve(allowed=True)
+        await anyio.sleep(100)
+    assert scope.cancelled_caught
+    assert anyio.current_time() - began == pytest.approx(1100)
+    assert deadline.is_over
+
+
+@virtual_time
+@pytest.mark.anyio
+async def test_without_its_reserve_a_deadline_may_be_over_at_once() -> None:
+    deadline = Deadline(80, reserve=20)
+    deadline.allow_reserve(allowed=True)
+    await anyio.sleep(90)
+    with deadline.scope() as scope:
+        assert not deadline.is_over
+        deadline.allow_reserve(allowed=False)
+        await anyio.sleep(1)
+    assert scope.cancelled_caught
+    assert deadline.is_over
