@@ -9,9 +9,9 @@
     markdown      Markdown in the terminal
     terminal      the screen
 
-`process_runner` runs a command, `load_settings` reads the configuration, `open_client` opens the client. The modules
-`configuration_files` and `changed_config` work on servers.json, `trust_prompt` on its trust; `tty` and `command_screen`
-ask questions.
+`process_runner` runs a command (`process_one` as the first process of a container), `load_settings` reads the
+configuration, `open_client` opens the client. The modules `configuration_files` and `changed_config` work on
+servers.json, `trust_prompt` on its trust; `tty` and `command_screen` ask questions.
 """
 
 from __future__ import annotations
@@ -26,6 +26,11 @@ COMPLETION_VARIABLE = "_DIAL_CHAT_COMPLETE"
 
 def main() -> None:
     """Run ``dial-chat`` with the arguments of the command line, and exit with its code."""
+    if os.getpid() == 1:
+        from dial_client.cli.process_one import run_in_child
+
+        run_in_child()
+    _replace_closed_streams()
     # Most objects made at start-up belong to modules and are never freed: frequent garbage collections would be wasted.
     gc.set_threshold(100_000, 50, 50)
     if shell := os.environ.pop(COMPLETION_VARIABLE, ""):
@@ -35,4 +40,25 @@ def main() -> None:
         sys.exit(print_candidates(shell, sys.argv[1:]))
     from dial_client.cli.commands.program_commands import run
 
-    sys.exit(run(sys.argv[1:]))
+    try:
+        code = run(sys.argv[1:])
+        sys.stdout.flush()
+    except OSError as error:  # such as a full disk behind ``>``
+        from dial_client.cli.process_runner import complain_about_output
+
+        code = complain_about_output(error)
+    sys.exit(code)
+
+
+def _replace_closed_streams() -> None:
+    """Open the standard streams that are closed (``>&-``), which are None: reading ends at once, and writing fails.
+
+    Without this, the next file that is opened would have the number of the stream, and get its text.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            # Writing to a file that is open for reading fails, as it does in other programs.
+            opened = os.open(os.devnull, os.O_RDONLY if name != "stderr" else os.O_WRONLY)
+            if opened != number:
+                os.dup2(opened, number)
+            setattr(sys, name, open(number, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115, PTH123

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -69,6 +70,11 @@ class PrintedStream(io.TextIOBase):
         """Show the incomplete last line, if there is one."""
         if self._begun:
             self.write("\n")
+
+
+def discard(stream: TextIO) -> None:
+    """Discard what is in the buffer of a stream, and all further output: it cannot be written."""
+    os.dup2(os.open(os.devnull, os.O_RDWR), stream.fileno())
 
 
 @contextmanager

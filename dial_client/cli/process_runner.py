@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import errno
 import logging
-import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TextIO
 
 import anyio
 
 from dial_client.cli.options import ExitCode, Logs
+from dial_client.cli.printed_streams import discard
 from dial_client.cli.word_wrap import print_to_stderr
 from dial_client.messages.errors import ConfigError, ConversationNotFound, DialError, ProviderError
 from dial_client.runtime.safe_text import sanitize
@@ -114,11 +113,13 @@ def run_to_exit_code(begin: Callable[[], Awaitable[int | None]], *, logs: Logs) 
         code = ExitCode.INTERRUPTED
     except BrokenPipeError:
         # The reader closed the pipe: discard further output, including the flush at exit.
-        _discard(sys.stdout)
+        discard(sys.stdout)
         return ExitCode.UNEXPECTED
     except Exception as error:
         if _discard_closed_terminal():
             return ExitCode.INTERRUPTED
+        if isinstance(error, OSError) and error.errno in _UNWRITABLE and error.filename is None:
+            return complain_about_output(error)
         if logs != "none":
             logging.getLogger("dial_client").exception("unexpected")
         return complain(error)
@@ -139,14 +140,10 @@ def _discard_closed_terminal() -> bool:
         except termios.error as error:
             if error.args[0] == errno.EIO:
                 is_closed = True
-                _discard(stream)
+                discard(stream)
         except (AttributeError, OSError, ValueError):
             pass  # there is no stream, or it has no file descriptor
     return is_closed
-
-
-def _discard(stream: TextIO) -> None:
-    os.dup2(os.open(os.devnull, os.O_RDWR), stream.fileno())
 
 
 def complain(error: Exception) -> int:
@@ -163,6 +160,18 @@ def complain(error: Exception) -> int:
             hint = " (dial-chat bug-report collects what a report needs)"
     print_to_stderr(f"dial-chat: {sanitize(' '.join(problem.split()))}{hint}")
     return code
+
+
+# The errors of a standard output behind which there is no space, or which is closed.
+_UNWRITABLE = (errno.ENOSPC, errno.EBADF, errno.EFBIG, errno.EDQUOT)
+
+
+def complain_about_output(error: OSError) -> int:
+    """Print on standard error that standard output cannot be written, and return the exit code."""
+    with suppress(OSError):
+        print_to_stderr(f"dial-chat: the output cannot be written: {error.strerror}")
+    discard(sys.stdout)  # what is left in its buffer; else Python would report it at exit
+    return ExitCode.UNEXPECTED
 
 
 def _find_missing_folder(error: Exception) -> ConfigError | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import select
 import stat
@@ -25,9 +26,9 @@ def read(prompt: str | None, file: Path | None = None) -> str | None:
         ConfigError: A question is required but empty, or the file cannot be read.
     """
     reads_to_end = prompt == "-" or file == Path("-")
-    in_terminal = sys.stdin is not None and sys.stdin.isatty()
+    in_terminal = sys.stdin.isatty()
     if reads_to_end:
-        piped = "" if sys.stdin is None else sys.stdin.buffer.read().decode(errors="replace")
+        piped = _decode(sys.stdin.buffer.read())
     else:
         piped = "" if in_terminal else _read_pipe(wait=prompt is None and file is None)
     words = prompt if prompt and prompt != "-" else ""
@@ -40,14 +41,12 @@ def read(prompt: str | None, file: Path | None = None) -> str | None:
 
 def _read_file(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8-sig", errors="replace").strip()
+        return _decode(file.read_bytes()).strip()
     except OSError as error:
         raise ConfigError(f"the prompt cannot be read: {error.strerror}", path=str(file)) from None
 
 
 def _read_pipe(*, wait: bool) -> str:
-    if sys.stdin is None:
-        return ""
     descriptor = sys.stdin.fileno()
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISCHR(mode):
@@ -56,4 +55,19 @@ def _read_pipe(*, wait: bool) -> str:
         readable, _, _ = select.select([descriptor], [], [], PATIENCE)
         if not readable:
             return ""
-    return sys.stdin.buffer.read().decode(errors="replace")
+    return _decode(sys.stdin.buffer.read())
+
+
+def _decode(data: bytes) -> str:
+    """Return a text in UTF-8, or in UTF-16 or UTF-32 with its mark, as PowerShell writes it.
+
+    Raises:
+        ConfigError: The text has NUL bytes, as text in UTF-16 without its mark has.
+    """
+    wide = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"}  # before UTF-16: its mark begins like that
+    wide |= {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+    encoding = next((name for mark, name in wide.items() if data.startswith(mark)), "utf-8-sig")
+    text = data.decode(encoding, errors="replace")
+    if "\0" in text:
+        raise ConfigError("the prompt is not text in UTF-8", hint="UTF-16 is read if it begins with a byte order mark")
+    return text

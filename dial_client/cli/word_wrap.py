@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable
 from typing import TextIO
 
-from dial_client.cli.printed_streams import PrintedStream
+from dial_client.cli.printed_streams import PrintedStream, discard
 
 HANGING = 2
 # The first column of a table row, with the spaces after it.
@@ -51,7 +51,10 @@ def print_to_stderr(line: str) -> None:
     """
     is_wrapped = sys.stderr.isatty() and not isinstance(sys.stderr, PrintedStream)
     shown = break_words(line, shutil.get_terminal_size().columns) if is_wrapped else line
-    print(shown, file=sys.stderr, flush=True)
+    try:
+        print(shown, file=sys.stderr, flush=True)
+    except OSError:  # a full disk behind ``2>`` must not change the exit code
+        discard(sys.stderr)
 
 
 def break_words(text: str, columns: int) -> str:

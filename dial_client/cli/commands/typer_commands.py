@@ -8,7 +8,6 @@ parameter that expects text or a path.
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import is_dataclass
 from functools import cache, cached_property, partial
@@ -146,9 +145,7 @@ class _Callback:
         logs: Logs = next((value.logs for value in arguments.values() if isinstance(value, Options)), "none")
         from dial_client.cli.process_runner import run_to_exit_code
 
-        code = run_to_exit_code(lambda: self._function(**arguments), logs=logs)
-        sys.stdout.flush()
-        raise typer.Exit(code)
+        raise typer.Exit(run_to_exit_code(lambda: self._function(**arguments), logs=logs))
 
 
 def command(
