@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -21,8 +23,11 @@ from dial_client.tools.result_content import convert_bytes
 
 log = get_logger(__name__)
 
-# Maximum number of functions without ``async`` that run at the same time, each in a thread until it ends.
+# Maximum number of functions without ``async`` that run at the same time, each in a thread until it ends. Functions
+# that such functions wait for, by `DialClient.run_sync`, are counted apart: they would wait for their callers' threads.
 MAX_THREADS = 40
+# The number of functions in threads that wait for this task.
+_callers: ContextVar[int] = ContextVar("callers", default=0)
 
 _CANCELLED_TASK = "a task that the function awaited was cancelled"
 
@@ -46,7 +51,8 @@ class FunctionTools:
     ) -> None:
         self._capabilities = capabilities or ClientCapabilities()
         self._definitions: dict[str, FunctionDefinition] = {}
-        self._threads = CapacityLimiter(MAX_THREADS)
+        # By the number of functions that wait for those in the threads.
+        self._threads: dict[int, CapacityLimiter] = defaultdict(lambda: CapacityLimiter(MAX_THREADS))
         given: Any = functions  # callers without a type checker may pass any type
         if callable(given) or not isinstance(given, Iterable) or isinstance(given, str | Mapping):
             raise TypeError("tools takes a list of functions: tools=[…]")
@@ -110,7 +116,9 @@ class FunctionTools:
                 return await run()
             # A thread that does not end must not block the end of its turn. The list hides an awaitable value from
             # trio, which refuses a coroutine as the result of a thread.
-            [value] = await to_thread.run_sync(lambda: [run()], abandon_on_cancel=True, limiter=self._threads)
+            threads = self._threads[_callers.get()]
+            _callers.set(_callers.get() + 1)  # each call has a task of its own
+            [value] = await to_thread.run_sync(lambda: [run()], abandon_on_cancel=True, limiter=threads)
             return await value if inspect.isawaitable(value) else value
         except get_cancelled_exc_class() as error:
             await lowlevel.checkpoint_if_cancelled()

@@ -17,7 +17,7 @@ from anyio import to_thread
 from mcp.server import MCPServer
 from rich.console import Console
 
-from dial_client import DialClient, LimitReached, Limits, Message, OutputError, ProviderError, Turn
+from dial_client import DialClient, LimitReached, Limits, Message, OutputError, ProviderError, Role, Turn
 from dial_client.testing import ScriptedProvider
 from tests.inner import ModelRequest
 from tests.support.clients import ADD, calculator, call, client
@@ -194,6 +194,37 @@ async def test_a_function_tool_can_ask_its_own_client() -> None:
     async with dial:
         turn = await dial.run("What are tides?")
     assert (turn.tool_calls[0].result.content, turn.text) == ("The moon.", "Tides come from the moon.")
+
+
+@pytest.mark.anyio
+async def test_many_function_tools_that_ask_their_client_do_not_wait_for_each_others_threads() -> None:
+    class Nesting(ScriptedProvider):
+        """A model that calls `ask` for each question of a user, and `note` for each question of `ask`."""
+
+        async def generate(self, request: ModelRequest) -> Any:
+            last = request.messages[-1]
+            tool = "note" if last.text == "More?" else "ask"
+            reply: Any = last.text if last.role is Role.TOOL else {"tool_calls": [{"name": tool, "arguments": {}}]}
+            async for delta in ScriptedProvider([reply]).generate(request):
+                yield delta
+
+    running, are_many = 0, threading.Event()
+
+    def ask() -> str:
+        nonlocal running
+        running += 1
+        if running >= 40:  # all threads of functions are in use
+            are_many.set()
+        are_many.wait(30)
+        return dial.run_sync("More?").text
+
+    def note() -> str:
+        return "noted"
+
+    limits = Limits(tool_timeout=10)
+    async with DialClient(Nesting([]), tools=[ask, note], limits=limits) as dial:
+        results = await dial.map(["Well?"] * 60, concurrency=60)
+    assert {turn.text if isinstance(turn, Turn) else str(turn) for turn in results} == {"noted"}
 
 
 async def _ask_in_a_foreign_thread(dial: DialClient) -> None:
