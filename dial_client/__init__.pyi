@@ -20,6 +20,7 @@ from dial_client.messages.errors import LoginFailed as LoginFailed
 from dial_client.messages.errors import MiddlewareError as MiddlewareError
 from dial_client.messages.errors import OutputError as OutputError
 from dial_client.messages.errors import ProviderError as ProviderError
+from dial_client.messages.errors import RequestRefused as RequestRefused
 from dial_client.messages.errors import ServerError as ServerError
 from dial_client.messages.errors import ServerGone as ServerGone
 from dial_client.messages.errors import ServerStartError as ServerStartError
@@ -116,6 +117,7 @@ __all__ = [
     "ProviderError",
     "ReasoningDelta",
     "Regeneration",
+    "RequestRefused",
     "Role",
     "RoundStarted",
     "SQLStore",

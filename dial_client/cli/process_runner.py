@@ -15,7 +15,7 @@ import anyio
 from dial_client.cli.options import ExitCode, Logs
 from dial_client.cli.printed_streams import discard
 from dial_client.cli.word_wrap import print_to_stderr
-from dial_client.messages.errors import ConfigError, ConversationNotFound, DialError, ProviderError
+from dial_client.messages.errors import ConfigError, ConversationNotFound, DialError, ProviderError, RequestRefused
 from dial_client.runtime.safe_text import sanitize
 from dial_client.turns.turn_handle import TurnHandle
 
@@ -153,7 +153,7 @@ def complain(error: Exception) -> int:
     match error:
         case ConfigError() | ConversationNotFound():
             code = ExitCode.USAGE
-        case ProviderError():
+        case ProviderError() | RequestRefused():
             code = ExitCode.MODEL
         case _ if not isinstance(error, DialError):
             problem = f"unexpected error: {type(error).__name__}: {error}"

@@ -320,6 +320,7 @@ class DialClient:
 
         Raises:
             ProviderError: The model could not be reached, or refused the request.
+            RequestRefused: A middleware refused a request to the model, or its reply.
             MiddlewareError: A middleware failed.
             LimitReached: A limit was met, and the client has ``on_limit="raise"``.
             OutputError: No answer is of `output_type`. With ``on_limit="answer"``, ``turn.output`` is None instead.

@@ -69,7 +69,7 @@ from dial_client.conversations.persistence import TurnPersister
 from dial_client.conversations.turn_input import CONTINUE, Continuation, ConversationInput, check_turn_input
 from dial_client.conversations.turn_queue import NothingToResume, TurnQueue, WillBeResumed, never_resumed
 from dial_client.hooks.audit.entries import Origin
-from dial_client.messages.errors import ConfigError, ConversationBusy, MiddlewareError, ProviderError
+from dial_client.messages.errors import ConfigError, ConversationBusy, MiddlewareError, ProviderError, RequestRefused
 from dial_client.messages.events import Event
 from dial_client.messages.message import EntryKind, Message, Role
 from dial_client.messages.turn_result import Turn
@@ -478,7 +478,7 @@ class ConversationManager:
             compaction = await self.compact(conversation_id, share=share)
         except ConversationBusy:
             return ""  # a turn is running, which the next turn waits for
-        except (ProviderError, MiddlewareError) as error:
+        except (ProviderError, RequestRefused, MiddlewareError) as error:
             return f"the conversation nearly fills the model's context window, and it could not be summarized: {error}"
         return "" if compaction is None else compaction.note
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
-from dial_client.messages.errors import DialError, MiddlewareError, ProviderError
+from dial_client.messages.errors import DialError, MiddlewareError, RequestRefused
 from dial_client.messages.limits import Limits, StopReason
 from dial_client.messages.message import (
     Failure,
@@ -32,9 +32,6 @@ RequestT = TypeVar("RequestT")
 ResultT = TypeVar("ResultT")
 CallNext = Callable[[RequestT], Awaitable[ResultT]]
 """Passes a request to the next middleware, or after the last middleware to the client, and returns the result."""
-
-# The code of the `ProviderError` of a model call that a middleware refused.
-REFUSED = "refused_by_middleware"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +137,7 @@ def refuse(reason: str) -> NoReturn:
 
     Args:
         reason: A sentence. For a tool call it is the result that the model reads, for a turn it is the answer, for a
-            model call it is the text of the `ProviderError`.
+            model call it is the text of the `RequestRefused` that ends the turn.
     """
     raise _Refusal(reason)
 
@@ -235,7 +232,7 @@ def _refuse_turn(reason: str, _request: TurnRequest, done: Turn | None) -> Turn:
 
 
 def _refuse_model_call(reason: str, _request: ModelRequest, _reply: ModelReply | None) -> ModelReply:
-    raise ProviderError(reason, code=REFUSED)
+    raise RequestRefused(reason)
 
 
 def _refuse_tool_call(reason: str, call: ToolCall, _result: ToolCallResult | None) -> ToolCallResult:
@@ -326,7 +323,8 @@ class MiddlewareChain:
 
         Raises:
             MiddlewareError: A middleware failed.
-            ProviderError: A middleware refused the request, or the request to the model failed.
+            ProviderError: The request to the model failed.
+            RequestRefused: A middleware refused the request, or the reply.
         """
         if (instruments := self._find_instruments()) is not None:
             end = partial(instruments.around_model_call, info=info, call_next=end)

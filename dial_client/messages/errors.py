@@ -7,6 +7,7 @@ DialError
 │   └── ServerGone             the server's process ended, or its connection broke
 ├── LoginFailed                an OAuth login did not succeed
 ├── ProviderError              the model could not be reached, or refused the request
+├── RequestRefused             a middleware refused a request to the model, or its reply
 ├── MiddlewareError            a middleware of the embedding program raised an exception
 ├── LimitReached               a limit was met, and the caller set ``on_limit="raise"``
 ├── OutputError                a turn with an ``output_type`` ended without an answer of that type
@@ -111,6 +112,16 @@ class ProviderError(DialError):
         self.messages: tuple[Message, ...] = ()
         """The question, and the messages that the turn had added before the error, as in `Turn.messages`. After the
         conversation before the question they form a valid history."""
+
+
+class RequestRefused(DialError):
+    """A middleware refused a request to the model, or the reply, of which nothing is stored or sent to the model."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.messages: tuple[Message, ...] = ()
+        """The question, and the messages that the turn had added before, as in `ProviderError.messages`."""
 
 
 class MiddlewareError(DialError):

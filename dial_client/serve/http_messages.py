@@ -14,7 +14,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dial_client.messages.errors import ConfigError, ConversationBusy, ConversationNotFound, DialError, ProviderError
+from dial_client.messages.errors import (
+    ConfigError,
+    ConversationBusy,
+    ConversationNotFound,
+    DialError,
+    ProviderError,
+    RequestRefused,
+)
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.sinks.sse_encoder import to_json
@@ -144,6 +151,8 @@ def to_http_error(error: Exception) -> HttpError:
             headers = {} if error.retry_after is None else {"retry-after": str(math.ceil(error.retry_after))}
             kind = "rate_limit_error" if status == 429 else _INVALID_REQUEST if status < 500 else "upstream_error"
             return HttpError(status, str(error), error.code or "model_failed", kind=kind, headers=headers)
+        case RequestRefused():
+            return HttpError(403, str(error), "refused")
         case ConfigError():
             return HttpError(400, str(error), "invalid_request")
         case DialError():

@@ -11,7 +11,14 @@ from weakref import WeakSet
 import anyio
 
 from dial_client.hooks.audit.entries import Origin
-from dial_client.messages.errors import ConversationBusy, DialError, LimitReached, OutputError, ProviderError
+from dial_client.messages.errors import (
+    ConversationBusy,
+    DialError,
+    LimitReached,
+    OutputError,
+    ProviderError,
+    RequestRefused,
+)
 from dial_client.messages.events import Event, Finished, MessageCompleted, ServerChanged
 from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Message
@@ -153,6 +160,7 @@ class TurnHandle:
         Raises:
             ProviderError: The model could not be reached, or refused the request; the error's `messages` are the
                 question and those that the turn had added.
+            RequestRefused: A middleware refused a request to the model, or its reply.
             MiddlewareError: A middleware failed.
             LimitReached: A limit was met and ``on_limit="raise"`` was set.
             OutputError: The turn ended without an answer of its ``output_type``.
@@ -184,6 +192,8 @@ class TurnHandle:
                     open_calls_end = reason.sentence
             except Exception as error:  # noqa: BLE001 - the turn keeps its messages and calls up to the error
                 self.failure = error
+                if isinstance(error, RequestRefused):
+                    self.recorder.drop_reply()
                 broken = "model" if isinstance(error, ProviderError) else "turn"
                 open_calls_end = f"the {broken} broke off"
             await self._complete(reason, self.recorder.settle(open_calls_end) if open_calls_end else [])
@@ -196,7 +206,7 @@ class TurnHandle:
         """Record the last events, let the observers store the end of the turn, and log the events."""
         for event in last_events:
             self.recorder.record(event)
-        if isinstance(self.failure, ProviderError):
+        if isinstance(self.failure, ProviderError | RequestRefused):
             self.failure.messages = self.recorder.build_turn(reason).messages
         self.ending = turn = self.recorder.build_turn(reason)
         if self.replacement is not None:

@@ -96,8 +96,7 @@ class TurnRecorder:
             case TextDelta(text):
                 self._text_deltas.append(text)
             case ReasoningDelta(text):
-                replies = sum(message.role is Role.ASSISTANT for message in self._messages)
-                self._reasoning.setdefault(replies, []).append(text)
+                self._reasoning.setdefault(self._count_replies(), []).append(text)
             case RoundStarted(depth):
                 self._depth = depth
             case MessageCompleted(message):
@@ -169,6 +168,14 @@ class TurnRecorder:
     def results_so_far(self) -> tuple[Message, ...]:
         """The results of ended calls that have no message yet."""
         return tuple(Message.tool(call, record.result) for call, record in self._find_unanswered() if record)
+
+    def drop_reply(self) -> None:
+        """Forget the text and the reasoning of the current reply, which was refused."""
+        self._text_deltas.clear()
+        self._reasoning.pop(self._count_replies(), None)
+
+    def _count_replies(self) -> int:
+        return sum(message.role is Role.ASSISTANT for message in self._messages)
 
     def settle(self, why: str) -> list[Event]:
         """Return the events that close open calls, results without a message and unfinished text."""

@@ -10,13 +10,17 @@ import pytest
 from typing_extensions import override
 
 from dial_client import (
+    ConversationManager,
     DialClient,
     Finished,
+    Limits,
+    MemoryStore,
     Message,
     MessageCompleted,
     MiddlewareError,
     OutputError,
     ProviderError,
+    RequestRefused,
     Role,
     RoundStarted,
     StopReason,
@@ -146,7 +150,7 @@ async def test_a_middleware_can_send_a_request_again() -> None:
     assert (turn.text, len(model.requests), len(turn.request_usages)) == ("Here I am.", 2, 2)
 
 
-async def test_a_refused_model_call_is_a_provider_error() -> None:
+async def test_a_refused_model_call_is_an_error_of_its_own() -> None:
     class NoModel(Middleware):
         @override
         async def around_model_call(self, request: ModelRequest, call_next: NextModelCall) -> ModelReply:
@@ -154,9 +158,62 @@ async def test_a_refused_model_call_is_a_provider_error() -> None:
 
     dial, model, _ = open_client([NoModel()])
     async with dial:
-        with pytest.raises(ProviderError, match="the budget of this month is used up") as caught:
+        with pytest.raises(RequestRefused, match="the budget of this month is used up") as caught:
             await dial.run("go on")
-    assert (caught.value.code, model.requests) == ("refused_by_middleware", [])
+    assert (caught.value.reason, model.requests) == ("the budget of this month is used up", [])
+    assert not isinstance(caught.value, ProviderError), "an outage of the model is something else"
+
+
+class Guard(Middleware):
+    """Refuses replies with a bad word."""
+
+    @override
+    async def around_model_call(self, request: ModelRequest, call_next: NextModelCall) -> ModelReply:
+        reply = await call_next(request)
+        if "badword" in reply.message.text:
+            refuse("blocked")
+        return reply
+
+
+BAD = {"text": "a badword here", "reasoning": "a badword there"}
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("first", [[], [DOUBLE]], ids=["at once", "after a call"])
+async def test_a_refused_reply_is_neither_stored_nor_sent_to_the_model(first: list[Any], stream: bool) -> None:
+    dial, model, _ = open_client([Guard()], *first, BAD, "Better.")
+    store = MemoryStore()
+    async with dial:
+        manager = ConversationManager(dial, store)
+        conversation = (await manager.create()).id
+        with pytest.raises(RequestRefused, match="blocked") as caught:
+            async for _ in manager.stream_chat(conversation, "go on", stream=stream):
+                pass
+        stored = (await store.get(conversation)).messages
+        assert "badword" not in str(stored)
+        assert [message.role for message in caught.value.messages] == [
+            Role.USER, *([Role.ASSISTANT, Role.TOOL] if first else []),
+        ]  # fmt: skip
+        assert "badword" not in str(caught.value.messages)
+        turn = await manager.chat(conversation, "again")
+    assert turn.text == "Better."
+    assert "badword" not in str(model.requests[-1].messages)
+
+
+async def test_a_refused_last_answer_at_a_limit_is_an_error_too() -> None:
+    dial, _, _ = open_client([Guard()], DOUBLE, BAD, limits=Limits(max_consecutive_errors=1, max_repeats=1))
+    async with dial:
+        with pytest.raises(RequestRefused) as caught:
+            await dial.run("go on")
+    assert "badword" not in str(caught.value.messages)
+
+
+async def test_a_refused_typed_answer_is_not_shown() -> None:
+    dial, _, _ = open_client([Guard()], '{"word": "badword"}')
+    async with dial:
+        with pytest.raises(RequestRefused):
+            async for event in dial.stream("go on", output_type=dict[str, str]):
+                assert not isinstance(event, TextDelta)
 
 
 async def test_a_provider_error_passes_through_a_middleware_unchanged() -> None:
