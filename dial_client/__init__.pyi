@@ -44,6 +44,7 @@ from dial_client.messages.limits import StopReason as StopReason
 from dial_client.messages.message import FilePart as FilePart
 from dial_client.messages.message import ImagePart as ImagePart
 from dial_client.messages.message import Message as Message
+from dial_client.messages.message import PendingApproval as PendingApproval
 from dial_client.messages.message import Role as Role
 from dial_client.messages.message import TextPart as TextPart
 from dial_client.messages.message import ToolCallRequest as ToolCallRequest
@@ -114,6 +115,7 @@ __all__ = [
     "ModelSettings",
     "OutputDelta",
     "OutputError",
+    "PendingApproval",
     "ProviderError",
     "ReasoningDelta",
     "Regeneration",

@@ -291,6 +291,7 @@ from dial_client.messages.message import Icon as Icon
 from dial_client.messages.message import ImagePart as ImagePart
 from dial_client.messages.message import Message as Message
 from dial_client.messages.message import Part as Part
+from dial_client.messages.message import PendingApproval as PendingApproval
 from dial_client.messages.message import ProviderState as ProviderState
 from dial_client.messages.message import Role as Role
 from dial_client.messages.message import StoredEntry as StoredEntry

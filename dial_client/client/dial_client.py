@@ -43,7 +43,7 @@ from dial_client.settings.config_types import ModelProfile, Settings
 from dial_client.settings.policy_config import load_policy
 from dial_client.sinks import sse_encoder
 from dial_client.stores.conversation_store import ConversationStore
-from dial_client.tools.approval import ApprovalChecker, Approver
+from dial_client.tools.approval import ApprovalChecker, Approver, Decisions, match_decisions
 from dial_client.tools.apps import Apps
 from dial_client.tools.executor import CallScope, ToolExecutor
 from dial_client.tools.function_definition import Function, FunctionOptions, FunctionT, FunctionTool
@@ -60,7 +60,7 @@ from dial_client.turns.model_call import ChatModel
 from dial_client.turns.output_type import build_output_type
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver, TurnTasks
 from dial_client.turns.turn_keywords import TurnInput, TurnKeywords, check_keywords, select_tools, to_messages
-from dial_client.turns.turn_recorder import find_question
+from dial_client.turns.turn_recorder import count_last_rounds, find_question
 
 OutputT = TypeVar("OutputT")
 
@@ -336,6 +336,39 @@ class DialClient:
         finally:
             await turn.stop()
 
+    async def resume(
+        self, turn: Turn[Any], decisions: Decisions, *, output_type: Any = None, **keywords: Unpack[TurnKeywords]
+    ) -> Turn[Any]:
+        """Continue a turn that ended because calls wait for approval, and return the whole turn when it has ended.
+
+        A decision is checked like the answer of an approver at once: by the deny rules, the schema of the tool, and
+        the tool's definition, which must be the one that was shown. The approver is asked about calls without a
+        decision; without an approver they go on waiting, and the turn ends again. Nothing is stored: continue the
+        turn of a conversation by `ConversationManager.resume`, which accepts each decision only once.
+
+        Args:
+            turn: The turn, such as ``Turn.from_dict(data)``, in this program or in a later one.
+            decisions: The decisions by the ids in `Turn.pending_approvals`: an `Approval`, or one of its words
+                (``"once"``).
+            output_type: The type of the answer, as for `run`.
+            keywords: The keywords of the turn, as for `run`: pass them again, with the same ``history``.
+
+        Raises:
+            ConfigError: No call waits for approval, or a decision has the id of none.
+            ValueError: A decision is not one of the words.
+            Exception: The errors of `run`.
+        """
+        if not turn.pending_approvals:
+            raise ConfigError("no call of this turn waits for approval")
+        check_keywords(keywords)
+        handle = self.start(
+            turn.messages, stream=False, stream_events=False, decisions=decisions, output_type=output_type, **keywords
+        )
+        try:
+            return await handle.result()
+        finally:
+            await handle.stop()
+
     async def stream(
         self, messages: TurnInput, *, output_type: Any = None, **keywords: Unpack[TurnKeywords]
     ) -> AsyncGenerator[Event, None]:
@@ -360,7 +393,7 @@ class DialClient:
         origin: Origin | None = None,
         tool_format: str | None = None,
         hidden_tools: Collection[str] = (),
-        depth: int = 0,
+        decisions: Decisions | None = None,
         output_type: Any = None,
         **keywords: Unpack[TurnKeywords],
     ) -> TurnHandle:
@@ -376,7 +409,8 @@ class DialClient:
             origin: The ids of the turn and its conversation; by default a new turn without a conversation.
             tool_format: ``native``, ``react``, ``xml`` or ``auto``; by default the client's.
             hidden_tools: The offered names of tools that the model cannot call.
-            depth: The number of tool rounds at the end of `messages` that count towards this turn's limit.
+            decisions: For a turn that continues an earlier one, whose messages are at the end of `messages`: the
+                decisions about its calls that wait for approval, as for `resume`. None for a new turn.
             output_type: The type of the answer, as for `run`.
             keywords: Further keywords, as for `run`.
 
@@ -391,16 +425,23 @@ class DialClient:
         self.model.select(keywords.get("model"), tool_format).require()
         conversation = (*to_messages(keywords.get("history") or ()), *to_messages(messages))
         output = None if output_type is None else build_output_type(output_type)
+        waiting, depth = {}, 0
+        if decisions is not None:
+            waiting, depth = match_decisions(conversation, decisions), count_last_rounds(conversation)
+            conversation = tuple(message for message in conversation if message.pending is None)
 
         async def open_services() -> turn_run.TurnServices:
             services = await self._open_services(keywords, tool_format, hidden_tools)
-            return replace(services, stream=stream, client_tools=tuple(client_tools), depth=depth, output=output)
+            return replace(
+                services, stream=stream, client_tools=tuple(client_tools), depth=depth, waiting=waiting, output=output
+            )
 
         turn = TurnHandle(
             partial(turn_run.run_turn, open_services, conversation),
             EventLog(is_paced=stream_events),
             observers,
-            question=find_question(conversation, depth),
+            question=find_question(conversation, is_resumed=depth > 0),
+            waiting=tuple(pending for pending, _ in waiting.values()),
             origin=origin or Origin(turn=token_hex(16)),
             raise_at_limits=self._on_limit == "raise",
             require_output=output is not None and self._on_limit != "answer",

@@ -5,7 +5,7 @@
     await manager.chat(id, text)                     -> Turn
     async for event in manager.stream_chat(id, text) events, Finished last; leaving early cancels the turn
     await manager.start(id, text)                    -> TurnHandle: the turn runs without a reader
-    await manager.resume(id)                         -> TurnHandle | None: resumes a turn whose process was killed
+    await manager.resume(id, decisions)              -> TurnHandle | None: resumes a killed or waiting turn
     manager.find_turn(id, turn)                      -> TurnHandle | None: a running or recent turn of this process
     async for position, event in turn.log.events(n)  events from any position, for any number of readers
     await manager.get(id)                            -> Conversation: messages (a valid history), running, notes
@@ -40,6 +40,7 @@ import secrets
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from dial_client.conversations import conversation_view, export
@@ -58,7 +59,6 @@ from dial_client.conversations.history import (
     build_deletion,
     build_removal,
     build_switch,
-    count_last_rounds,
     find_edit,
     find_last_exchange,
     repair_conversation,
@@ -76,6 +76,7 @@ from dial_client.messages.turn_result import Turn
 from dial_client.settings.argument_types import check_members, check_seconds, check_types
 from dial_client.stores.conversation_store import Conversation, ConversationStore, Page
 from dial_client.stores.sql_store import SQLStore
+from dial_client.tools.approval import Decisions
 from dial_client.turns.client_model import ClientModel
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 from dial_client.turns.turn_keywords import TurnKeywords, check_keywords
@@ -278,21 +279,37 @@ class ConversationManager:
     async def resume(
         self,
         conversation_id: str,
+        decisions: Decisions = MappingProxyType({}),
         *,
         stream: bool = True,
         turn_id: str | None = None,
         output_type: Any = None,
         **keywords: Unpack[TurnKeywords],
     ) -> TurnHandle | None:
-        """Resume a turn whose process was killed, and return it; None if the last turn was not interrupted.
+        """Resume a turn whose process was killed, or whose calls wait for approval; None if there is no such turn.
 
         Stored rounds are not repeated, and count towards `Limits.max_depth`; other limits start again. The model is
-        told that unfinished calls may have run. The keywords of the turn are not stored: pass them again. Arguments and
-        errors are those of `start`.
+        told that unfinished calls may have run. A call that waits for approval has not run: it runs now if `decisions`
+        or the approver allow it. The keywords of the turn are not stored: pass them again. Other arguments and errors
+        are those of `start`.
+
+        Args:
+            conversation_id: The id of the conversation.
+            decisions: The decisions by the ids in `Conversation.pending_approvals`, as for `DialClient.resume`.
+            stream: As for `start`.
+            turn_id: As for `start`.
+            output_type: As for `start`.
+            keywords: As for `start`.
         """
         try:
             return await self._start(
-                conversation_id, None, keywords, stream=stream, turn_id=turn_id, output_type=output_type
+                conversation_id,
+                None,
+                keywords,
+                stream=stream,
+                turn_id=turn_id,
+                decisions=decisions,
+                output_type=output_type,
             )
         except NothingToResume:
             return None
@@ -306,7 +323,7 @@ class ConversationManager:
         """
         return self._queue.find(conversation_id, turn_id)
 
-    async def _start(
+    async def _start(  # noqa: PLR0913 - the options of a turn, all but three by name
         self,
         conversation_id: str,
         message: ConversationInput | None,
@@ -315,6 +332,7 @@ class ConversationManager:
         stream: bool,
         stream_events: bool = False,
         turn_id: str | None = None,
+        decisions: Decisions = MappingProxyType({}),
         output_type: Any = None,
     ) -> TurnHandle:
         """Start the next turn; if `message` is None, resume the interrupted turn."""
@@ -336,7 +354,7 @@ class ConversationManager:
                 observers=(persister, slot),
                 tool_format=settings.tool_format,
                 hidden_tools=settings.hidden_tools,
-                depth=count_last_rounds(history) if message is None else 0,
+                decisions=decisions if message is None else None,
                 output_type=output_type,
                 **merged,
             )

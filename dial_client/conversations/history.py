@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from dial_client.conversations.message_tree import MessageTree, StoredMessage, build_entry, build_tree
-from dial_client.messages.message import EntryKind, Failure, Message, Role, ToolCallResult
+from dial_client.messages.message import EntryKind, Failure, Message, Role, ToolCallRequest, ToolCallResult
 from dial_client.stores.conversation_store import Conversation
 
 # The first line of a summary.
@@ -170,12 +170,6 @@ def ends_with_answer(messages: tuple[Message, ...]) -> bool:
     return bool(messages) and messages[-1].role is Role.ASSISTANT and not messages[-1].tool_calls
 
 
-def count_last_rounds(messages: tuple[Message, ...]) -> int:
-    """Return the number of model replies with tool calls since the last message of the user."""
-    question = max((index for index, message in enumerate(messages) if message.role is Role.USER), default=0)
-    return sum(bool(message.tool_calls) for message in messages[question:])
-
-
 def drop_unfinished_text(conversation: Conversation) -> Conversation:
     """Return a conversation without its unfinished text, because the model will write that again."""
     results = tuple(message for message in conversation.unfinished if message.role is Role.TOOL)
@@ -188,23 +182,33 @@ def build_closing_messages(conversation: Conversation) -> tuple[Message, ...]:
         return ()
     stored = tuple(stored.message for stored in build_tree(conversation).find_path())
     last = max((index for index, message in enumerate(stored) if message.role is not Role.TOOL), default=0)
-    return repair_history((*stored[last:], *conversation.unfinished))[len(stored) - last :]
+    known = {id(message) for message in stored[last:]}
+    repaired = repair_history((*stored[last:], *conversation.unfinished))
+    return tuple(message for message in repaired if id(message) not in known)
+
+
+def build_unknown_result(call: ToolCallRequest, text: str = INTERRUPTED) -> ToolCallResult:
+    """Return the result of a call whose own result was never stored."""
+    return ToolCallResult.failed(call.id, Failure.NOT_RUN, text)
 
 
 def repair_history(messages: Iterable[Message], unanswered: str = INTERRUPTED) -> tuple[Message, ...]:
     """Return the messages with exactly one result for each call, directly after the message with the call.
 
     A call without a result gets the text `unanswered` as its result. A result that comes later, because another process
-    added messages in between, is moved to its call. A result without a call is left out.
+    added messages in between, is moved to its call; it replaces a result that says that the call waits for approval. A
+    result without a call is left out.
     """
     history: list[Message] = []
     positions: dict[str | None, int] = {}
     for message in messages:
         if message.role is not Role.TOOL:
             history.append(message)
-        elif (position := positions.pop(message.tool_call_id, None)) is not None:
+        elif (position := positions.get(message.tool_call_id)) is not None:
             history[position] = message
+            if message.pending is None:
+                del positions[message.tool_call_id]
         for call in message.tool_calls:
             positions[call.id] = len(history)
-            history.append(Message.tool(call, ToolCallResult.failed(call.id, Failure.NOT_RUN, unanswered)))
+            history.append(Message.tool(call, build_unknown_result(call, unanswered)))
     return tuple(history)

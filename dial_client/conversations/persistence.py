@@ -33,10 +33,10 @@ from typing import Any
 
 import anyio
 
-from dial_client.conversations.history import CUT_OFF
+from dial_client.conversations.history import CUT_OFF, build_unknown_result
 from dial_client.conversations.message_tree import build_entry
 from dial_client.messages.errors import ConversationNotFound, DialError
-from dial_client.messages.message import EntryKind, Message
+from dial_client.messages.message import EntryKind, Message, build_waiting_result
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.logs import get_logger
 from dial_client.stores.conversation_store import ConversationStore
@@ -66,33 +66,38 @@ class TurnPersister(TurnObserver):
         self._stored = 0
         # Set when the lease must not be renewed any more, because the conversation is about to be released.
         self._stopped = anyio.Event()
+        # Held while unfinished messages are stored, so that older ones never replace newer ones.
+        self._renewing = anyio.Lock()
+        self._unfinished: tuple[Message, ...] = ()
+        self._renewed_at = anyio.current_time()
 
     async def run_beside(self, turn: TurnHandle) -> None:
         """Renew the lease when it is due, or when the unfinished results or text have changed, and store these."""
-        stored: tuple[Message, ...] = ()
-        renewed = anyio.current_time()
         while not self._stopped.is_set():
             with anyio.move_on_after(min(HEARTBEAT_INTERVAL, self._lease / 3)):
                 await self._stopped.wait()
-            text = turn.recorder.unfinished_text
-            cut = (Message.assistant(f"{text}\n\n{CUT_OFF}"),) if text.strip() else ()
-            unfinished = (*turn.recorder.results_so_far, *cut)
-            is_due = anyio.current_time() - renewed >= self._lease / 3
-            if self._stopped.is_set() or (unfinished == stored and not is_due):
-                continue
-            renewed, stored = anyio.current_time(), unfinished
-            await self._renew(turn, unfinished)
+            async with self._renewing:
+                is_due = anyio.current_time() - self._renewed_at >= self._lease / 3
+                if self._stopped.is_set() or (_build_unfinished(turn) == self._unfinished and not is_due):
+                    continue
+                try:
+                    await self._renew(turn)
+                except DialError as error:
+                    # The next heartbeat tries again. If the store keeps failing, the turn ends when it has to store a
+                    # message.
+                    log.warning("turn_not_renewed", error=type(error).__name__)
 
-    async def _renew(self, turn: TurnHandle, unfinished: tuple[Message, ...]) -> None:
-        try:
-            is_held = await self._store.renew(turn.conversation_id, turn.id, self._lease, unfinished)
-        except DialError as error:
-            # The next heartbeat tries again. If the store keeps failing, the turn ends when it has to store a message.
-            log.warning("turn_not_renewed", error=type(error).__name__)
-            return
+    async def _renew(self, turn: TurnHandle) -> None:
+        self._renewed_at, self._unfinished = anyio.current_time(), _build_unfinished(turn)
+        is_held = await self._store.renew(turn.conversation_id, turn.id, self._lease, self._unfinished)
         if not is_held and not self._stopped.is_set():
             log.warning("turn_lost_its_conversation")
             turn.cancel()
+
+    async def on_held_call(self, turn: TurnHandle) -> None:
+        """Store which calls wait for approval, and that another one may run now. Raises as `on_message`."""
+        async with self._renewing:
+            await self._renew(turn)
 
     async def on_message(self, turn: TurnHandle) -> None:
         """Store the messages that are not stored yet. If the conversation was deleted, cancel the turn.
@@ -132,6 +137,17 @@ class TurnPersister(TurnObserver):
     def on_ended(self, turn: TurnHandle) -> None:  # noqa: ARG002 - the same for every turn
         """Stop renewing the lease, even if `on_ending` was not called."""
         self._stopped.set()
+
+
+def _build_unfinished(turn: TurnHandle) -> tuple[Message, ...]:
+    """Return the results of the unfinished round, of the calls that wait for approval too, and the partial text."""
+    text = turn.recorder.unfinished_text
+    cut = (Message.assistant(f"{text}\n\n{CUT_OFF}"),) if text.strip() else ()
+    held = (
+        Message.tool(call, build_waiting_result(pending) if pending is not None else build_unknown_result(call))
+        for call, pending in turn.recorder.held_calls
+    )
+    return (*turn.recorder.results_so_far, *held, *cut)
 
 
 # The most characters of a turn's reasoning that are stored.

@@ -27,7 +27,7 @@ from dial_client.conversations.message_tree import build_tree, extend
 from dial_client.conversations.turn_input import ConversationInput, build_first_messages, build_question
 from dial_client.hooks.audit.entries import Origin
 from dial_client.messages.errors import ConversationBusy, DialError
-from dial_client.messages.message import Message
+from dial_client.messages.message import Message, find_pending_approvals
 from dial_client.stores.conversation_store import Conversation, ConversationStore
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 
@@ -194,12 +194,13 @@ class TurnQueue:
 
         Raises:
             ConfigError: The message that `turn_input` names does not exist.
-            NothingToResume: There is no interrupted turn, or it already has its answer.
+            NothingToResume: No turn was interrupted or waits for approval, or it already has its answer.
         """
         if turn_input is not None:
             closing = build_closing_messages(stored)
             return (*closing, *build_first_messages(extend(stored, closing), turn_input))
-        if not stored.turn:
+        waits = find_pending_approvals(repair_history(apply_edits(stored).messages))
+        if not stored.turn and not waits:
             raise NothingToResume
         if ends_with_answer(apply_edits(stored).messages):
             await self.store.release(stored.id, stored.turn)

@@ -27,6 +27,8 @@ class StopReason(StrEnum):
     """The answer was not of the turn's ``output_type``, and the model did not correct it."""
     CLIENT_TOOL_CALLS = "client_tool_calls", "the caller's own tools were called"
     """The model called client-side tools. The caller sends their results in the next turn."""
+    AWAITING_APPROVAL = "awaiting_approval", "a tool call waits for approval"
+    """The approver decides later (`Decision.DEFER`). `DialClient.resume` continues the turn."""
 
     def __new__(cls, value: str, sentence: str = "") -> Self:
         """Return a member with its sentence."""
@@ -48,7 +50,7 @@ class StopReason(StrEnum):
     @property
     def is_callers(self) -> bool:
         """True if the caller ended the turn, or has to continue it."""
-        return self in (StopReason.CANCELLED, StopReason.CLIENT_TOOL_CALLS)
+        return self in (StopReason.CANCELLED, StopReason.CLIENT_TOOL_CALLS, StopReason.AWAITING_APPROVAL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import codecs
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from itertools import islice
+from itertools import groupby, islice, takewhile
 from typing import Any
 
 from dial_client.messages.citations import Citation, parse_citations
@@ -173,6 +173,44 @@ class ToolCallRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class PendingApproval:
+    """A tool call that waits for approval, and what the approver is asked about it. The call has not run."""
+
+    id: str
+    """Unique among all approvals, also of other turns; the same each time the approver is asked about this call."""
+    call: ToolCallRequest
+    """The call as it would run; its id is unique among the calls of its reply only."""
+    server: str
+    """The name in the configuration of the server that the call reaches."""
+    tool: str
+    """The server's own name of the tool."""
+    reason: str = ""
+    """Why the approver is asked although the call may be allowed otherwise, as `ApprovalContext.why_asked`."""
+    change: str = ""
+    """The difference between the tool's approved and its current definition, as `ApprovalContext.change`."""
+    digest: str = ""
+    """The SHA-256, in hex digits, of the arguments and the tool's definition. A decision holds for these only."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the approval in JSON types; `from_dict` builds an equal one."""
+        texts = {"server": self.server, "tool": self.tool, "reason": self.reason, "change": self.change}
+        return {"id": self.id, "call": self.call.to_dict(), **texts, "digest": self.digest}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> PendingApproval:
+        """Read the form of `to_dict`.
+
+        Raises:
+            ValueError: `data` is not an approval.
+        """
+        try:
+            texts = [expect_text(data[name]) for name in ("server", "tool", "reason", "change", "digest")]
+            return cls(expect_text(data["id"]), ToolCallRequest.from_dict(data["call"]), *texts)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not an approval: {error!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
 class ToolCallResult:
     """The result of a tool call. A failed call has a result too, whose `content` the model receives as well."""
 
@@ -188,12 +226,14 @@ class ToolCallResult:
     """The untrusted source of the content, as in `Message.taint`."""
     app: App | None = None
     """The MCP App that shows the result; None if there is none, or the client does not show apps."""
+    pending: PendingApproval | None = None
+    """The approval that the call waits for; None for any other result."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return ``{"tool_call_id", "success", "content", "error"}``; and ``failure``, ``taint`` and ``app`` if set."""
+        """Return ``{"tool_call_id", "success", "content", "error"}``, and of the other fields those that are set."""
         content = content_to_json(self.content)
-        app = self.app and self.app.to_dict()
-        rare = {"failure": self.failure and self.failure.value, "taint": self.taint, "app": app}
+        app, pending = self.app and self.app.to_dict(), self.pending and self.pending.to_dict()
+        rare = {"failure": self.failure and self.failure.value, "taint": self.taint, "app": app, "pending": pending}
         return {
             "tool_call_id": self.tool_call_id,
             "success": self.success,
@@ -219,6 +259,7 @@ class ToolCallResult:
                 failure=None if failure is None else Failure(failure),
                 taint=expect_text(data.get("taint", "")),
                 app=App.from_optional(data.get("app")),
+                pending=_read_pending(data),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not the result of a call: {error!r}") from error
@@ -267,6 +308,8 @@ class Message(VendorForms):
     """The sources of an assistant message."""
     app: App | None = field(default=None, repr=False)
     """The MCP App that shows the result in a tool message; it is not sent to models."""
+    pending: PendingApproval | None = field(default=None, repr=False)
+    """In a tool message: the approval that the call waits for. A later result of the call replaces this message."""
     entry: StoredEntry | None = None
     """In a stored conversation: a record without text, such as new settings (`message_tree`); it is never shown."""
 
@@ -298,7 +341,8 @@ class Message(VendorForms):
     def tool(cls, call: ToolCallRequest, result: ToolCallResult) -> Message:
         """Return the message that sends the result of a call to the model."""
         sent: dict[str, Any] = {"tool_call_id": result.tool_call_id, "name": call.name, "taint": result.taint}
-        return cls(Role.TOOL, result.content, is_error=not result.success, app=result.app, **sent)
+        sent |= {"app": result.app, "pending": result.pending}
+        return cls(Role.TOOL, result.content, is_error=not result.success, **sent)
 
     @property
     def text(self) -> str:
@@ -319,6 +363,7 @@ class Message(VendorForms):
             "taint": self.taint or None,
             "is_error": self.is_error,
             "app": self.app and self.app.to_dict(),
+            "pending": self.pending and self.pending.to_dict(),
             "echo": self.echo and {"provider": self.echo.provider, "data": self.echo.data},
             "entry": self.entry and self.entry.to_dict(),
             "replaces": self.replaces and list(self.replaces),
@@ -347,6 +392,7 @@ class Message(VendorForms):
                 replaces=expect_span(data.get("replaces")),
                 citations=parse_citations(data),
                 app=App.from_optional(data.get("app")),
+                pending=_read_pending(data),
                 entry=StoredEntry.from_dict(data.get("entry")),
             )
         except (KeyError, TypeError, AttributeError) as error:
@@ -387,6 +433,30 @@ class ToolSpec:
     """The number of invisible characters that were removed from the title and the description."""
     deferred: bool = False
     """True if an endpoint with tool search shows the tool to the model only when a search finds it."""
+
+
+def _read_pending(data: Mapping[str, Any]) -> PendingApproval | None:
+    pending = data.get("pending")
+    return None if pending is None else PendingApproval.from_dict(pending)
+
+
+def find_pending_approvals(messages: Sequence[Message]) -> tuple[PendingApproval, ...]:
+    """Return the approvals that the calls at the end of a history wait for, in the order of the results."""
+    results = takewhile(lambda message: message.role is Role.TOOL, reversed(messages))
+    return tuple(message.pending for message in results if message.pending is not None)[::-1]
+
+
+def order_results(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return a history with the results after each reply in the order of its calls."""
+    ordered: list[Message] = []
+    order: dict[str | None, int] = {}
+    for is_result, group in groupby(messages, lambda message: message.role is Role.TOOL):
+        if is_result:
+            ordered += sorted(group, key=lambda result: order.get(result.tool_call_id, len(order)))
+        else:
+            ordered += group
+            order = {call.id: index for index, call in enumerate(ordered[-1].tool_calls)}
+    return tuple(ordered)
 
 
 def extract_text(content: Content) -> str:
@@ -473,6 +543,11 @@ _INTERRUPTED = "Interrupted: "
 def build_not_run_result(call_id: str, why: str, failure: Failure = Failure.NOT_RUN) -> ToolCallResult:
     """Return the result of a call that was not made."""
     return ToolCallResult.failed(call_id, failure, f"{_NOT_RUN}{why}")
+
+
+def build_waiting_result(pending: PendingApproval) -> ToolCallResult:
+    """Return the result of a call that waits for approval."""
+    return replace(build_not_run_result(pending.call.id, "it waits for approval."), pending=pending)
 
 
 def build_interrupted_result(call_id: str, why: str) -> ToolCallResult:

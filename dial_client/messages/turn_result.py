@@ -13,10 +13,12 @@ from dial_client.messages.mcp_apps import App
 from dial_client.messages.message import (
     Failure,
     Message,
+    PendingApproval,
     ToolCallRequest,
     ToolCallResult,
     content_to_json,
     describe_content,
+    find_pending_approvals,
 )
 from dial_client.messages.token_usage import Usage
 from dial_client.runtime.value_summary import ValueSummary
@@ -31,6 +33,8 @@ else:
     OutputT_co = TypeVar("OutputT_co", covariant=True)
 
 _NO_OUTPUT: Any = None
+# The fields of a `ToolCallRecord` in JSON that are those of its result.
+_RESULT_FIELDS = ("content", "error", "failure", "taint", "app", "pending")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,7 @@ class ToolCallRecord:
             "failure": result.failure and result.failure.value,
             "taint": result.taint or None,
             "app": result.app and result.app.to_dict(),
+            "pending": result.pending and result.pending.to_dict(),
             "unreadable": call.unreadable,
             "tool_call_id": None if result.tool_call_id == call.id else result.tool_call_id,
             "by_endpoint": self.by_endpoint or None,
@@ -106,7 +111,7 @@ class ToolCallRecord:
             result = {
                 "tool_call_id": data.get("tool_call_id", data["id"]),
                 "success": data["is_error"] is False,
-                **{name: data[name] for name in ("content", "error", "failure", "taint", "app") if name in data},
+                **{name: data[name] for name in _RESULT_FIELDS if name in data},
             }
             return cls(
                 ToolCallRequest.from_dict(data),
@@ -152,6 +157,11 @@ class Turn(Generic[OutputT_co]):
     def text(self) -> str:
         """The text of `message`."""
         return self.message.text
+
+    @property
+    def pending_approvals(self) -> tuple[PendingApproval, ...]:
+        """The calls that wait for approval, in the order of the calls; empty unless `stop_reason` says so."""
+        return find_pending_approvals(self.messages)
 
     @property
     def apps(self) -> tuple[App, ...]:

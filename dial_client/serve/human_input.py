@@ -51,7 +51,8 @@ ANSWER_TIMEOUT = 300.0
 APPROVAL, QUESTION = "approval", "question"
 # A decision in addition to those of `Decision`: allow the tool in this conversation.
 CONVERSATION = "conversation"
-_CHOICES = (*Decision, CONVERSATION)
+# Without `DEFER`: a request that nobody answers waits anyway.
+_CHOICES = (Decision.ONCE, Decision.SESSION, Decision.ALWAYS, Decision.DENY, CONVERSATION)
 _DECISIONS = ", ".join(f'"{decision}"' for decision in _CHOICES)
 _FOR_CONVERSATION = "the user, for the conversation"
 _LASTING = (Decision.SESSION, Decision.ALWAYS)
@@ -230,7 +231,9 @@ class HumanInputBroker:
         key = _hash(grant_key, call.arguments) if context.why_asked else grant_key
         details = await describe_call(call, tool, context, self._find_settings(context.server))
         about = {"conversation": listener.conversation_id, "turn": listener.id, **details}
-        answer = await self._ask(PendingRequest(secrets.token_hex(16), APPROVAL, about, key), (listener,))
+        answer = await self._ask(
+            PendingRequest(context.approval_id or secrets.token_hex(16), APPROVAL, about, key), (listener,)
+        )
         if not isinstance(answer, Approval):
             return Approval(Decision.DENY, "nobody answered the request for approval", NO_APPROVER)
         if context.why_asked:

@@ -22,7 +22,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, Self, TypeVar
 
 from dial_client.messages.errors import ConfigError, ConversationBusy, ConversationNotFound
-from dial_client.messages.message import Message, Role
+from dial_client.messages.message import Message, PendingApproval, Role, find_pending_approvals
 
 # Limit of characters of a title.
 MAX_TITLE = 60
@@ -58,6 +58,11 @@ class Conversation:
     """The number of stored messages, including entries and messages that cannot be read."""
     unreadable: tuple[int, ...] = ()
     """The positions of stored messages that cannot be read, and are missing in `messages`."""
+
+    @property
+    def pending_approvals(self) -> tuple[PendingApproval, ...]:
+        """The calls at the end of `messages` that wait for approval, as `ConversationManager.get` returns them."""
+        return find_pending_approvals(self.messages)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Mapping
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -14,7 +15,8 @@ from typing import Any
 import anyio
 
 from dial_client.hooks.audit.entries import Origin
-from dial_client.messages.message import ToolCallRequest, ToolSpec
+from dial_client.messages.errors import ConfigError
+from dial_client.messages.message import Message, PendingApproval, ToolCallRequest, ToolSpec, find_pending_approvals
 from dial_client.runtime.logs import get_logger
 from dial_client.servers.connection import Connection
 from dial_client.servers.server_cache import ToolPins, build_definition, compare_definitions
@@ -41,6 +43,8 @@ class Decision(StrEnum):
     not stored."""
     DENY = "deny"
     """Deny this call."""
+    DEFER = "defer"
+    """Decide later: the call does not run, and the turn ends. `DialClient.resume` continues it with the decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,7 @@ class Approval:
     """An approver's answer: ``Approval("once")``, ``Approval("deny", "a reason that the model reads")``.
 
     Raises:
-        ValueError: The decision is not one of once, session, always, deny.
+        ValueError: The decision is not one of once, session, always, deny, defer.
     """
 
     decision: Decision | str
@@ -66,12 +70,13 @@ class Approval:
     @property
     def allowed(self) -> bool:
         """True if the call may run."""
-        return self.decision is not Decision.DENY
+        return self.decision not in (Decision.DENY, Decision.DEFER)
 
 
 # Sources of a decision: the user, or the lack of an approver.
 THE_USER, NO_APPROVER = "the user", "no approver"
 _SESSION_GRANT = "grant for the session"
+_CHANGED_MEANWHILE = "the tool, or the arguments of the call, has changed since the approval was requested"
 _FORBIDDEN = "a rule of the user forbids this tool"
 
 
@@ -90,6 +95,9 @@ class ApprovalContext:
     """The id of the turn that makes the call; empty for a call outside of a turn."""
     conversation_id: str = ""
     """The id of the turn's conversation; empty if it has none."""
+    approval_id: str = ""
+    """The id of the question (`PendingApproval.id`), which stays the same if another program asks it again; empty for
+    a request that is no tool call."""
 
 
 Approver = Callable[[ToolCallRequest, ToolSpec, ApprovalContext], Awaitable[Approval]]
@@ -97,6 +105,28 @@ Approver = Callable[[ToolCallRequest, ToolSpec, ApprovalContext], Awaitable[Appr
 
 The timeout of the turn pauses while the approver decides. If the turn is cancelled, the approver is cancelled too.
 """
+
+
+Decisions = Mapping[str, Approval | Decision | str]
+"""Decisions about calls that wait for approval, by `PendingApproval.id`: an approval, or one of the decisions alone."""
+
+
+def match_decisions(
+    messages: Sequence[Message], decisions: Decisions
+) -> dict[str, tuple[PendingApproval, Approval | None]]:
+    """Return what is asked about each call that waits at the end of a history, and the answer, by the call's id.
+
+    Raises:
+        ConfigError: There is no approval with the id of a decision.
+        ValueError: A decision is neither an `Approval` nor a value of `Decision`.
+    """
+    answers = {
+        id_: decision if isinstance(decision, Approval) else Approval(decision) for id_, decision in decisions.items()
+    }
+    pending = find_pending_approvals(messages)
+    if unknown := sorted(answers.keys() - {asked.id for asked in pending}):
+        raise ConfigError(f"no call waits for the approval {unknown[0]!r}")
+    return {asked.call.id: (asked, answers.get(asked.id)) for asked in pending}
 
 
 @dataclass(slots=True, eq=False)
@@ -137,6 +167,8 @@ class ApprovalChecker:
         arguments: Mapping[str, Any] = MappingProxyType({}),
         taint: tuple[str, ...] = (),
         change: str = "",
+        *,
+        is_attended: bool | None = None,
     ) -> Approval | None:
         """Return the decision about a call; None if the approver has to be asked.
 
@@ -145,7 +177,9 @@ class ApprovalChecker:
             arguments: The arguments of the call, as they are sent.
             taint: The sources of untrusted content that the model had read when it requested the call.
             change: The difference between the tool's definition now and at an earlier decision about the same call.
+            is_attended: Whether somebody decides what the rules leave open; by default whether there is an approver.
         """
+        is_attended = self.approve is not None if is_attended is None else is_attended
         call = self._propose(spec, arguments, taint)
         verdict = self.rules.find_verdict(call)
         # A deny comes before everything, also before the approver: a tired user must not be able to allow it.
@@ -154,22 +188,47 @@ class ApprovalChecker:
         why = find_reason_to_ask(call, verdict)
         if not spec.server and not why:  # the host's own tools only read content of the conversation and resources
             return Approval(Decision.ONCE, decided_by="the host's own tool")
-        if why and self.approve is None:
+        if why and not is_attended:
             return deny_unattended(spec, ApprovalContext(call.server, why_asked=why))
         # Where there is a reason to ask, a grant of the tool is not enough: text of a stranger may have chosen the
         # arguments. Only a grant of this very call counts.
         decided_by = self._find_call_grant(call) if why else self._find_permission(call, verdict)
-        if not decided_by:
+        if not decided_by and (is_attended or why):
             return None
+        decided_by = decided_by or NO_APPROVER
         # A permission is for the definition that was approved: a server may change the tool afterwards ("rug pull").
         if difference := self._describe_change(spec) or change:
-            if self.approve is not None:
+            if is_attended:
                 return None
             log.warning("tool_changed", server=spec.server, tool=spec.tool)
             return deny_unattended(spec, ApprovalContext(call.server, difference))
         if self.pins is not None:
             self.pins.pin(spec)
         return Approval(Decision.ONCE, decided_by=decided_by)
+
+    def describe(
+        self,
+        call: ToolCallRequest,
+        spec: ToolSpec,
+        taint: tuple[str, ...] = (),
+        change: str = "",
+        earlier: PendingApproval | None = None,
+    ) -> PendingApproval:
+        """Return what the approver is asked about a call; with the id of an earlier question about the same call.
+
+        Other arguments are those of `ask`.
+        """
+        proposed = self._propose(spec, call.arguments, taint)
+        digest = _compute_digest(proposed)
+        difference = self._describe_change(spec) or change or self._describe_change_since_grant(proposed)
+        id_ = secrets.token_hex(16)
+        if earlier is not None and earlier.digest == digest:
+            id_ = earlier.id
+        elif earlier is not None:
+            # Another id too: an answer to the earlier question must never count for this one.
+            difference = difference or _CHANGED_MEANWHILE
+        why = find_reason_to_ask(proposed, self.rules.find_verdict(proposed))
+        return PendingApproval(id_, call, proposed.server, spec.tool, why, difference, digest)
 
     async def ask(
         self,
@@ -178,6 +237,8 @@ class ApprovalChecker:
         taint: tuple[str, ...] = (),
         change: str = "",
         origin: Origin | None = None,
+        earlier: PendingApproval | None = None,
+        answer: Approval | None = None,
     ) -> Approval:
         """Ask the approver, unless `decide` has a decision by now. If the approver fails, the call is denied.
 
@@ -187,23 +248,24 @@ class ApprovalChecker:
             taint: The sources of untrusted content, as in `decide`.
             change: The difference between the tool's definitions, as in `decide`.
             origin: The turn that makes the call; None for a call outside of a turn.
+            earlier: The question as `describe` has returned it before.
+            answer: The answer, if it was given before; None to ask the approver. Without one, the call is deferred.
         """
         async with self.question_lock:
             # While this call waited for its turn to ask, another answer may have decided it ("for this session").
-            if (known := self.decide(spec, call.arguments, taint, change)) is not None:
+            known = self.decide(spec, call.arguments, taint, change, is_attended=True)
+            if known is not None and (answer is None or not known.allowed):
                 return known
-            proposed = self._propose(spec, call.arguments, taint)
-            difference = self._describe_change(spec) or change or self._describe_change_since_grant(proposed)
-            why = find_reason_to_ask(proposed, self.rules.find_verdict(proposed))
-            origin = origin or Origin()
-            context = ApprovalContext(proposed.server, difference, why, origin.turn, origin.conversation)
-            answer = await self._ask_approver(call, spec, context)
+            asked = self.describe(call, spec, taint, change, earlier)
+            if answer is None:
+                turn, conversation = (origin.turn, origin.conversation) if origin is not None else ("", "")
+                context = ApprovalContext(asked.server, asked.change, asked.reason, turn, conversation, asked.id)
+                answer = await self._ask_approver(call, spec, context)
             if answer.allowed and self.pins is not None:
                 self.pins.pin(spec)
-        if answer.arguments is not None:
-            # The user approved the arguments as changed, so the grant must not cover those of the model.
-            proposed = self._propose(spec, answer.arguments, taint)
-        self._remember(answer, proposed, for_call_only=bool(context.why_asked))
+        # The user approved the arguments as changed, so the grant must not cover those of the model.
+        arguments = call.arguments if answer.arguments is None else answer.arguments
+        self._remember(answer, self._propose(spec, arguments, taint), for_call_only=bool(asked.reason))
         return answer if answer.decided_by else replace(answer, decided_by=THE_USER)
 
     def decide_changed(self, spec: ToolSpec, approval: Approval, taint: tuple[str, ...] = ()) -> Approval:
@@ -282,7 +344,8 @@ class ApprovalChecker:
 
     async def _ask_approver(self, call: ToolCallRequest, spec: ToolSpec, context: ApprovalContext) -> Approval:
         """Return the approver's answer; a denial with the reason if it fails, or returns a value of another type."""
-        assert self.approve is not None
+        if self.approve is None:
+            return Approval(Decision.DEFER, decided_by=NO_APPROVER)
         try:
             # The approver belongs to the embedding program, so its answer may be of any type.
             answer: object = self.approve(call, spec, context)
@@ -330,7 +393,7 @@ class ApprovalChecker:
             grant = self.grants.find(call.settings, call.spec)
             if grant is not None:
                 return f"grant {grant.id}"
-        return self._find_call_grant(call) or ("" if self.approve is not None else NO_APPROVER)
+        return self._find_call_grant(call)
 
     def _find_call_grant(self, call: ProposedCall) -> str:
         """Return the source of a grant of the same tool with the same arguments; empty if there is no such grant."""

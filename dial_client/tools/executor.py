@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -27,10 +29,12 @@ from dial_client.messages.message import (
     NO_OUTPUT,
     NOT_ALLOWED,
     Failure,
+    PendingApproval,
     TextPart,
     ToolCallRequest,
     ToolCallResult,
     build_not_run_result,
+    build_waiting_result,
     extract_text,
 )
 from dial_client.runtime.deadline import Deadline
@@ -41,7 +45,7 @@ from dial_client.servers.connection import Connection
 from dial_client.servers.server_cache import build_definition, compare_definitions
 from dial_client.servers.session import OnCallProgress, to_tool_error
 from dial_client.tools import result_content
-from dial_client.tools.approval import Approval, ApprovalChecker
+from dial_client.tools.approval import Approval, ApprovalChecker, Decision
 from dial_client.tools.catalog import Catalog, Route
 from dial_client.tools.result_content import StoreResult, shorten
 from dial_client.tools.taint import Taint, find_taint_source
@@ -64,14 +68,24 @@ _CANCELLED_TASK = "The call failed: a task that it waited for was cancelled."
 _TIME_IS_OVER = "Stopped: the time for this turn is over."
 
 
+async def _ignore(_: Any) -> None:
+    pass
+
+
+# Calls that waited for approval when their turn ended, by id: what was asked, and the answer if there is one.
+WaitingCalls = Mapping[str, tuple[PendingApproval, Approval | None]]
+
+
 @dataclass(frozen=True, slots=True)
 class CallScope:
     """The objects that calls share with their turn."""
 
     store_result: StoreResult | None = None
     """Stores the full text of results that are too long for the model; None if the model cannot read stored results."""
-    awaiting_approval: set[str] = field(default_factory=set)
-    """The ids of calls that wait for approval, or were cancelled during this wait."""
+    hold: Callable[[PendingApproval], Awaitable[None]] = _ignore
+    """Called before the approver is asked about a call; returns when it is stored that the call has not run."""
+    release: Callable[[str], Awaitable[None]] = _ignore
+    """Called with the id of a call before it runs; returns when it is stored that a held call may have run."""
     spend: Spend | None = None
     """Receives the tokens of sampling requests that servers send during a call."""
     taint: Taint | None = None
@@ -104,18 +118,23 @@ class ToolExecutor:
             self.scope.taint.add(source)
 
     async def execute_all(
-        self, calls: Sequence[ToolCallRequest], emit: Emit, deadline: Deadline
+        self,
+        calls: Sequence[ToolCallRequest],
+        emit: Emit,
+        deadline: Deadline,
+        waiting: WaitingCalls = MappingProxyType({}),
     ) -> tuple[ToolCallResult, ...]:
         """Run the calls of a round concurrently, at most `Limits.max_parallel` at once.
 
         Returns one result for each call, in the order of the calls. Does not raise if a tool fails. At the timeout of
-        the turn, running calls are cancelled at their servers, and their results say so.
+        the turn, running calls are cancelled at their servers, and their results say so. The calls in `waiting` are
+        decided again, with the answers that were given meanwhile.
         """
         results: dict[int, ToolCallResult] = {}
         # The model requested all calls of a round before it read any of their results, so no result of this round can
         # have misled it.
         taint = self.scope.taint.sources if self.scope.taint is not None else ()
-        round_ = _Round(emit, deadline, taint)
+        round_ = _Round(emit, deadline, taint, dict(waiting))
         slots = anyio.CapacityLimiter(self.limits.max_parallel)
 
         async def run(index: int, call: ToolCallRequest) -> None:
@@ -208,6 +227,7 @@ class ToolExecutor:
                     result = decision
                 else:
                     cleared = decision
+                    await self.scope.release(call.id)
                     answer = await self._call(cleared.call, cleared.route, round_)
                     result = _add_note_of_changes(answer, call, cleared.call)
             audit.record_result(result)
@@ -227,9 +247,8 @@ class ToolExecutor:
                 return problem
             assert route is not None
             approval = await self._approve(call, route, round_, change, audit)
-            if not approval.allowed:
-                reason = f": {approval.reason}" if approval.reason else ""
-                return ToolCallResult.failed(call.id, Failure.DENIED, f"{NOT_ALLOWED}{reason}.")
+            if isinstance(approval, ToolCallResult):
+                return approval
             if approval.arguments is not None:
                 # The user may have made a mistake too: the changed arguments are validated like the model's.
                 call = replace(call, arguments=approval.arguments)
@@ -251,23 +270,35 @@ class ToolExecutor:
 
     async def _approve(
         self, call: ToolCallRequest, route: Route, round_: _Round, change: str, audit: CallAudit
-    ) -> Approval:
-        """Return the decision about a call, by a rule or by the approver."""
+    ) -> Approval | ToolCallResult:
+        """Return the approval of a call, by a rule or by the approver, or the result of a call that may not run."""
         spec, taint = route.spec, round_.taint
-        approval = self.approvals.decide(spec, call.arguments, taint, change)
-        if approval is None:
-            self.scope.awaiting_approval.add(call.id)
+        # A decision counts once: a middleware may make the call again, which is another call for the approver.
+        earlier, answer = round_.waiting.pop(call.id, (None, None))
+        is_attended = None if earlier is None else True
+        approval = self.approvals.decide(spec, call.arguments, taint, change, is_attended=is_attended)
+        if approval is None or (answer is not None and approval.allowed):
+            question = self.approvals.describe(call, spec, taint, change, earlier)
+            if earlier is not None and question.id != earlier.id:
+                change = question.change
+                answer = None if answer is None or answer.allowed else answer
+            await self.scope.hold(question)
             audit.record_question()
             # The user's time to decide does not count towards the timeout of the turn.
             with round_.deadline.pause():
-                approval = await self.approvals.ask(call, spec, taint, change, self.audit.origin)
-            self.scope.awaiting_approval.discard(call.id)
+                approval = await self.approvals.ask(call, spec, taint, change, self.audit.origin, question, answer)
+            if approval.decision is Decision.DEFER:
+                audit.record_decision(is_allowed=None, decided_by=approval.decided_by)
+                return build_waiting_result(question)
         if approval.arguments is not None:
             # Corrected in the same way as the model's arguments, before the deny rules see the values that are sent.
             changed = _normalize_arguments(replace(call, arguments=dict(approval.arguments)), route)
             approval = self.approvals.decide_changed(spec, replace(approval, arguments=changed.arguments), taint)
         audit.record_decision(is_allowed=approval.allowed, decided_by=approval.decided_by, arguments=approval.arguments)
-        return approval
+        if approval.allowed:
+            return approval
+        reason = f": {approval.reason}" if approval.reason else ""
+        return ToolCallResult.failed(call.id, Failure.DENIED, f"{NOT_ALLOWED}{reason}.")
 
     async def _call(self, call: ToolCallRequest, route: Route, round_: _Round) -> ToolCallResult:
         """Make a call within its own timeout, which each progress notification of the server restarts."""
@@ -318,6 +349,8 @@ class _Round:
     """The deadline of the turn."""
     taint: tuple[str, ...]
     """The untrusted sources that the model had read when it requested the calls."""
+    waiting: dict[str, tuple[PendingApproval, Approval | None]]
+    """As `WaitingCalls`, without the calls that were decided in this round."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ async def finish_turn(
 ) -> StopReason:
     """Emit the last message of a turn, and return why the turn ended.
 
-    An answer is emitted unchanged. Turns that return client-side tool calls are already complete. If a limit ended the
+    An answer is emitted unchanged. Turns that return calls to the caller are already complete. If a limit ended the
     turn, the refused calls get failed results that name the limit, and the model is asked once more, without tools, for
     an answer. If that is impossible or fails, ``[Unable to complete task: <reason>]`` follows the text that the model
     has written so far.
@@ -42,7 +42,7 @@ async def finish_turn(
         ask_again: Whether the model is asked for an answer at a limit; otherwise the last message names the limit.
     """
     reason = outcome.stop_reason
-    if reason is StopReason.CLIENT_TOOL_CALLS:
+    if reason in (StopReason.CLIENT_TOOL_CALLS, StopReason.AWAITING_APPROVAL):
         return reason
     context, reply = outcome.context, outcome.reply
     # A first reply, and one with text, was cut off at the end of the whole time; no other limit leaves no time.

@@ -9,6 +9,7 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from weakref import WeakSet
 
 import anyio
+import anyio.lowlevel
 
 from dial_client.hooks.audit.entries import Origin
 from dial_client.messages.errors import (
@@ -21,7 +22,7 @@ from dial_client.messages.errors import (
 )
 from dial_client.messages.events import Event, Finished, MessageCompleted, ServerChanged
 from dial_client.messages.limits import StopReason
-from dial_client.messages.message import Message
+from dial_client.messages.message import Message, PendingApproval
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.servers.status import ServerStatus
@@ -40,6 +41,9 @@ class TurnObserver:
 
     async def on_message(self, turn: TurnHandle) -> None:
         """Store the content of `TurnHandle.recorder`. The turn waits for this method, and an error ends the turn."""
+
+    async def on_held_call(self, turn: TurnHandle) -> None:
+        """Store the calls of `TurnRecorder.held_calls`, and which of them have not run. As for `on_message`."""
 
     async def on_ending(self, turn: TurnHandle) -> None:
         """Store the end of the turn. It adds no more messages, and waits for this method before `Finished`."""
@@ -60,6 +64,7 @@ class TurnHandle:
         log: Receives the events of the turn.
         observers: The observers of the turn, called in this order.
         question: The messages with which the turn begins.
+        waiting: The calls at the end of the question that this turn makes (`TurnRecorder`).
         origin: The ids of the turn and its conversation; by default a new turn without a conversation.
         raise_at_limits: Whether a limit that ends the turn is an error.
         require_output: Whether an end without a typed answer is an error.
@@ -72,6 +77,7 @@ class TurnHandle:
     """The observers of the turn; empty once it has ended."""
     _: KW_ONLY
     question: InitVar[tuple[Message, ...]] = ()
+    waiting: InitVar[tuple[PendingApproval, ...]] = ()
     origin: Origin = field(default_factory=lambda: Origin(turn=secrets.token_hex(16)))
     """The ids of the turn and its conversation, for the audit log."""
     raise_at_limits: bool = False
@@ -89,8 +95,8 @@ class TurnHandle:
     _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope, init=False)
     _done: anyio.Event = field(default_factory=anyio.Event, init=False)
 
-    def __post_init__(self, question: tuple[Message, ...]) -> None:
-        self.recorder = TurnRecorder(question)
+    def __post_init__(self, question: tuple[Message, ...], waiting: tuple[PendingApproval, ...]) -> None:
+        self.recorder = TurnRecorder(question, waiting)
 
     @property
     def id(self) -> str:
@@ -118,6 +124,28 @@ class TurnHandle:
         self.log.append(event)
         if self.log.unread >= MAX_UNREAD:
             await self.log.wait_for_room()
+
+    async def hold_call(self, pending: PendingApproval) -> None:
+        """Record that a call waits for approval, and let the observers store that it has not run."""
+        self.recorder.held[pending.call.id] = pending
+        await self._store_held_calls()
+
+    async def release_call(self, call_id: str) -> None:
+        """Let the observers store that a held call may have run, before it runs; does nothing for other calls."""
+        if self.recorder.held.get(call_id) is not None:
+            self.recorder.held[call_id] = None
+            await self._store_held_calls()
+
+    async def _store_held_calls(self) -> None:
+        try:
+            with anyio.CancelScope(shield=True):
+                for observer in self.observers:
+                    await observer.on_held_call(self)
+        except Exception as error:  # noqa: BLE001 - an error of the calls' task group would be another one
+            # The call must not run: after a crash it would be made again.
+            self.failure = self.failure or error
+            self._scope.cancel()
+            await anyio.lowlevel.checkpoint()
 
     def announce(self, event: Event) -> None:
         """Log an event from outside the turn, unless too many events are unread."""
@@ -189,7 +217,7 @@ class TurnHandle:
                 with self._scope:
                     reason = await self._work(self)
                 if reason is StopReason.CANCELLED:
-                    open_calls_end = reason.sentence
+                    open_calls_end = reason.sentence if self.failure is None else "the turn broke off"
             except Exception as error:  # noqa: BLE001 - the turn keeps its messages and calls up to the error
                 self.failure = error
                 if isinstance(error, RequestRefused):

@@ -26,11 +26,13 @@ from dial_client.messages.limits import Limits, StopReason
 from dial_client.messages.message import (
     Content,
     Message,
+    PendingApproval,
     Role,
     ToolCallRequest,
     ToolCallResult,
     build_interrupted_result,
     build_not_run_result,
+    order_results,
 )
 from dial_client.messages.model import ModelInfo
 from dial_client.messages.token_usage import Usage
@@ -38,7 +40,7 @@ from dial_client.messages.turn_result import ToolCallRecord, Turn
 from dial_client.turns.prices import compute_cost
 
 
-def find_question(messages: Sequence[Message], depth: int = 0) -> tuple[Message, ...]:
+def find_question(messages: Sequence[Message], *, is_resumed: bool = False) -> tuple[Message, ...]:
     """Return the messages at the end of a conversation with which a turn begins.
 
     These are the last message of the user, or the results of client-side tools, all of one reply. Earlier messages
@@ -46,10 +48,9 @@ def find_question(messages: Sequence[Message], depth: int = 0) -> tuple[Message,
 
     Args:
         messages: The conversation.
-        depth: Number of rounds at the end of the conversation that a resumed turn has completed; its question precedes
-            them.
+        is_resumed: Whether the turn continues an earlier one, whose messages then follow the question.
     """
-    if depth:
+    if is_resumed:
         start = max((index for index, message in enumerate(messages) if message.role is Role.USER), default=0)
         return tuple(messages[start:])
     if messages and messages[-1].role is Role.USER:
@@ -58,18 +59,27 @@ def find_question(messages: Sequence[Message], depth: int = 0) -> tuple[Message,
     return tuple(reversed(results))
 
 
+def count_last_rounds(messages: Sequence[Message]) -> int:
+    """Return the number of model replies with tool calls since the last message of the user."""
+    question = max((index for index, message in enumerate(messages) if message.role is Role.USER), default=0)
+    return sum(bool(message.tool_calls) for message in messages[question:])
+
+
 class TurnRecorder:
     """The messages, calls, notes and usage of a turn so far.
 
     Args:
         question: The messages with which the turn begins.
+        waiting: The calls at the end of the question that waited for approval, and that this turn makes.
     """
 
-    def __init__(self, question: tuple[Message, ...] = ()) -> None:
+    def __init__(self, question: tuple[Message, ...] = (), waiting: Sequence[PendingApproval] = ()) -> None:
         self.question = question
         """The messages with which the turn begins; they come before the messages that it adds."""
         self._messages: list[Message] = []
         self._rounds: list[dict[str, ToolCallRecord | None]] = []
+        if waiting:
+            self._rounds.append(dict.fromkeys(pending.call.id for pending in waiting))
         self.endpoint_calls: list[tuple[int, ToolCallRecord]] = []
         """The calls that the model's endpoint ran itself, each with the number of rounds before it."""
         # The running calls by id, each with its start time by `time.monotonic`.
@@ -83,8 +93,9 @@ class TurnRecorder:
         # The model's reasoning, by the number of the model's messages before it.
         self._reasoning: dict[int, list[str]] = {}
         self._started_at = time.monotonic()
-        self.awaiting_approval: set[str] = set()
-        """The ids of the calls that wait for approval. If the turn ends, these calls were not run."""
+        self.held: dict[str, PendingApproval | None] = {pending.call.id: pending for pending in waiting}
+        """The calls of the last round about which the approver was asked, by id: what it was asked about a call that
+        has not run, None for a call that may have run."""
         self.output: Any = None
         """The typed answer; None until there is a valid answer."""
         self.output_errors: tuple[str, ...] | None = ()
@@ -103,6 +114,7 @@ class TurnRecorder:
                 self._messages.append(message)
                 self._text_deltas.clear()
                 if message.tool_calls:
+                    self.held = {}
                     self._rounds.append(dict.fromkeys(call.id for call in message.tool_calls))
             case ToolCallStarted():
                 self._started[event.call.id] = (event, time.monotonic())
@@ -165,6 +177,17 @@ class TurnRecorder:
         return frozenset(started.server for started, _ in self._started.values() if not started.by_endpoint)
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether a call of the last round waits for a later decision."""
+        return any(record.result.pending is not None for records in self.rounds[-1:] for record in records)
+
+    @property
+    def held_calls(self) -> tuple[tuple[ToolCallRequest, PendingApproval | None], ...]:
+        """The calls of `held` without a result."""
+        open_calls = (call for call, record in self._find_unanswered() if record is None)
+        return tuple((call, self.held[call.id]) for call in open_calls if call.id in self.held)
+
+    @property
     def results_so_far(self) -> tuple[Message, ...]:
         """The results of ended calls that have no message yet."""
         return tuple(Message.tool(call, record.result) for call, record in self._find_unanswered() if record)
@@ -182,7 +205,7 @@ class TurnRecorder:
         events: list[Event] = []
         ends: dict[str, ToolCallResult] = {}
         for id_, (started, started_at) in self._started.items():
-            was_run = id_ not in self.awaiting_approval
+            was_run = self.held.get(id_) is None
             duration = time.monotonic() - started_at if was_run else 0.0
             ends[id_] = build_interrupted_result(id_, why) if was_run else build_not_run_result(id_, f"{why}.")
             events.append(ToolCallFinished(ends[id_], started.server, duration, started.by_endpoint))
@@ -195,20 +218,22 @@ class TurnRecorder:
 
     def _find_unanswered(self) -> list[tuple[ToolCallRequest, ToolCallRecord | None]]:
         """Return the calls of the last round without a result message. Call ids are unique within a round only."""
-        position = max((index for index, message in enumerate(self._messages) if message.tool_calls), default=None)
-        if position is None:
+        # The round of a resumed turn's first calls belongs to its question.
+        messages = (*self.question, *self._messages)
+        position = max((index for index, message in enumerate(messages) if message.tool_calls), default=None)
+        if position is None or not self._rounds:
             return []
-        answered = {message.tool_call_id for message in self._messages[position + 1 :]}
-        calls = self._messages[position].tool_calls
-        return [(call, self._rounds[-1][call.id]) for call in calls if call.id not in answered]
+        answered = {message.tool_call_id for message in messages[position + 1 :]}
+        calls = messages[position].tool_calls
+        return [(call, self._rounds[-1].get(call.id)) for call in calls if call.id not in answered]
 
     def build_turn(self, stop_reason: StopReason) -> Turn:
         """Return the turn so far. Its message is the model's last message, or the reason why there is no message."""
         last = self._messages[-1] if self._messages else None
         client_tool_calls: tuple[ToolCallRequest, ...] = ()
-        if stop_reason is StopReason.CLIENT_TOOL_CALLS:
+        if stop_reason in (StopReason.CLIENT_TOOL_CALLS, StopReason.AWAITING_APPROVAL):
             client_tool_calls = tuple(call for call, _ in self._find_unanswered())
-            last = next((message for message in reversed(self._messages) if message.tool_calls), last)
+            last = next((found for found in (*self._messages[::-1], *self.question[::-1]) if found.tool_calls), last)
         # Calls that the endpoint ran precede the other calls of the same reply.
         calls: list[ToolCallRecord] = []
         for number, ended in enumerate((*self.rounds, ())):
@@ -218,7 +243,7 @@ class TurnRecorder:
         fallback = f"[Unable to complete task: {stop_reason.sentence}]" if last is not None else ""
         return Turn(
             message=last if last is not None and last.role is Role.ASSISTANT else Message.assistant(fallback),
-            messages=(*self.question, *self._messages),
+            messages=order_results((*self.question, *self._messages)),
             stop_reason=stop_reason,
             depth=self._depth,
             usage=self.usage,

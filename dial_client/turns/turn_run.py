@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Self
 
 from dial_client.hooks.audit.entries import TurnAudit
@@ -23,7 +24,7 @@ from dial_client.messages.events import (
     ToolCallStarted,
 )
 from dial_client.messages.limits import Limits, StopReason
-from dial_client.messages.message import Message, Role, ToolCallRequest, ToolSpec
+from dial_client.messages.message import Message, Role, ToolCallRequest, ToolSpec, order_results
 from dial_client.messages.model import (
     Instruction,
     InstructionSource,
@@ -37,7 +38,7 @@ from dial_client.messages.turn_result import Turn
 from dial_client.runtime.deadline import Deadline
 from dial_client.runtime.logs import get_logger
 from dial_client.tools.approval import ApprovalChecker
-from dial_client.tools.executor import CallScope, ToolExecutor
+from dial_client.tools.executor import CallScope, ToolExecutor, WaitingCalls
 from dial_client.tools.result_content import ResultStore
 from dial_client.tools.taint import find_taint
 from dial_client.tools.tool_selection import ToolSnapshot, TurnTools
@@ -94,6 +95,8 @@ class TurnServices:
     """How the model writes its replies in this turn."""
     depth: int = 0
     """Number of rounds of tool calls that a resumed turn has completed before."""
+    waiting: WaitingCalls = field(default_factory=dict)
+    """The calls of the last of these rounds that have not run, which the turn makes before it asks the model."""
     output: OutputType | None = None
     """The type of the answer; None for text."""
 
@@ -118,7 +121,7 @@ async def run_turn(
         reason = await _run_in_middleware(services, messages, turn)
     else:
         with TurnRun(services, messages, turn) as run:
-            reason = await run.finish(await resolve(run.context, run.ask, run.run_calls))
+            reason = await run.finish(await resolve(await run.begin(), run.ask, run.run_calls))
     turn.recorder.note(*services.notes())
     return reason
 
@@ -131,7 +134,7 @@ async def _run_in_middleware(services: TurnServices, messages: tuple[Message, ..
         nonlocal recorded
         changed = replace(services, limits=request.limits, system=request.system)
         with TurnRun(changed, request.messages, turn) as run:
-            reason = await run.finish(await resolve(run.context, run.ask, run.run_calls))
+            reason = await run.finish(await resolve(await run.begin(), run.ask, run.run_calls))
         recorded = turn.recorder.build_turn(reason)
         return recorded
 
@@ -224,12 +227,12 @@ class TurnRun:
             self._tools.get_catalog,
             services.approvals,
             limits,
-            CallScope(self._tools.store_result, turn.recorder.awaiting_approval, turn.recorder.add_usage, taint),
+            CallScope(self._tools.store_result, turn.hold_call, turn.release_call, turn.recorder.add_usage, taint),
             replace(services.audit, origin=turn.origin),
             services.middleware,
         )
         self.context = ConversationContext(conversation, limits.max_depth, min(services.depth, limits.max_depth))
-        """The conversation without its system messages, at the start of the turn."""
+        """The conversation without its system messages, before the turn."""
 
     def __enter__(self) -> Self:
         return self
@@ -238,6 +241,15 @@ class TurnRun:
         # The parts of this object hold its methods. Without this line, the handle of an ended turn would stay, with all
         # its events, until the garbage collector finds the circle.
         del self._turn
+
+    async def begin(self) -> ConversationContext:
+        """Return the conversation at the start of the turn, with results of the calls that waited for approval."""
+        messages, waiting = self.context.messages, self._services.waiting
+        if not waiting:
+            return self.context
+        calls = next(message.tool_calls for message in reversed(messages) if message.tool_calls)
+        results = await self.run_calls([call for call in calls if call.id in waiting], waiting)
+        return replace(self.context, messages=order_results((*messages, *results)))
 
     def offer_tools(self) -> tuple[ToolSpec, ...]:
         """Return the servers' and the client-side tools; the same tuple object while they do not change.
@@ -257,10 +269,12 @@ class TurnRun:
     async def ask(self, context: ConversationContext) -> Reply:
         """Ask the model, and return what its reply means for the turn: an `Ask` of `resolve`.
 
-        The model is not asked once client-side tools were called, or if the rounds so far have met a limit: the reply
-        is then empty, and its stop reason says so. An answer that is not of the turn's type is returned to the model,
-        with its errors, as a further round, which the conversation does not keep.
+        The model is not asked once client-side tools were called, while a call waits for approval, or if the rounds so
+        far have met a limit: the reply is then empty, and its stop reason says so. An answer that is not of the turn's
+        type is returned to the model, with its errors, as a further round, which the conversation does not keep.
         """
+        if self._turn.recorder.is_waiting:
+            return Reply(Message.assistant(""), StopReason.AWAITING_APPROVAL)
         called = next((message for message in reversed(context.messages) if message.tool_calls), None)
         if context.depth and called and any(call.name in self._client_tool_names for call in called.tool_calls):
             return Reply(Message.assistant(""), StopReason.CLIENT_TOOL_CALLS)
@@ -290,12 +304,14 @@ class TurnRun:
             return reply
         return await self._answer.check(reply) or await self._answer.give_up(reply)
 
-    async def run_calls(self, calls: Sequence[ToolCallRequest]) -> tuple[Message, ...]:
+    async def run_calls(
+        self, calls: Sequence[ToolCallRequest], waiting: WaitingCalls = MappingProxyType({})
+    ) -> tuple[Message, ...]:
         """Run the calls of the servers' tools, and return a message for each result: a `CallTools` of `resolve`."""
         refused = () if self._answer is None else self._answer.refuse_beside_calls(calls)
         refused_ids = {message.tool_call_id for message in refused}
         server_calls = [call for call in self._select_server_calls(calls) if call.id not in refused_ids]
-        execute = partial(self._executor.execute_all, server_calls, deadline=self._deadline)
+        execute = partial(self._executor.execute_all, server_calls, deadline=self._deadline, waiting=waiting)
         provider = self._services.status_provider
         if provider is None:
             results = await execute(self.emit)

@@ -15,6 +15,7 @@ from tests.inner import (
     Finished,
     Message,
     MessageCompleted,
+    PendingApproval,
     ReasoningDelta,
     Role,
     RoundStarted,
@@ -142,7 +143,7 @@ def test_an_interrupted_call_has_a_duration_and_a_call_that_waited_for_approval_
     clock = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     recorder = recorded(*ROUND, ToolCallStarted(call("a"), "server", "own"), ToolCallStarted(call("b"), "s"))
-    recorder.awaiting_approval.add("b")
+    recorder.held["b"] = PendingApproval("1", call("b"), "s", "own")
     clock[0] += 2.5
     ends = [event for event in recorder.settle("the user stopped it") if isinstance(event, ToolCallFinished)]
     assert [(end.result.tool_call_id, end.duration) for end in ends] == [("a", 2.5), ("b", 0.0)]
@@ -254,7 +255,7 @@ NOON = Message.assistant("Noon.")
 def test_a_turn_begins_with_what_the_caller_asked(
     messages: tuple[Message, ...], depth: int, question: tuple[Message, ...]
 ) -> None:
-    assert find_question(messages, depth) == question
+    assert find_question(messages, is_resumed=depth > 0) == question
     recorder = TurnRecorder(question)
     recorder.record(MessageCompleted(NOON))
     assert recorder.build_turn(StopReason.ANSWERED).messages == (*question, NOON)

@@ -47,7 +47,7 @@ class AuditEntry:
     arguments: Mapping[str, Any] | str | None = None
     """The arguments; a string if they are not a JSON object. None if another entry with this id has them."""
     decision: str = ""
-    """``allowed``, ``denied`` or ``cancelled``; for an elicitation, the action of the answer."""
+    """``allowed``, ``denied``, ``deferred`` or ``cancelled``; for an elicitation, the action of the answer."""
     decided_by: str = ""
     """The user, program or rule that decided."""
     waited: float | None = None
@@ -158,14 +158,19 @@ class CallAudit:
         """Record the time at which the approver is asked."""
         self._asked_at = time.monotonic()
 
-    def record_decision(self, *, is_allowed: bool, decided_by: str, arguments: Mapping[str, Any] | None = None) -> None:
-        """Record whether the call may run; `arguments` are the approver's, if they replace the model's, else None."""
+    def record_decision(
+        self, *, is_allowed: bool | None, decided_by: str, arguments: Mapping[str, Any] | None = None
+    ) -> None:
+        """Record whether the call may run, None if that is decided later.
+
+        `arguments` are the approver's, if they replace the model's, else None.
+        """
         if self._recorder is None:
             return
         if arguments is not None:
             self._entry = replace(self._entry, arguments=arguments)
         by = decided_by or ("rules" if self._asked_at is None else "approver")
-        self._write_decision("allowed" if is_allowed else "denied", by)
+        self._write_decision("deferred" if is_allowed is None else "allowed" if is_allowed else "denied", by)
 
     def record_result(self, result: ToolCallResult) -> None:
         """Record the result of the call."""
