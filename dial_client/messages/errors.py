@@ -85,6 +85,10 @@ class LoginFailed(DialError):
 # The codes of a `ProviderError` that this package acts on, in place of the endpoint's own code.
 # The endpoint does not support native tool calls. A text format may still work.
 TOOLS_UNSUPPORTED = "tools_unsupported"
+# The model does not accept images.
+IMAGES_UNSUPPORTED = "images_unsupported"
+# The endpoint could not read one of the images.
+IMAGE_UNREADABLE = "image_unreadable"
 # The endpoint does not support tool search. The client searches instead.
 SEARCH_UNSUPPORTED = "tool_search_unsupported"
 # The endpoint cannot enforce this JSON Schema. The answer is requested in another way.

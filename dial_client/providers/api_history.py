@@ -7,9 +7,9 @@ is sent in the same form again, because prompt caches, and signatures over earli
 and documents are replaced by descriptions if there are too many of them (`count_expired`).
 
 If an endpoint refuses one image or document, it refuses the whole request, and every later request of the conversation.
-So they are checked first: one with invalid base64, an unknown type, invalid PDF data or too large a size is replaced by
-a description. MCP servers often declare a wrong image type, which the Messages API refuses, so the first bytes of an
-image determine its type.
+So they are checked first: one with invalid base64, an unknown type, a damaged header, invalid PDF data or too large a
+size is replaced by a description, which says why. MCP servers often declare a wrong image type, which the Messages API
+refuses, so the first bytes of an image determine its type.
 """
 
 from __future__ import annotations
@@ -37,12 +37,15 @@ from dial_client.messages.message import (
     extract_text,
 )
 from dial_client.providers.tool_call_codec import to_plain_json
+from dial_client.runtime.image_size import find_image_size
 from dial_client.runtime.media_types import IMAGE_TYPES, PDF, find_media_type, normalize_media_type
 from dial_client.runtime.text import replace_surrogates
 from dial_client.settings.endpoint_profile import EndpointProfile
 
 # The most base64 characters of an image (the limit of the Messages API; other APIs accept more).
 MAX_IMAGE = 5 * 1024 * 1024
+# The most pixels on a side of an image (the limit of the Messages API; other APIs make a larger image smaller).
+MAX_SIDE = 8000
 # The most base64 characters of all media in one request, and of one document: the Messages API accepts 32 MB.
 MAX_TOTAL = 28 * 1024 * 1024
 # The most images and documents in one request. With more than 20, the Messages API accepts only small images.
@@ -72,22 +75,38 @@ def to_accepted_part(part: Part, *, images: bool, documents: bool) -> Part:
         images: True if the endpoint accepts images.
         documents: True if the endpoint accepts documents.
     """
+    if isinstance(part, MediaDescription):
+        return part
     if isinstance(part, TextPart):
         return TextPart(replace_surrogates(part.text))
     data = "".join(part.data.split())  # base64 may be split into lines, as in mail
     if not (images or documents) or len(data) > MAX_TOTAL:
         return describe_media(part)
     head = _decode_start(data)
-    detected = find_media_type(head)
-    mime_type = detected if detected in IMAGE_TYPES else normalize_media_type(part.mime_type)
     # The first bytes decide, not the declared type, which MCP servers often get wrong.
-    if images and head and mime_type in IMAGE_TYPES and len(data) <= MAX_IMAGE:
-        return ImagePart(data, mime_type)
-    if documents and b"%PDF-" in head and mime_type == PDF:
+    detected = find_media_type(head)
+    declared = normalize_media_type(part.mime_type)
+    if images and (detected in IMAGE_TYPES or declared in IMAGE_TYPES):
+        why = _find_flaw(data) if detected in IMAGE_TYPES else f"it is no image of the type {declared}"
+        return describe_media(part, why) if why else ImagePart(data, detected)
+    if documents and b"%PDF-" in head and declared == PDF:
         name = "" if isinstance(part, ImagePart) else " ".join(replace_surrogates(part.name).split())
         name = name[:_MAX_TITLE].strip() or "document"
-        return FilePart(data, mime_type, name if name.lower().endswith(".pdf") else f"{name}.pdf")
+        return FilePart(data, declared, name if name.lower().endswith(".pdf") else f"{name}.pdf")
     return describe_media(part)
+
+
+def _find_flaw(data: str) -> str:
+    """Return why no endpoint accepts an image; empty if endpoints accept it."""
+    if len(data) > MAX_IMAGE:
+        return f"it has more than {MAX_IMAGE * 3 / 4_000_000:.1f} MB, the most that models accept"
+    size = find_image_size(data)
+    if size is None:
+        return "its header is damaged"
+    width, height = size
+    if max(size) > MAX_SIDE:
+        return f"it has {width:,} by {height:,} pixels, and models accept at most {MAX_SIDE:,} on a side"
+    return ""
 
 
 def _decode_start(data: str) -> bytes:

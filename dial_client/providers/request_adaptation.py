@@ -1,8 +1,9 @@
 """Adaptation of requests to the refusals of an endpoint: refused content is left out, or sent in another form.
 
 A conversation must not end because the endpoint does not know a parameter or refuses a tool. The change depends on the
-message of a response with status 400 or 422, or on the status 413. The user gets one note, and the provider applies the
-change to all further requests.
+message of a response with status 400 or 422, or on the status 413. A refusal of images is recognized by its words, with
+any status: servers of local models and routers refuse them with 500 or 404. The user gets one note, and the provider
+applies the change to all further requests.
 
 The names of tools are mapped to names that the endpoint accepts, in requests, and back to the tools' own names, in
 replies. A name that the endpoint accepts is not changed. Any other name is replaced by one that ends with a hash of the
@@ -20,9 +21,10 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
-from dial_client.messages.errors import ProviderError
+from dial_client.messages.errors import IMAGE_UNREADABLE, IMAGES_UNSUPPORTED, ProviderError
 from dial_client.messages.message import FilePart, ImagePart, ToolCallRequest, ToolSpec
 from dial_client.messages.model import ArgumentsChunk, CallChunk, Delta, ModelRequest, Thinking
+from dial_client.providers.media_refusals import MediaTrial, MediaType, RefusedMedia
 from dial_client.settings.endpoint_profile import EndpointProfile
 
 # The most times that one request is adapted and sent again.
@@ -38,6 +40,12 @@ _UNSUPPORTED_PARAMETER = re.compile(
     re.IGNORECASE,
 )
 _IMAGES = re.compile(r"\bimages?\b|image_url|\bvision\b|multimodal", re.IGNORECASE)
+# Matches a refusal of one document, and not of documents as such.
+_BAD_DOCUMENT = re.compile(
+    r"password|encrypt|corrupt|damaged|\bvalid (?:pdf|document|file)|not valid|process|\bpages\b"
+    r"|too (?:large|long|many|big)|exceed|\bparse\b|\bread\b|empty",
+    re.IGNORECASE,
+)
 _DOCUMENTS = re.compile(r"\bdocuments?\b|\bpdfs?\b|\bfiles?\b|\binput_file\b|\bfile_data\b", re.IGNORECASE)
 # Groq describes unsupported content with "the following must be satisfied".
 _MISSING_PARAMETER = re.compile(r"missing|require|must (?!be satisfied)", re.IGNORECASE)
@@ -79,6 +87,8 @@ class RequestAdaptation:
     """Names of tools that are left out because the endpoint refuses them."""
     max_tokens: int | None = None
     """The most tokens of a reply, if a refusal names a limit."""
+    media: RefusedMedia = field(default_factory=RefusedMedia)
+    """The single images and documents that are left out because the endpoint refuses them."""
     refused_thinking: set[str] = field(default_factory=set)
     """The values of `ModelSettings.thinking` that the endpoint refuses."""
 
@@ -109,7 +119,12 @@ class RequestAdaptation:
         return True
 
     def adapt(
-        self, error: ProviderError, request: ModelRequest, body: Mapping[str, Any], tools: Sequence[ToolSpec]
+        self,
+        error: ProviderError,
+        request: ModelRequest,
+        body: Mapping[str, Any],
+        tools: Sequence[ToolSpec],
+        trial: MediaTrial,
     ) -> str | None:
         """Adapt further requests to a refusal, and return a note for the user; None if no change can help.
 
@@ -118,12 +133,18 @@ class RequestAdaptation:
             request: The refused request.
             body: The fields of the refused body, without the tools.
             tools: The tools of the refused request.
+            trial: The search for a refused image of the request.
         """
+        # Without the name of the host, which may be "images".
+        text = str(error).partition(": ")[2]
+        if error.code == IMAGES_UNSUPPORTED:
+            return self._leave_images_out(request)
+        if error.code == IMAGE_UNREADABLE:
+            return self.media.record(ImagePart, text, request, body, trial)
         if error.status == 413:
             return self._shrink_request(request)
-        if error.status not in (400, 422):
+        if error.status not in (400, 415, 422):
             return None
-        text = str(error)
         return (
             # The most specific words come first: a message about tool_choice, for example, also names tools.
             self._adapt_role_order(text)
@@ -134,8 +155,8 @@ class RequestAdaptation:
             or self._adapt_dialect(text, tools)
             or self._adapt_tools(text, tools)
             or self._adapt_fields(text, body)
-            or self._adapt_documents(text, request)
-            or self._adapt_images(text, request)
+            or self._adapt_documents(text, request, body, trial)
+            or (self.media.record(ImagePart, text, request, body, trial) if _IMAGES.search(text) else None)
         )
 
     def _adapt_reasoning(self, text: str, tools: Sequence[ToolSpec]) -> str | None:
@@ -235,26 +256,33 @@ class RequestAdaptation:
                 return f"the endpoint does not accept {name}: it is left out"
         return None
 
-    def _adapt_documents(self, text: str, request: ModelRequest) -> str | None:
-        if self.profile.documents and _DOCUMENTS.search(text) and _has_part(FilePart, request):
-            self._change_profile(documents=False)
-            return "the endpoint refused a document: documents are replaced by descriptions"
-        return None
+    def _adapt_documents(
+        self, text: str, request: ModelRequest, body: Mapping[str, Any], trial: MediaTrial
+    ) -> str | None:
+        if not _DOCUMENTS.search(text) or not self._shows(FilePart, request):
+            return None
+        if _BAD_DOCUMENT.search(text):
+            return self.media.record(FilePart, text, request, body, trial)
+        self._change_profile(documents=False)
+        return "the endpoint refused a document: documents are replaced by descriptions"
 
     def _shrink_request(self, request: ModelRequest) -> str | None:
-        """Replace documents, or else images, by descriptions: proxies often limit requests to a megabyte."""
-        profile = self.profile
-        for flag, is_taken, kind in (("documents", profile.documents, FilePart), ("images", profile.images, ImagePart)):
-            if is_taken and _has_part(kind, request):
-                self._change_profile(**{flag: False})
-                return f"the request is too large for the endpoint: {flag} are replaced by descriptions"
+        """Hide the documents, or else the images, of a request: proxies often limit requests to a megabyte."""
+        for kind, name in ((FilePart, "documents"), (ImagePart, "images")):
+            if self._shows(kind, request):
+                self.media.hide_all(kind, request, "the endpoint limits the size of a request")
+                return f"the request is too large for the endpoint: {name} are replaced by descriptions"
         return None
 
-    def _adapt_images(self, text: str, request: ModelRequest) -> str | None:
-        if self.profile.images and _IMAGES.search(text) and _has_part(ImagePart, request):
-            self._change_profile(images=False)
-            return "the model does not accept images: they are replaced by descriptions"
-        return None
+    def _leave_images_out(self, request: ModelRequest) -> str | None:
+        if not self._shows(ImagePart, request):
+            return None
+        self._change_profile(images=False)
+        return "the model does not accept images: they are replaced by descriptions"
+
+    def _shows(self, kind: MediaType, request: ModelRequest) -> bool:
+        is_accepted = self.profile.images if kind is ImagePart else self.profile.documents
+        return is_accepted and bool(self.media.list_shown(kind, request))
 
     def _change_profile(self, **flags: Any) -> None:
         self.profile = replace(self.profile, **flags)
@@ -270,11 +298,6 @@ def drop_echoes(error: ProviderError, request: ModelRequest) -> ModelRequest | N
     if error.status not in (400, 422) or not has_echo or not _ECHOES.search(str(error)):
         return None
     return replace(request, messages=tuple(message.without_echo() for message in request.messages))
-
-
-def _has_part(kind: type[ImagePart | FilePart], request: ModelRequest) -> bool:
-    contents = (message.content for message in request.messages if not isinstance(message.content, str))
-    return any(isinstance(part, kind) for content in contents for part in content)
 
 
 _HASH_LENGTH = 8

@@ -168,8 +168,10 @@ class ScriptedProvider(Recordable):
         reply: ApiReply | None = first
         notes: list[str] = []
 
-        async def send() -> AsyncGenerator[bytes, None]:
+        async def send(refusal: ProviderError | None) -> AsyncGenerator[bytes, None]:
             nonlocal reply
+            if refusal is not None:
+                raise refusal
             response, reply = reply or self._take_next_reply(), None
             if isinstance(response, ScriptedReply):
                 raise response.error or ProviderError("the script does not continue a paused reply", code="cut")

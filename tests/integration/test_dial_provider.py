@@ -23,6 +23,7 @@ from tests.inner import (
     ToolSpec,
     open_provider,
 )
+from tests.support.images import PIXEL
 from tests.support.model_endpoint import Call, ModelEndpoint, Raw, Say, events, hear, model_endpoint, one_json, refuse
 
 pytestmark = pytest.mark.anyio
@@ -124,7 +125,7 @@ async def test_fields_that_a_deployment_does_not_support_are_not_sent() -> None:
         system_prompt=False,
         tools=True,
     )
-    look = Message(Role.USER, (TextPart("Look"), ImagePart("aGVsbG8=", "image/png")))
+    look = Message(Role.USER, (TextPart("Look"), ImagePart(PIXEL, "image/png")))
     with model_endpoint([Say("Hi")], description) as endpoint:
         provider = dial(endpoint, settings=ModelSettings(temperature=0.5, max_tokens=9))
         heard = await hear(provider, Message.system("Be kind"), look, tools=TOOLS)

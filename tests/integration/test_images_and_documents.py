@@ -14,11 +14,12 @@ from mcp_types import BlobResourceContents, EmbeddedResource, ImageContent, Text
 
 from dial_client import ConversationManager, DialClient, FilePart, ImagePart, Message, Role, SQLStore, TextPart, Turn
 from tests.inner import Api, Conversation
+from tests.support.images import PIXEL
 from tests.support.model_endpoint import Call, ModelEndpoint, Say, model_endpoint, provider_of
 
 pytestmark = pytest.mark.anyio
 
-PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n, and so on").decode()
+PNG = PIXEL
 PDF = base64.b64encode(b"%PDF-1.7\n, and so on").decode()
 DATA_URL = f"data:application/pdf;base64,{PDF}"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import binascii
 import json
 from collections.abc import Sequence
@@ -36,11 +35,14 @@ from tests.inner import (
     messages_api,
     responses_api,
 )
+from tests.support.images import encode as encoded
+from tests.support.images import gif, jpeg, png, webp
 from tests.support.model_endpoint import Say, hear, model_endpoint, provider_of
 from tests.unit.test_wire_history_rules import check_chat, check_messages, check_responses
 
 ME = "me"
-PIXEL = ImagePart("aGVsbG8=", "image/png")
+DATA = encoded(png())
+PIXEL = ImagePart(DATA, "image/png")
 REPORT = FilePart("JVBERi0xLjcK", "application/pdf", "report.pdf")
 DATA_URL = "data:application/pdf;base64,JVBERi0xLjcK"
 SOURCE = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0xLjcK"}
@@ -63,7 +65,7 @@ def test_the_messages_api_gets_images_and_documents_inside_the_result() -> None:
     assert sent[0]["type"] == "tool_result"
     assert sent[0]["content"] == [
         {"type": "text", "text": "Here"},
-        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGVsbG8="}},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": DATA}},
         {"type": "document", "source": SOURCE, "title": "report.pdf"},
     ]
 
@@ -74,7 +76,7 @@ def test_the_responses_api_gets_images_and_documents_inside_the_output() -> None
     assert sent["type"] == "function_call_output"
     assert sent["output"] == [
         {"type": "input_text", "text": "Here"},
-        {"type": "input_image", "image_url": "data:image/png;base64,aGVsbG8=", "detail": "auto"},
+        {"type": "input_image", "image_url": f"data:image/png;base64,{DATA}", "detail": "auto"},
         {"type": "input_file", "filename": "report.pdf", "file_data": DATA_URL},
     ]
 
@@ -86,7 +88,7 @@ def test_chat_completions_get_images_and_documents_after_the_results() -> None:
     assert shown["role"] == "user"
     assert shown["content"] == [
         {"type": "text", "text": "[the result of render:]"},
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGVsbG8="}},
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{DATA}"}},
         {"type": "file", "file": {"filename": "report.pdf", "file_data": DATA_URL}},
     ]
 
@@ -150,10 +152,6 @@ def on_the_wire(part: Part, profile: EndpointProfile = ANTHROPIC) -> dict[str, A
     return block
 
 
-def encoded(content: bytes) -> str:
-    return base64.b64encode(content).decode()
-
-
 @pytest.mark.parametrize(
     ("document", "shown"),
     [
@@ -174,13 +172,7 @@ def test_only_a_valid_document_is_sent(document: FilePart, shown: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("begin", "kind"),
-    [
-        (b"\x89PNG\r\n\x1a\n", "image/png"),
-        (b"\xff\xd8\xff\xe0", "image/jpeg"),
-        (b"GIF89a", "image/gif"),
-        (b"RIFF\x00\x00\x00\x00WEBPVP8 ", "image/webp"),
-    ],
+    ("begin", "kind"), [(png(), "image/png"), (jpeg(), "image/jpeg"), (gif(), "image/gif"), (webp(), "image/webp")]
 )
 @pytest.mark.parametrize("declared", ["image/png", "image/webp", "", "application/octet-stream"])
 def test_an_image_is_sent_with_its_detected_type(begin: bytes, kind: str, declared: str) -> None:
@@ -188,17 +180,52 @@ def test_an_image_is_sent_with_its_detected_type(begin: bytes, kind: str, declar
 
 
 def test_a_document_of_an_image_type_is_sent_as_an_image() -> None:
-    assert on_the_wire(FilePart("aGVsbG8=", "image/jpg", "a.jpg"))["source"]["media_type"] == "image/jpeg"
+    assert on_the_wire(FilePart(encoded(jpeg()), "image/jpg", "a.jpg"))["source"]["media_type"] == "image/jpeg"
+
+
+SVG = b"<svg xmlns='http://www.w3.org/2000/svg'/>"
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (png(100, 9000), "it has 100 by 9,000 pixels, and models accept at most 8,000 on a side"),
+        (jpeg(8001, 1), "it has 8,001 by 1 pixels, and models accept at most 8,000 on a side"),
+        (png()[:20], "its header is damaged"),
+        (jpeg()[:9], "its header is damaged"),
+        (SVG, "it is no image of the type image/png"),
+        (b"hello", "it is no image of the type image/png"),
+    ],
+)
+@pytest.mark.parametrize("wire", [chat_api, responses_api, messages_api])
+def test_only_the_image_that_no_endpoint_accepts_is_replaced_and_the_description_says_why(
+    content: bytes, why: str, wire: Any
+) -> None:
+    notes: list[str] = []
+    bad = ImagePart(encoded(content), "image/png")
+    sent = json.dumps(wire.to_messages([Message(Role.USER, (bad, PIXEL))], ME, OPENAI, notes), ensure_ascii=False)
+
+    assert (bad.data in sent, DATA in sent) == (False, True)
+    assert notes == [f"image/png, about 1 kB: {why}"]
+    assert notes[0] in sent
+
+
+@pytest.mark.parametrize("size", [(8000, 8000), (1, 8000)])
+def test_an_image_as_large_as_models_accept_is_sent(size: tuple[int, int]) -> None:
+    assert on_the_wire(ImagePart(encoded(gif(*size)), "image/gif"))["type"] == "image"
 
 
 @pytest.mark.parametrize(("size", "shown"), [(MAX_IMAGE, True), (MAX_IMAGE + 4, False)])
 def test_an_image_above_the_limit_is_replaced_by_a_placeholder(size: int, shown: bool) -> None:
-    assert (on_the_wire(ImagePart("A" * size, "image/png"))["type"] == "image") is shown
+    image = DATA.rstrip("=")
+    image += "A" * (size - len(image))
+    assert (on_the_wire(ImagePart(image, "image/png"))["type"] == "image") is shown
 
 
 @given(st.one_of(st.text("Ab+/=_- \n", max_size=12), st.binary(max_size=9).map(encoded)))
 @example("AAAA=")
-def test_only_strictly_valid_base64_is_sent(data: str) -> None:
+def test_only_strictly_valid_base64_is_sent(rest: str) -> None:
+    data = encoded(gif() + b"12") + rest
     digits = "".join(data.split())
     try:
         # Python 3.11 accepts superfluous padding.
@@ -257,14 +284,14 @@ def test_only_the_newest_images_of_a_long_conversation_are_sent(wire: Any) -> No
     conversation: list[Message] = []
     for number in range(30):
         call = ToolCallRequest(f"call_{number}", "screenshot", {})
-        image = ImagePart(encoded(b"image %02d" % number), "image/png")
+        image = ImagePart(encoded(gif(number + 1)), "image/png")
         conversation += [Message.user("?"), Message.assistant("", [call])]
         conversation.append(Message(Role.TOOL, (image,), tool_call_id=call.id))
 
     sent = wire.to_messages(conversation, ME)
     written = json.dumps(sent)
 
-    shown = [number for number in range(30) if encoded(b"image %02d" % number) in written]
+    shown = [number for number in range(30) if encoded(gif(number + 1)) in written]
     assert shown == list(range(11, 30))
     assert written.count("it is no longer shown to the model") == 11
     check: Any = {chat_api: check_chat, responses_api: check_responses, messages_api: check_messages}[wire]
@@ -281,7 +308,7 @@ def noted(conversation: Sequence[Message], profile: EndpointProfile = ANTHROPIC)
 
 
 def test_a_note_names_content_that_is_not_sent_to_the_model() -> None:
-    drawing = ImagePart("aGVsbG8=", "image/svg+xml")
+    drawing = ImagePart(encoded(b"<svg/>"), "image/svg+xml")
     content: Content = (TextPart("Read"), REPORT, drawing, drawing)
 
     assert noted([Message(Role.USER, content)]) == ["image/svg+xml, about 1 kB: it cannot be shown to the model"]

@@ -30,6 +30,7 @@ from tests.inner import (
     open_provider,
 )
 from tests.integration.test_schema_dialects import check_gemini, check_openai
+from tests.support.images import PIXEL
 from tests.support.model_endpoint import (
     Answer,
     Call,
@@ -364,7 +365,7 @@ async def test_a_turn_works_with_the_variations_of_the_endpoint(preset: str, str
         provider = open_provider("p", models={"p": settings}, environ={})
         question = [Message.system("Be kind"), *ELSEWHERE, Message.user("What time is it?")]
         first = await hear(provider, *question, tools=TOOLS, stream=stream)
-        shown = (TextPart("12:00"), ImagePart("aGVsbG8=", "image/png"))
+        shown = (TextPart("12:00"), ImagePart(PIXEL, "image/png"))
         results = [
             Message.tool(tool_call, ToolCallResult(tool_call.id, success=True, content=shown))
             for tool_call in first.calls

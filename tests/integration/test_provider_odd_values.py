@@ -43,7 +43,9 @@ async def read(provider: HttpProvider, values: list[Any], *, stream: bool) -> No
     async def pieces() -> AsyncGenerator[bytes, None]:
         yield body.encode()
 
-    async def ask() -> AsyncGenerator[bytes, None]:
+    async def ask(refusal: ProviderError | None) -> AsyncGenerator[bytes, None]:
+        if refusal is not None:
+            raise refusal
         return pieces()
 
     deltas: list[Delta] = []

@@ -22,6 +22,7 @@ from tests.inner import (
     Usage,
     parse_usage,
 )
+from tests.support.images import PIXEL
 from tests.support.model_endpoint import (
     Answer,
     Call,
@@ -149,7 +150,7 @@ async def test_an_error_in_the_stream_is_an_error(wire: Api) -> None:
 
 @WIRES
 async def test_images_of_users_and_of_tools_are_sent_to_the_model(wire: Api) -> None:
-    pixel = ImagePart("aGVsbG8=", "image/png")
+    pixel = ImagePart(PIXEL, "image/png")
     call = ToolCallRequest("a", "screenshot", {})
     shown = ToolCallResult("a", success=True, content=(TextPart("Here"), pixel))
     conversation = [
@@ -162,7 +163,7 @@ async def test_images_of_users_and_of_tools_are_sent_to_the_model(wire: Api) -> 
         await hear(provider, *conversation)
         await provider.aclose()
 
-    assert endpoint.requests[0].body.count(b"aGVsbG8=") == 2
+    assert endpoint.requests[0].body.count(PIXEL.encode()) == 2
 
 
 @WIRES

@@ -19,7 +19,8 @@ from tests.inner import (
     ToolSpec,
 )
 from tests.integration.test_provider_errors import refusal
-from tests.support.model_endpoint import Raw, Say, hear, model_endpoint, one_json, provider_of, refuse
+from tests.support.images import PIXEL, encode, gif, jpeg, png, webp
+from tests.support.model_endpoint import Raw, Recorded, Say, events, hear, model_endpoint, one_json, provider_of, refuse
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +28,7 @@ WIRES = pytest.mark.parametrize("wire", list(Api))
 TOOLS = tuple(ToolSpec(name, "", {"type": "object"}) for name in ("good", "bad", "fine"))
 
 
-IMAGE = Message(Role.USER, (TextPart("Look"), ImagePart("aGVsbG8=", "image/png")))
+IMAGE = Message(Role.USER, (TextPart("Look"), ImagePart(PIXEL, "image/png")))
 CALLED = Message.assistant("", [ToolCallRequest("a", "good", {})])
 
 
@@ -238,9 +239,176 @@ async def test_a_refused_image_is_replaced_by_a_placeholder(wire: Api) -> None:
         await provider.aclose()
 
     assert heard.text == "Hi"
-    assert b"aGVsbG8=" in endpoint.requests[0].body
-    assert b"aGVsbG8=" not in endpoint.requests[1].body
+    assert PIXEL.encode() in endpoint.requests[0].body
+    assert PIXEL.encode() not in endpoint.requests[1].body
     assert b"image/png" in endpoint.requests[1].body
+
+
+NO_IMAGES = [
+    (400, "This model does not support image input"),
+    (400, "x/llava-text is not a multimodal model"),
+    (400, "At most 0 image(s) may be provided in one prompt."),
+    (400, "Invalid content type. image_url is only supported by certain models."),
+    (400, "Failed to deserialize the JSON body: messages[0]: unknown variant `image_url`, expected `text`"),
+    (400, "for 'role:user' the following must be satisfied[('messages.0.content' : value must be a string)]"),
+    (404, "No endpoints found that support image input"),
+    (415, "images are not supported"),
+    (422, "Input tag 'image' found using 'type' does not match any of the expected tags: 'text'"),
+    (500, "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"),
+    (500, "this model is missing data required for image input"),
+    (500, "litellm.BadRequestError: Vision is not enabled for this model"),
+    (501, "Model does not support images. Please use a model that does."),
+    (502, "Provider returned error: image inputs are not supported by this model"),
+]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(("status", "message"), NO_IMAGES)
+async def test_images_that_the_model_does_not_accept_are_replaced_at_any_status(
+    status: int, message: str, stream: bool
+) -> None:
+    with model_endpoint([refuse(status, message), Say("Hi")]) as endpoint:
+        provider = provider_of(endpoint)
+        first = await hear(provider, IMAGE, stream=stream)
+        second = await hear(provider, IMAGE, first.message(provider), Message.user("And?"), stream=stream)
+        await provider.aclose()
+
+    assert (first.text, second.text) == ("Hi", "Hi")
+    assert [PIXEL.encode() in sent.body for sent in endpoint.requests] == [True, False, False]
+    assert first.completion.notes[0] == "the model does not accept images: they are replaced by descriptions"
+
+
+@WIRES
+@pytest.mark.parametrize("stream", [True, False])
+async def test_images_that_are_refused_in_a_response_with_status_200_are_replaced(wire: Api, stream: bool) -> None:
+    error = {"error": {"message": "No endpoints found that support image input", "code": 404}}
+    with model_endpoint([events(error) if stream else one_json(error), Say("Hi")]) as endpoint:
+        provider = provider_of(endpoint, wire)
+        heard = await hear(provider, IMAGE, stream=stream)
+        await provider.aclose()
+
+    assert heard.text == "Hi"
+    assert [PIXEL.encode() in sent.body for sent in endpoint.requests] == [True, False]
+
+
+async def test_an_error_that_only_mentions_images_is_no_refusal_of_images() -> None:
+    with model_endpoint(
+        [refuse(500, "the container image could not be pulled", {"x-should-retry": "false"})]
+    ) as endpoint:
+        provider = provider_of(endpoint)
+        with pytest.raises(ProviderError, match="container image"):
+            await hear(provider, IMAGE)
+        await provider.aclose()
+
+    assert len(endpoint.requests) == 1
+
+
+# Pictures that differ, in the order of a conversation.
+PICTURES = tuple(encode(make(size, size)) for size in (2, 3) for make in (png, jpeg, gif, webp))
+BAD = PICTURES[5]
+
+
+def show(*data: str) -> Message:
+    return Message(Role.USER, (TextPart("Look"), *(ImagePart(each, "image/png") for each in data)))
+
+
+def list_shown(sent: Recorded) -> list[int]:
+    """Return the positions of the pictures in a request."""
+    return [place for place, data in enumerate(PICTURES) if data.encode() in sent.body]
+
+
+BAD_PICTURES = [
+    (400, "Could not process image"),
+    (400, "You uploaded an unsupported image. Please make sure your image is valid."),
+    (400, "Unable to process input image. Please retry."),
+    (400, "The image data you provided does not represent a valid image."),
+    (422, "image file is truncated (3 bytes not processed)"),
+    (500, "Failed to load image or audio file"),
+    (500, "failed to process inputs: image: unknown format"),
+    (400, "At least one of the image dimensions exceed max allowed size: 8000 pixels"),
+]
+
+
+@WIRES
+@pytest.mark.parametrize(("status", "message"), BAD_PICTURES)
+async def test_a_refused_picture_is_replaced_and_no_further_picture(wire: Api, status: int, message: str) -> None:
+    with model_endpoint([Say("Hi")]) as endpoint:
+        refused = refuse(status, message)
+        endpoint.answer_to = lambda sent: refused if BAD.encode() in sent.body else Say("Hi")
+        provider = provider_of(endpoint, wire)
+        first = await hear(provider, show(*PICTURES))
+        second = await hear(provider, show(*PICTURES), first.message(provider), Message.user("And?"))
+        third = await hear(provider, show(PICTURES[0]))
+        await provider.aclose()
+
+    assert (first.text, second.text, third.text) == ("Hi", "Hi", "Hi")
+    *_, accepted, later, last = endpoint.requests
+    assert list_shown(accepted) == list_shown(later) == [0, 1, 2, 3, 4, 6, 7]
+    assert list_shown(last) == [0]
+    notes = first.completion.notes
+    assert notes[0] == "the endpoint refused an image: it is replaced by a description"
+    assert notes[1:] == ("image/png, about 1 kB: the endpoint refused it",)
+
+
+async def test_several_refused_pictures_without_a_place_cost_only_the_pictures_of_their_request() -> None:
+    with model_endpoint([Say("Hi")]) as endpoint:
+        refused = refuse(400, "Could not process image")
+        bad = {PICTURES[1], PICTURES[2]}
+        endpoint.answer_to = lambda sent: refused if any(each.encode() in sent.body for each in bad) else Say("Hi")
+        provider = provider_of(endpoint)
+        first = await hear(provider, show(*PICTURES[:3]))
+        await hear(provider, show(*PICTURES))
+        await provider.aclose()
+
+    note = "the endpoint refused more than one of 3 images, and did not say which: they are replaced by descriptions"
+    assert note in first.completion.notes
+    assert list_shown(endpoint.requests[-1]) == [3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize(
+    ("wire", "place"),
+    [
+        (Api.MESSAGES, "messages.2.content.1.image.source.base64.data: "),
+        (Api.RESPONSES, "Invalid 'input[2].content[1].image_url': "),
+        (Api.CHAT, "messages[2].content[1].image_url.url: "),
+    ],
+)
+async def test_the_place_in_a_refusal_names_the_picture(wire: Api, place: str) -> None:
+    conversation = [show(*PICTURES[:5]), Message.assistant("Hi"), show(*PICTURES[5:])]
+    with model_endpoint([Say("Hi")]) as endpoint:
+        refused = refuse(400, f"{place}Could not process image")
+        endpoint.answer_to = lambda sent: refused if BAD.encode() in sent.body else Say("Hi")
+        provider = provider_of(endpoint, wire)
+        await hear(provider, *conversation)
+        await provider.aclose()
+
+    assert list(map(list_shown, endpoint.requests)) == [[0, 1, 2, 3, 4, 5, 6, 7], [0, 1, 2, 3, 4, 6, 7]]
+
+
+async def test_what_is_too_large_for_one_request_does_not_hide_the_pictures_of_others() -> None:
+    with model_endpoint([refuse(413, "Request entity too large"), Say("Hi")]) as endpoint:
+        provider = provider_of(endpoint)
+        await hear(provider, show(PICTURES[0]))
+        await hear(provider, show(PICTURES[1]))
+        await provider.aclose()
+
+    assert list(map(list_shown, endpoint.requests)) == [[0], [], [1]]
+
+
+async def test_a_locked_document_does_not_hide_other_documents() -> None:
+    locked = FilePart(encode(b"%PDF-1.7 locked"), "application/pdf", "locked.pdf")
+    report = FilePart("JVBERi0xLjcK", "application/pdf", "report.pdf")
+    with model_endpoint([Say("Hi")]) as endpoint:
+        refused = refuse(
+            400, "messages.0.content.1.document.source.base64.data: The PDF specified is password protected."
+        )
+        endpoint.answer_to = lambda sent: refused if locked.data.encode() in sent.body else Say("Hi")
+        provider = provider_of(endpoint, Api.MESSAGES)
+        heard = await hear(provider, Message(Role.USER, (TextPart("Read"), locked, report)))
+        await provider.aclose()
+
+    assert [report.data.encode() in sent.body for sent in endpoint.requests] == [True, True]
+    assert heard.completion.notes[0] == "the endpoint refused a document: it is replaced by a description"
 
 
 @WIRES
@@ -265,7 +433,7 @@ async def test_a_refused_document_is_replaced_by_a_placeholder_and_images_stay(w
     assert b"JVBERi0xLjcK" in endpoint.requests[0].body
     assert b"JVBERi0xLjcK" not in endpoint.requests[1].body
     assert b"report.pdf, application/pdf" in endpoint.requests[1].body
-    assert b"aGVsbG8=" in endpoint.requests[1].body
+    assert PIXEL.encode() in endpoint.requests[1].body
     assert "refused a document" in heard.completion.notes[0]
     assert heard.completion.notes[1].startswith("report.pdf, application/pdf")
 
@@ -282,7 +450,7 @@ async def test_documents_and_then_images_are_left_out_of_a_too_large_request(wir
             await hear(provider, Message.user("Hi"))
         await provider.aclose()
 
-    shown = [(b"JVBERi0xLjcK" in sent.body, b"aGVsbG8=" in sent.body) for sent in endpoint.requests]
+    shown = [(b"JVBERi0xLjcK" in sent.body, PIXEL.encode() in sent.body) for sent in endpoint.requests]
     assert shown == [(True, True), (False, True), (False, False), (False, False)]
     assert [note for note in heard.completion.notes if "too large" in note] == [
         "the request is too large for the endpoint: documents are replaced by descriptions",

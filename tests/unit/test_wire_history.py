@@ -30,6 +30,7 @@ from tests.inner import (
     messages_api,
     responses_api,
 )
+from tests.support.images import PIXEL
 from tests.unit.test_wire_history_rules import check_chat, check_messages, check_responses
 
 ME = "me"
@@ -60,6 +61,7 @@ class Long(str):
 
 BASE64 = st.sampled_from(
     [
+        PIXEL,
         "aGVsbG8=",
         "JVBERi0xLjcK",
         "JVBE\nRi0x\n",
@@ -313,7 +315,7 @@ def test_deeply_nested_arguments_are_sent_in_a_valid_form() -> None:
 
 
 def test_images_of_tools_follow_the_results_if_a_tool_message_holds_only_text() -> None:
-    picture = ImagePart("aGVsbG8=", "image/png")
+    picture = ImagePart(PIXEL, "image/png")
     conversation = [
         Message.assistant("", [CALL, OTHER]),
         result("a", (TextPart("Here"), picture)),
@@ -352,8 +354,9 @@ def test_an_echo_with_different_calls_is_not_used() -> None:
 @pytest.mark.parametrize(
     ("image", "shown"),
     [
-        (ImagePart("aGVsbG8=", "image/png"), True),
-        (ImagePart("aGVsbG8=", "IMAGE/WEBP"), True),
+        (ImagePart(PIXEL, "image/png"), True),
+        (ImagePart(PIXEL, "IMAGE/WEBP"), True),
+        (ImagePart("aGVsbG8=", "image/png"), False),
         (ImagePart("aGVsbG8=", "image/svg+xml"), False),
         (ImagePart("aGVsbG8=", ""), False),
         (ImagePart("", "image/png"), False),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -29,6 +29,7 @@ from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.provider_errors import RETRY_NOTE
 from dial_client.providers.http.response_stream import RawBody, Recordable, ResponseStream, StreamBroken, StreamParser
 from dial_client.providers.http.transport import HttpTransport, RequestTransport
+from dial_client.providers.media_refusals import MediaTrial
 from dial_client.providers.request_adaptation import (
     FORCED_CHOICE_NOTE,
     MAX_ADAPTATIONS,
@@ -59,6 +60,12 @@ class _Asked:
     """The request of one reply. A refusal may replace it by another one."""
 
     request: ModelRequest
+    trial: MediaTrial = field(default_factory=MediaTrial)
+    fields: dict[str, Any] = field(default_factory=dict)
+    """The fields of the body that was sent last, without the tools."""
+    tools: tuple[ToolSpec, ...] = ()
+    """The tools that were sent last."""
+    adaptations: int = 0
 
 
 class HttpProvider(Recordable, ABC):
@@ -172,71 +179,75 @@ class HttpProvider(Recordable, ABC):
         """The flags of the profile that affect the parsing of responses, except those with their default values."""
         return self._adaptation.profile.get_parser_flags()
 
-    async def _send(self, asked: _Asked, parser: StreamParser, notes: list[str]) -> AsyncGenerator[bytes, None]:
+    async def _send(
+        self, asked: _Asked, parser: StreamParser, notes: list[str], refusal: ProviderError | None
+    ) -> AsyncGenerator[bytes, None]:
         """Send the request, adapted after each refusal, and return the body of the response.
 
-        `asked` keeps the request that was accepted, for the next request of a paused reply.
+        `asked` keeps the request that was accepted, for the next request of a paused reply. `refusal` is the error that
+        the last response reported with status 2xx.
         """
-        request = asked.request
         structured = self._adaptation.profile.structured_output
-        offers_tools = bool(request.tools) and request.allows_calls
-        if request.output_format is not None and (
+        offers_tools = bool(asked.request.tools) and asked.request.allows_calls
+        if asked.request.output_format is not None and (
             structured == "none" or (structured == "without_tools" and offers_tools)
         ):
             # The request was built for another model, which could not answer (`FallbackProvider`).
             raise ProviderError("the endpoint does not support structured output", code=OUTPUT_FORMAT_UNSUPPORTED)
-        for attempt in range(MAX_ADAPTATIONS + 1):
-            tools, encoded_tools = self._encode_tools(request)
-            fields = self._add_paused_reply(self._build_fields(request, notes, has_tools=bool(encoded_tools)), parser)
+        while True:
+            if refusal is not None:
+                note = self._adapt_request(refusal, asked, notes)
+                # Each adaptation leaves out something, so only an endpoint with changing refusals comes here.
+                if asked.adaptations == MAX_ADAPTATIONS:
+                    raise refusal
+                asked.adaptations += 1
+                log.debug("request_adapted", provider=self._name, status=refusal.status)
+                _add_notes(notes, [self._names.restore_names(note)])
+            request = self._adaptation.media.hide(asked.request, asked.trial)
+            content_notes: list[str] = []
+            asked.tools, encoded_tools = self._encode_tools(request)
+            fields = self._build_fields(request, content_notes, has_tools=bool(encoded_tools))
+            fields = self._add_paused_reply(fields, parser)
             # What was refused once is left out from then on: asking again would cost a request each time.
             fields = {name: value for name, value in fields.items() if name not in self._adaptation.dropped_fields}
-            profile = self._adaptation.profile
+            asked.fields, profile = fields, self._adaptation.profile
             timeout = profile.idle_timeout if fields.get("stream") else _UNSTREAMED_TIMEOUT
             body = _join_body(_merge(fields, profile.extra_body), encoded_tools)
             try:
                 response = await self._transport.post(
                     self._get_path(), body, idle_timeout=timeout, notes=notes, on_wait=request.on_wait
                 )
-                return self._read_body(response)
             except ProviderError as error:
-                request, note = self._adapt_request(error, request, fields, tools, notes)
-                asked.request = request
-                # Each adaptation leaves out something, so only an endpoint with changing refusals comes here.
-                if attempt == MAX_ADAPTATIONS:
-                    raise
-                log.debug("request_adapted", provider=self._name, status=error.status)
-                notes.append(self._names.restore_names(note))
-        raise AssertionError("unreachable")
+                refusal = error
+                continue
+            self._adaptation.media.accept(asked.trial)
+            _add_notes(notes, content_notes)
+            return self._read_body(response)
 
-    def _adapt_request(
-        self,
-        error: ProviderError,
-        request: ModelRequest,
-        fields: dict[str, Any],
-        tools: tuple[ToolSpec, ...],
-        notes: list[str],
-    ) -> tuple[ModelRequest, str]:
-        """Return the request to send after a refusal, and a note that describes the change.
+    def _adapt_request(self, error: ProviderError, asked: _Asked, notes: list[str]) -> str:
+        """Change the request to send after a refusal, and return a note that describes the change.
 
         Raises:
             ProviderError: The refusal itself, if no change of the request can help.
         """
+        request = asked.request
         if note := self._adapt_headers(error, notes):
-            return request, note
+            return note
         if self._adaptation.check_output_refusal(error, request):
             error.code = OUTPUT_FORMAT_UNSUPPORTED
             raise error
-        if self._adaptation.check_search_refusal(error, tools):
+        if self._adaptation.check_search_refusal(error, asked.tools):
             error.code = SEARCH_UNSUPPORTED
             raise error
-        if note := self._adaptation.adapt(error, request, fields, tools):
-            return request, note
-        # Once only: a model that writes a broken call twice would do so again.
-        if error.code == CALL_UNREADABLE and RETRY_NOTE not in notes:
-            return request, RETRY_NOTE
+        if note := self._adaptation.adapt(error, request, asked.fields, asked.tools, asked.trial):
+            return note
+        # Once only: a model that writes a broken call twice would do so again. The parser repeats it in a stream.
+        if error.code == CALL_UNREADABLE and error.status is not None and RETRY_NOTE not in notes:
+            return RETRY_NOTE
         # Last, because the model loses its earlier reasoning.
         if (without := drop_echoes(error, request)) is not None:
-            return without, "the endpoint no longer accepts its own earlier reasoning: it is left out"
+            asked.request = without
+            return "the endpoint no longer accepts its own earlier reasoning: it is left out"
         raise error
 
     async def _read_body(self, response: httpx2.Response) -> AsyncGenerator[bytes, None]:

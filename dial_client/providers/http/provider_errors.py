@@ -10,7 +10,13 @@ from typing import Any, NamedTuple
 
 import jiter
 
-from dial_client.messages.errors import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED, ProviderError
+from dial_client.messages.errors import (
+    CONTEXT_LENGTH_EXCEEDED,
+    IMAGE_UNREADABLE,
+    IMAGES_UNSUPPORTED,
+    TOOLS_UNSUPPORTED,
+    ProviderError,
+)
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.runtime.json_fields import to_text
 from dial_client.runtime.text import replace_surrogates
@@ -22,6 +28,30 @@ _NO_TOOLS = re.compile(
     r"|support tool use|enable-auto-tool-choice|tools param requires|\btool calling\b[^.]{0,40}\bnot supported",
     re.IGNORECASE,
 )
+# Matches a refusal of one image: its form, its size or its content.
+_BAD_IMAGE = re.compile(
+    r"\bimages?[ _-]?(?:data |file )?(?:format|dimensions?|size|resolution|width|height|length|aspect|mime)\b"
+    r"|\b(?:process|load|decod\w*|parse|read|download|identify|open)\b[^.]{0,20}\bimage\b"
+    r"|image[^.]{0,20}: unknown format"
+    r"|valid[ _](?:\w+[ _])?(?:image|base64)|\bunsupported image\b|image.{0,40}media_type|mime.?type\W{0,3}image"
+    r"|\bimage[^.]{0,40}(?:truncated|corrupt|damaged|not valid|exceeds?|larger than|smaller than"
+    r"|too (?:large|big|small|long|tall|wide|many pixels))",
+    re.IGNORECASE,
+)
+_IMAGE_WORDS = r"\b(?:images?|image_url|vision|multi-?modal(?:ity)?)\b"
+_NOT = r"(?:not|n't|no|only|unsupported)"
+_TAKEN = r"(?:be )?(?:support|accept|allow|enable|available)\w*"
+# Matches a refusal of images as such.
+_NO_IMAGES = re.compile(
+    rf"{_NOT} {_TAKEN}[^.]{{0,60}}{_IMAGE_WORDS}|{_IMAGE_WORDS}[^.]{{0,60}}\b{_NOT} {_TAKEN}"
+    r"|\b(?:support|required for|capable of) (?:image|vision|multimodal)\b|\bnot an? (?:multi-?modal|vision)\b"
+    r"|at most 0 image|unknown variant \W?image|\btag 'image' found|text.only.{0,40}\bimage"
+    r"|text is supported.{0,9}image|(?:value|illegal|content type)\W{1,3}image_url\b"
+    r"|content\W{1,6}(?:value )?must be a string",
+    re.IGNORECASE,
+)
+# Statuses that do not depend on what the request asks: the key, the account, the load.
+_UNRELATED_STATUSES = frozenset({401, 402, 403, 407, 408, 409, 429})
 _TOO_LONG = re.compile(
     r"context.?(?:length|window|size)|prompt is too long|maximum context|input is too long"
     r"|too many (?:input )?tokens|\btoo_many_prompt_tokens\b",
@@ -209,11 +239,18 @@ def _parse_own_error(value: Any) -> _Report:
 
 
 def _find_code(status: int | None, code: str | None, message: str) -> str | None:
-    if status is not None and status not in (400, 404, 413, 422, 500, 501):
+    if status in _UNRELATED_STATUSES:
         return code
-    if code == CONTEXT_LENGTH_EXCEEDED or _TOO_LONG.search(message):
+    # A server that is overloaded (503, 529) may name the length of its queue.
+    is_refusal = status in (None, 400, 404, 413, 422, 500, 501)
+    if is_refusal and (code == CONTEXT_LENGTH_EXCEEDED or _TOO_LONG.search(message)):
         return CONTEXT_LENGTH_EXCEEDED
-    return TOOLS_UNSUPPORTED if _NO_TOOLS.search(message) else code
+    if _NO_TOOLS.search(message):
+        return TOOLS_UNSUPPORTED
+    if _BAD_IMAGE.search(message):
+        # These statuses are refusals of the request, with the endpoint's own code.
+        return code if status in (400, 415, 422) else IMAGE_UNREADABLE
+    return IMAGES_UNSUPPORTED if _NO_IMAGES.search(message) else code
 
 
 def parse_json(body: bytes) -> Any:

@@ -22,8 +22,9 @@ _DRAIN_TIMEOUT = 0.1
 # The most bytes of one body that a `RawBody` stores.
 MAX_RECORDED = 4 * 1024 * 1024
 
-# Sends the request, or the next request of a paused reply, and returns the body, which may raise `StreamBroken`.
-SendRequest = Callable[[], Awaitable[AsyncGenerator[bytes, None]]]
+# Sends the request, or the next request of a paused reply, and returns the body, which may raise `StreamBroken`. Its
+# argument is the error that the last response reported in place of a reply: it is raised if no other request can help.
+SendRequest = Callable[[ProviderError | None], Awaitable[AsyncGenerator[bytes, None]]]
 
 
 class StreamParser(Protocol):
@@ -134,6 +135,8 @@ class ResponseStream:
     notes: list[str]
     bodies: list[RawBody] | None = None
     _has_output: bool = False
+    _refusal: ProviderError | None = None
+    """The error that the last response reported in place of a reply."""
 
     async def read_deltas(self, send: SendRequest) -> AsyncGenerator[Delta, None]:
         """Yield the deltas of the reply, a `Completion` last.
@@ -143,51 +146,69 @@ class ResponseStream:
         Raises:
             ProviderError: `send` raised it, the response reports an error, or the response contains no reply.
         """
-        parser = self.parser
-        for _ in range(_MAX_PAUSES + 1):
+        parser, pauses = self.parser, 0
+        while True:
             async with aclosing(self._read_response(send)) as deltas:
                 async for delta in deltas:
                     yield delta
+            if self._refusal is not None:
+                continue
             if not parser.paused:
                 break
+            if pauses == _MAX_PAUSES:
+                self.notes.append(f"the endpoint paused more than {_MAX_PAUSES} times")
+                break
+            pauses += 1
             parser.paused = parser.ended = False
-        else:
-            self.notes.append(f"the endpoint paused more than {_MAX_PAUSES} times")
         for delta in self._finish():
             yield delta
 
     async def _read_response(self, send: SendRequest) -> AsyncGenerator[Delta, None]:
         """Send the request, and yield the deltas of its response."""
-        parser, body_parser = self.parser, ResponseBodyParser()
-        earlier_notes = len(self.notes)
-        pieces = await send()
+        parser, earlier_notes = self.parser, len(self.notes)
+        refusal, self._refusal = self._refusal, None
+        pieces = await send(refusal)
         body = RawBody(self.api, tuple(self.notes[earlier_notes:]))
-        if self.bodies is not None:
-            self.bodies.append(body)
         try:
-            with _raise_provider_errors(self.endpoint):
-                async with aclosing(pieces):
-                    async for piece in pieces:
-                        if self.bodies is not None:
-                            body.add(piece)
-                        for delta in self._parse(body_parser.feed(piece)):
-                            yield delta
-                        if body_parser.done or parser.ended:
-                            await _read_to_end(pieces)
-                            break
-                for delta in self._parse(body_parser.finish()):
+            async with aclosing(self._read_body(pieces, body)) as deltas:
+                async for delta in deltas:
                     yield delta
-            if body_parser.invalid_events:
-                self.notes.append(f"parts of the reply that could not be read: {body_parser.invalid_events}")
-            has_reply = self._has_output or parser.has_calls
-            parser.ended = parser.ended or body_parser.done or (body_parser.is_whole_text and has_reply)
         except StreamBroken as broken:
             body.broke = str(broken.error)
             # Before any output the request can be sent again; after it, the user keeps what arrived.
             if not (self._has_output or parser.ended or parser.has_calls):
                 raise broken.error from None
             self.notes.append(f"the reply broke off: {broken.error}")
+        except ProviderError as error:
+            if self._has_output or parser.has_calls:
+                raise
+            # The body of a refusal is no part of a recorded reply.
+            if self.bodies is not None:
+                self.bodies.remove(body)
+            self._refusal = error
         body.ended, body.paused = True, parser.paused
+
+    async def _read_body(self, pieces: AsyncGenerator[bytes, None], body: RawBody) -> AsyncGenerator[Delta, None]:
+        """Yield the deltas of a body, which is recorded in `body`."""
+        parser, body_parser = self.parser, ResponseBodyParser()
+        if self.bodies is not None:
+            self.bodies.append(body)
+        with _raise_provider_errors(self.endpoint):
+            async with aclosing(pieces):
+                async for piece in pieces:
+                    if self.bodies is not None:
+                        body.add(piece)
+                    for delta in self._parse(body_parser.feed(piece)):
+                        yield delta
+                    if body_parser.done or parser.ended:
+                        await _read_to_end(pieces)
+                        break
+            for delta in self._parse(body_parser.finish()):
+                yield delta
+        if body_parser.invalid_events:
+            self.notes.append(f"parts of the reply that could not be read: {body_parser.invalid_events}")
+        has_reply = self._has_output or parser.has_calls
+        parser.ended = parser.ended or body_parser.done or (body_parser.is_whole_text and has_reply)
 
     def _parse(self, values: Iterable[Any]) -> Iterator[Delta]:
         for value in values:

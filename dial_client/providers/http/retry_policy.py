@@ -19,7 +19,13 @@ from typing import TypeVar
 import anyio
 import anyio.lowlevel
 
-from dial_client.messages.errors import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED, ProviderError
+from dial_client.messages.errors import (
+    CONTEXT_LENGTH_EXCEEDED,
+    IMAGE_UNREADABLE,
+    IMAGES_UNSUPPORTED,
+    TOOLS_UNSUPPORTED,
+    ProviderError,
+)
 from dial_client.messages.model import OnWait
 from dial_client.runtime.logs import get_logger
 
@@ -42,6 +48,8 @@ _MAX_BACKOFF = 8.0
 _RETRYABLE_STATUSES = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
 # The request itself is refused: the same bytes would be refused again.
 _FINAL_STATUSES = frozenset({400, 401, 403, 404, 413, 422})
+# The codes of errors after which the provider changes the request.
+_REFUSAL_CODES = frozenset({CONTEXT_LENGTH_EXCEEDED, IMAGE_UNREADABLE, IMAGES_UNSUPPORTED, TOOLS_UNSUPPORTED})
 # Status 429 reports an empty account too, which no wait refills.
 _QUOTA_ERRORS = (
     b"insufficient_quota",
@@ -96,7 +104,7 @@ def classify_refusal(error: ProviderError, headers: Mapping[str, str], body: byt
     status, text = error.status or 0, body[:_MAX_SEARCHED].lower()
     if status == 500 and any(words in text for words in _UNREADABLE_REPLY_ERRORS):
         return RetryClass.MISREAD
-    if status in _FINAL_STATUSES or error.code in (CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED):
+    if status in _FINAL_STATUSES or error.code in _REFUSAL_CODES:
         return RetryClass.NEVER
     # Retries would only delay the news that the account is empty.
     if any(words in text for words in _QUOTA_ERRORS):
