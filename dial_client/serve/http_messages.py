@@ -5,6 +5,7 @@ An error is ``{"error": {"message", "type", "param", "code"}}``.
 
 from __future__ import annotations
 
+import html
 import json
 import math
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 
 from dial_client.messages.errors import (
     ConfigError,
@@ -127,6 +128,11 @@ class HttpError(Exception):
     def to_response(self) -> Response:
         """Return the response with the error as JSON."""
         return build_json_response({"error": self.error}, self.status, self.headers)
+
+    def to_page(self) -> Response:
+        """Return the response for a person who opened the page in a browser: the problem in words."""
+        text = f"<!doctype html><title>dial-chat</title><h1>dial-chat</h1><p>{html.escape(self.error['message'] or '')}"
+        return HTMLResponse(text, self.status, self.headers)
 
 
 def build_json_response(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -124,7 +124,9 @@ class SecurityMiddleware:
             refusal = to_http_error(error)
             if refusal.status in (408, 413) or refusal.error["code"] == _AMBIGUOUS_LENGTH:
                 refusal.headers["connection"] = "close"  # the rest of the body will not be read
-            await refusal.to_response()(scope, receive, response.send)
+            wants_page = scope["path"] == "/" and "text/html" in Headers(scope=scope).get("accept", "")
+            refused = refusal.to_page() if wants_page else refusal.to_response()
+            await refused(scope, receive, response.send)
         finally:
             body.release()
 
@@ -149,7 +151,11 @@ class SecurityMiddleware:
         values = headers.getlist("host")
         name = _parse_host(values[0]) if len(values) == 1 else ""
         if name not in self._policy.hosts and not (self._policy.any_address and _is_address(name)):
-            raise HttpError(421, "this server does not have this host name; --allow-host adds a name", "wrong_host")
+            message = (
+                "this server does not have the host name of the request: a proxy has to pass on the Host header "
+                "(nginx: proxy_set_header Host $http_host;), and dial-chat serve --allow-host NAME adds a name"
+            )
+            raise HttpError(421, message, "wrong_host")
 
     def _check_token(self, headers: Headers) -> None:
         token = self._policy.token

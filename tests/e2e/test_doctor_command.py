@@ -62,8 +62,9 @@ def test_a_file_that_is_not_trusted_starts_nothing(tmp_path: Path) -> None:
     settings = {"mcpServers": {"it": {"command": sys.executable, "args": ["-c", program]}}}
     (tmp_path / "servers.json").write_text(json.dumps(settings))
     ran = dial_chat(tmp_path, "doctor", "--only", "config", "--only", "servers")
-    assert "DC114" in ran.stdout
-    assert ran.returncode == 0
+    assert "DC114" in ran.stdout and ran.returncode == 1
+    only = dial_chat(tmp_path, "doctor", "--only", "servers")
+    assert "DC114" in only.stdout and only.returncode == 1
     assert not mark.exists()
 
 

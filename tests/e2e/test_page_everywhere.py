@@ -165,6 +165,17 @@ def test_only_the_installed_page_has_a_service_worker_that_reports_an_offline_se
         installed.until("document.getElementById('message')")
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1:8000", "dial"], ids=["the server's own", "a name of the proxy"])
+def test_behind_a_proxy_that_does_not_pass_on_the_host_the_page_explains_itself(
+    chromium: Browser, address: str, host: str
+) -> None:
+    with open_relay(address, host) as (_, way):
+        tab = chromium.tab()
+        tab.go(way)
+        tab.until("(document.body?.innerText ?? '').includes('proxy_set_header Host $http_host;')")
+        assert tab.run("document.body.innerText.includes('--allow-host')")
+
+
 def test_high_contrast_and_forced_colours_keep_every_control_visible(chromium: Browser, address: str) -> None:
     for media in ({"forced_colors": "active"}, {"prefers_contrast": "more"}):
         tab = open_page(chromium, address, **media)

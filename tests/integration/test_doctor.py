@@ -332,6 +332,24 @@ async def test_a_profile_chooses_the_model_and_the_servers() -> None:
     assert [finding.code for finding in await inspect(unknown, (Group.CONFIG,))] == ["DC104"]
 
 
+async def test_other_models_of_the_configuration_that_do_not_work_are_found() -> None:
+    with endpoint(ids=("m", "n")) as url:
+        models = {
+            "mine": {"api": "chat", "model": "m", "baseUrl": f"{url}/v1"},
+            "works": {"api": "chat", "model": "n", "baseUrl": f"{url}/v1"},
+            "away": {"api": "chat", "model": "m", "baseUrl": "http://127.0.0.1:9/v1"},
+            "gone": {"api": "chat", "model": "old", "baseUrl": f"{url}/v1", "fallbackModels": ["openai:gpt-5"]},
+        }
+        profiles = {"p": {"model": "works"}, "q": {"model": "mistyped"}, "r": {"model": "mine"}}
+        top = {"defaultModel": "mine", "models": models, "profiles": profiles}
+        subject = Subject((ConfigFile(json.dumps(top), "servers.json"),), environ={})
+        assert [finding async for finding in model_checks.check_model(subject)] == []
+        found = [finding async for finding in model_checks.check_other_models(subject)]
+    assert {finding.code for finding in found} == {"DC515"}
+    assert [finding.text.split("'")[1] for finding in found] == ["away", "gone", "mistyped", "openai:gpt-5"]
+    assert "cannot be reached" in found[0].text and "has no model 'old'" in found[1].text
+
+
 async def test_a_key_in_the_environment_names_the_model_that_is_checked() -> None:
     with endpoint(status=401) as url:
         environ = {"OPENAI_API_KEY": "sk-0123456789", "OPENAI_BASE_URL": f"{url}/v1"}

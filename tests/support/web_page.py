@@ -67,10 +67,14 @@ def wait_for_url(process: subprocess.Popen[bytes], log_path: Path) -> str:
 
 
 class Relay:
-    """A TCP relay that can be cut: all connections are dropped until it is restored."""
+    """A TCP relay that can be cut: all connections are dropped until it is restored.
 
-    def __init__(self, port: int) -> None:
+    With a `host`, it replaces the ``Host`` header of each request, as proxies do that are not told to pass it on.
+    """
+
+    def __init__(self, port: int, host: str = "") -> None:
         self._to = port
+        self._host = host
         self._open: list[socket.socket] = []
         self._lock = threading.Lock()
         self._is_cut = False
@@ -108,14 +112,14 @@ class Relay:
                         continue
                     server = socket.create_connection(("127.0.0.1", self._to))
                     self._open += [client, server]
-                for source, target in ((client, server), (server, client)):
-                    threading.Thread(target=_copy, args=(source, target), daemon=True).start()
+                for source, target, host in ((client, server, self._host), (server, client, "")):
+                    threading.Thread(target=_copy, args=(source, target, host), daemon=True).start()
 
 
-def _copy(source: socket.socket, target: socket.socket) -> None:
+def _copy(source: socket.socket, target: socket.socket, host: str) -> None:
     with suppress(OSError):
         while data := source.recv(1 << 16):
-            target.sendall(data)
+            target.sendall(re.sub(rb"(?m)^Host: .*\r$", f"Host: {host}\r".encode(), data) if host else data)
     with suppress(OSError):
         target.shutdown(socket.SHUT_WR)
     # Each socket is read and closed by the same thread.
@@ -123,11 +127,11 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
 
 
 @contextmanager
-def open_relay(address: str) -> Iterator[tuple[Relay, str]]:
-    """Provide a relay to the server at a URL, and the URL of the relay."""
+def open_relay(address: str, host: str = "") -> Iterator[tuple[Relay, str]]:
+    """Provide a relay to the server at a URL, and the URL of the relay; `host` replaces the header of requests."""
     port = re.search(r":(\d+)/", address)
     assert port is not None
-    relay = Relay(int(port[1]))
+    relay = Relay(int(port[1]), host)
     try:
         yield relay, address.replace(f":{port[1]}/", f":{relay.port}/")
     finally:

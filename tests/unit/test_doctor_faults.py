@@ -94,8 +94,8 @@ async def test_an_untrusted_file_expands_no_variable_and_reads_no_other_file(tmp
     text = '{"mcpServers": {"it": {"command": "x", "envFile": "a.env", "env": {"A": "${NOT_SET}"}}}}'
     file = ConfigFile(text, str(tmp_path / "servers.json"), read=read_file)
     subject = Subject((), (file,), environ={})
-    codes = [finding.code for finding in config_checks.check_files(subject)]
-    assert codes == ["DC114"]
+    assert [finding.code for finding in config_checks.check_files(subject)] == []
+    assert [finding.code for finding in config_checks.check_trust(subject)] == ["DC114"]
     assert read == []
     assert subject.servers == {}
 

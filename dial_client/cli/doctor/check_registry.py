@@ -32,6 +32,7 @@ class Check:
 
 CHECKS = (
     Check("files", Group.CONFIG, config_checks.check_files),
+    Check("trust", Group.CONFIG, config_checks.check_trust),
     Check("entries", Group.CONFIG, config_checks.check_entries),
     Check("permissions", Group.FILES, config_checks.check_permissions),
     Check("programs", Group.SERVERS, server_checks.check_programs),
@@ -43,6 +44,7 @@ CHECKS = (
     Check("sizes of tools", Group.TOOLS, tool_checks.check_sizes, needs_servers=True),
     Check("approved tools", Group.TOOLS, tool_checks.check_pins, needs_servers=True),
     Check("model", Group.MODEL, model_checks.check_model),
+    Check("other models", Group.MODEL, model_checks.check_other_models),
     Check("database", Group.FILES, storage_checks.check_database),
     Check("folders", Group.FILES, storage_checks.check_folders),
 )
@@ -61,7 +63,8 @@ async def inspect(
         only: The groups of checks to run.
         on_progress: Called after each check.
     """
-    checks = [check for check in CHECKS if check.group in only]
+    # Nothing of a file that is not trusted is used or checked: whoever asks for any group has to know.
+    checks = [check for check in CHECKS if check.group in only or check.run is config_checks.check_trust]
     findings: list[Finding] = []
     done = 0
 

@@ -30,9 +30,6 @@ def check_files(subject: Subject) -> Iterator[Finding]:
     """Yield the errors in each file, and in the combination of all files."""
     for reading in subject.readings:
         yield from reading.findings
-        if not reading.is_trusted:
-            hint = f"read it, then run `dial-chat trust {reading.path}`"
-            yield Finding("DC114", "the file is not used until you trust it", hint, reading.path)
     if not subject.readings:
         text = "there is no servers.json here or in your configuration folder"
         yield Finding("DC115", text, describe_folder_servers(Path.cwd()) or "`dial-chat init` writes one")
@@ -42,6 +39,14 @@ def check_files(subject: Subject) -> Iterator[Finding]:
             configuration.combine(files, subject.profile)
         except ConfigError as error:  # it arises only when all files are combined
             yield to_finding(error)
+
+
+def check_trust(subject: Subject) -> Iterator[Finding]:
+    """Yield the files that are not trusted, or have changed since."""
+    for reading in subject.readings:
+        if not reading.is_trusted:
+            hint = f"read it, then run `dial-chat trust {reading.path}`; without it other commands end here"
+            yield Finding("DC114", "the file is not used until you trust it", hint, reading.path)
 
 
 def check_entries(subject: Subject) -> Iterator[Finding]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 
-from dial_client.cli.doctor.findings import Finding
+import anyio
+
+from dial_client.cli.doctor.findings import Finding, Level
 from dial_client.cli.doctor.subject import Subject
 from dial_client.cli.models.model_search import ModelListing, fetch_models, find_models_path, find_wires
 from dial_client.messages.errors import ConfigError, ProviderError
@@ -25,24 +28,44 @@ async def check_model(subject: Subject) -> AsyncIterator[Finding]:
     name = subject.model_name
     if name is None:
         yield Finding("DC513", "no model is named, and no key is set", 'give -m NAME, or "defaultModel" in the file')
-        return
-    if name.partition(":")[0] == "local" and name not in subject.models:
+    elif name.partition(":")[0] == "local" and name not in subject.models:
         for finding in _check_local_model(name):
             yield finding
-        return
+    else:
+        for finding in await _find_problems(subject, name, subject.base_url):
+            yield finding
+
+
+async def check_other_models(subject: Subject) -> AsyncIterator[Finding]:
+    """Yield a warning for each other model of the configuration that does not work, or whose endpoint is not there."""
+    found: dict[str, list[Finding]] = {}
+
+    async def ask(name: str) -> None:
+        found[name] = [finding for finding in await _find_problems(subject, name) if finding.level is Level.ERROR]
+
+    async with anyio.create_task_group() as group:
+        for name in subject.other_model_names:
+            group.start_soon(ask, name)
+    for name in sorted(found):
+        for finding in found[name]:
+            yield Finding("DC515", f"the model {name!r} does not work: {finding.text}", finding.hint)
+
+
+async def _find_problems(subject: Subject, name: str, base_url: str | None = None) -> list[Finding]:
     try:
-        provider = open_provider(name, models=subject.models, base_url=subject.base_url, environ=subject.environ)
+        # Fallback models are checked by themselves.
+        models = {key: replace(profile, fallback_models=None) for key, profile in subject.models.items()}
+        provider = open_provider(name, models=models, base_url=base_url, environ=subject.environ)
     except ConfigError as error:
         code = "DC502" if "needs a key" in error.problem else "DC501"
-        yield Finding(code, error.problem, error.hint, error.path, error.line, error.column)
-        return
+        return [Finding(code, error.problem, error.hint, error.path, error.line, error.column)]
     try:
         # Clouds whose requests a vendor's client signs have no list of models at this URL.
         if isinstance(provider, HttpProvider) and not provider.endpoint.sign_in:
-            for finding in await _ask(provider):
-                yield finding
+            return await _ask(provider)
     finally:
         await provider.aclose()
+    return []
 
 
 def _check_local_model(name: str) -> Iterator[Finding]:

@@ -103,6 +103,17 @@ class Subject:
         return self.model or next(filter(None, (*profile_models, *default_models, *models_of_keys)), None)
 
     @property
+    def other_model_names(self) -> set[str]:
+        """The names of the other models in all files in use: of profiles, defaults and fallback models."""
+        names: set[str | None] = {*self.models}
+        for reading in self._by_precedence:
+            names |= {reading.default_model, *(profile.model for profile in reading.profiles.values())}
+        names |= {name for model in self.models.values() for name in model.fallback_models or ()}
+        return {
+            name for name in names if name and name != self.model_name and not name.startswith(("local", "scripted:"))
+        }
+
+    @property
     def _profiles(self) -> list[Profile]:
         """The profile in use from each file that has it, in descending order of precedence."""
         found = (reading.profiles.get(self.profile or "") for reading in self._by_precedence)

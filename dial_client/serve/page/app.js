@@ -388,6 +388,7 @@ function openAddress() {
   return openConversation(id, position);
 }
 
+byId("not-started").remove();
 connectEvents();
 await servers.refresh();
 await Promise.all([openAddress(), sidebar.refresh()]);
