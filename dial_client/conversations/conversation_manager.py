@@ -59,6 +59,7 @@ from dial_client.conversations.history import (
     build_deletion,
     build_removal,
     build_switch,
+    build_transcript,
     find_edit,
     find_last_exchange,
     repair_conversation,
@@ -524,13 +525,15 @@ class ConversationManager:
     async def export(self, conversation_id: str, form: Literal["json", "markdown"] = "json") -> str:
         """Return a conversation as text: JSON, which `import_json` reads, or Markdown for people.
 
+        It has the messages that `compact` summarized, without the summaries, and the text so far of a running turn.
+
         Raises:
             ConversationNotFound: The conversation does not exist.
             ConfigError: The format is unknown.
         """
         if form not in export.FORMS:
             raise ConfigError(f"unknown format {form!r}", hint=f"one of {', '.join(export.FORMS)}")
-        return export.FORMS[form](await self.get(conversation_id))
+        return export.FORMS[form](build_transcript(await self.store.get(conversation_id)))
 
     async def import_json(self, text: str) -> Conversation:
         """Create a conversation from JSON, and return it: an export, or a list of messages as `Message.to_dict` has.

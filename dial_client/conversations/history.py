@@ -33,27 +33,38 @@ CUT_OFF = "[cut off: the program was interrupted here]"
 _INTERRUPTED_NOTE = "the last turn was interrupted: its program ended in the middle of it"
 
 
-def apply_edits(conversation: Conversation) -> Conversation:
-    """Return a stored conversation with only the messages that it shows."""
+def apply_edits(conversation: Conversation, *, summarized: bool = True) -> Conversation:
+    """Return a stored conversation with only the messages that it shows; the arguments are those of `find_shown`."""
     if not any(message.replaces or message.entry for message in conversation.messages):
         return conversation
-    return replace(conversation, messages=tuple(stored.message for stored in find_shown(conversation)))
+    shown = find_shown(conversation, summarized=summarized)
+    return replace(conversation, messages=tuple(stored.message for stored in shown))
 
 
-def find_shown(conversation: Conversation) -> tuple[StoredMessage, ...]:
-    """Return the messages that a stored conversation shows, in order; a summary has the place of its first message."""
-    effective = find_effective(conversation)
+def find_shown(conversation: Conversation, *, summarized: bool = True) -> tuple[StoredMessage, ...]:
+    """Return the messages that a stored conversation shows, in order; a summary has the place of its first message.
+
+    Args:
+        conversation: The conversation.
+        summarized: Whether summaries are shown; otherwise the messages that they replace are.
+    """
+    effective = find_effective(conversation, summarized=summarized)
     shown = [stored for stored in effective if not stored.is_edit or stored.message.text]
     return tuple(sorted(shown, key=lambda stored: stored.place))
 
 
-def find_effective(conversation: Conversation) -> list[StoredMessage]:
-    """Return the messages and edits that no later edit replaces, in the order in which they were stored."""
+def find_effective(conversation: Conversation, *, summarized: bool = True) -> list[StoredMessage]:
+    """Return the messages and edits that no later edit replaces, in the order in which they were stored.
+
+    The arguments are those of `find_shown`.
+    """
     effective: list[StoredMessage] = []
     replaced: set[int] = set()
     for stored in reversed(build_tree(conversation).find_path()):
         # A later summary also replaces an earlier summary in its range, which was stored after that range.
         if stored.position in replaced or stored.place in replaced:
+            continue
+        if stored.is_edit and stored.message.text and not summarized:
             continue
         effective.append(stored)
         start, stop = stored.message.replaces or (0, 0)
@@ -163,6 +174,21 @@ def repair_conversation(conversation: Conversation) -> Conversation:
     is_interrupted = conversation.turn and not (ends_with_answer(messages) and not conversation.unfinished)
     notes = (*conversation.notes, _INTERRUPTED_NOTE) if is_interrupted else conversation.notes
     return replace(conversation, messages=messages, notes=notes, unfinished=())
+
+
+def build_transcript(conversation: Conversation) -> Conversation:
+    """Return a stored conversation for a reader: with what summaries replace, and with the text of a running turn.
+
+    This text is as of the last heartbeat. The turn may still be at work, or its program was killed moments ago.
+    """
+    repaired = repair_conversation(apply_edits(conversation, summarized=False))
+    running = conversation.unfinished if conversation.running else ()
+    texts = (
+        replace(message, content=message.text.removesuffix(CUT_OFF).rstrip())
+        for message in running
+        if message.role is Role.ASSISTANT
+    )
+    return replace(repaired, messages=(*repaired.messages, *texts))
 
 
 def ends_with_answer(messages: tuple[Message, ...]) -> bool:

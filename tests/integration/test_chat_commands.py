@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from tests.inner import (
+    CUT_OFF,
     Approval,
     ApprovalPolicy,
     ChatSession,
@@ -35,7 +36,7 @@ from tests.inner import (
     run_command,
 )
 from tests.support.managed_conversations import ADD, Calculator
-from tests.support.program import entry
+from tests.support.program import LONG, entry
 from tests.support.typed_screen import TypedScreen
 
 pytestmark = pytest.mark.anyio
@@ -149,6 +150,33 @@ async def test_a_conversation_is_started_found_and_compacted() -> None:
         assert "no conversation 'paris'" in await person.shows("/resume paris")
         assert "Tell me of Tokyo" in await person.shows("/resume tokyo more")
         assert person.session.conversation_id == first
+
+
+@pytest.mark.parametrize("form", ["md", "json"])
+async def test_an_export_has_the_messages_that_were_summarized(tmp_path: Path, form: str) -> None:
+    async with chat("About Tokyo.", "More.", "Never mind.", "Tokyo was discussed.") as person:
+        for question in ("Tell me of Tokyo", "More?", "Removed?"):
+            await person.ask(question)
+        await person.shows("/undo")
+        await person.shows("/compact")
+        file = tmp_path / f"all.{form}"
+        assert "Written" in await person.shows(f"/export {file}")
+        text = file.read_text()
+    assert [words for words in ("About Tokyo.", "More?", "More.") if words not in text] == []
+    assert "Tokyo was discussed." not in text, "the summary stands for messages that are here"
+    assert "Removed?" not in text
+
+
+async def test_the_last_exchange_has_the_text_of_a_turn_that_was_just_killed() -> None:
+    async with chat("One.") as person:
+        await person.ask("First?")
+        store, id_ = person.session.manager.store, person.session.require_id()
+        await store.acquire(id_, "killed", [Message.user("Write!")], expected_count=3, lease=LONG, title="")
+        await store.renew(id_, "killed", LONG, [Message.assistant(f"Once upon a time\n\n{CUT_OFF}")])
+        shown = await person.shows(f"/resume {id_}")
+        assert "Once upon a time" in shown
+        assert "no answer" not in shown
+        assert CUT_OFF not in shown, "its program may still be at work"
 
 
 async def test_a_command_is_stopped_by_ctrl_c() -> None:

@@ -174,20 +174,23 @@ async def test_a_second_summary_contains_the_first(store: ConversationStore) -> 
         assert texts((await manager.get(made.id)).messages)[:2] == ["Summary 2.", "Question 3"]
 
 
-async def test_a_fork_and_an_export_contain_the_summary(store: ConversationStore) -> None:
+async def test_a_fork_contains_the_summary_and_an_export_what_was_summarized(store: ConversationStore) -> None:
     async with managed(store, Summarizer()) as manager:
         made = await manager.create()
         for number in range(3):
             await manager.chat(made.id, f"Question {number}")
         await manager.compact(made.id, keep=1)
-        expected = ["Summary 1.", "Question 2", "Answer 3."]
+        last = ["Question 2", "Answer 3."]
         forked = await manager.fork(made.id)
         copied = await manager.import_json(await manager.export(made.id))
-        for conversation_id in (forked.id, copied.id):
-            assert texts((await manager.get(conversation_id)).messages) == expected
+        for conversation_id, first in (
+            (forked.id, ["Summary 1."]),
+            (copied.id, ["Question 0", "Answer 1.", "Question 1", "Answer 2."]),
+        ):
+            assert texts((await manager.get(conversation_id)).messages) == [*first, *last]
             assert not await manager.restore(conversation_id, "compact")
             await manager.chat(conversation_id, "More")
-            assert len((await manager.get(conversation_id)).messages) == 5
+            assert len((await manager.get(conversation_id)).messages) == len(first) + 4
 
 
 async def test_an_import_cannot_hide_messages(store: ConversationStore) -> None:

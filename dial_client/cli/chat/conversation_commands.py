@@ -13,6 +13,7 @@ from dial_client.cli.chat.chat_session import COMPACT_AT, MODEL_SETTINGS, ChatSe
 from dial_client.cli.command_screen import Choice, pick
 from dial_client.cli.open_client import switch_model
 from dial_client.cli.options import Format
+from dial_client.conversations.history import build_transcript
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import Message, Role, TextPart
 from dial_client.messages.token_usage import Usage
@@ -47,7 +48,7 @@ async def show_last_exchange(session: ChatSession) -> None:
     """Print the title of the conversation, and its last question and answer."""
     if session.conversation_id is None:
         return
-    conversation = await session.manager.get(session.conversation_id)
+    conversation = build_transcript(await session.manager.store.get(session.conversation_id))
     session.print(f"Conversation {conversation.id[:8]}: {to_one_line(conversation.title, 60) or '(no title)'}")
     messages = conversation.messages
     start = max((index for index, message in enumerate(messages) if message.role is Role.USER), default=None)

@@ -11,7 +11,7 @@ from typing import Any
 
 from dial_client.cli.load_settings import print_notes, warn
 from dial_client.conversations import export
-from dial_client.conversations.history import repair_conversation, repair_history
+from dial_client.conversations.history import build_transcript, repair_history
 from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.stores.conversation_store import Conversation, ConversationSummary
@@ -112,7 +112,7 @@ async def _delete(store: SQLStore, conversation_id: str, _: ConversationQuery) -
 
 
 async def _read(store: SQLStore, conversation_id: str) -> Conversation:
-    conversation = repair_conversation(await store.get(conversation_id))
+    conversation = build_transcript(await store.get(conversation_id))
     print_notes((*conversation.notes, "a turn is running") if conversation.running else conversation.notes)
     return conversation
 
