@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import anyio
 
-from dial_client.conversations.history import build_summary, find_shown, repair_conversation, repair_history
+from dial_client.conversations.history import build_summary, find_sent, find_shown, repair_conversation, repair_history
 from dial_client.conversations.message_tree import StoredMessage
 from dial_client.messages.errors import ProviderError
 from dial_client.messages.message import EntryKind, Message, Role, ToolSpec, describe_content
@@ -99,7 +99,7 @@ def find_older_part(conversation: Conversation, keep: int, max_chars: int) -> Ol
         keep: The number of exchanges at the end that are not summarized.
         max_chars: The most characters of these exchanges; if they have more, fewer exchanges are kept.
     """
-    shown = [stored for stored in find_shown(conversation) if stored.message.role is not Role.SYSTEM]
+    shown = [stored for stored in find_sent(conversation) if stored.message.role is not Role.SYSTEM]
     questions = [index for index, stored in enumerate(shown) if stored.is_question]
     is_compacted = bool(shown) and shown[0].is_edit
     for kept in range(min(keep, len(questions) if is_compacted else len(questions) - 1), -1, -1):

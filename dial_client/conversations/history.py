@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from dial_client.conversations.message_tree import MessageTree, StoredMessage, build_entry, build_tree
 from dial_client.messages.message import EntryKind, Failure, Message, Role, ToolCallRequest, ToolCallResult
@@ -53,11 +54,31 @@ def find_shown(conversation: Conversation, *, summarized: bool = True) -> tuple[
     return tuple(sorted(shown, key=lambda stored: stored.place))
 
 
+<<<<<<< HEAD
 def find_effective(conversation: Conversation, *, summarized: bool = True) -> list[StoredMessage]:
     """Return the messages and edits that no later edit replaces, in the order in which they were stored.
 
     The arguments are those of `find_shown`.
     """
+=======
+def find_sent(conversation: Conversation) -> tuple[StoredMessage, ...]:
+    """Return the shown messages without the exchanges that ended in a refusal, which would be refused again.
+
+    The last exchange is always included: it is being answered.
+    """
+    shown, turns = find_shown(conversation), build_tree(conversation).turns
+    starts = [index for index, stored in enumerate(shown) if stored.is_question]
+    refused = [
+        range(start, end)
+        for start, end in pairwise(starts)
+        if any(details.get("refused") for details in turns.get(shown[end - 1].position, ())[-1:])
+    ]
+    return tuple(stored for index, stored in enumerate(shown) if not any(index in part for part in refused))
+
+
+def find_effective(conversation: Conversation) -> list[StoredMessage]:
+    """Return the messages and edits that no later edit replaces, in the order in which they were stored."""
+>>>>>>> fb83b997 (Leave a refused question out of later requests of its conversation)
     effective: list[StoredMessage] = []
     replaced: set[int] = set()
     for stored in reversed(build_tree(conversation).find_path()):

@@ -19,6 +19,7 @@ only; empty fields are left out:
 * ``messages``: the number of messages that the turn has added;
 * ``duration_s``: seconds from the start of the turn to its end;
 * ``error``: the text of the error that ended the turn;
+* ``refused``: true if that error refused the question, so that later requests leave it out (`history.find_sent`);
 * ``calls``: ``{"id", "server", "tool", "duration_s"}`` for each finished call, with ``changed_arguments`` if an
   approver changed them. A call that the endpoint ran itself has its whole record and ``round``, the number of earlier
   replies with calls;
@@ -35,7 +36,7 @@ import anyio
 
 from dial_client.conversations.history import CUT_OFF, build_unknown_result
 from dial_client.conversations.message_tree import build_entry
-from dial_client.messages.errors import ConversationNotFound, DialError
+from dial_client.messages.errors import ConversationNotFound, DialError, ProviderError, RequestRefused
 from dial_client.messages.message import EntryKind, Message, build_waiting_result
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.logs import get_logger
@@ -125,6 +126,8 @@ class TurnPersister(TurnObserver):
         if turn.is_abandoned:
             await self._store.renew(turn.conversation_id, turn.id, 0.0)
             return
+        if (error := turn.failure) is not None and _is_refusal(error):
+            error.args = (f"{error}; {LEFT_OUT}",)
         unstored = turn.recorder.complete_messages[self._stored :]
         details = () if turn.ending is None else (build_turn_entry(turn, turn.ending, self._model),)
         try:
@@ -150,6 +153,17 @@ def _build_unfinished(turn: TurnHandle) -> tuple[Message, ...]:
     return (*turn.recorder.results_so_far, *held, *cut)
 
 
+# Statuses of a response that refuses what the request contains.
+_REFUSALS = frozenset({400, 413, 415, 422})
+# The end of the text of an error that refused a question.
+LEFT_OUT = "later requests leave this question out, unless it is asked again"
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Return True if the same question would be refused again, with every later question of the conversation."""
+    return isinstance(error, RequestRefused) or (isinstance(error, ProviderError) and error.status in _REFUSALS)
+
+
 # The most characters of a turn's reasoning that are stored.
 MAX_REASONING = 200_000
 MAX_NOTES = 100
@@ -169,6 +183,7 @@ def build_turn_entry(turn: TurnHandle, result: Turn, model: str) -> Message:
         "model": model,
         "stop_reason": "" if error is not None else result.stop_reason.value,
         "error": str(error) if error is not None else "",
+        "refused": error is not None and _is_refusal(error),
         "messages": len(turn.recorder.complete_messages),
         "depth": result.depth,
         "duration_s": round(turn.recorder.seconds, 3),

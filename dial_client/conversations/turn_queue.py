@@ -21,6 +21,7 @@ from dial_client.conversations.history import (
     build_closing_messages,
     drop_unfinished_text,
     ends_with_answer,
+    find_sent,
     repair_history,
 )
 from dial_client.conversations.message_tree import build_tree, extend
@@ -183,7 +184,8 @@ class TurnQueue:
                 raise
             if has_begun:
                 extended = extend(stored, added)
-                return repair_history(apply_edits(extended).messages), build_tree(extended).settings
+                sent = (stored.message for stored in find_sent(extended))
+                return repair_history(sent), build_tree(extended).settings
             # Another process was faster.
 
     async def _must_resume(self, stored: Conversation) -> bool:

@@ -21,6 +21,7 @@ from dial_client.cli.options import Options
 from dial_client.cli.terminal.console import Console
 from dial_client.cli.terminal_approver import build_approver
 from dial_client.cli.tty import UserInput
+from dial_client.conversations.persistence import LEFT_OUT
 from dial_client.messages.errors import ConfigError, DialError
 from dial_client.messages.events import Finished
 from dial_client.messages.limits import StopReason
@@ -132,7 +133,8 @@ class ConversationLoop:
                             (warn_once if note in known else warn)(note)
         except DialError as error:
             self._sink.end()
-            warn(str(error))  # not `warn_once`: print a repeated error again
+            # Not `warn_once`: print a repeated error again.
+            warn(f"{error}: /retry" if str(error).endswith(LEFT_OUT) else str(error))
         finally:
             self._sink.end()
             self._is_answering = False
