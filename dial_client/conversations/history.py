@@ -54,13 +54,6 @@ def find_shown(conversation: Conversation, *, summarized: bool = True) -> tuple[
     return tuple(sorted(shown, key=lambda stored: stored.place))
 
 
-<<<<<<< HEAD
-def find_effective(conversation: Conversation, *, summarized: bool = True) -> list[StoredMessage]:
-    """Return the messages and edits that no later edit replaces, in the order in which they were stored.
-
-    The arguments are those of `find_shown`.
-    """
-=======
 def find_sent(conversation: Conversation) -> tuple[StoredMessage, ...]:
     """Return the shown messages without the exchanges that ended in a refusal, which would be refused again.
 
@@ -76,9 +69,11 @@ def find_sent(conversation: Conversation) -> tuple[StoredMessage, ...]:
     return tuple(stored for index, stored in enumerate(shown) if not any(index in part for part in refused))
 
 
-def find_effective(conversation: Conversation) -> list[StoredMessage]:
-    """Return the messages and edits that no later edit replaces, in the order in which they were stored."""
->>>>>>> fb83b997 (Leave a refused question out of later requests of its conversation)
+def find_effective(conversation: Conversation, *, summarized: bool = True) -> list[StoredMessage]:
+    """Return the messages and edits that no later edit replaces, in the order in which they were stored.
+
+    The arguments are those of `find_shown`.
+    """
     effective: list[StoredMessage] = []
     replaced: set[int] = set()
     for stored in reversed(build_tree(conversation).find_path()):
