@@ -66,6 +66,7 @@ from dial_client.tools.approval import Approval as Approval
 from dial_client.tools.approval import ApprovalContext as ApprovalContext
 from dial_client.tools.approval import Decision as Decision
 from dial_client.tools.function_context import Context as Context
+from dial_client.tools.function_context import ToolError as ToolError
 from dial_client.tools.function_definition import FunctionTool as FunctionTool
 from dial_client.turns.turn_handle import TurnHandle as TurnHandle
 from dial_client.turns.turn_keywords import TurnInput as TurnInput
@@ -140,6 +141,7 @@ __all__ = [
     "ToolCallRequest",
     "ToolCallResult",
     "ToolCallStarted",
+    "ToolError",
     "ToolSpec",
     "Turn",
     "TurnHandle",

@@ -75,6 +75,7 @@ from dial_client.stores.conversation_store import ConversationStore as Conversat
 from dial_client.stores.conversation_store import Page as Page
 from dial_client.tools.approval import Approver as Approver
 from dial_client.tools.function_context import CallCancelled as CallCancelled
+from dial_client.tools.function_tools import OnToolError as OnToolError
 from dial_client.tools.prompts import Prompt as Prompt
 from dial_client.tools.prompts import PromptArgument as PromptArgument
 from dial_client.turns.event_log import EventLog as EventLog
@@ -127,6 +128,7 @@ __all__ = [
     "OAuthGrant",
     "OAuthSettings",
     "OnLog",
+    "OnToolError",
     "OnWait",
     "OpenAIProvider",
     "Origin",

@@ -58,7 +58,7 @@ async def open_client(
         tool_format=choose_tool_format(options, settings),
         limits=_build_limits(options),
         approve=allow_all if options.yes else approve,
-        approval=ApprovalPolicy(
+        approval=_CommandPolicy(
             allow=options.allow,
             deny=options.deny,
             rules=_load_own_rules(options, settings),
@@ -80,6 +80,12 @@ async def open_client(
         await dial.aclose()
         if audit is not None:
             audit.close()
+
+
+class _CommandPolicy(ApprovalPolicy):
+    # A pattern of ``--allow`` that allows nothing is a warning, which names the tool that it may mean.
+    __slots__ = ()
+    prefix = "--"
 
 
 def choose_tool_format(options: Options, settings: Settings) -> str | None:

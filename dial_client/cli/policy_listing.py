@@ -48,7 +48,7 @@ class _ApprovalState:
 
 async def _read_approval_state(options: Options) -> _ApprovalState:
     settings = await read_settings(options)
-    rules = PolicyRules(options.allow, options.deny, combine_rules(options, settings))
+    rules = PolicyRules(options.allow, options.deny, combine_rules(options, settings), prefix="--")
     cache = open_cache(True, CACHE)  # noqa: FBT003 - the user's own
     tools = {name: ServerCache(entry, cache).read_tools() for name, entry in settings.servers.items() if entry.enabled}
     return _ApprovalState(settings, rules, tools)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict
+from typing import Any, ClassVar, Literal, TypedDict
 
 from dial_client.hooks.audit.entries import AuditRecorder
 from dial_client.hooks.middleware import Middleware
@@ -14,9 +14,10 @@ from dial_client.messages.limits import Limits
 from dial_client.messages.model import Provider, ToolFormat, ToolFormatHandler
 from dial_client.settings.argument_types import check_folders, check_items
 from dial_client.settings.config_types import ModelProfile
-from dial_client.settings.policy_config import Policy
+from dial_client.settings.policy_config import EVERYTHING, Policy
 from dial_client.tools.approval import Approver
 from dial_client.tools.function_definition import Function, FunctionTool
+from dial_client.tools.function_tools import OnToolError
 
 # The path of a folder; True for the user's default folder, False for no folder.
 Directory = bool | str | os.PathLike[str]
@@ -28,7 +29,11 @@ class ApprovalPolicy:
 
     Raises:
         TypeError: `allow` or `deny` is no list of patterns, or another field has the wrong type.
+        ValueError: A pattern of `allow` can match no tool.
     """
+
+    # What precedes the names of the patterns in warnings and in the audit log: they are options of a command line, too.
+    prefix: ClassVar[str] = ""
 
     allow: Iterable[str] = ()
     """Patterns of tools that run without approval: ``time/*``."""
@@ -52,6 +57,12 @@ class ApprovalPolicy:
             given: Any = patterns  # callers without a type checker may pass any type
             object.__setattr__(self, name, tuple(given) if isinstance(given, Iterable) else given)
         check_items(allow=(self.allow, str), deny=(self.deny, str))
+        if not self.prefix:
+            for pattern in self.allow:
+                if "/" not in pattern and pattern != EVERYTHING:
+                    example = f"SERVER/{pattern or 'TOOL'}"
+                    way_out = f"a pattern is SERVER/TOOL, such as {example!r}, or {EVERYTHING!r}"
+                    raise ValueError(f"allow=[{pattern!r}] allows nothing: {way_out}")
         check_folders(grants=self.grants, tool_pins=self.tool_pins)
 
 
@@ -77,4 +88,5 @@ class ClientOptions(TypedDict, total=False):
     limits: Limits | None
     on_limit: Literal["answer", "raise"] | None
     middleware: Sequence[Middleware]
+    on_tool_error: OnToolError | None
     record: str | os.PathLike[str] | None

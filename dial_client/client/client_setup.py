@@ -24,12 +24,19 @@ from dial_client.servers.server_cache import JsonCache, ToolPins
 from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.server_requests import ClientCapabilities
 from dial_client.settings import configuration
-from dial_client.settings.argument_types import check_functions, check_members, check_types, describe_type, is_code
+from dial_client.settings.argument_types import (
+    check_functions,
+    check_members,
+    check_plain_functions,
+    check_types,
+    describe_type,
+    is_code,
+)
 from dial_client.settings.config_types import ServerSettings
 from dial_client.settings.policy_config import load_policy
 from dial_client.tools.approval import ApprovalChecker, Approver
 from dial_client.tools.function_definition import Function, FunctionTool
-from dial_client.tools.function_tools import FunctionTools
+from dial_client.tools.function_tools import FunctionTools, OnToolError
 from dial_client.tools.grants import GrantStore
 from dial_client.tools.policy import PolicyRules
 from dial_client.tools.resource_tools import ResourceTools
@@ -121,7 +128,8 @@ def build_approval_checker(
         TypeError: `approve` is a class, or cannot be called.
     """
     check_functions(approve=approve)
-    rules = PolicyRules(tuple(approval.allow), tuple(approval.deny), load_policy(approval.rules))
+    policy = load_policy(approval.rules)
+    rules = PolicyRules(tuple(approval.allow), tuple(approval.deny), policy, prefix=approval.prefix)
     pins = open_cache(approval.tool_pins, STATE)
     return ApprovalChecker(
         rules,
@@ -181,9 +189,7 @@ def check_callbacks(callbacks: Callbacks) -> None:
             raise ConfigError(f"unknown sample {sample!r}", hint='expected "model" or an asynchronous function')
         sample = None
     check_functions(elicit=callbacks.elicit, sample=sample, login=callbacks.login)
-    on_log: Any = callbacks.on_log
-    if on_log is not None and (inspect.isclass(on_log) or not callable(on_log)):
-        raise TypeError(f"on_log takes a function, not {describe_type(on_log)}")
+    check_plain_functions(on_log=callbacks.on_log)
     check_types(apps=(callbacks.apps, bool))
     roots: Any = callbacks.roots
     if isinstance(roots, str | bytes | os.PathLike) or not isinstance(roots, Iterable):
@@ -197,15 +203,18 @@ def open_tools(
     capabilities: ClientCapabilities,
     *,
     resource_tools: bool,
+    on_tool_error: OnToolError | None = None,
 ) -> ToolSnapshots:
     """Return the tools of a client: its servers' tools, its functions, and the tools that read `resources`.
 
     Raises:
         ConfigError: A server has the name ``functions``, which is reserved for functions.
-        TypeError: A function cannot be a tool, or `resource_tools` is neither True nor False.
+        TypeError: A function cannot be a tool, `resource_tools` is neither True nor False, or `on_tool_error` is no
+            function.
     """
     check_types(resource_tools=(resource_tools, bool))
-    function_tools = FunctionTools(functions, capabilities)
+    check_plain_functions(on_tool_error=on_tool_error)
+    function_tools = FunctionTools(functions, capabilities, on_tool_error)
     if function_tools.tools:
         check_name(FunctionTools.name, servers)
     own_tools = ResourceTools(resources, servers, for_all=resource_tools)

@@ -10,7 +10,7 @@ from functools import partial
 from secrets import token_hex
 from threading import Lock
 from types import MappingProxyType, TracebackType
-from typing import Any, Literal, Self, TypeVar, Unpack, overload
+from typing import Any, Literal, Never, Self, TypeVar, Unpack, overload
 
 import anyio
 from anyio import from_thread
@@ -19,6 +19,7 @@ from anyio.lowlevel import EventLoopToken, current_token
 from dial_client.client import client_setup
 from dial_client.client.client_options import ApprovalPolicy, ClientOptions, Directory
 from dial_client.conversations.chat_loop import Chat
+from dial_client.hooks import call_context
 from dial_client.hooks.audit.entries import AuditRecorder, Origin
 from dial_client.hooks.middleware import Middleware, MiddlewareChain
 from dial_client.hooks.server_callbacks import Callbacks
@@ -32,13 +33,14 @@ from dial_client.messages.turn_result import Turn
 from dial_client.providers import is_recording
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.deadline import Deadline
+from dial_client.runtime.foreign_names import refuse_names
 from dial_client.runtime.value_summary import ValueSummary
 from dial_client.servers.connection import Connection
 from dial_client.servers.resources import Resources
 from dial_client.servers.server_manager import STARTUP_PATIENCE, Connect, ServerManager
 from dial_client.servers.status import ServerStatus
 from dial_client.settings import configuration
-from dial_client.settings.argument_types import check_folders, check_items, check_seconds, check_types
+from dial_client.settings.argument_types import check_folders, check_items, check_seconds, check_types, describe_type
 from dial_client.settings.config_types import ModelProfile, Settings
 from dial_client.settings.policy_config import load_policy
 from dial_client.sinks import sse_encoder
@@ -47,7 +49,7 @@ from dial_client.tools.approval import ApprovalChecker, Approver, Decisions, mat
 from dial_client.tools.apps import Apps
 from dial_client.tools.executor import CallScope, ToolExecutor
 from dial_client.tools.function_definition import Function, FunctionOptions, FunctionT, FunctionTool
-from dial_client.tools.function_tools import FunctionTools
+from dial_client.tools.function_tools import FunctionTools, OnToolError
 from dial_client.tools.prompts import Prompts
 from dial_client.tools.result_content import ResultStore
 from dial_client.tools.taint import find_taint
@@ -65,6 +67,19 @@ from dial_client.turns.turn_recorder import count_last_rounds, find_question
 OutputT = TypeVar("OutputT")
 
 
+@refuse_names(
+    instructions="system",
+    system_prompt="system",
+    mcp_servers="servers",
+    toolsets="tools for functions, servers for MCP servers",
+    functions="tools",
+    api_key="models={…: ModelProfile(…, api_key=…)}",
+    temperature="settings=ModelSettings(temperature=…)",
+    max_tokens="settings=ModelSettings(max_tokens=…)",
+    timeout="limits=Limits(timeout=…)",
+    max_turns="limits=Limits(max_depth=…)",
+    output_type="output_type of a turn",
+)
 class DialClient:
     """An MCP host: connects servers to a chat model, and runs the tool calls that the model requests.
 
@@ -109,6 +124,8 @@ class DialClient:
         startup_patience: The most seconds that a turn waits for a server, from the server's start. The tools of a
             slower server are offered in a later round; cached tools (`cache_dir`) are offered after one second. A turn
             always waits for a server marked ``required``.
+        on_tool_error: Called with an exception of a function and the `Context` of its call; returns the text that the
+            model reads, or None for the usual text, which has only the type of the exception.
 
     Raises:
         ConfigError: An entry, the model's name or an option is wrong.
@@ -119,8 +136,6 @@ class DialClient:
     _tasks: BackgroundTasks | None = None
     system: str | None
     """Instructions for the next turns of conversations that do not begin with a system message."""
-    model: ClientModel
-    """The model and its context window; `ClientModel.switch` changes the model for the next turns."""
     resources: Resources
     """The resources of all servers."""
     prompts: Prompts
@@ -153,6 +168,7 @@ class DialClient:
         middleware: Sequence[Middleware] = (),
         fallback_models: Sequence[str | Provider] = (),
         startup_patience: float = STARTUP_PATIENCE,
+        on_tool_error: OnToolError | None = None,
     ) -> None:
         check_types(limits=(limits, Limits), approval=(approval, ApprovalPolicy), callbacks=(callbacks, Callbacks))
         check_types(system=(system, str))
@@ -165,7 +181,7 @@ class DialClient:
         self._on_limit = on_limit
         self.system = system
         chosen = ModelSelection(model, models, base_url, tool_format, guidance, status, status_model, fallback_models)
-        self.model = ClientModel(chosen, MiddlewareChain(middleware, find_instruments))
+        self._model = ClientModel(chosen, MiddlewareChain(middleware, find_instruments))
         capabilities = client_setup.build_client_capabilities(
             callbacks, self.model, approve, approval, self.limits, audit
         )
@@ -191,7 +207,12 @@ class DialClient:
         self.approvals = client_setup.build_approval_checker(self._servers, approve, approval)
         self.resources, self.prompts = Resources(self._servers), Prompts(self._servers)
         self._tools = client_setup.open_tools(
-            self._servers, self.resources, tools, capabilities, resource_tools=resource_tools
+            self._servers,
+            self.resources,
+            tools,
+            capabilities,
+            resource_tools=resource_tools,
+            on_tool_error=on_tool_error,
         )
         self._executor = ToolExecutor(
             self._tools.get_catalog,
@@ -429,6 +450,7 @@ class DialClient:
         if decisions is not None:
             waiting, depth = match_decisions(conversation, decisions), count_last_rounds(conversation)
             conversation = tuple(message for message in conversation if message.pending is None)
+        outer_call = call_context.find_current()
 
         async def open_services() -> turn_run.TurnServices:
             services = await self._open_services(keywords, tool_format, hidden_tools)
@@ -442,6 +464,7 @@ class DialClient:
             observers,
             question=find_question(conversation, is_resumed=depth > 0),
             waiting=tuple(pending for pending, _ in waiting.values()),
+            spend=None if outer_call is None else outer_call.spend,
             origin=origin or Origin(turn=token_hex(16)),
             raise_at_limits=self._on_limit == "raise",
             require_output=output is not None and self._on_limit != "answer",
@@ -659,11 +682,18 @@ class DialClient:
             name: The offered name of the tool, as in `tools`.
             arguments: The arguments of the call.
             origin: The ids of the conversation and the turn, for the approver and the audit log; None if there is none.
+
+        Raises:
+            TypeError: `name` is no string, or `arguments` is no mapping.
         """
 
         async def discard(event: Event) -> None:
             pass
 
+        if not isinstance(name, str):
+            raise TypeError(f"call takes the name of a tool, not {describe_type(name)}")
+        if not isinstance(arguments, Mapping):
+            raise TypeError(f"call takes the arguments as a mapping, {{…}}, not {describe_type(arguments)}")
         request = ToolCallRequest("call_1", name, arguments)
         executor = self._executor.derive(self._tools.get_catalog, CallScope(), origin) if origin else self._executor
         return await executor.execute(request, discard, Deadline(self.limits.timeout))
@@ -679,7 +709,8 @@ class DialClient:
 
         The tool's description comes from the docstring, its schema from the annotations. A parameter annotated with
         `Context` receives the context of the call. A function without ``async`` runs in a thread. The return value is
-        the result of the call. If the function raises an error, the result is a failure with the error's text.
+        the result of the call. If the function raises an exception, the result is a failure; the model reads the text
+        of a `ToolError`, and of other exceptions the type.
 
         Args:
             function: A function, a method or another callable; the decorator returns it unchanged.
@@ -705,6 +736,16 @@ class DialClient:
         """Return a user's message with the contents of the resources that it mentions (``@server:uri``)."""
         limit = self.limits.max_result_chars
         return await attach(content, self.resources, self._servers, self._results.keep, limit)
+
+    @property
+    def model(self) -> ClientModel:
+        """The model and its context window; `ClientModel.switch` changes the model for the next turns."""
+        return self._model
+
+    @model.setter
+    def model(self, _: Never) -> None:
+        way_out = "use dial.model.switch(…), or the keyword model of a turn"
+        raise AttributeError(f"the model of a client cannot be assigned: {way_out}")
 
     @property
     def model_name(self) -> str:

@@ -38,7 +38,7 @@ class Chat:
 
     Raises:
         ConfigError: The id has other characters, or is empty.
-        TypeError: `store` is no `ConversationStore`.
+        TypeError: `store` is no `ConversationStore`, or `id` is no string.
     """
 
     def __init__(
@@ -47,12 +47,14 @@ class Chat:
         store: ConversationStore | None = None,
         id: str | None = None,  # noqa: A002 - the name of the attribute
     ) -> None:
-        if id is not None and not (id and id.isascii() and id.isprintable()):
-            raise ConfigError(f"{id!r} cannot be the id of a conversation", hint="use printable ASCII")
         # Loaded here: a client without conversations starts faster.
         from dial_client.conversations.conversation_manager import ConversationManager
-        from dial_client.stores.conversation_store import MemoryStore
+        from dial_client.stores.conversation_store import MemoryStore, check_conversation_id
 
+        if id is not None:
+            check_conversation_id(id)
+            if not (id and id.isascii() and id.isprintable()):
+                raise ConfigError(f"{id!r} cannot be the id of a conversation", hint="use printable ASCII")
         self.manager = ConversationManager(dial, MemoryStore() if store is None else store)
         """The manager of the conversation's store: for versions, undo, summaries, settings and exports."""
         self.id = id or secrets.token_hex(16)

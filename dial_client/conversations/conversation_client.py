@@ -14,8 +14,12 @@ from dial_client.turns.turn_handle import TurnHandle
 class ConversationClient(Protocol):
     """The members of `DialClient` that conversations use. They cannot import it, because it creates conversations."""
 
-    model: ClientModel
     limits: Limits
+
+    @property
+    def model(self) -> ClientModel:
+        """The model of turns that choose none."""
+        ...
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:

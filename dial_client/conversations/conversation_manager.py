@@ -75,7 +75,7 @@ from dial_client.messages.events import Event
 from dial_client.messages.message import EntryKind, Message, Role
 from dial_client.messages.turn_result import Turn
 from dial_client.settings.argument_types import check_members, check_seconds, check_types
-from dial_client.stores.conversation_store import Conversation, ConversationStore, Page
+from dial_client.stores.conversation_store import Conversation, ConversationStore, Page, check_conversation_id
 from dial_client.stores.sql_store import SQLStore
 from dial_client.tools.approval import Decisions
 from dial_client.turns.client_model import ClientModel
@@ -337,6 +337,7 @@ class ConversationManager:
         output_type: Any = None,
     ) -> TurnHandle:
         """Start the next turn; if `message` is None, resume the interrupted turn."""
+        check_conversation_id(conversation_id)
         check_keywords(keywords)
         origin = Origin(conversation_id, turn_id or secrets.token_hex(16))
         note = ""

@@ -180,7 +180,7 @@ class _Chain(Generic[RequestT, ResultT]):
                 return self.refuse(cause.args[0], request, call_next.result)
             if cause is call_next.error or isinstance(cause, DialError):
                 raise cause from None
-            _log_failure(name, error)
+            log.failure("middleware_failed", cause, middleware=name)
             raise MiddlewareError(name, f"raised {type(cause).__name__}") from error
         if not isinstance(result, self.result_type):
             problem = f"returned {type(result).__name__}, not a {self.result_type.__name__}"
@@ -338,7 +338,8 @@ class MiddlewareChain:
                 return await self._tool_calls.run(call, end)
             except DialError as error:
                 problem = str(error).rstrip(".")
-                return ToolCallResult.failed(call.request.id, Failure.SERVER, f"The call failed: {problem}.")
+                failed = ToolCallResult.failed(call.request.id, Failure.SERVER, f"The call failed: {problem}.")
+                return replace(failed, exception=error)
 
         instruments = self._find_instruments()
         return await run(call) if instruments is None else await instruments.around_tool_call(call, run)
@@ -358,11 +359,3 @@ def _check(member: Middleware) -> Middleware:
             nearest = get_close_matches(attribute, _METHODS, n=1, cutoff=0.0)[0]
             raise TypeError(f"the middleware {name} has a method {attribute!r}: did you mean {nearest!r}?")
     return member
-
-
-def _log_failure(name: str, error: Exception) -> None:
-    from traceback import extract_tb
-
-    frame = extract_tb(error.__traceback__)[-1]
-    place = f"{frame.filename}:{frame.lineno}"
-    log.warning("middleware_failed", middleware=name, error=type(error).__name__, place=place)

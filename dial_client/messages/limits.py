@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Self
 
+from dial_client.runtime.foreign_names import refuse_names
+
 
 class StopReason(StrEnum):
     """Why a turn ended."""
@@ -53,6 +55,17 @@ class StopReason(StrEnum):
         return self in (StopReason.CANCELLED, StopReason.CLIENT_TOOL_CALLS, StopReason.AWAITING_APPROVAL)
 
 
+@refuse_names(
+    max_turns="max_depth",
+    max_steps="max_depth",
+    max_iterations="max_depth",
+    recursion_limit="max_depth",
+    request_limit="max_depth",
+    tool_calls_limit="max_calls_per_round",
+    total_tokens_limit="max_tokens_total",
+    max_tokens="max_tokens_total",
+    max_time="timeout",
+)
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The limits of one turn. A turn that meets a limit still ends with a message.
@@ -76,7 +89,8 @@ class Limits:
     """Maximum bytes of the offered names, descriptions and schemas. If the servers' tools have more, the model searches
     for tools. Every request repeats these bytes: 60,000 are about 20,000 tokens, or 40 tools of 1,500 bytes."""
     max_tokens_total: int | None = None
-    """Maximum tokens of all requests of a turn, input and output, checked between rounds. None for no limit."""
+    """Maximum tokens of all requests of a turn, input and output, with those of turns that its functions run, checked
+    between rounds. None for no limit."""
     timeout: float = 120.0
     """Timeout of the whole turn in seconds; time spent waiting for the user does not count. The last fifth, at most 20
     seconds, is kept for the answer: no call runs in it."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from itertools import groupby, islice, takewhile
 from typing import Any
@@ -172,6 +172,10 @@ class ToolCallRequest:
             raise ValueError(f"not a tool call: {error!r}") from error
 
 
+# The fields of a result that exist only in the process of its call.
+_UNSTORED = ("exception", "value")
+
+
 @dataclass(frozen=True, slots=True)
 class PendingApproval:
     """A tool call that waits for approval, and what the approver is asked about it. The call has not run."""
@@ -228,12 +232,32 @@ class ToolCallResult:
     """The MCP App that shows the result; None if there is none, or the client does not show apps."""
     pending: PendingApproval | None = None
     """The approval that the call waits for; None for any other result."""
+    citations: tuple[Citation, ...] = ()
+    """The sources that a function cites; the answer of the turn has them too."""
+    value: Any = field(default=None, compare=False, repr=False)
+    """The result as a value: the object that a function returned, or the structured content of a server's tool. None if
+    there is none, and in a result that was stored, pickled or sent."""
+    exception: BaseException | None = field(default=None, compare=False, repr=False)
+    """The exception of a function, an approver or a middleware that made the call fail; None if there was none, and in
+    a result that was stored, pickled or sent."""
+
+    def __getstate__(self) -> list[Any]:
+        # A value and an exception may hold what cannot be pickled.
+        return [None if item.name in _UNSTORED else getattr(self, item.name) for item in fields(self)]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return ``{"tool_call_id", "success", "content", "error"}``, and of the other fields those that are set."""
+        """Return ``{"tool_call_id", "success", "content", "error"}``, and other fields if they are set.
+
+        These are ``failure``, ``taint``, ``app``, ``pending`` and ``citations``.
+        """
         content = content_to_json(self.content)
-        app, pending = self.app and self.app.to_dict(), self.pending and self.pending.to_dict()
-        rare = {"failure": self.failure and self.failure.value, "taint": self.taint, "app": app, "pending": pending}
+        rare: dict[str, Any] = {
+            "failure": self.failure and self.failure.value,
+            "taint": self.taint,
+            "app": self.app and self.app.to_dict(),
+            "pending": self.pending and self.pending.to_dict(),
+            "citations": [citation.to_dict() for citation in self.citations],
+        }
         return {
             "tool_call_id": self.tool_call_id,
             "success": self.success,
@@ -260,6 +284,7 @@ class ToolCallResult:
                 taint=expect_text(data.get("taint", "")),
                 app=App.from_optional(data.get("app")),
                 pending=_read_pending(data),
+                citations=parse_citations(data),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not the result of a call: {error!r}") from error

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 from dial_client.messages.citations import Citation
 from dial_client.messages.message import FilePart, ImagePart, Message, Role, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.messages.token_usage import Usage
+from dial_client.runtime.foreign_names import refuse_names
 
 
 class ToolFormat(StrEnum):
@@ -88,6 +89,13 @@ class OutputFormat:
 Thinking = Literal["none", "minimal", "low", "medium", "high", "max"]
 
 
+@refuse_names(
+    max_output_tokens="max_tokens",
+    max_completion_tokens="max_tokens",
+    reasoning_effort="thinking",
+    effort="thinking",
+    timeout="limits=Limits(timeout=…) of the turn",
+)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
     """How a model writes its replies. A setting that is None is that of the model's profile, else the endpoint's own.

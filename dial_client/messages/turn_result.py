@@ -34,7 +34,7 @@ else:
 
 _NO_OUTPUT: Any = None
 # The fields of a `ToolCallRecord` in JSON that are those of its result.
-_RESULT_FIELDS = ("content", "error", "failure", "taint", "app", "pending")
+_RESULT_FIELDS = ("content", "error", "failure", "taint", "app", "pending", "citations")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,11 @@ class ToolCallRecord:
         return name, arguments, text if self.result.success else f"failed: {text}", f"{self.duration:.2f}"
 
     @property
+    def exception(self) -> BaseException | None:
+        """The exception that made the call fail, as in `ToolCallResult.exception`."""
+        return self.result.exception
+
+    @property
     def denied(self) -> bool:
         """True if the call was not allowed."""
         return self.result.failure is Failure.DENIED
@@ -82,6 +87,7 @@ class ToolCallRecord:
             "taint": result.taint or None,
             "app": result.app and result.app.to_dict(),
             "pending": result.pending and result.pending.to_dict(),
+            "citations": [citation.to_dict() for citation in result.citations] or None,
             "unreadable": call.unreadable,
             "tool_call_id": None if result.tool_call_id == call.id else result.tool_call_id,
             "by_endpoint": self.by_endpoint or None,
@@ -139,7 +145,7 @@ class Turn(Generic[OutputT_co]):
     depth: int
     """Number of rounds of tool calls."""
     usage: Usage
-    """The tokens of all requests to the model together."""
+    """The tokens of all requests to the model together, with those of turns that functions of the turn ran."""
     tool_calls: tuple[ToolCallRecord, ...] = ()
     notes: tuple[str, ...] = ()
     """Sentences for the user about what deviates: missing servers, tools that are not offered, shortened results."""
@@ -170,7 +176,7 @@ class Turn(Generic[OutputT_co]):
 
     @property
     def citations(self) -> tuple[Citation, ...]:
-        """The sources of `text`, with the spans of `text` that they support."""
+        """The sources of `text`, with the spans of `text` that they support; last those that functions cited."""
         return self.message.citations
 
     def usage_to_dict(self) -> dict[str, Any]:

@@ -142,6 +142,15 @@ def read_replies(replies: Sequence[Any], after: str, path: str) -> Script:
     )
 
 
+def read_reply(value: Any, path: str) -> ScriptedReply | ApiReply:
+    """Return a reply of a function, in any of the forms that `scripted` describes.
+
+    Raises:
+        ConfigError: The reply is invalid.
+    """
+    return _ScriptReader(path).parse_reply(value, "reply")
+
+
 def is_recording_file(path: str | os.PathLike[str]) -> bool:
     """Return True if a file exists and is a recording."""
     try:

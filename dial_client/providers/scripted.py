@@ -50,8 +50,9 @@ servers.
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -75,8 +76,17 @@ from dial_client.providers.http import provider_errors
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.response_stream import RawBody, Recordable, ResponseStream, StreamBroken, StreamParser
 from dial_client.providers.request_adaptation import ToolNameMapping
-from dial_client.providers.script_format import ApiReply, RecordedServer, Script, ScriptedReply, read_file, read_replies
+from dial_client.providers.script_format import (
+    ApiReply,
+    RecordedServer,
+    Script,
+    ScriptedReply,
+    read_file,
+    read_replies,
+    read_reply,
+)
 from dial_client.providers.tool_call_codec import to_json_text
+from dial_client.settings.argument_types import describe_type
 from dial_client.settings.config_types import Api
 from dial_client.settings.endpoint_profile import CHAT, EndpointProfile
 
@@ -84,21 +94,35 @@ __all__ = ["RecordedServer", "ScriptedProvider", "ScriptedReply"]
 
 
 class ScriptedProvider(Recordable):
-    """A `Provider` that plays replies in order.
+    """A `Provider` that plays replies in order, or those of a function.
 
     Args:
-        replies: The replies in any of the forms above, or a script.
+        replies: The replies in any of the forms above, or a script; or a function that returns the reply to a
+            `ModelRequest` in one of these forms, for turns that run at the same time.
         after: The response after the last reply: ``"error"``, or ``"repeat"`` to repeat the last reply.
         path: The file of the replies, for error messages.
 
     Raises:
-        ConfigError: A reply is invalid; the message names the reply and the expected value.
+        ConfigError: A reply is invalid; the message names the reply and the expected value. For a reply of a function,
+            the turn raises it.
+        TypeError: `replies` is neither a list nor a function without ``async``.
     """
 
-    def __init__(self, replies: Sequence[Any] | Script, *, after: str = "error", path: str = "") -> None:
+    def __init__(
+        self, replies: Sequence[Any] | Script | Callable[[ModelRequest], Any], *, after: str = "error", path: str = ""
+    ) -> None:
         if isinstance(replies, str):
             raise TypeError(f"replies takes a list: replies=[{replies!r}]")
-        script = replies if isinstance(replies, Script) else read_replies(replies, after, path)
+        self._reply: Callable[[ModelRequest], Any] | None = None
+        self._path = path
+        if isinstance(replies, Script):
+            script = replies
+        elif isinstance(replies, Sequence):
+            script = read_replies(replies, after, path)
+        elif inspect.isclass(replies) or inspect.iscoroutinefunction(replies) or not callable(replies):
+            raise TypeError(f"replies takes a list, or a function of the ModelRequest, not {describe_type(replies)}")
+        else:
+            script, self._reply = Script(), replies
         self.requests: list[ModelRequest] = []
         """The requests that were received so far."""
         self.servers: Mapping[str, RecordedServer] | None = script.servers
@@ -140,7 +164,7 @@ class ScriptedProvider(Recordable):
     ) -> AsyncGenerator[Delta, None]:
         """Do the same as `generate`, and append the body of every response to `bodies`."""
         self.requests.append(request)
-        reply = self._take_next_reply()
+        reply = self._take_next_reply(request)
         await checkpoint()
         if isinstance(reply, ApiReply):
             self._names.to_endpoint(request)
@@ -155,7 +179,9 @@ class ScriptedProvider(Recordable):
     async def aclose(self) -> None:
         """Do nothing: there are no connections to close."""
 
-    def _take_next_reply(self) -> ScriptedReply | ApiReply:
+    def _take_next_reply(self, request: ModelRequest) -> ScriptedReply | ApiReply:
+        if self._reply is not None:
+            return read_reply(self._reply(request), self._path)
         index, replies = self._played, self._script.replies
         self._played += 1
         if index >= len(replies) and not (self._script.repeats and replies):
@@ -172,7 +198,7 @@ class ScriptedProvider(Recordable):
             nonlocal reply
             if refusal is not None:
                 raise refusal
-            response, reply = reply or self._take_next_reply(), None
+            response, reply = reply or self._take_next_reply(request), None
             if isinstance(response, ScriptedReply):
                 raise response.error or ProviderError("the script does not continue a paused reply", code="cut")
             notes.extend(response.notes)

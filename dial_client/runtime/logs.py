@@ -1,9 +1,9 @@
 """structlog events through the standard library's logging; silent until a program enables a level.
 
-Events contain names, counts, durations and texts of errors, but no contents, arguments or results of calls. The event
-``task_failed`` has the traceback of an unexpected error. structlog is imported when the first event is logged.
-``logging.getLogger("dial_client")`` sets the level. If the program has configured structlog, its configuration renders
-the events.
+Events contain names, counts, durations and texts of errors, but no contents, arguments or results of calls. Unexpected
+errors, and errors in code of the embedding program (`Logger.failure`), have a traceback. structlog is imported when the
+first event is logged. ``logging.getLogger("dial_client")`` sets the level. If the program has configured structlog, its
+configuration renders the events.
 """
 
 from __future__ import annotations
@@ -30,6 +30,14 @@ class Logger:
     def warning(self, event: str, **fields: Any) -> None:
         """Log a problem that does not stop the work."""
         self._log(logging.WARNING, event, fields)
+
+    def failure(self, event: str, error: BaseException, **fields: Any) -> None:
+        """Log an error in code of the embedding program, with its place (``file:line``) and its traceback."""
+        from traceback import extract_tb, format_exception
+
+        frames = extract_tb(error.__traceback__)
+        place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+        self.warning(event, **fields, error=type(error).__name__, place=place, trace="".join(format_exception(error)))
 
     def _log(self, level: int, event: str, fields: dict[str, Any]) -> None:
         if self._logger.isEnabledFor(level):

@@ -194,7 +194,7 @@ class ServerRequests:
             except _InvalidAnswer:
                 return ErrorData(code=INTERNAL_ERROR, message="The host's answer does not fit the form")
             except Exception as error:  # noqa: BLE001 - the embedding program may raise anything
-                log.warning("callback_failed", server=self._server, callback=feature, error=type(error).__name__)
+                log.failure("callback_failed", error, server=self._server, callback=feature)
                 return ErrorData(code=INTERNAL_ERROR, message="The host could not answer")
             finally:
                 del self._requests[scope]
@@ -254,7 +254,7 @@ class ServerRequests:
             logger = sanitize((params.logger or "")[:200])
             self.capabilities.callbacks.on_log(ServerLog(self._server, params.level, sanitize(cut), logger))
         except Exception as error:  # noqa: BLE001 - the embedding program may raise anything
-            log.warning("callback_failed", server=self._server, callback="on_log", error=type(error).__name__)
+            log.failure("callback_failed", error, server=self._server, callback="on_log")
 
     def complete_elicitation(self, elicitation_id: str) -> None:
         """Record that the user has completed a URL elicitation (2025-11-25)."""

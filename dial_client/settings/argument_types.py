@@ -6,6 +6,7 @@ import inspect
 import math
 import os
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any
 
 from dial_client.messages.errors import ConfigError
@@ -99,11 +100,30 @@ def check_functions(**options: Any) -> None:
     """Check options that are asynchronous functions, or other objects that can be called; None is accepted.
 
     Raises:
-        TypeError: An option is a class, or cannot be called.
+        TypeError: An option is a class, a function without ``async``, or cannot be called.
     """
     for name, value in options.items():
         if value is not None and (inspect.isclass(value) or not callable(value)):
             raise TypeError(f"{name} takes an asynchronous function, not {describe_type(value)}")
+        function = value
+        while isinstance(function, partial):
+            function = function.func
+        # Of an object that is called, only the call itself shows whether it is asynchronous.
+        if inspect.isroutine(function) and not inspect.iscoroutinefunction(inspect.unwrap(function)):
+            raise TypeError(f"{name} takes an asynchronous function, `async def`, not {describe_type(function)}")
+
+
+def check_plain_functions(**options: Any) -> None:
+    """Check options that are functions without ``async``, or other objects that can be called; None is accepted.
+
+    Raises:
+        TypeError: An option is a class, an asynchronous function, or cannot be called.
+    """
+    for name, value in options.items():
+        if value is not None and (inspect.isclass(value) or not callable(value)):
+            raise TypeError(f"{name} takes a function, not {describe_type(value)}")
+        if inspect.iscoroutinefunction(value):
+            raise TypeError(f"{name} takes a function without `async`, not {describe_type(value)}")
 
 
 def is_code(value: Any) -> bool:

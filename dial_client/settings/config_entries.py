@@ -120,6 +120,9 @@ def _read_enabled(found: Mapping[str, Node]) -> bool:
 def _build_target_error(node: Node, unknown: Mapping[str, Node]) -> ConfigError:
     hints = [f'write "{_OTHER_TARGETS[key]}" in place of "{key}"' for key in unknown if key in _OTHER_TARGETS]
     hints += [did_you_mean(key, ("command", "url")) for key in list(unknown)[:10]]
+    if not node.source.lines and node.keys in (("mcpServers",), ("servers",)):
+        key = repr(node.keys[0])
+        hints.insert(0, f"pass the value of {key}, servers=content[{key}], or the file, DialClient.from_config(FILE)")
     if node.source.lines and len(node.keys) == 1:
         hints.append(did_you_mean(str(node.keys[0]), TOP_KEYS))
     usual = 'a server needs a program ("command") or a URL ("url")'

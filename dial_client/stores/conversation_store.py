@@ -23,6 +23,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 from dial_client.messages.errors import ConfigError, ConversationBusy, ConversationNotFound
 from dial_client.messages.message import Message, PendingApproval, Role, find_pending_approvals
+from dial_client.settings.argument_types import describe_type
 
 # Limit of characters of a title.
 MAX_TITLE = 60
@@ -476,6 +477,17 @@ class StoreCore(ConversationStore, ABC):
         return self._last_stamp
 
 
+def check_conversation_id(given: Any) -> None:
+    """Check that an argument can be the id of a conversation.
+
+    Raises:
+        TypeError: The argument is no string.
+    """
+    if not isinstance(given, str):
+        hint = ": pass its .id" if isinstance(given, Conversation | ConversationSummary) else ""
+        raise TypeError(f"expected the id of a conversation, not {describe_type(given)}{hint}")
+
+
 def _require_record(row: RowChange, conversation_id: str) -> StoredConversation:
     if row.record is None:
         raise ConversationNotFound(conversation_id)
@@ -513,6 +525,7 @@ class MemoryStore(StoreCore):
 
     async def get(self, conversation_id: str) -> Conversation:
         """See `ConversationStore.get`."""
+        check_conversation_id(conversation_id)
         if conversation_id not in self._conversations:
             raise ConversationNotFound(conversation_id)
         record, messages = self._conversations[conversation_id]
@@ -534,6 +547,7 @@ class MemoryStore(StoreCore):
         """See `ConversationStore.aclose`."""
 
     async def _change(self, conversation_id: str, change: Change[T]) -> T:
+        check_conversation_id(conversation_id)
         record, messages = self._conversations.get(conversation_id, (None, ()))
         row = RowChange(record, time.monotonic())
         result = change(row)

@@ -21,6 +21,7 @@ import anyio.to_thread
 
 from dial_client.messages.errors import ConfigError, DialError, describe_system_error
 from dial_client.runtime.logs import get_logger
+from dial_client.settings.argument_types import describe_type
 from dial_client.stores import migrations
 
 if TYPE_CHECKING:
@@ -248,6 +249,24 @@ def create_engine(where: str | Path, patience: float) -> AsyncEngine:
     except (SQLAlchemyError, ImportError) as error:
         raise ConfigError(_NOT_USABLE, hint=_EXPECTED) from error
     raise ConfigError(_NOT_USABLE, hint=_EXPECTED)
+
+
+def check_address(where: Any) -> None:
+    """Check, without loading a driver, that an argument can be the address of a database.
+
+    Raises:
+        ConfigError: It is a string, but not the URL of a supported database.
+        TypeError: It is neither a path nor a string.
+    """
+    if isinstance(where, Path):
+        return
+    if not isinstance(where, str):
+        raise TypeError(f"SQLStore takes a path or a URL, not {describe_type(where)}")
+    scheme, separator, _ = where.partition("://")
+    if not separator:
+        raise ConfigError(_NOT_USABLE, hint=f"a file is SQLStore(Path({where!r})) or SQLStore.sqlite({where!r})")
+    if scheme.partition("+")[0] not in ("sqlite", "postgresql", "postgres"):
+        raise ConfigError(_NOT_USABLE, hint=_EXPECTED)
 
 
 _INSTALL = "pip install 'dial-client[postgres]'"

@@ -19,10 +19,11 @@ from dial_client.stores.conversation_store import (
     Page,
     StoreCore,
     build_page,
+    check_conversation_id,
     parse_cursor,
     split_search,
 )
-from dial_client.stores.database import Database, build_clock_expression
+from dial_client.stores.database import Database, build_clock_expression, check_address
 from dial_client.stores.mailbox import Mailbox
 from dial_client.stores.migrations import extract_search_text
 from dial_client.stores.row_batches import Batcher, EncodedMessage, Request, Rows, execute
@@ -51,10 +52,15 @@ class SQLStore(StoreCore):
     Args:
         where: The path of a SQLite file, or the URL of a database: ``postgresql://user@host/database``.
         patience: Seconds to wait for other processes that write to the same database.
+
+    Raises:
+        ConfigError: `where` is a string, but not the URL of a supported database.
+        TypeError: `where` is neither a `Path` nor a string.
     """
 
     def __init__(self, where: str | Path, *, patience: float = PATIENCE) -> None:
         super().__init__()
+        check_address(where)
         self.where = where
         """The path of a SQLite file, or the URL of a database."""
         self._database = Database(where, patience=patience)
@@ -177,7 +183,9 @@ def _check_id(conversation_id: str) -> str:
 
     Raises:
         ConversationNotFound: The id has other characters, so no conversation has it.
+        TypeError: The id is no string.
     """
+    check_conversation_id(conversation_id)
     if not (conversation_id.isascii() and conversation_id.isprintable()):
         raise ConversationNotFound(conversation_id)
     return conversation_id

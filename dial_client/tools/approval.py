@@ -59,7 +59,7 @@ class Approval:
     reason: str = ""
     decided_by: str = field(default="", compare=False)
     """The source of the decision, for the audit log: ``policy rule 3 (servers.json)``, ``autoApprove of time``,
-    ``--allow time/*``, ``the user``, ``grant …``, ``no approver``. An empty text of an approver means the user."""
+    ``allow time/*``, ``the user``, ``grant …``, ``no approver``. An empty text of an approver means the user."""
     arguments: Mapping[str, Any] | None = None
     """Arguments that replace the model's; None to keep the model's arguments. They are validated by the schema and the
     rules in the same way, and the model reads a note about them."""
@@ -71,6 +71,16 @@ class Approval:
     def allowed(self) -> bool:
         """True if the call may run."""
         return self.decision not in (Decision.DENY, Decision.DEFER)
+
+
+@dataclass(frozen=True, slots=True)
+class FailedApproval(Approval):
+    """The denial of a call whose approver failed."""
+
+    problem: str = ""
+    """What the approver did: ``the approver raised KeyError``."""
+    exception: Exception | None = field(default=None, compare=False, repr=False)
+    """The exception of the approver; None if it returned a wrong value."""
 
 
 # Sources of a decision: the user, or the lack of an approver.
@@ -355,8 +365,8 @@ class ApprovalChecker:
                 log.warning("approver_failed", tool=spec.name, is_async=False)
                 return _deny_unasked("the approver is not an `async def` function")
         except Exception as error:  # noqa: BLE001 - any exception of the embedding program's approver denies the call
-            log.warning("approver_failed", tool=spec.name, error=type(error).__name__)
-            return _deny_unasked(f"the approver raised {type(error).__name__}")
+            log.failure("approver_failed", error, tool=spec.name)
+            return _deny_unasked(f"the approver raised {type(error).__name__}", error)
         if not isinstance(answer, Approval):
             log.warning("approver_failed", tool=spec.name, answer=type(answer).__name__)
             return _deny_unasked(f"the approver returned {type(answer).__name__} in place of an Approval")
@@ -436,9 +446,10 @@ def deny_unattended(spec: ToolSpec, context: ApprovalContext) -> Approval:
     return Approval(Decision.DENY, reason, NO_APPROVER)
 
 
-def _deny_unasked(problem: str) -> Approval:
+def _deny_unasked(problem: str, exception: Exception | None = None) -> Approval:
     # A broken approver denies: an error in the embedding program must not let a call run.
-    return Approval(Decision.DENY, f"permission could not be asked for, because {problem}", NO_APPROVER)
+    reason = f"permission could not be asked for, because {problem}"
+    return FailedApproval(Decision.DENY, reason, NO_APPROVER, problem=problem, exception=exception)
 
 
 def _compute_digest(call: ProposedCall) -> str:

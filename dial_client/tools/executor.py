@@ -45,7 +45,7 @@ from dial_client.servers.connection import Connection
 from dial_client.servers.server_cache import build_definition, compare_definitions
 from dial_client.servers.session import OnCallProgress, to_tool_error
 from dial_client.tools import result_content
-from dial_client.tools.approval import Approval, ApprovalChecker, Decision
+from dial_client.tools.approval import Approval, ApprovalChecker, Decision, FailedApproval
 from dial_client.tools.catalog import Catalog, Route
 from dial_client.tools.result_content import StoreResult, shorten
 from dial_client.tools.taint import Taint, find_taint_source
@@ -72,6 +72,10 @@ async def _ignore(_: Any) -> None:
     pass
 
 
+def _ignore_note(_: str) -> None:
+    pass
+
+
 # Calls that waited for approval when their turn ended, by id: what was asked, and the answer if there is one.
 WaitingCalls = Mapping[str, tuple[PendingApproval, Approval | None]]
 
@@ -90,6 +94,8 @@ class CallScope:
     """Receives the tokens of sampling requests that servers send during a call."""
     taint: Taint | None = None
     """The taint of the conversation, to which the results of calls add. None for calls that the user makes."""
+    note: Callable[[str], None] = _ignore_note
+    """Receives notes for the user of the turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +274,15 @@ class ToolExecutor:
                 return _Cleared(current, call)
         return ToolCallResult.failed(call.id, Failure.SERVER, "The call failed: the tool definition keeps changing.")
 
+    def _deny(self, call: ToolCallRequest, approval: Approval) -> ToolCallResult:
+        """Return the result of a call that was not allowed."""
+        reason = f": {approval.reason}" if approval.reason else ""
+        denied = ToolCallResult.failed(call.id, Failure.DENIED, f"{NOT_ALLOWED}{reason}.")
+        if not isinstance(approval, FailedApproval):
+            return denied
+        self.scope.note(f"the call of {call.name!r} was denied: {approval.problem}")
+        return replace(denied, exception=approval.exception)
+
     async def _approve(
         self, call: ToolCallRequest, route: Route, round_: _Round, change: str, audit: CallAudit
     ) -> Approval | ToolCallResult:
@@ -295,10 +310,7 @@ class ToolExecutor:
             changed = _normalize_arguments(replace(call, arguments=dict(approval.arguments)), route)
             approval = self.approvals.decide_changed(spec, replace(approval, arguments=changed.arguments), taint)
         audit.record_decision(is_allowed=approval.allowed, decided_by=approval.decided_by, arguments=approval.arguments)
-        if approval.allowed:
-            return approval
-        reason = f": {approval.reason}" if approval.reason else ""
-        return ToolCallResult.failed(call.id, Failure.DENIED, f"{NOT_ALLOWED}{reason}.")
+        return approval if approval.allowed else self._deny(call, approval)
 
     async def _call(self, call: ToolCallRequest, route: Route, round_: _Round) -> ToolCallResult:
         """Make a call within its own timeout, which each progress notification of the server restarts."""
@@ -464,16 +476,18 @@ async def _make_call(
     except ServerError as error:
         return ToolCallResult.failed(call.id, Failure.SERVER, to_tool_error(error))
     except Exception as error:  # noqa: BLE001 - an unexpected error in one call must not end the others
-        log.warning("tool_call_broke", tool=call.name, error=type(error).__name__)
-        return ToolCallResult.failed(call.id, Failure.SERVER, f"The call failed: {type(error).__name__}.")
+        log.failure("tool_call_broke", error, tool=call.name)
+        failed = ToolCallResult.failed(call.id, Failure.SERVER, f"The call failed: {type(error).__name__}.")
+        return replace(failed, exception=error)
     if not answer.is_error:
-        return ToolCallResult(call.id, success=True, content=content, app=app)
+        return ToolCallResult(call.id, success=True, content=content, app=app, value=structured)
     if content == NO_OUTPUT:
-        return replace(ToolCallResult.failed(call.id, Failure.TOOL, _NO_REASON), app=app)
+        return replace(ToolCallResult.failed(call.id, Failure.TOOL, _NO_REASON), app=app, value=structured)
     from dial_client.runtime.error_lines import summarize_error
 
     summary = summarize_error(extract_text(content)) or _NO_REASON
-    return ToolCallResult(call.id, success=False, content=content, error=summary, failure=Failure.TOOL, app=app)
+    failed = ToolCallResult(call.id, success=False, content=content, error=summary, failure=Failure.TOOL, app=app)
+    return replace(failed, value=structured)
 
 
 def _add_note_of_changes(result: ToolCallResult, requested: ToolCallRequest, ran: ToolCallRequest) -> ToolCallResult:

@@ -12,11 +12,20 @@ from dial_client.hooks.audit.entries import Origin, record_request
 from dial_client.hooks.call_context import CallContext
 from dial_client.hooks.elicitation_form import Form
 from dial_client.hooks.server_callbacks import Elicitation, ElicitationAction, ElicitationAnswer
+from dial_client.messages.citations import Citation
 from dial_client.servers.server_requests import ClientCapabilities
 from dial_client.servers.session import OnCallProgress
+from dial_client.settings.argument_types import describe_type
 
 # The server name of functions in events, in approval patterns and in the audit log.
 FUNCTIONS = "functions"
+
+
+class ToolError(Exception):
+    """An error whose text the model reads: a function raises it to say what is wrong, and what would be right.
+
+    Of any other exception in a function the model reads only the type; the log and `ToolCallRecord.exception` have it.
+    """
 
 
 class CallCancelled(Exception):
@@ -41,6 +50,8 @@ class Context:
         self._capabilities = capabilities
         self._call: CallContext | None = call_context.find_current()
         self._is_over = False
+        self.citations: list[Citation] = []
+        """The sources that the function has cited so far."""
 
     @property
     def turn_id(self) -> str:
@@ -65,6 +76,19 @@ class Context:
         """
         if self._is_over:
             raise CallCancelled("the call is over")
+
+    def cite(self, citation: Citation) -> None:
+        """Add a source of the result, which becomes a source of the answer too: ``turn.citations``.
+
+        Raises:
+            CallCancelled: The call was cancelled or has ended.
+            TypeError: The argument is no `Citation`.
+        """
+        self.raise_if_cancelled()
+        given: Any = citation  # callers without a type checker may pass any type
+        if not isinstance(given, Citation):
+            raise TypeError(f"cite takes a Citation(…), not {describe_type(given)}")
+        self.citations.append(citation)
 
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Report progress: emit a `ToolCallProgress`, and restart the timeout of the call.

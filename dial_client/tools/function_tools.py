@@ -17,11 +17,14 @@ from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import sanitize
 from dial_client.servers.server_requests import ClientCapabilities
 from dial_client.servers.session import OnCallProgress
-from dial_client.tools.function_context import FUNCTIONS, Context
+from dial_client.tools.function_context import FUNCTIONS, Context, ToolError
 from dial_client.tools.function_definition import Function, FunctionDefinition, FunctionTool, WrongArguments, define
 from dial_client.tools.result_content import convert_bytes
 
 log = get_logger(__name__)
+
+# Returns the text that the model reads about an exception in a function; None for the usual text.
+OnToolError = Callable[[Exception, Context], str | None]
 
 # Maximum number of functions without ``async`` that run at the same time, each in a thread until it ends. Functions
 # that such functions wait for, by `DialClient.run_sync`, are counted apart: they would wait for their callers' threads.
@@ -29,7 +32,7 @@ MAX_THREADS = 40
 # The number of functions in threads that wait for this task.
 _callers: ContextVar[int] = ContextVar("callers", default=0)
 
-_CANCELLED_TASK = "a task that the function awaited was cancelled"
+_CANCELLED_TASK = "The tool failed: a task that it awaited was cancelled."
 
 
 class FunctionTools:
@@ -38,6 +41,7 @@ class FunctionTools:
     Args:
         functions: Functions, or `FunctionTool`s.
         capabilities: The callbacks that functions can use.
+        on_error: Writes the text that the model reads about an exception; None for the usual texts.
 
     Raises:
         TypeError: A function cannot be a tool.
@@ -47,9 +51,13 @@ class FunctionTools:
     settings = None
 
     def __init__(
-        self, functions: Iterable[Function | FunctionTool] = (), capabilities: ClientCapabilities | None = None
+        self,
+        functions: Iterable[Function | FunctionTool] = (),
+        capabilities: ClientCapabilities | None = None,
+        on_error: OnToolError | None = None,
     ) -> None:
         self._capabilities = capabilities or ClientCapabilities()
+        self._on_error = on_error
         self._definitions: dict[str, FunctionDefinition] = {}
         # By the number of functions that wait for those in the threads.
         self._threads: dict[int, CapacityLimiter] = defaultdict(lambda: CapacityLimiter(MAX_THREADS))
@@ -96,20 +104,35 @@ class FunctionTools:
         try:
             value = await self._run(definition, partial(definition.options.function, *positional, **keywords))
             # Within the `try`: a value that cannot be written as JSON is a failure of the function too.
-            return ToolCallResult("", success=True, content=to_content(value))
+            content = to_content(value)
+            return ToolCallResult("", success=True, content=content, value=value, citations=tuple(context.citations))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - any exception of a function is its result
-            kind = type(error).__name__
-            text = sanitize(str(error)).strip()
-            log.debug("function_failed", tool=tool, error=kind)
-            return ToolCallResult.failed("", Failure.TOOL, f"{kind}: {text}" if text else f"{kind}.")
+            if not isinstance(error, ToolError):
+                log.failure("function_failed", error, tool=tool)
+            failed = ToolCallResult.failed("", Failure.TOOL, self._describe(error, context))
+            return replace(failed, exception=error)
         finally:
             context.end()
+
+    def _describe(self, error: Exception | SystemExit, context: Context) -> str:
+        """Return the text for the model about an exception, without its own text, which may have secrets."""
+        usual = f"The tool failed: {type(error).__name__}."
+        if isinstance(error, ToolError):
+            return sanitize(str(error)).strip() or usual
+        if self._on_error is None or isinstance(error, SystemExit):
+            return usual
+        try:
+            text = sanitize(self._on_error(error, context) or "").strip()
+        except Exception as failure:  # noqa: BLE001 - any exception of the embedding program leaves the usual text
+            log.failure("on_tool_error_failed", failure, tool=context.tool)
+            return usual
+        return text or usual
 
     async def _run(self, definition: FunctionDefinition, run: Callable[[], Any]) -> Any:
         """Return the value of a function.
 
         Raises:
-            RuntimeError: A task that the function awaited was cancelled, and the call was not.
+            ToolError: A task that the function awaited was cancelled, and the call was not.
         """
         try:
             if definition.is_async:
@@ -122,7 +145,7 @@ class FunctionTools:
             return await value if inspect.isawaitable(value) else value
         except get_cancelled_exc_class() as error:
             await lowlevel.checkpoint_if_cancelled()
-            raise RuntimeError(_CANCELLED_TASK) from error
+            raise ToolError(_CANCELLED_TASK) from error
 
 
 def to_content(value: Any) -> Content:

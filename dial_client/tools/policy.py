@@ -79,13 +79,15 @@ class PolicyRules:
     policy: Policy = ()
     typed: frozenset[str] = frozenset()
     """The patterns that were added by the commands ``/approve`` and ``/deny``."""
+    prefix: str = ""
+    """What precedes the names of the patterns ``allow`` and ``deny``: ``--`` if they are options of a command."""
 
     def name_source(self, effect: Effect, pattern: str) -> str:
-        """Return the option or command with which the user added a pattern, such as ``--allow`` or ``/deny``."""
+        """Return the argument, option or command that added a pattern, such as ``deny``, ``--allow`` or ``/deny``."""
         is_allowed = effect is Effect.ALLOW
         if pattern in self.typed:
             return "/approve" if is_allowed else "/deny"
-        return "--allow" if is_allowed else "--deny"
+        return f"{self.prefix}{'allow' if is_allowed else 'deny'}"
 
     def find_verdict(self, call: ProposedCall) -> Verdict | None:
         """Return the verdict of the rules on a call; None if no rule matches."""

@@ -12,6 +12,7 @@ import anyio
 import anyio.lowlevel
 
 from dial_client.hooks.audit.entries import Origin
+from dial_client.hooks.call_context import Spend
 from dial_client.messages.errors import (
     ConversationBusy,
     DialError,
@@ -65,6 +66,7 @@ class TurnHandle:
         observers: The observers of the turn, called in this order.
         question: The messages with which the turn begins.
         waiting: The calls at the end of the question that this turn makes (`TurnRecorder`).
+        spend: Receives the usage of each request for the turn whose function runs this turn; None if there is none.
         origin: The ids of the turn and its conversation; by default a new turn without a conversation.
         raise_at_limits: Whether a limit that ends the turn is an error.
         require_output: Whether an end without a typed answer is an error.
@@ -78,6 +80,7 @@ class TurnHandle:
     _: KW_ONLY
     question: InitVar[tuple[Message, ...]] = ()
     waiting: InitVar[tuple[PendingApproval, ...]] = ()
+    spend: InitVar[Spend | None] = None
     origin: Origin = field(default_factory=lambda: Origin(turn=secrets.token_hex(16)))
     """The ids of the turn and its conversation, for the audit log."""
     raise_at_limits: bool = False
@@ -95,8 +98,10 @@ class TurnHandle:
     _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope, init=False)
     _done: anyio.Event = field(default_factory=anyio.Event, init=False)
 
-    def __post_init__(self, question: tuple[Message, ...], waiting: tuple[PendingApproval, ...]) -> None:
-        self.recorder = TurnRecorder(question, waiting)
+    def __post_init__(
+        self, question: tuple[Message, ...], waiting: tuple[PendingApproval, ...], spend: Spend | None
+    ) -> None:
+        self.recorder = TurnRecorder(question, waiting, spend)
 
     @property
     def id(self) -> str:

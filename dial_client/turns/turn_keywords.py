@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, TypedDict
 
 from dial_client.messages.limits import Limits
 from dial_client.messages.message import Message, ToolSpec
 from dial_client.messages.model import ModelSettings, Provider
+from dial_client.runtime.foreign_names import find_name
 from dial_client.settings.argument_types import check_items, check_types
 from dial_client.settings.policy_config import matches, restricts
 from dial_client.tools.tool_selection import ToolSnapshot
@@ -37,6 +38,24 @@ class TurnKeywords(TypedDict, total=False):
     """How the model writes its replies."""
     history: Sequence[Message] | None
     """The messages before the question."""
+
+
+# What is called otherwise in other libraries, or has its place in the value of a keyword.
+_FOREIGN_KEYWORDS = {
+    **{item.name: f"settings=ModelSettings({item.name}=…)" for item in fields(ModelSettings)},
+    **dict.fromkeys(("max_turns", "max_steps", "max_depth", "recursion_limit"), "limits=Limits(max_depth=…)"),
+    "model_settings": "settings",
+    "timeout": "limits=Limits(timeout=…)",
+    "usage_limits": "limits",
+    "instructions": "system",
+    "system_prompt": "system",
+    "message_history": "history",
+    "response_format": "output_type",
+    "response_model": "output_type",
+    "output_schema": "output_type",
+    "result_type": "output_type",
+    "toolsets": "tools, with patterns of the client's tools",
+}
 
 
 def to_messages(conversation: TurnInput) -> tuple[Message, ...]:
@@ -68,6 +87,8 @@ def check_keywords(keywords: Mapping[str, Any]) -> None:
         TypeError: A keyword is unknown, or its value has the wrong type.
     """
     names = TurnKeywords.__annotations__
+    if found := find_name(keywords, _FOREIGN_KEYWORDS):
+        raise TypeError(f"a turn has no keyword {found}")
     if unknown := sorted(keywords.keys() - names.keys()):
         raise TypeError(f"unknown keyword {unknown[0]!r}: a turn takes {', '.join(names)} and output_type")
     check_types(limits=(keywords.get("limits"), Limits), system=(keywords.get("system"), str))

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any
 
+from dial_client.hooks.call_context import Spend
+from dial_client.messages.citations import Citation
 from dial_client.messages.events import (
     Event,
     MessageCompleted,
@@ -71,9 +73,13 @@ class TurnRecorder:
     Args:
         question: The messages with which the turn begins.
         waiting: The calls at the end of the question that waited for approval, and that this turn makes.
+        spend: Receives the usage of each request too: of the turn whose function runs this turn. None if there is none.
     """
 
-    def __init__(self, question: tuple[Message, ...] = (), waiting: Sequence[PendingApproval] = ()) -> None:
+    def __init__(
+        self, question: tuple[Message, ...] = (), waiting: Sequence[PendingApproval] = (), spend: Spend | None = None
+    ) -> None:
+        self._spend = spend
         self.question = question
         """The messages with which the turn begins; they come before the messages that it adds."""
         self._messages: list[Message] = []
@@ -145,6 +151,8 @@ class TurnRecorder:
         """Add the usage of a request, and its cost in US dollars; None for an unknown cost."""
         self.request_usages.append(usage)
         self._costs.append(cost_usd)
+        if self._spend is not None:
+            self._spend(usage, cost_usd)
 
     def add_request(self, usage: Usage, info: ModelInfo) -> None:
         """Add the usage of a request to a model, with its cost by the price list."""
@@ -159,6 +167,11 @@ class TurnRecorder:
     def rounds(self) -> tuple[tuple[ToolCallRecord, ...], ...]:
         """The calls that have ended, grouped by the reply that requested them."""
         return tuple(tuple(record for record in calls.values() if record) for calls in self._rounds)
+
+    @property
+    def citations(self) -> tuple[Citation, ...]:
+        """The sources that functions cited in the calls so far."""
+        return tuple(citation for calls in self.rounds for record in calls for citation in record.result.citations)
 
     @property
     def unfinished_text(self) -> str:

@@ -227,7 +227,14 @@ class TurnRun:
             self._tools.get_catalog,
             services.approvals,
             limits,
-            CallScope(self._tools.store_result, turn.hold_call, turn.release_call, turn.recorder.add_usage, taint),
+            CallScope(
+                self._tools.store_result,
+                turn.hold_call,
+                turn.release_call,
+                turn.recorder.add_usage,
+                taint,
+                turn.recorder.note,
+            ),
             replace(services.audit, origin=turn.origin),
             services.middleware,
         )
@@ -333,7 +340,15 @@ class TurnRun:
         return reason
 
     async def emit(self, event: Event) -> None:
-        """Emit an event of the turn, and after the start of a call the status that names its tool."""
+        """Emit an event of the turn, and after the start of a call the status that names its tool.
+
+        An answer gets the sources that functions cited in the turn.
+        """
+        if isinstance(event, MessageCompleted) and (cited := self._turn.recorder.citations):
+            message = event.message
+            if message.role is Role.ASSISTANT and not message.tool_calls:
+                sources = tuple(dict.fromkeys((*message.citations, *cited)))
+                event = MessageCompleted(replace(message, citations=sources))
         await self._turn.emit(event)
         if isinstance(event, ToolCallFinished) and event.by_endpoint:
             # The endpoint ran the call: no executor has seen its result.

@@ -31,12 +31,12 @@ EXPECTED: list[tuple[dict[str, Any], list[str]]] = [
 
 @pytest.mark.parametrize(("options", "expected"), EXPECTED, ids=[str(options) for options, _ in EXPECTED])
 def test_a_pattern_that_matches_nothing_has_a_warning(options: dict[str, Any], expected: list[str]) -> None:
-    rules = PolicyRules(**(options | {"policy": load_policy(options.get("policy"))}))
+    rules = PolicyRules(prefix="--", **(options | {"policy": load_policy(options.get("policy"))}))
     assert list(check_patterns(rules, TOOLS, {"time": TIME, "slow": None})) == expected
 
 
 def test_a_name_of_no_tool_has_a_warning_once_all_tools_are_known() -> None:
-    warnings = list(check_patterns(PolicyRules(deny=("time__now",)), {"time": ("now",)}, {}))
+    warnings = list(check_patterns(PolicyRules(deny=("time__now",), prefix="--"), {"time": ("now",)}, {}))
     assert warnings == ["--deny 'time__now' matches no tool: a pattern is SERVER/TOOL, or a tool's own name"]
 
 
@@ -51,9 +51,9 @@ def test_patterns_of_an_entry_are_checked_against_its_own_tools() -> None:
 
 @pytest.mark.anyio
 async def test_warnings_about_patterns_are_notes_of_the_client() -> None:
-    async with DialClient(servers={"it": raw()}, approval=ApprovalPolicy(allow=["echo"], deny=["it__echo"])) as dial:
+    async with DialClient(servers={"it": raw()}, approval=ApprovalPolicy(allow=["it/eco"], deny=["it__echo"])) as dial:
         warnings = dial.notes
     assert warnings == (
-        "--allow 'echo' allows nothing: a pattern is SERVER/TOOL, such as 'it/echo'",
-        "--deny 'it__echo' matches no tool: a pattern is SERVER/TOOL, or a tool's own name",
+        "allow 'it/eco' matches no tool of 'it'",
+        "deny 'it__echo' matches no tool: a pattern is SERVER/TOOL, or a tool's own name",
     )

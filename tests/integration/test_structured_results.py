@@ -74,3 +74,9 @@ async def test_a_result_of_a_real_server_that_does_not_fit_is_used() -> None:
     [record] = turn.tool_calls
     assert record.result.success
     assert turn.text == "Done."
+
+
+async def test_the_structured_content_of_a_result_is_its_value() -> None:
+    assert (await result_of(COUNT, structured={"n": 3})).value == {"n": 3}
+    assert (await result_of(COUNT, structured={"n": "x"}, fails=True)).value == {"n": "x"}
+    assert (await result_of(None)).value is None

@@ -163,8 +163,8 @@ def test_with_an_approver_a_call_that_no_rule_matches_is_undecided() -> None:
 
 
 DECIDED: list[tuple[PolicyRules, bool, str | None]] = [
-    (PolicyRules(deny=("now",)), True, "--deny now"),
-    (PolicyRules(allow=("clock/*",)), True, "--allow clock/*"),
+    (PolicyRules(deny=("now",)), True, "deny now"),
+    (PolicyRules(allow=("clock/*",)), True, "allow clock/*"),
     (PolicyRules(allow=("clock/*",), typed=frozenset({"clock/*"})), True, "/approve clock/*"),
     (PolicyRules(policy=load_policy([{"allow": "clock/*"}])), True, "policy rule 1"),
     (PolicyRules(policy=load_policy([{"deny": "clock/*"}])), False, "policy rule 1"),

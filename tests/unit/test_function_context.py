@@ -92,7 +92,7 @@ async def test_waiting_for_the_user_does_not_count_towards_timeouts() -> None:
 
 async def test_eliciting_without_a_callback_is_an_error() -> None:
     result = await call(ask)
-    assert result.content == "RuntimeError: the user cannot be asked: the client has no `Callbacks.elicit`"
+    assert str(result.exception) == "the user cannot be asked: the client has no `Callbacks.elicit`"
 
 
 async def test_an_answer_that_does_not_fit_the_form_is_an_error() -> None:
@@ -100,7 +100,7 @@ async def test_an_answer_that_does_not_fit_the_form_is_an_error() -> None:
         return ElicitationAnswer("accept", {"age": "old"})
 
     turn = await run(calls("ask"), "Done.", tools=[ask], callbacks=Callbacks(elicit=elicit))
-    assert "ValueError: the answer does not fit the form: " in str(turn.tool_calls[0].result.content)
+    assert "the answer does not fit the form: " in str(turn.tool_calls[0].exception)
 
 
 async def _forever(context: Context) -> None:

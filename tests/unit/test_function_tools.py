@@ -233,12 +233,12 @@ async def test_the_decorator_returns_the_function_and_offers_it_in_the_next_roun
     assert [len(request.tools) for request in model.requests] == [1, 2, 2]
 
 
-async def test_an_exception_in_a_function_becomes_a_result_with_its_text() -> None:
+async def test_an_exception_in_a_function_becomes_a_result_with_its_type() -> None:
     def fail(text: str) -> None:
         raise ValueError(text)
 
     turn = await run(calls("fail", text="no such place"), calls("fail", text=""), "Sorry.", tools=[fail])
-    assert [record.result.content for record in turn.tool_calls] == ["ValueError: no such place", "ValueError."]
+    assert [record.result.content for record in turn.tool_calls] == ["The tool failed: ValueError."] * 2
     assert all(record.result.failure is Failure.TOOL for record in turn.tool_calls)
     assert turn.text == "Sorry."
 
@@ -257,7 +257,7 @@ async def test_functions_are_approved_like_other_tools() -> None:
     assert (len(asked), turn.notes) == (1, ())
     turn = await run(*replies, tools=[add], approval=ApprovalPolicy(deny=["functions/add", "functions/sub"]))
     assert [record.result.failure for record in turn.tool_calls] == [Failure.DENIED, Failure.DENIED]
-    assert turn.notes == ("--deny 'functions/sub' matches no tool of 'functions'",)
+    assert turn.notes == ("deny 'functions/sub' matches no tool of 'functions'",)
 
 
 VALUES: list[tuple[Any, Any]] = [
@@ -306,8 +306,8 @@ async def test_a_function_that_exits_is_a_failure_and_does_not_end_the_program()
     async def leave_later() -> None:
         sys.exit(3)
 
-    assert (await call(leave)).content == "SystemExit: no disk"
-    assert (await call(leave_later)).content == "SystemExit: 3"
+    assert (await call(leave)).content == "The tool failed: SystemExit."
+    assert (await call(leave_later)).content == "The tool failed: SystemExit."
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
@@ -321,7 +321,7 @@ async def test_a_cancelled_task_that_a_function_awaits_fails_its_call_alone(anyi
     both = {"tool_calls": [{"name": "wait", "arguments": {}}, {"name": "add", "arguments": {}}]}
     turn = await run(both, "done", tools=[wait, add])
     assert [record.result.content for record in turn.tool_calls] == [
-        "RuntimeError: a task that the function awaited was cancelled",
+        "The tool failed: a task that it awaited was cancelled.",
         "2",
     ]
 

@@ -69,15 +69,15 @@ def test_the_first_matching_rule_decides_and_any_matching_deny_wins(
 def test_auto_approve_and_options_decide_if_no_rule_matches() -> None:
     approved = proposed(entry=replace(ENTRY, auto_approve=("read",)))
     assert decides([], approved) == ("allow", "autoApprove of files")
-    assert decides([], proposed(), allow=("files/*",)) == ("allow", "--allow files/*")
+    assert decides([], proposed(), allow=("files/*",)) == ("allow", "allow files/*")
     assert decides([{"ask": "files/*"}], approved, allow=("*",)) == ("ask", "policy rule 1")
-    assert decides([{"allow": "*"}], proposed(), deny=("read",)) == ("deny", "--deny read")
+    assert decides([{"allow": "*"}], proposed(), deny=("read",)) == ("deny", "deny read")
 
 
 def test_rules_do_not_apply_to_the_hosts_own_tools_but_options_do() -> None:
     own = ProposedCall(ToolSpec("read_result", "", {}, tool="read_result"))
     assert decides([{"deny": "*"}, {"ask": "*"}], own) is None
-    assert decides([], own, deny=("read_result",)) == ("deny", "--deny read_result")
+    assert decides([], own, deny=("read_result",)) == ("deny", "deny read_result")
 
 
 def test_auto_approve_of_a_server_is_no_permission_for_a_tool_of_the_host_that_reads_from_it() -> None:

@@ -22,7 +22,7 @@ from dial_client.settings.config_types import ServerSettings
 
 # Seconds after which a start counts as slow.
 SLOW_SECONDS = 5.0
-_PROGRAM_PROBLEMS = ("was not found: is it installed", "there is no file", "is not executable")
+_PROGRAM_PROBLEMS = ("was not found: ", "there is no file", "is not executable")
 _STDOUT_NOTE = "lines to its standard output"
 _FASTER = {
     "npx": "npm install --global {package}",

@@ -10,6 +10,7 @@ ProcessGuard        ends the servers' processes if this process is killed
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import re
 import signal
@@ -115,7 +116,12 @@ def find_program(server: str, command: str, path: str | None, cwd: str | None) -
         return os.path.abspath(program)  # noqa: PTH100 (keep symbolic links: some programs read their own name)
     found = _find_installed(command, path or os.defpath) or _find_installed(command, str(Path(sys.executable).parent))
     if found is None:
-        raise ServerStartError(server, f"the command {command!r} was not found: is it installed and in PATH?")
+        words = command.split()
+        hint = "is it installed and in PATH?"
+        if len(words) > 1:
+            first, *arguments = map(json.dumps, words)
+            hint = f'write the arguments apart: "command": {first}, "args": [{", ".join(arguments)}]'
+        raise ServerStartError(server, f"the command {command!r} was not found: {hint}")
     return found
 
 

@@ -1,0 +1,44 @@
+"""The names that other libraries have for arguments, for errors that say the name here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, TypeVar
+
+ClassT = TypeVar("ClassT", bound=type)
+
+
+def find_name(given: Mapping[str, Any], names: Mapping[str, str]) -> str:
+    """Return the first foreign name among keyword arguments with what to use here: ``max_turns: use max_depth``.
+
+    Args:
+        given: The keyword arguments.
+        names: What to use here, by the foreign name.
+
+    Returns:
+        The text; empty if no argument has a foreign name.
+    """
+    return next((f"{name}: use {names[name]}" for name in given if name in names), "")
+
+
+def refuse_names(**names: str) -> Callable[[ClassT], ClassT]:
+    """Return a decorator of a class, which then refuses foreign names of arguments with a `TypeError` that helps.
+
+    Args:
+        **names: What to use here, by the foreign name.
+    """
+
+    def decorate(cls: ClassT) -> ClassT:
+        init: Any = cls.__init__  # type: ignore[misc]  # of this very class
+
+        @wraps(init)
+        def check_and_init(self: Any, *arguments: Any, **keywords: Any) -> None:
+            if found := find_name(keywords, names):
+                raise TypeError(f"{cls.__name__} has no {found}")
+            init(self, *arguments, **keywords)
+
+        cls.__init__ = check_and_init  # type: ignore[misc]
+        return cls
+
+    return decorate
