@@ -149,7 +149,7 @@ async def play(story: Story, limits: Limits) -> Ending:
         return Approval("deny" if story.approver == "denies" else "once")
 
     seen: list[Event] = []
-    approval = ApprovalPolicy(allow=NAMES[:4], deny=["denied"])
+    approval = ApprovalPolicy(deny=["denied"])
     options: dict[str, Any] = {"limits": limits, "approve": approve, "approval": approval}
     async with DialClient(model, servers={"tools": tools()}, tool_format=story.tool_format, **options) as dial:
         turn = dial.start((SYSTEM, QUESTION), stream=story.stream)
