@@ -485,7 +485,7 @@ class DialClient:
         model, system = self.model.select(keywords.get("model"), tool_format), keywords.get("system")
         restarts = servers.restarts
         return turn_run.TurnServices(
-            model=ChatModel(model.require(), model.format, model.window),
+            model=ChatModel(model.require(), model.format, model.window, self.model.patience),
             tool_snapshot=select_tools(self._tools.take_snapshot, keywords.get("tools"), hidden_tools),
             result_store=self._results,
             approvals=self.approvals,

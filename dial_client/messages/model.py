@@ -157,6 +157,9 @@ class ModelRequest:
     """True to receive the arguments of calls as `ArgumentsChunk`s while the model writes them."""
     on_wait: OnWait | None = field(default=None, repr=False, compare=False)
     """Called when the request waits for a retry; not part of the request that is sent."""
+    patience: float = field(default=0.0, repr=False, compare=False)
+    """Seconds for which the request is retried while the endpoint limits the rate of requests, beyond a few attempts;
+    for a person who sees the wait and can interrupt it."""
 
     def __post_init__(self) -> None:
         if any(message.role is Role.SYSTEM for message in self.messages):

@@ -111,6 +111,8 @@ class ClientModel:
         self._variants: dict[tuple[str | int | None, str | None], ClientModel] = {}
         self.is_callers = False
         """True if the caller of a turn gave the provider, and closes it."""
+        self.patience = 0.0
+        """`ModelRequest.patience` of the requests of turns."""
         self._configure(selection)
 
     def _configure(self, selection: ModelSelection) -> None:

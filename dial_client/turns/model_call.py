@@ -67,6 +67,8 @@ class ChatModel:
     provider: Provider
     format: ActiveFormat
     window: ContextWindow
+    patience: float = 0.0
+    """`ModelRequest.patience` of each request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +156,7 @@ class ModelCaller:
             settings=settings,
             stream=self.stream,
             on_wait=on_wait,
+            patience=self.model.patience,
         )
         make_reader: Callable[[], ReplyReader] = partial(handler.reader, tools)
         if self.answer is not None:

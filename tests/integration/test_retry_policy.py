@@ -78,6 +78,8 @@ def test_a_delay_grows_follows_retry_after_and_fits_the_remaining_time(
         (RetryClass.DROPPED, [0.0, 1.0, 2.0]),
         (RetryClass.UNREACHED, [0.5, 1.0, 2.0]),
         (RetryClass.BUSY, [0.5, 1.0, 2.0]),
+        (RetryClass.BROKEN, [0.5, 1.0, 2.0]),
+        (RetryClass.LIMITED, [0.5, 1.0, 2.0]),
     ],
 )
 def test_the_number_of_retries_depends_on_the_failure(again: RetryClass, waits: list[float]) -> None:
@@ -87,6 +89,83 @@ def test_the_number_of_retries_depends_on_the_failure(again: RetryClass, waits: 
     ]
 
     assert given == [*waits, None]
+
+
+def test_a_limited_rate_is_retried_for_as_long_as_the_person_is_patient() -> None:
+    def list_waits(patience: float) -> list[float]:
+        waits: list[float] = []
+        while (
+            wait := compute_delay(
+                RetryClass.LIMITED,
+                len(waits) + 1,
+                retry_after=None,
+                time_left=math.inf,
+                jitter=0.0,
+                patience=patience - sum(waits),
+            )
+        ) is not None:
+            waits.append(wait)
+        return waits
+
+    assert list_waits(0.0) == [0.5, 1.0, 2.0]
+    assert list_waits(60.0) == [0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0, 8.0, 8.0, 8.0, 8.0]
+
+
+GOOGLE = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "38s"}]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("error", "seconds"),
+    [
+        ({"message": "Quota exceeded.", "details": GOOGLE}, 38.0),
+        ({"message": "Provider returned error", "metadata": {"raw": json.dumps({"error": {"details": GOOGLE}})}}, 38.0),
+        ({"message": "Rate limit reached. Please try again in 3.2s. Visit us."}, 3.2),
+        ({"message": "Rate limit reached: please try again in 1m26.4s"}, 86.4),
+        ({"message": "Please try again in 20ms."}, 0.02),
+        ({"message": "Please retry in 38.123s."}, 38.123),
+        ({"message": "Try again in 2 minutes"}, 120.0),
+        ({"message": "Please wait 12 seconds before you send more"}, 12.0),
+        ({"message": "Retry after 5 seconds"}, 5.0),
+        ({"message": "Slow down: 5 requests a minute, in 3 regions"}, None),
+    ],
+)
+async def test_the_wait_in_the_body_of_a_refusal_is_obeyed(error: dict[str, Any], seconds: float | None) -> None:
+    with model_endpoint([refuse(429, headers={"x-should-retry": "false"}, **error)]) as endpoint:
+        provider = provider_of(endpoint)
+        with pytest.raises(ProviderError) as caught:
+            await hear(provider)
+        await provider.aclose()
+
+    assert caught.value.retry_after == pytest.approx(seconds)
+
+
+@pytest.mark.anyio
+async def test_a_header_precedes_the_wait_in_the_body() -> None:
+    refused = refuse(429, "Please try again in 3.2s", {"retry-after": "7", "x-should-retry": "false"})
+    with model_endpoint([refused]) as endpoint:
+        provider = provider_of(endpoint)
+        with pytest.raises(ProviderError) as caught:
+            await hear(provider)
+        await provider.aclose()
+
+    assert caught.value.retry_after == 7.0
+
+
+@pytest.mark.anyio
+async def test_a_client_that_is_patient_sends_more_requests_after_a_limited_rate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(retry_policy, "_MAX_BACKOFF", 0.001)
+    refused = refuse(429)
+    with model_endpoint([*[refused] * 6, Say("Hi")]) as endpoint:
+        async with DialClient(provider_of(endpoint)) as dial:
+            with pytest.raises(ProviderError, match="429"):
+                await dial.run("Hi")
+            dial.model.patience = 60.0
+            turn = await dial.run("Hi")
+
+    assert (turn.text, len(endpoint.requests)) == ("Hi", 7)
 
 
 def test_a_loading_model_has_more_but_limited_retries() -> None:
@@ -106,9 +185,21 @@ def refusal(status: int, headers: dict[str, str] | None = None, **error: Any) ->
     return classify_refusal(reported, headers or {}, json.dumps({"error": error}).encode())
 
 
-@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529])
-def test_a_temporary_status_is_retried_unless_the_endpoint_forbids_it(status: int) -> None:
-    assert refusal(status, message="no") is RetryClass.BUSY
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (408, RetryClass.BUSY),
+        (409, RetryClass.BUSY),
+        (429, RetryClass.LIMITED),
+        (500, RetryClass.BROKEN),
+        (502, RetryClass.BROKEN),
+        (503, RetryClass.BUSY),
+        (504, RetryClass.BROKEN),
+        (529, RetryClass.BUSY),
+    ],
+)
+def test_a_temporary_status_is_retried_unless_the_endpoint_forbids_it(status: int, expected: RetryClass) -> None:
+    assert refusal(status, message="no") is expected
     assert refusal(status, {"x-should-retry": "false"}, message="no") is RetryClass.NEVER
 
 
@@ -208,7 +299,7 @@ async def test_retries_of_a_busy_endpoint_are_reported_and_logged(
     host = endpoint.url.removeprefix("http://")
     assert heard.text == "Hi"
     assert heard.completion.notes == (
-        f"{host} was busy (429): retried 2 times, after 0 s",
+        f"{host} limits requests (429): retried 2 times, after 0 s",
         f"{host} was busy (529): retried after 0 s",
     )
     assert len({request.body for request in endpoint.requests}) == 1
@@ -224,7 +315,7 @@ async def test_a_wait_for_a_busy_endpoint_is_shown_as_the_status() -> None:
     assert received == [
         RoundStarted(0),
         StatusChanged(status_text.ANALYZING),
-        StatusChanged("The model's endpoint was busy; trying again in 30 s…"),
+        StatusChanged("The model's endpoint limits requests; trying again in 30 s…"),
     ]
 
 
@@ -238,11 +329,22 @@ async def test_a_long_wait_is_reported_and_so_is_its_end(monkeypatch: pytest.Mon
                 events = [event async for event in dial.stream([Message.user("Hi")])]
         delays.append([event.text for event in events if isinstance(event, StatusChanged)])
 
-    again = "The model's endpoint was busy; trying again in 1 s…"
+    again = "The model's endpoint limits requests; trying again in 1 s…"
     assert delays == [
         [status_text.ANALYZING, status_text.FORMULATING],
         [status_text.ANALYZING, again, status_text.ANALYZING, status_text.FORMULATING],
     ]
+
+
+@pytest.mark.anyio
+async def test_an_error_of_the_endpoint_is_not_called_busy() -> None:
+    with model_endpoint([refuse(500, headers=SOON), Say("Hi")]) as endpoint:
+        provider = provider_of(endpoint)
+        heard = await hear(provider)
+        await provider.aclose()
+
+    host = endpoint.url.removeprefix("http://")
+    assert heard.completion.notes == (f"{host} had an error (500): retried after 0 s",)
 
 
 @pytest.mark.anyio

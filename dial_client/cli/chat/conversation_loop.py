@@ -30,6 +30,9 @@ from dial_client.messages.model import Provider
 from dial_client.settings.config_types import Settings
 from dial_client.sinks.turn_display import TurnSink
 
+# Seconds for which a request is repeated while the model's endpoint limits the rate of requests.
+_PATIENCE = 60.0
+
 
 async def run_loop(
     options: Options,
@@ -47,6 +50,8 @@ async def run_loop(
         open_session(options, settings, dial, console) as chat,
     ):
         console.complete_with(build_completer(dial, describe_commands(), list_command_arguments(chat)))
+        # A person sees the wait, and may interrupt it.
+        dial.model.patience = _PATIENCE
         chat.add_usage = sink.usage.add_usage
         if options.continue_latest or options.resume is not None:
             await show_last_exchange(chat)

@@ -215,7 +215,12 @@ class HttpProvider(Recordable, ABC):
             body = _join_body(_merge(fields, profile.extra_body), encoded_tools)
             try:
                 response = await self._transport.post(
-                    self._get_path(), body, idle_timeout=timeout, notes=notes, on_wait=request.on_wait
+                    self._get_path(),
+                    body,
+                    idle_timeout=timeout,
+                    notes=notes,
+                    on_wait=request.on_wait,
+                    patience=request.patience,
                 )
             except ProviderError as error:
                 refusal = error

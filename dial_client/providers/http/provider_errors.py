@@ -87,6 +87,7 @@ def build_reported_error(
         retry_after: Seconds that the endpoint asks the client to wait.
     """
     message, code, param, kind = _parse_error(value)
+    retry_after = retry_after or _find_wait(status, message, value)
     if status is None and code is not None and code.isdecimal() and 400 <= int(code) < 600:
         status = int(code)
     message = _to_line(message or _to_text(text), endpoint)
@@ -188,6 +189,26 @@ def parse_retry_after(headers: Mapping[str, str]) -> float | None:
         return max(0.0, date.timestamp() - time.time())
     except (ValueError, OverflowError, OSError):
         return None
+
+
+# A wait in words, such as "try again in 1m26.4s", and Google's `RetryInfo`, which a router may send on as a text.
+_WAIT = re.compile(
+    r"(?:try again|retry|wait)(?: in| after| for)? ((?:\d+(?:\.\d+)?\s?[a-z]+\b\s?){1,3}|(?:[\d.]+[hms]+)+)"
+)
+_PARTS = re.compile(r"(\d+(?:\.\d+)?)\s?(ms|milli|h|m|s)")
+_UNITS = {"ms": 0.001, "milli": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_RETRY_DELAY = re.compile(r"retryDelay\W{1,9}(\d+(?:\.\d+)?)s")
+
+
+def _find_wait(status: int | None, message: str, value: Any) -> float | None:
+    """Return the wait in seconds that the body of a response names; None if there is none."""
+    if status is not None and status < 500 and status not in (408, 409, 429):
+        return None
+    if delay := _RETRY_DELAY.search(str(value)[:20_000]):
+        return float(delay[1])
+    words = _WAIT.search(message[:20_000].lower())
+    parts = _PARTS.findall(words[1]) if words else ()
+    return sum(float(number) * _UNITS[unit] for number, unit in parts) or None
 
 
 class _Report(NamedTuple):

@@ -74,6 +74,9 @@ class RetryClass(Enum):
     """The server closed the connection. The first retry is immediate: a kept-alive connection may have expired."""
     UNREACHED = "could not be reached", 4
     BUSY = "was busy", 4
+    BROKEN = "had an error", 4
+    LIMITED = "limits requests", 4
+    """The endpoint limits the rate of requests. A person who can interrupt the wait gets more attempts."""
     LOADING = "was loading its model", 60
     """A local server has just been started. In practice the turn's timeout limits the attempts."""
 
@@ -92,7 +95,11 @@ class FailedRequest:
     @property
     def why(self) -> str:
         """The reason for the failure, as the end of a sentence that begins with the endpoint's name."""
-        return f"{self.retry.why} ({self.error.status})" if self.retry is RetryClass.BUSY else self.retry.why
+        has_status = self.retry in (RetryClass.BUSY, RetryClass.BROKEN, RetryClass.LIMITED)
+        return f"{self.retry.why} ({self.error.status})" if has_status else self.retry.why
+
+
+_CLASSES = {429: RetryClass.LIMITED, 500: RetryClass.BROKEN, 502: RetryClass.BROKEN, 504: RetryClass.BROKEN}
 
 
 def classify_refusal(error: ProviderError, headers: Mapping[str, str], body: bytes) -> RetryClass:
@@ -112,7 +119,9 @@ def classify_refusal(error: ProviderError, headers: Mapping[str, str], body: byt
     should = headers.get("x-should-retry", "").strip().lower()
     if should == "false" or (status not in _RETRYABLE_STATUSES and should != "true"):
         return RetryClass.NEVER
-    return RetryClass.LOADING if status == 503 and b"loading model" in text else RetryClass.BUSY
+    if status == 503 and b"loading model" in text:
+        return RetryClass.LOADING
+    return _CLASSES.get(status, RetryClass.BUSY)
 
 
 def classify_connection_error(error: BaseException, *, is_local: bool) -> RetryClass:
@@ -143,7 +152,13 @@ def classify_connection_error(error: BaseException, *, is_local: bool) -> RetryC
 
 
 def compute_delay(
-    retry: RetryClass, attempts: int, *, retry_after: float | None, time_left: float, jitter: float
+    retry: RetryClass,
+    attempts: int,
+    *,
+    retry_after: float | None,
+    time_left: float,
+    jitter: float,
+    patience: float = 0.0,
 ) -> float | None:
     """Return the seconds to wait before the next attempt; None if there is no further attempt.
 
@@ -153,8 +168,10 @@ def compute_delay(
         retry_after: The wait that the endpoint requests, in seconds; None or 0 for no such request.
         time_left: Seconds until the turn's timeout; may be infinite.
         jitter: A random number from 0 to 1, which spreads the retries of many clients over time.
+        patience: Seconds for which a limited rate is retried beyond the usual attempts.
     """
-    if attempts >= retry.attempts:
+    is_patient = retry is RetryClass.LIMITED and patience > 0
+    if attempts >= retry.attempts and not is_patient:
         return None
     # The endpoint knows when it is free, so its own wait is taken as it is, without jitter.
     if retry_after:
@@ -170,7 +187,11 @@ def compute_delay(
 
 
 async def send_until_accepted(
-    send: Callable[[], Awaitable[_Response | FailedRequest]], host: str, notes: list[str], on_wait: OnWait | None
+    send: Callable[[], Awaitable[_Response | FailedRequest]],
+    host: str,
+    notes: list[str],
+    on_wait: OnWait | None,
+    patience: float = 0.0,
 ) -> _Response:
     """Send a request, retry it as this policy allows, and return the response.
 
@@ -179,6 +200,7 @@ async def send_until_accepted(
         host: The endpoint's host name, for notes and logs.
         notes: Receives notes for the user about the waits.
         on_wait: Called before and after each wait of `MIN_REPORTED_WAIT` seconds or more.
+        patience: Seconds for which a limited rate is retried beyond the usual attempts.
 
     Raises:
         ProviderError: The error of the last attempt.
@@ -186,7 +208,7 @@ async def send_until_accepted(
     waits: list[tuple[str, float]] = []
     try:
         while isinstance(response := await send(), FailedRequest):
-            wait = await _choose_wait(response, len(waits) + 1)
+            wait = await _choose_wait(response, len(waits) + 1, patience - sum(wait for _, wait in waits))
             waits.append((response.why, wait))
             log.info("request_retried", host=host, reason=response.why, wait_s=round(wait, 3), attempt=len(waits) + 1)
             await _wait(wait, response.retry.why, on_wait if wait >= MIN_REPORTED_WAIT else None)
@@ -199,7 +221,7 @@ async def send_until_accepted(
             notes.append(f"{host} {why}: {retries} after {round(sum(seconds), 1):g} s")
 
 
-async def _choose_wait(failure: FailedRequest, attempts: int) -> float:
+async def _choose_wait(failure: FailedRequest, attempts: int, patience: float) -> float:
     """Return the seconds until the next attempt; raise the error of the last attempt if there must be none."""
     await anyio.lowlevel.checkpoint_if_cancelled()
     wait = compute_delay(
@@ -208,6 +230,7 @@ async def _choose_wait(failure: FailedRequest, attempts: int) -> float:
         retry_after=failure.error.retry_after,
         time_left=anyio.current_effective_deadline() - anyio.current_time(),
         jitter=random.random(),  # noqa: S311 (no secret)
+        patience=patience,
     )
     if wait is None:
         raise failure.error from None

@@ -87,7 +87,14 @@ class RequestTransport(ABC):
         return self._client or await to_thread.run_sync(self.preload, abandon_on_cancel=True)
 
     def post(
-        self, path: str, body: bytes, *, idle_timeout: float, notes: list[str], on_wait: OnWait | None = None
+        self,
+        path: str,
+        body: bytes,
+        *,
+        idle_timeout: float,
+        notes: list[str],
+        on_wait: OnWait | None = None,
+        patience: float = 0.0,
     ) -> Awaitable[httpx2.Response]:
         """Send a request, and return the response with its body unread. The caller closes the response.
 
@@ -99,13 +106,14 @@ class RequestTransport(ABC):
             idle_timeout: Seconds to wait for each read of the response.
             notes: Receives notes for the user about retries.
             on_wait: Called before and after each wait of a second or more.
+            patience: Seconds for which a limited rate is retried (`ModelRequest.patience`).
 
         Raises:
             ProviderError: There is no response, or its status is not 2xx.
         """
         # This is no coroutine of its own: the caller awaits the retry policy directly.
         send = partial(self._send, path, body, idle_timeout)
-        return retry_policy.send_until_accepted(send, self.endpoint.host, notes, on_wait)
+        return retry_policy.send_until_accepted(send, self.endpoint.host, notes, on_wait, patience)
 
     def read_body(self, response: httpx2.Response) -> AsyncGenerator[bytes, None]:
         """Yield the body of a response as it arrives.
