@@ -28,8 +28,8 @@ Output = Literal["text", "json", "jsonl", "sse"]
 # The tool format: how tool calls are written.
 Format = Literal["native", "react", "xml", "auto"]
 # The destination of the program's log. ``file`` is a file if standard error is a terminal, where the log would mix
-# with the answer; else standard error.
-Logs = Literal["none", "stderr", "file"]
+# with the answer; else standard error. ``warnings`` are the warnings alone, on standard error.
+Logs = Literal["none", "warnings", "stderr", "file"]
 
 AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
 # The option of commands other than the chat.
@@ -150,6 +150,8 @@ class Options:
         """The destination of the log. A command that has no ``--debug`` writes the log with ``-v``."""
         if self.debug:
             return "file"
+        if self.command == "dial-chat serve" and not self.verbose:
+            return "warnings"  # nobody watches it: a failed turn and a lost database must leave a trace
         return "stderr" if self.verbose and self.command != "dial-chat" else "none"
 
 

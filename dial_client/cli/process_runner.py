@@ -120,7 +120,7 @@ def run_to_exit_code(begin: Callable[[], Awaitable[int | None]], *, logs: Logs) 
             return ExitCode.INTERRUPTED
         if isinstance(error, OSError) and error.errno in _UNWRITABLE and error.filename is None:
             return complain_about_output(error)
-        if logs != "none":
+        if logs in ("stderr", "file"):
             logging.getLogger("dial_client").exception("unexpected")
         return complain(error)
     _discard_closed_terminal()
@@ -220,7 +220,7 @@ def _configure_logging(logs: Logs) -> None:
         stream = path.open("a", encoding="utf-8", errors="replace", buffering=1)
         print(f"dial-chat: the log goes to {path}", file=sys.stderr, flush=True)
     logging.basicConfig(stream=stream, level=logging.WARNING, format="%(message)s")
-    logging.getLogger("dial_client").setLevel(logging.DEBUG)
+    logging.getLogger("dial_client").setLevel(logging.WARNING if logs == "warnings" else logging.DEBUG)
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,

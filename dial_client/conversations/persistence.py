@@ -86,7 +86,7 @@ class TurnPersister(TurnObserver):
                 except DialError as error:
                     # The next heartbeat tries again. If the store keeps failing, the turn ends when it has to store a
                     # message.
-                    log.warning("turn_not_renewed", error=type(error).__name__)
+                    log.debug("turn_not_renewed", error=type(error).__name__)
 
     async def _renew(self, turn: TurnHandle) -> None:
         self._renewed_at, self._unfinished = anyio.current_time(), _build_unfinished(turn)

@@ -457,14 +457,18 @@ class DurableTurns:
         return status is not None and status.status in ("PENDING", "ENQUEUED")
 
     async def _recover_turns(self) -> None:
+        is_failing = False
         while True:
             await anyio.sleep(self._timings.recovery_interval)
             if self._is_stopping():
                 return
             try:
                 await self._recover_once()
+                is_failing = False
             except Exception as error:  # noqa: BLE001 - the database may be available at the next attempt
-                log.warning("durable_turns_not_seen", error=type(error).__name__)
+                if not is_failing:
+                    log.warning("durable_turns_not_seen", error=type(error).__name__)
+                is_failing = True
 
     async def _recover_once(self) -> None:
         """Resume the turns that no process runs any more, and delete old workflows."""

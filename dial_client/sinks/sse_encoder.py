@@ -158,7 +158,7 @@ def _summarize_turn(turn: Turn) -> dict[str, Any]:
 
 def _describe_error(error: Exception) -> dict[str, Any]:
     if not isinstance(error, DialError):
-        log.warning("stream_broke", error=type(error).__name__)
+        log.debug("stream_broke", error=type(error).__name__)
         return {"message": "the turn failed with an unexpected error: see the log", "type": type(error).__name__}
     fields: dict[str, Any] = {"message": str(error), "type": type(error).__name__}
     if isinstance(error, ProviderError):

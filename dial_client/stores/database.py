@@ -85,6 +85,8 @@ class Database:
         self._patience = patience
         self._opening = anyio.Lock()
         self._engine: AsyncEngine | None = None
+        # Whether the last operation failed, which is logged once.
+        self._is_failing = False
 
     async def open(self) -> AsyncEngine:
         """Load the driver, create the database and migrate its schema; does nothing if the database is open.
@@ -109,9 +111,15 @@ class Database:
         """
         try:
             with anyio.fail_after(MAX_SECONDS, shield=True):
-                return await self._translate_errors(_transaction(await self.open(), operation, writes=writes))
+                result = await self._translate_errors(_transaction(await self.open(), operation, writes=writes))
         except TimeoutError as error:
-            raise DialError(f"the database did not answer within {MAX_SECONDS:g} seconds") from error
+            timeout = DialError(f"the database did not answer within {MAX_SECONDS:g} seconds")
+            self._log_failure(timeout)
+            raise timeout from error
+        if self._is_failing:
+            self._is_failing = False
+            log.warning("database_works_again")
+        return result
 
     async def find_versions(self) -> tuple[int, int]:
         """Return the version of the schema without migrating it, and the version that this program uses.
@@ -155,7 +163,14 @@ class Database:
         try:
             return await pending
         except (SQLAlchemyError, sqlite3.Error, OSError) as error:
-            raise self._to_dial_error(error) from error
+            failure = self._to_dial_error(error)
+            self._log_failure(failure)
+            raise failure from error
+
+    def _log_failure(self, failure: DialError) -> None:
+        if not self._is_failing:
+            self._is_failing = True
+            log.warning("database_failed", reason=str(failure))
 
     def _to_dial_error(self, error: Exception) -> DialError:
         from sqlalchemy.exc import StatementError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
@@ -26,10 +27,16 @@ from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Message, PendingApproval
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.background_tasks import BackgroundTasks
+from dial_client.runtime.logs import get_logger
+from dial_client.runtime.safe_text import to_one_line
 from dial_client.servers.status import ServerStatus
 from dial_client.turns.event_log import MAX_UNREAD, EventLog
 from dial_client.turns.turn_recorder import TurnRecorder
 
+log = get_logger(__name__)
+
+# Maximum characters of the reason of a failure in the log.
+_MAX_REASON = 500
 # Runs a turn, and returns why it ended.
 TurnWork = Callable[["TurnHandle"], Awaitable[StopReason]]
 
@@ -269,6 +276,7 @@ class TurnHandle:
             self._turn = turn
 
     def _end(self) -> None:
+        self._log_failure()
         if self._turn is None and self.failure is None:
             self.failure = DialError("the client was closed while the turn was running")
         self._done.set()
@@ -276,6 +284,17 @@ class TurnHandle:
         observers, self.observers = self.observers, ()  # a turn kept for its events must not keep its observers
         for observer in observers:
             observer.on_ended(self)
+
+    def _log_failure(self) -> None:
+        """Log why the turn failed. A limit, and a turn that another process resumes, are no failures."""
+        error = self.failure
+        if error is None or self.is_abandoned or isinstance(error, LimitReached):
+            return
+        fields = {"turn": self.id, "conversation": self.conversation_id, "error": type(error).__name__}
+        if isinstance(error, DialError):
+            log.warning("turn_failed", **fields, reason=to_one_line(str(error), _MAX_REASON))
+        else:  # a defect, here or in the program
+            log.warning("turn_failed", **fields, trace="".join(traceback.format_exception(error)))
 
 
 class TurnTasks:

@@ -117,6 +117,18 @@ def test_the_service_prints_its_url_and_stops_on_a_signal(tmp_path: Path, number
     assert "Traceback" not in rest
 
 
+def test_the_service_logs_a_failed_turn_once_without_any_option(tmp_path: Path) -> None:
+    write_config(tmp_path, {}, [{"error": {"message": "the model is gone", "status": 503}}])
+    with serving(tmp_path, "--store", str(tmp_path / "kept.db")) as (process, url, token):
+        where = "/conversations/" + ask(url, token, "/conversations", "POST").json()["id"]
+        assert ask(url, token, f"{where}/chat", "POST", json={"text": "Hi", "stream": False}).status_code == 502
+        process.terminate()
+        assert process.stderr is not None
+        failed = [line for line in process.stderr if "turn_failed" in line]
+    assert len(failed) == 1
+    assert "the model is gone" in failed[0]
+
+
 @no_signals
 def test_the_second_signal_stops_the_service_during_a_hanging_model_request(tmp_path: Path) -> None:
     write_config(tmp_path, {}, [{"text": "I think", "hang": True}])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sqlite3
 import stat
@@ -21,7 +22,7 @@ import anyio
 import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from tests.inner import ConfigError, DialError, Message, SQLStore, migrations
+from tests.inner import ConfigError, ConversationNotFound, DialError, Message, SQLStore, migrations
 from tests.support.temporary_stores import MESSAGES, join_threads, locked, query
 
 pytestmark = pytest.mark.anyio
@@ -179,6 +180,25 @@ async def test_a_lasting_lock_is_an_error_and_the_write_can_be_repeated(file: Pa
         assert (await store.get(made.id)).messages == ()
     await store.append(made.id, MESSAGES)
     assert (await store.get(made.id)).messages == MESSAGES
+    await store.aclose()
+
+
+async def test_a_lost_database_is_logged_once_and_again_when_it_is_back(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = SQLStore(file, patience=0.05)
+    made = await store.create()
+    with caplog.at_level(logging.INFO, logger="dial_client"):
+        with locked(file):
+            for _ in range(3):
+                with pytest.raises(DialError):
+                    await store.append(made.id, MESSAGES)
+        for _ in range(2):
+            await store.append(made.id, MESSAGES)
+        with pytest.raises(ConversationNotFound):
+            await store.append("no-such-id", MESSAGES)
+    events = [record.getMessage().partition(" ")[0] for record in caplog.records]
+    assert events == ["event='database_failed'", "event='database_works_again'"]
     await store.aclose()
 
 

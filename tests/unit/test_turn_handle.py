@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import aclosing
 
@@ -27,6 +28,7 @@ from tests.inner import (
     ToolCallFinished,
     ToolCallStarted,
     TurnHandle,
+    TurnWork,
 )
 from tests.support.turn_handles import STOP, Hang, Pipeline, calling, check_history, heard, started
 
@@ -212,3 +214,45 @@ async def test_a_turn_ends_with_an_error_when_its_client_is_closed(watched: bool
         group.cancel_scope.cancel()
     with pytest.raises(DialError, match="closed"):
         await (heard(turn.events()) if watched else turn.result())
+
+
+# --- the log --------------------------------------------------------------------------------------
+
+
+async def break_down(turn: TurnHandle) -> StopReason:
+    raise ZeroDivisionError("a defect")
+
+
+LOGGED: list[tuple[str, Callable[[], TurnWork], str]] = [
+    ("the model failed", lambda: Pipeline([ProviderError("gone\nfor good", status=503)]), "ProviderError"),
+    ("a defect", lambda: break_down, "ZeroDivisionError"),
+]
+
+
+@pytest.mark.parametrize(("build", "error"), [row[1:] for row in LOGGED], ids=[row[0] for row in LOGGED])
+async def test_a_failed_turn_is_logged_once(
+    build: Callable[[], TurnWork], error: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, logger="dial_client"):
+        async with started(build()) as turn:
+            with pytest.raises(Exception, match=r"gone|defect"):
+                await turn.result()
+    [record] = caplog.records
+    text = record.getMessage()
+    assert (record.levelname, text.partition(" ")[0]) == ("WARNING", "event='turn_failed'")
+    assert f"turn='{turn.id}'" in text
+    assert f"error='{error}'" in text
+    assert ("break_down" in text) is (error == "ZeroDivisionError"), "only a defect has a traceback"
+
+
+async def test_turns_that_end_at_a_limit_or_are_cancelled_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="dial_client"):
+        async with started(Pipeline(calling("now"), calling("now"), max_depth=0), raise_at_limits=True) as turn:
+            with pytest.raises(LimitReached):
+                await turn.result()
+        hang = Hang()
+        async with started(Pipeline([hang])) as turn:
+            await hang.reached.wait()
+            turn.cancel()
+            await turn.result()
+    assert caplog.records == []
