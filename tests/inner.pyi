@@ -713,6 +713,7 @@ from dial_client.tools.tool_selection import ToolSnapshot as ToolSnapshot
 from dial_client.tools.tool_selection import TurnTools as TurnTools
 from dial_client.turns import model_call as model_call
 from dial_client.turns import status_text as status_text
+from dial_client.turns.call_names import repair_names as repair_names
 from dial_client.turns.client_model import ClientModel as ClientModel
 from dial_client.turns.client_model import ModelSelection as ModelSelection
 from dial_client.turns.context_window import NOTE as NOTE

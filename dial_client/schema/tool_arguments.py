@@ -181,6 +181,25 @@ def parse_arguments(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+def parse_object_sequence(text: str) -> list[dict[str, Any]]:
+    """Return the JSON objects that follow each other in a text; empty if it contains anything else.
+
+    Endpoints join the pieces of a call wrongly: an empty object before the arguments, the same object twice, or the
+    object after each of its pieces. If the last object is not complete, the arguments are truncated.
+    """
+    objects: list[dict[str, Any]] = []
+    position, end = 0, len(text)
+    while (space := _SPACE.match(text, position)) and (position := space.end()) < end:
+        try:
+            value, position = DECODER.raw_decode(text, position)
+        except (ValueError, RecursionError, MemoryError):
+            return []
+        if not isinstance(value, dict) or not is_shallow(value):
+            return []
+        objects.append(value)
+    return objects
+
+
 def parse_value(text: str) -> Any:
     """Return a value of any type, parsed with the same tolerance as in `parse_arguments`; None if there is none."""
     text = text.strip()

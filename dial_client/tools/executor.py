@@ -418,13 +418,24 @@ def _normalize_arguments(call: ToolCallRequest, route: Route) -> ToolCallRequest
     if call.unreadable is not None:
         parsed = tool_arguments.parse_arguments(call.unreadable)
         if parsed is None:
+            # The last object is the most complete; an empty one says nothing if another one fits.
+            objects = tool_arguments.parse_object_sequence(call.unreadable)
+            candidates = (*filter(None, reversed(objects)), *objects)
+            parsed = next((value for value in candidates if _fit(value, route) is not None), None)
+        if parsed is None:
             return call
         call = replace(call, arguments=parsed, unreadable=None)
-    if not route.check.find_problems(call.arguments):
-        return call
+    arguments = _fit(call.arguments, route)
+    return call if arguments is None or arguments is call.arguments else replace(call, arguments=arguments)
+
+
+def _fit(arguments: Mapping[str, Any], route: Route) -> Mapping[str, Any] | None:
+    """Return the arguments, with harmless mismatches corrected, if they fit the schema; None if they do not fit."""
+    if not route.check.find_problems(arguments):
+        return arguments
     # Only harmless mismatches are corrected ("5" for 5), and only if the result fits: guesses would run unasked calls.
-    coerced = tool_arguments.coerce(call.arguments, route.spec.original_schema or route.spec.input_schema)
-    return call if route.check.find_problems(coerced) else replace(call, arguments=coerced)
+    coerced = tool_arguments.coerce(arguments, route.spec.original_schema or route.spec.input_schema)
+    return None if route.check.find_problems(coerced) else coerced
 
 
 def _find_problem(call: ToolCallRequest, route: Route | None, catalog: Catalog) -> ToolCallResult | None:

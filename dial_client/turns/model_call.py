@@ -40,6 +40,7 @@ from dial_client.providers.formats.stream_parser import drop_quoted_calls
 from dial_client.runtime.deadline import Deadline
 from dial_client.runtime.logs import get_logger
 from dial_client.turns import context_window, status_text
+from dial_client.turns.call_names import repair_names
 from dial_client.turns.context_window import ContextWindow
 from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.instructions import TurnInstructions
@@ -252,7 +253,7 @@ class ModelCaller:
         calls: tuple[ToolCallRequest, ...] = ()
         echo = None
         if completion.finish not in _STOP_REASONS and not attempt.is_timed_out:
-            calls = _with_distinct_ids(listener.calls)
+            calls = _with_distinct_ids(repair_names(listener.calls, {tool.name for tool in request.tools}))
             echo = ProviderState(info.name, completion.echo) if completion.echo is not None else None
         message = _build_message(listener, calls, echo)
         attempt.sent_by_endpoint = (message.content, message.tool_calls)

@@ -333,3 +333,35 @@ async def test_changed_arguments_are_checked_like_those_of_the_model() -> None:
     denied = Round(writer, approve=approves_with(text="b", count=1), rules=forbidding)
     [forbidden] = await denied.run(call("write", text="a", count=1))
     assert (unfit.failure, forbidden.failure, unreached.reached) == (Failure.BAD_ARGUMENTS, Failure.DENIED, False)
+
+
+@pytest.mark.parametrize(
+    ("written", "sent"),
+    [
+        ('{}{"query": "x"}', {"query": "x"}),
+        ('{"query": "x"}{"query": "x"}', {"query": "x"}),
+        ('{"query": "x"}\n{"query": "x"}', {"query": "x"}),
+        ('{"query": "d"}{"query": "de"}{"query": "delhi", "limit": 5}', {"query": "delhi", "limit": 5}),
+        ('{"query": "x"}{}', {"query": "x"}),
+        ('{"query": "x"}{"other": 1}', {"query": "x"}),
+        ('{}{"query": "x", "limit": "5"}', {"query": "x", "limit": 5}),
+        ('{"query": "x"}{"query": "y"', None),
+        ('{"query": "x"} and more', None),
+        ('{"other": 1}{"other": 2}', None),
+    ],
+)
+async def test_of_several_objects_the_last_whole_one_that_fits_is_sent(written: str, sent: Any) -> None:
+    seen: list[Any] = []
+
+    async def answer(tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress) -> CallToolResult:
+        seen.append(dict(arguments))
+        return text_result("ran")
+
+    properties = {"query": {"type": "string"}, "limit": {"type": "integer"}}
+    schema = {"type": "object", "properties": properties, "required": ["query"], "additionalProperties": False}
+    searching = tool_named("search", input_schema=schema)
+    round_ = Round(server("web", searching, call=answer))
+    (result,) = await round_.run(ToolCallRequest("1", "search", {}, written))
+
+    assert seen == ([] if sent is None else [sent])
+    assert result.success is (sent is not None)

@@ -157,8 +157,10 @@ def _to_object(arguments: Any) -> dict[str, Any] | None:
             return {}
         if text[0] == '"':
             return tool_arguments.parse_arguments(text)
-        value = decode(text).value
-        return value if isinstance(value, dict) else None
+        decoded = decode(text)
+        # Several objects: the executor chooses the one that fits.
+        is_followed = decoded.rest.lstrip().startswith("{")
+        return decoded.value if isinstance(decoded.value, dict) and not is_followed else None
     if arguments is None:
         return {}
     return dict(arguments) if isinstance(arguments, Mapping) else None
