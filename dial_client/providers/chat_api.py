@@ -525,6 +525,9 @@ class ChatStreamParser(StreamParser):
             return FinishReason.REFUSED
         if self._finish is None:
             return FinishReason.STOP if self.ended else FinishReason.CUT
+        # Gemini could not parse its model's call: without any content this is an empty reply, which is asked for again.
+        if self._finish.endswith("malformed_function_call") and not (self._has_answer or self.has_calls):
+            return FinishReason.STOP
         return _FINISHES.get(self._finish, FinishReason.CUT)
 
     def _may_be_retried(self, report: Any) -> bool:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from dial_client import DialClient
 from tests.inner import CHAT, ChatProvider, Endpoint, EndpointProfile, FinishReason, Message, ProviderError
-from tests.support.model_endpoint import ParsedReply, Raw, events, hear, model_endpoint, one_json
+from tests.support.model_endpoint import ParsedReply, Raw, Say, events, hear, model_endpoint, one_json
 
 pytestmark = pytest.mark.anyio
 
@@ -320,3 +321,31 @@ async def test_arguments_that_cannot_be_parsed_are_kept_unchanged(text: str) -> 
 
     assert heard.calls[0].arguments == {}
     assert heard.calls[0].unreadable == text
+
+
+@pytest.mark.parametrize(
+    "finish", ["malformed_function_call", "MALFORMED_FUNCTION_CALL", "function_call_filter: MALFORMED_FUNCTION_CALL"]
+)
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_malformed_call_without_content_is_an_empty_reply(finish: str, stream: bool) -> None:
+    whole = {"choices": [{"message": {"role": "assistant", "content": None}, "finish_reason": finish}]}
+    reply = await ask(
+        events(delta({"role": "assistant"}), delta({}, finish)) if stream else one_json(whole), stream=stream
+    )
+
+    assert (reply.text, reply.calls, reply.completion.finish) == ("", [], STOP)
+
+
+async def test_a_malformed_call_after_text_leaves_the_reply_incomplete() -> None:
+    reply = await ask(events(delta({"content": "I look."}), delta({}, "malformed_function_call")))
+
+    assert (reply.text, reply.completion.finish) == ("I look.", CUT)
+
+
+async def test_after_a_malformed_call_the_model_is_asked_again() -> None:
+    malformed = events(delta({"role": "assistant"}), delta({}, "malformed_function_call"))
+    with model_endpoint([malformed, Say("Hi")]) as endpoint:
+        async with DialClient(ChatProvider("m", Endpoint(f"{endpoint.url}/v1"), CHAT)) as dial:
+            turn = await dial.run("Hello")
+
+    assert (turn.text, len(endpoint.requests)) == ("Hi", 2)
