@@ -350,7 +350,7 @@ async def test_changed_arguments_are_checked_like_those_of_the_model() -> None:
         ('{"other": 1}{"other": 2}', None),
     ],
 )
-async def test_of_several_objects_the_last_whole_one_that_fits_is_sent(written: str, sent: Any) -> None:
+async def test_the_last_whole_object_that_fits_the_schema_is_sent(written: str, sent: Any) -> None:
     seen: list[Any] = []
 
     async def answer(tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress) -> CallToolResult:
