@@ -23,15 +23,15 @@ from dial_client.stores.conversation_store import Conversation
 SUMMARY_HEAD = "[Summary of the conversation so far, in place of its older messages]"
 
 # The result of a call whose own result was never stored.
-INTERRUPTED = "[may have run: the program was interrupted, and it is not known whether the tool did its work]"
+INTERRUPTED = "[may have run: no result was stored, and it is not known whether the tool did its work]"
 
 # The result of an unfinished call of a running turn.
 NO_RESULT_YET = "[no result yet: the tool is still at work]"
 
 # The end of text that was still being written when its process was killed.
-CUT_OFF = "[cut off: the program was interrupted here]"
+CUT_OFF = "[cut off: the rest was not stored]"
 
-_INTERRUPTED_NOTE = "the last turn was interrupted: its program ended in the middle of it"
+_INTERRUPTED_NOTE = "the last turn was interrupted: its program ended in the middle of it, or could not store the rest"
 
 
 def apply_edits(conversation: Conversation, *, summarized: bool = True) -> Conversation:

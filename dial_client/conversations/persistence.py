@@ -7,6 +7,9 @@ These are stored while the turn waits:
 * the last message, before the turn ends;
 * the details of the turn (`build_turn_entry`), at its end.
 
+A write that fails is repeated for the time of the lease: a database that restarts, or a disk that is full for a
+moment, loses nothing.
+
 Beside the turn, its lease of the conversation is renewed. Once a second, if they have changed, the results of the
 unfinished round and the partial text are stored too. So a killed process loses at most one second of them; the
 conversation then shows of an unfinished call only that it may have run.
@@ -29,14 +32,23 @@ only; empty fields are left out:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import anyio
 
 from dial_client.conversations.history import CUT_OFF, build_unknown_result
 from dial_client.conversations.message_tree import build_entry
-from dial_client.messages.errors import ConversationNotFound, DialError, ProviderError, RequestRefused
+from dial_client.messages.errors import (
+    ConfigError,
+    ConversationError,
+    ConversationNotFound,
+    DialError,
+    ProviderError,
+    RequestRefused,
+)
 from dial_client.messages.message import EntryKind, Message, build_waiting_result
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.logs import get_logger
@@ -47,6 +59,9 @@ log = get_logger(__name__)
 
 # Seconds between two checks for unfinished results and text to store.
 HEARTBEAT_INTERVAL = 1.0
+
+# Seconds between two attempts to store a message.
+RETRY_INTERVAL = 0.25
 
 
 class TurnPersister(TurnObserver):
@@ -98,7 +113,7 @@ class TurnPersister(TurnObserver):
     async def on_held_call(self, turn: TurnHandle) -> None:
         """Store which calls wait for approval, and that another one may run now. Raises as `on_message`."""
         async with self._renewing:
-            await self._renew(turn)
+            await self._persist(partial(self._renew, turn))
 
     async def on_message(self, turn: TurnHandle) -> None:
         """Store the messages that are not stored yet. If the conversation was deleted, cancel the turn.
@@ -111,7 +126,8 @@ class TurnPersister(TurnObserver):
         if not added:
             return
         try:
-            await self._store.append(turn.conversation_id, added, turn=turn.id)
+            append = partial(self._store.append, turn.conversation_id, added, turn=turn.id)
+            await self._persist(append, partial(self._has_stored, turn, added))
         except ConversationNotFound:
             log.debug("conversation_deleted_while_running", messages=len(added))
             turn.cancel()
@@ -130,16 +146,55 @@ class TurnPersister(TurnObserver):
             error.args = (f"{error}; {LEFT_OUT}",)
         unstored = turn.recorder.complete_messages[self._stored :]
         details = () if turn.ending is None else (build_turn_entry(turn, turn.ending, self._model),)
+        added = (*unstored, *details)
         try:
-            await self._store.release(turn.conversation_id, turn.id, (*unstored, *details))
+            release = partial(self._store.release, turn.conversation_id, turn.id, added)
+            await self._persist(release, partial(self._has_stored, turn, added))
         except DialError:
             # Release the conversation, so that the next turn does not have to wait until the lease expires.
             await self._store.release(turn.conversation_id, turn.id)
             raise
 
+    async def _persist(
+        self, write: Callable[[], Awaitable[None]], is_stored: Callable[[], Awaitable[bool]] | None = None
+    ) -> None:
+        """Write to the store; repeat a write that fails, for as long as the lease lasts from then on.
+
+        Args:
+            write: Writes.
+            is_stored: Returns True if an earlier attempt has succeeded, although its acknowledgement was lost; None for
+                a write that may happen twice.
+        """
+        deadline = anyio.current_time() + self._lease
+        is_repeated = False
+        while True:
+            try:
+                if not (is_repeated and is_stored is not None and await is_stored()):
+                    await write()
+            except (ConversationError, ConfigError):
+                raise
+            except DialError:
+                if anyio.current_time() >= deadline:
+                    raise
+                is_repeated = True
+                await anyio.sleep(RETRY_INTERVAL)
+            else:
+                return
+
+    async def _has_stored(self, turn: TurnHandle, added: tuple[Message, ...]) -> bool:
+        """Return whether the conversation ends with these messages; without any, whether the turn has released it."""
+        stored = await self._store.get(turn.conversation_id)
+        # Only settings can be added by others while the turn holds the conversation.
+        own = [message for message in stored.messages if message.entry is None or message.entry.kind == EntryKind.TURN]
+        return _encode(own[-len(added) :]) == _encode(added) if added else stored.turn != turn.id
+
     def on_ended(self, turn: TurnHandle) -> None:  # noqa: ARG002 - the same for every turn
         """Stop renewing the lease, even if `on_ending` was not called."""
         self._stopped.set()
+
+
+def _encode(messages: Sequence[Message]) -> list[str]:
+    return [json.dumps(message.to_dict(), sort_keys=True) for message in messages]
 
 
 def _build_unfinished(turn: TurnHandle) -> tuple[Message, ...]:

@@ -371,20 +371,24 @@ class DurableTurns:
 
     async def _finish_turn(self, turn_id: str, conversation_id: str, row: str) -> dict[str, str]:
         """Return the result of a turn, which any process may have started: the last step of a workflow."""
-        turn: TurnHandle | None = None
-        try:
-            turn = await self._attach(turn_id, conversation_id, row)
-            if turn is None:
-                question, _ = results.read_question_row(row)
-                result = results.find_stored_result(await self.manager.get(conversation_id), question)
-            else:
-                ended = await turn.result()
-                result = DurableResult(ended.text, ended.stop_reason.value)
-        except DialError as error:
-            result = DurableResult("", "", str(error))
-        if turn is not None and turn.is_abandoned:
-            await self._abandon(turn_id)
-        return asdict(result)
+        while True:
+            turn: TurnHandle | None = None
+            try:
+                turn = await self._attach(turn_id, conversation_id, row)
+                if turn is None:
+                    question, _ = results.read_question_row(row)
+                    result = results.find_stored_result(await self.manager.get(conversation_id), question)
+                else:
+                    ended = await turn.result()
+                    result = DurableResult(ended.text, ended.stop_reason.value)
+            except DialError as error:
+                result = DurableResult("", "", str(error))
+            if turn is not None and turn.is_abandoned:
+                await self._abandon(turn_id)
+            if turn is None or turn.is_stored:
+                return asdict(result)
+            # The store failed for so long that the turn's end is lost: the turn is resumed from what is stored.
+            log.warning("durable_turn_not_stored", error=result.error)
 
     async def _attach(self, turn_id: str, conversation_id: str, row: str) -> TurnHandle | None:
         """Return the handle of a turn that runs or ran in this process; None if it has ended in another process.
@@ -392,7 +396,7 @@ class DurableTurns:
         This waits while another process runs the turn, and resumes the turn if no process runs it.
         """
         turn = self._started.pop(turn_id, None) or self.manager.find_turn(conversation_id)
-        if turn is not None and is_attempt_of(turn_id, turn.id):
+        if turn is not None and is_attempt_of(turn_id, turn.id) and turn.is_stored is not False:
             return turn
         while True:
             try:

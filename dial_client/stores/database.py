@@ -85,8 +85,8 @@ class Database:
         self._patience = patience
         self._opening = anyio.Lock()
         self._engine: AsyncEngine | None = None
-        # Whether the last operation failed, which is logged once.
-        self._is_failing = False
+        # Whether the last operation failed, which is logged once; and whether a write did: a full disk can be read.
+        self._is_failing = self._has_lost_writes = False
 
     async def open(self) -> AsyncEngine:
         """Load the driver, create the database and migrate its schema; does nothing if the database is open.
@@ -116,8 +116,11 @@ class Database:
             timeout = DialError(f"the database did not answer within {MAX_SECONDS:g} seconds")
             self._log_failure(timeout)
             raise timeout from error
-        if self._is_failing:
-            self._is_failing = False
+        except DialError:
+            self._has_lost_writes = self._has_lost_writes or writes
+            raise
+        if self._is_failing and (writes or not self._has_lost_writes):
+            self._is_failing = self._has_lost_writes = False
             log.warning("database_works_again")
         return result
 

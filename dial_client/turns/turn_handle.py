@@ -97,6 +97,8 @@ class TurnHandle:
     """A middleware's result, which replaces the recorded result; None if there is none."""
     is_abandoned: bool = field(default=False, init=False)
     """Whether the turn was left for another process to resume."""
+    is_stored: bool | None = field(default=None, init=False)
+    """Whether the observers have stored the end of the turn; None until then."""
     ending: Turn | None = field(default=None, init=False)
     """The result of the turn, set once it adds no more messages."""
     failure: Exception | None = field(default=None, init=False)
@@ -255,8 +257,10 @@ class TurnHandle:
             if self.ending.output is not self.recorder.output:
                 self.recorder.output_errors = () if self.ending.output is None else None
         with anyio.CancelScope(shield=True):
+            self.is_stored = False
             for observer in self.observers:
                 await observer.on_ending(self)
+            self.is_stored = True
         for event in last_events:
             self.log.append(event)
         if self.failure is None:

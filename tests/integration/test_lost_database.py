@@ -1,0 +1,237 @@
+"""A database that is away for a moment, and a disk that is full for a moment, lose nothing of a turn."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from sqlalchemy import event
+
+from tests.inner import (
+    CallChunk,
+    Completion,
+    Conversation,
+    ConversationManager,
+    Delta,
+    DialClient,
+    DialError,
+    DurableTimings,
+    DurableTurns,
+    FinishReason,
+    MemoryStore,
+    Message,
+    ModelInfo,
+    ModelRequest,
+    Role,
+    SQLStore,
+    TextChunk,
+    ToolCallRequest,
+    Turn,
+)
+from tests.support.database_proxy import DatabaseProxy
+from tests.support.managed_conversations import assert_valid
+from tests.support.program import LONG
+from tests.support.temporary_stores import database_url, needs_dbos, needs_postgres
+
+pytestmark = pytest.mark.anyio
+
+TEXTS = ["Look!", "Let me see.", "seen", "All is well."]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The event loop that databases need."""
+    return "asyncio"
+
+
+class Model:
+    """A model that calls a tool once and then answers; `lose` runs before what is named in `when` must be stored."""
+
+    info = ModelInfo("model")
+
+    def __init__(self, when: str, lose: Callable[[], object], rest: str = "") -> None:
+        self._when = when
+        self._lose = lose
+        self._rest = rest
+
+    def _reach(self, moment: str) -> None:
+        if moment == self._when:
+            self._when = ""
+            self._lose()
+
+    async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        if request.messages[-1].role is Role.USER:
+            self._reach("calls")
+            yield TextChunk(f"Let me see.{self._rest}")
+            yield CallChunk(ToolCallRequest("call_1", "look", {}))
+            yield Completion(FinishReason.TOOL_CALLS)
+        else:
+            self._reach("answer")
+            yield TextChunk(f"All is well.{self._rest}")
+            yield Completion(FinishReason.STOP)
+
+    def look(self) -> str:
+        """Look."""
+        self._reach("result")
+        return f"seen{self._rest}"
+
+    async def aclose(self) -> None:
+        pass
+
+
+MOMENTS = pytest.mark.parametrize("moment", ["calls", "result", "answer"])
+
+
+@asynccontextmanager
+async def proxied() -> AsyncIterator[tuple[DatabaseProxy, SQLStore]]:
+    async with database_url() as url:
+        with DatabaseProxy(url) as proxy:
+            store = SQLStore(proxy.url)
+            try:
+                yield proxy, store
+            finally:
+                proxy.restore()
+                await store.aclose()
+
+
+async def chat(store: Any, model: Model, **options: Any) -> tuple[Turn, Conversation]:
+    with anyio.fail_after(LONG):
+        async with DialClient(model, tools=[model.look]) as dial:
+            manager = ConversationManager(dial, store, **options)
+            conversation = await manager.create()
+            turn = await manager.chat(conversation.id, "Look!")
+            return turn, await manager.get(conversation.id)
+
+
+def check_nothing_is_lost(turn: Turn, read: Conversation) -> None:
+    assert [message.text.rstrip("x") for message in turn.messages] == TEXTS
+    assert read.messages == turn.messages
+    assert (read.turn, read.notes) == ("", ())
+
+
+@needs_postgres
+@MOMENTS
+async def test_a_database_that_is_away_for_a_moment_loses_nothing(moment: str) -> None:
+    async with proxied() as (proxy, store):
+        check_nothing_is_lost(*await chat(store, Model(moment, lambda: proxy.cut(refusals=3))))
+        assert proxy.refused == 3
+
+
+@needs_postgres
+async def test_a_lost_database_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "dial_client")
+    async with proxied() as (proxy, store):
+        await chat(store, Model("result", lambda: proxy.cut(refusals=5)))
+    assert [record.message.split()[0] for record in caplog.records] == [
+        "event='database_failed'",
+        "event='database_works_again'",
+    ]
+
+
+@MOMENTS
+async def test_a_disk_that_is_full_for_a_moment_loses_nothing(tmp_path: Path, moment: str) -> None:
+    store = SQLStore(tmp_path / "talk.db")
+    engine = await store._database.open()
+    failures, is_full = 0, False
+
+    @event.listens_for(engine.sync_engine, "begin")
+    def limit(connection: Any) -> None:
+        # SQLite rounds the limit up to the pages that the file has.
+        connection.exec_driver_sql(f"PRAGMA max_page_count = {1 if is_full else 1_000_000}")
+
+    @event.listens_for(engine.sync_engine, "handle_error")
+    def count(context: Any) -> None:
+        nonlocal failures, is_full
+        assert "disk is full" in str(context.original_exception)
+        failures += 1
+        is_full = failures < 3
+
+    def fill() -> None:
+        nonlocal is_full
+        is_full = True
+
+    check_nothing_is_lost(*await chat(store, Model(moment, fill, rest="x" * 20_000)))
+    assert failures == 3
+    await store.aclose()
+
+
+class ForgetfulStore(MemoryStore):
+    """A store whose acknowledgements are lost: it does what it is asked to, and says that it failed."""
+
+    has_failed = False
+
+    async def append(self, *arguments: Any, **options: Any) -> None:
+        await super().append(*arguments, **options)
+        self._fail()
+
+    async def release(self, *arguments: Any, **options: Any) -> None:
+        await super().release(*arguments, **options)
+        self._fail()
+
+    def _fail(self) -> None:
+        self.has_failed = not self.has_failed
+        if self.has_failed:
+            raise DialError("the connection to the database broke")
+
+
+async def test_a_message_whose_acknowledgement_was_lost_is_stored_once() -> None:
+    turn, read = await chat(ForgetfulStore(), Model("", lambda: None))
+    check_nothing_is_lost(turn, read)
+
+
+@needs_postgres
+async def test_a_database_that_is_away_for_longer_than_the_lease_ends_the_turn_and_the_note_is_true() -> None:
+    async with proxied() as (proxy, store):
+        model = Model("answer", proxy.cut)
+        with anyio.fail_after(LONG):
+            async with DialClient(model, tools=[model.look]) as dial:
+                manager = ConversationManager(dial, store, lease=0.6)
+                conversation = await manager.create()
+                with pytest.raises(DialError, match="the database of conversations"):
+                    await manager.chat(conversation.id, "Look!")
+                proxy.restore()
+                while (read := await manager.get(conversation.id)).running:  # noqa: ASYNC110 - until the lease expires
+                    await anyio.sleep(0.02)
+        assert [message.text for message in read.messages] == TEXTS[:3]
+        assert [note.partition(", ")[2] for note in read.notes] == ["or could not store the rest"]
+        assert_valid(read.messages)
+
+
+def has_failed(manager: ConversationManager, conversation_id: str) -> bool:
+    turn = manager.find_turn(conversation_id)
+    return turn is not None and turn.has_ended and turn.failure is not None
+
+
+@needs_postgres
+@needs_dbos
+@pytest.mark.parametrize("is_long", [False, True])
+async def test_a_durable_turn_outlives_a_database_that_is_away(is_long: bool) -> None:
+    async with proxied() as (proxy, store):
+        model = Model("answer", lambda: proxy.cut() if is_long else proxy.cut(refusals=5))
+        with anyio.fail_after(LONG):
+            async with (
+                DialClient(model, tools=[model.look]) as dial,
+                DurableTurns(
+                    dial,
+                    store,
+                    proxy.url,
+                    timings=DurableTimings(recovery_interval=0.2),
+                    lease=0.6 if is_long else 10.0,
+                ) as turns,
+            ):
+                conversation = await turns.manager.create()
+                turn = await turns.submit(conversation.id, "Look!")
+                if is_long:
+                    while not has_failed(turns.manager, conversation.id):  # noqa: ASYNC110 - the workflow runs it
+                        await anyio.sleep(0.02)
+                    proxy.restore()
+                assert (await turns.result(turn)).text == "All is well."
+                read = await turns.get(conversation.id)
+        assert [message.text for message in read.messages] == TEXTS
+        assert (read.turn, read.notes) == ("", ())
+        assert Message.user("Look!") == read.messages[0]
