@@ -104,8 +104,9 @@ class TurnPersister(TurnObserver):
                     log.debug("turn_not_renewed", error=type(error).__name__)
 
     async def _renew(self, turn: TurnHandle) -> None:
-        self._renewed_at, self._unfinished = anyio.current_time(), _build_unfinished(turn)
-        is_held = await self._store.renew(turn.conversation_id, turn.id, self._lease, self._unfinished)
+        now, unfinished = anyio.current_time(), _build_unfinished(turn)
+        is_held = await self._store.renew(turn.conversation_id, turn.id, self._lease, unfinished)
+        self._renewed_at, self._unfinished = now, unfinished
         if not is_held and not self._stopped.is_set():
             log.warning("turn_lost_its_conversation")
             turn.cancel()
@@ -150,9 +151,10 @@ class TurnPersister(TurnObserver):
         try:
             release = partial(self._store.release, turn.conversation_id, turn.id, added)
             await self._persist(release, partial(self._has_stored, turn, added))
-        except DialError:
-            # Release the conversation, so that the next turn does not have to wait until the lease expires.
-            await self._store.release(turn.conversation_id, turn.id)
+        except DialError as error:
+            # Without its end the turn counts as interrupted. But an error that lasts is no reason to resume it.
+            if _is_lasting(error):
+                await self._store.release(turn.conversation_id, turn.id)
             raise
 
     async def _persist(
@@ -171,10 +173,8 @@ class TurnPersister(TurnObserver):
             try:
                 if not (is_repeated and is_stored is not None and await is_stored()):
                     await write()
-            except (ConversationError, ConfigError):
-                raise
-            except DialError:
-                if anyio.current_time() >= deadline:
+            except DialError as error:
+                if anyio.current_time() >= deadline or _is_lasting(error):
                     raise
                 is_repeated = True
                 await anyio.sleep(RETRY_INTERVAL)
@@ -191,6 +191,12 @@ class TurnPersister(TurnObserver):
     def on_ended(self, turn: TurnHandle) -> None:  # noqa: ARG002 - the same for every turn
         """Stop renewing the lease, even if `on_ending` was not called."""
         self._stopped.set()
+
+
+def _is_lasting(error: DialError) -> bool:
+    """Return True if a store fails each time: it is no store, lacks the conversation, or cannot encode a message."""
+    is_unencodable = isinstance(error.__cause__, TypeError | ValueError | RecursionError)
+    return is_unencodable or isinstance(error, ConversationError | ConfigError)
 
 
 def _encode(messages: Sequence[Message]) -> list[str]:

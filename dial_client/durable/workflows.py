@@ -416,7 +416,7 @@ class DurableTurns:
             except (ConfigError, ConversationNotFound, RowRefused):
                 raise
             except DialError as error:  # another process has resumed the turn first, or the store failed this time
-                log.warning("durable_turn_waits", error=type(error).__name__)
+                log.debug("durable_turn_waits", error=type(error).__name__)
             await anyio.sleep(_POLL_INTERVAL)
 
     async def _find_holder(self, conversation_id: str) -> tuple[str, bool]:

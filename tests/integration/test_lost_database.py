@@ -127,10 +127,8 @@ async def test_a_lost_database_is_logged_once(caplog: pytest.LogCaptureFixture) 
     caplog.set_level(logging.WARNING, "dial_client")
     async with proxied() as (proxy, store):
         await chat(store, Model("result", lambda: proxy.cut(refusals=5)))
-    assert [record.message.split()[0] for record in caplog.records] == [
-        "event='database_failed'",
-        "event='database_works_again'",
-    ]
+    events = ("database_failed", "database_works_again")
+    assert [event for record in caplog.records for event in events if event in record.message] == [*events]
 
 
 @MOMENTS
