@@ -504,6 +504,7 @@ from dial_client.servers import restart_policy as restart_policy
 from dial_client.servers import server_requests as server_requests
 from dial_client.servers import session as session
 from dial_client.servers.connection import Connection as Connection
+from dial_client.servers.notifications import MAX_CUTS as MAX_CUTS
 from dial_client.servers.notifications import Notifications as Notifications
 from dial_client.servers.notifications import ToolWatch as ToolWatch
 from dial_client.servers.oauth.oauth_http_client import UrlPolicy as UrlPolicy

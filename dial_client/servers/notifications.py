@@ -40,6 +40,9 @@ UNSUBSCRIBE_SECONDS = 2.0
 # Seconds before a lost stream of notifications is opened again; doubled up to `REOPEN_PAUSE_MAX`.
 REOPEN_PAUSE = 1.0
 REOPEN_PAUSE_MAX = 60.0
+# Streams of notifications that end within `SHORT_STREAM` seconds, one after the other, until none is opened any more.
+MAX_CUTS = 5
+SHORT_STREAM = 60.0
 MAX_PAGES = 100
 MAX_ITEMS = 10_000
 # Seconds between an announced change and reading the tools again; doubled while announcements continue.
@@ -248,6 +251,8 @@ class Notifications:
     ) -> None:
         """Keep a notification stream open, and reopen a lost one. Runs until it is cancelled or refused.
 
+        Hosts for functions cut every stream: after `MAX_CUTS` short ones, none is opened any more.
+
         Args:
             client: The SDK's client.
             kinds: The arguments of `mcp.Client.listen`: the changes that the server should announce.
@@ -255,22 +260,29 @@ class Notifications:
             on_event: Is called with each event.
 
         Raises:
+            ServerError: The server's host cuts every stream.
             Exception: The server refuses the first stream.
         """
-        pause, is_opened = REOPEN_PAUSE, False
+        pause, is_opened, cuts = REOPEN_PAUSE, False, 0
         while True:
+            began = anyio.current_time()
             try:
                 async with client.listen(**kinds) as changes:
                     if not on_open(changes.honored):
                         return
                     is_opened = True
                     async for event in changes:
-                        pause = REOPEN_PAUSE
                         on_event(event)
             except Exception as error:
                 if not is_opened:
                     raise
                 log.debug("notifications_lost", server=self._server, error=type(error).__name__)
+            if anyio.current_time() - began >= SHORT_STREAM:
+                pause, cuts = REOPEN_PAUSE, 0
+            else:
+                cuts += 1
+            if cuts == MAX_CUTS:
+                raise ServerError(self._server, "its host cuts its stream of notifications again and again")
             await anyio.sleep(pause)
             pause = min(2 * pause, REOPEN_PAUSE_MAX)
 
@@ -294,7 +306,9 @@ async def _subscribe(client: Client, uri: str, confirm: Callable[[], None], scop
                 await send(wire.UnsubscribeRequest(params=wire.UnsubscribeRequestParams(uri=uri)), wire.EmptyResult)
 
 
-async def read_all_pages(client: Client, items_name: str, key_name: str, note: AddNote) -> tuple[Any, ...]:
+async def read_all_pages(
+    client: Client, items_name: str, key_name: str, note: AddNote, on_page: Callable[[Any], None] = lambda _: None
+) -> tuple[Any, ...]:
     """Read all pages of a list, in the server's order; return an empty list if the server has no such list.
 
     Reading stops, with a note, at a repeated cursor, at a page that fails, and after too many pages or items. The items
@@ -305,6 +319,7 @@ async def read_all_pages(client: Client, items_name: str, key_name: str, note: A
         items_name: The attribute of a page that has its items, such as ``resource_templates``.
         key_name: The attribute that identifies an item. Items of later pages with a known key are dropped.
         note: Is called with a note about each irregularity.
+        on_page: Is called with each page.
 
     Raises:
         mcp.MCPError, pydantic.ValidationError: The first page cannot be read.
@@ -329,6 +344,7 @@ async def read_all_pages(client: Client, items_name: str, key_name: str, note: A
             if isinstance(error, MCPError) and error.code == METHOD_NOT_FOUND:
                 return ()
             raise
+        on_page(page)
         new_items = [item for item in getattr(page, items_name) if getattr(item, key_name) not in known]
         items += new_items
         known.update(getattr(item, key_name) for item in new_items)
@@ -422,8 +438,12 @@ class ToolWatch:
             return True
 
         kinds = {"tools_list_changed": True, "prompts_list_changed": True, "resources_list_changed": True}
-        with suppress(MCPError, ValueError, RuntimeError):
+        try:
             await self._notifications.listen(client, kinds, on_open, self.on_message)
+        except ServerError as error:
+            self._note(f"{error.problem}: changes of its tools are not noticed until it is opened again")
+        except (MCPError, ValueError, RuntimeError) as error:
+            log.debug("notifications_refused", error=type(error).__name__)
 
 
 def find_capabilities(client: Client) -> dict[Listing, Any]:

@@ -134,8 +134,8 @@ class Resources:
     async def list(self, server: str | None = None) -> tuple[Resource, ...]:
         """Return the resources of a server, or for None the resources of all servers, leaving out servers that fail.
 
-        A server without resources has an empty list. Lists are cached until the server announces a change, or for a
-        minute if the server does not announce changes.
+        A server without resources has an empty list. Lists are cached for the time that the server states (``ttlMs``), or
+        until it announces a change, or for a minute if it does neither.
 
         Raises:
             ServerError: There is no such server, or its list cannot be read.
@@ -271,6 +271,7 @@ class ListCache(Generic[Item]):
         if cached is not None and cached.revision == revision and anyio.current_time() < cached.until:
             return cached.items
         has_announcements = False
+        stated: list[float] = []  # the seconds for which each page is valid
 
         async def request(client: Client) -> tuple[Item, ...]:
             nonlocal has_announcements
@@ -280,11 +281,19 @@ class ListCache(Generic[Item]):
             if capability is None and capabilities:
                 return ()
             has_announcements = bool(capability is not None and capability.list_changed)
-            listed = await read_all_pages(client, self.items_name, self.key_name, connection.add_note)
+            listed = await read_all_pages(
+                client,
+                self.items_name,
+                self.key_name,
+                connection.add_note,
+                lambda page: stated.append((page.ttl_ms or 0) / 1000),
+            )
             return tuple(self.convert(connection.name, item) for item in listed)
 
         items = await connection.ask(request, LIST_SECONDS)
-        until = float("inf") if has_announcements else anyio.current_time() + CACHE_SECONDS
+        # A server that states no time, or 0 as the SDK does for it, has a list that is valid until it announces a change.
+        seconds = min(filter(None, stated), default=float("inf") if has_announcements else CACHE_SECONDS)
+        until = anyio.current_time() + seconds
         self._cached[connection] = _CachedList(items, revision, until)
         return items
 

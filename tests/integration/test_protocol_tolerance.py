@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
-from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, methods
 
 from tests.inner import (
     BURST,
@@ -201,3 +201,17 @@ def test_the_last_error_message_of_a_program_is_found(text: str, telling: str) -
     tail = StderrTail()
     tail.feed(text.encode())
     assert tail.last == telling
+
+
+@pytest.mark.parametrize("version", ["2025-06-18", "2026-07-28"])
+@pytest.mark.parametrize(
+    ("sent", "is_error"), [(None, False), (True, True), (False, False), ("true", True), ("no", None)]
+)
+def test_a_result_that_ran_is_no_error_if_its_flag_is_null(version: str, sent: Any, is_error: bool | None) -> None:
+    result: dict[str, Any] = {"resultType": "complete", "content": [{"type": "text", "text": "done"}], "isError": sent}
+    repair_content(result, version)
+
+    if is_error is None:
+        assert result["isError"] == sent
+    else:
+        assert methods.validate_server_result("tools/call", version, result).is_error is is_error  # type: ignore[union-attr]

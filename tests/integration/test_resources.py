@@ -133,6 +133,27 @@ async def test_a_list_without_change_notifications_expires_soon() -> None:
     assert (read_once, len(it.requests)) == (3, 6)
 
 
+@virtual_time
+@pytest.mark.parametrize(("seconds", "fresh", "stale"), [(5.0, 4.0, 2.0), (600.0, 598.0, 4.0)])
+async def test_the_time_for_which_a_server_says_that_its_list_is_valid_is_kept(
+    seconds: float, fresh: float, stale: float
+) -> None:
+    it = Library()
+
+    async def list_resources(context: Any, params: Any) -> Any:
+        return (await it.list_resources(context, params)).model_copy(update={"ttl_ms": int(seconds * 1000)})
+
+    async with DialClient(servers={"books": Server("quiet", on_list_resources=list_resources)}) as dial:
+        await dial.resources.list()
+        read_once = len(it.requests)
+        await anyio.sleep(fresh)
+        await dial.resources.list()
+        read_again = len(it.requests)
+        await anyio.sleep(stale)
+        await dial.resources.list()
+    assert (read_again, len(it.requests)) == (read_once, 2 * read_once)
+
+
 async def test_a_replaced_server_has_its_own_list() -> None:
     it = Library()
     it.texts = {"book://other": "Another book."}

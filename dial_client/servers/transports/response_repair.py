@@ -319,6 +319,9 @@ def repair_content(result: dict[str, Any], version: str) -> None:
         result["content"] = [*result["content"][:MAX_BLOCKS], _as_text(more)]
     if not isinstance(result.get("_meta", {}), dict):
         del result["_meta"]
+    # Some servers send null for false, or the word: the tool ran, and its result must not be lost.
+    if (flag := str(result.get("isError", False)).lower()) in ("none", "true", "false"):
+        result["isError"] = flag == "true"
     # Before 2026-07-28 it must be an object. What a server sends in its place is not lost: the model reads it as text.
     structured = result.get("structuredContent")
     if version not in MODERN_PROTOCOL_VERSIONS and structured is not None and not isinstance(structured, dict):
