@@ -134,8 +134,8 @@ class Resources:
     async def list(self, server: str | None = None) -> tuple[Resource, ...]:
         """Return the resources of a server, or for None the resources of all servers, leaving out servers that fail.
 
-        A server without resources has an empty list. Lists are cached for the time that the server states (``ttlMs``), or
-        until it announces a change, or for a minute if it does neither.
+        A server without resources has an empty list. Lists are cached for the time that the server states
+        (``ttlMs``), or until it announces a change, or for a minute if it does neither.
 
         Raises:
             ServerError: There is no such server, or its list cannot be read.
@@ -291,7 +291,7 @@ class ListCache(Generic[Item]):
             return tuple(self.convert(connection.name, item) for item in listed)
 
         items = await connection.ask(request, LIST_SECONDS)
-        # A server that states no time, or 0 as the SDK does for it, has a list that is valid until it announces a change.
+        # 0 says nothing: the SDK sends it for a server that states no time.
         seconds = min(filter(None, stated), default=float("inf") if has_announcements else CACHE_SECONDS)
         until = anyio.current_time() + seconds
         self._cached[connection] = _CachedList(items, revision, until)
