@@ -62,6 +62,9 @@ from dial_client.providers.formats import XMLFormatHandler as XMLFormatHandler
 from dial_client.providers.vendor_clients import AnthropicProvider as AnthropicProvider
 from dial_client.providers.vendor_clients import OpenAIProvider as OpenAIProvider
 from dial_client.servers.notifications import Subscription as Subscription
+from dial_client.servers.oauth.login_stores import FolderLogins as FolderLogins
+from dial_client.servers.oauth.login_stores import LoginStore as LoginStore
+from dial_client.servers.oauth.login_stores import MemoryLogins as MemoryLogins
 from dial_client.servers.resources import Resource as Resource
 from dial_client.servers.resources import ResourceContent as ResourceContent
 from dial_client.servers.resources import ResourceTemplate as ResourceTemplate
@@ -115,11 +118,14 @@ __all__ = [
     "EventLog",
     "Failure",
     "FinishReason",
+    "FolderLogins",
     "Instruction",
     "InstructionSource",
     "Login",
     "LoginRequest",
+    "LoginStore",
     "MediaChunk",
+    "MemoryLogins",
     "Middleware",
     "ModelInfo",
     "ModelReply",

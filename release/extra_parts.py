@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -58,6 +57,7 @@ async def _ask_cloud(model: str, expected: str) -> None:
 
 
 async def _store_login() -> None:
+    from dial_client.servers.oauth.login_stores import FolderLogins
     from dial_client.servers.oauth.token_storage import TokenRecord, TokenStorage
     from dial_client.settings.config_types import ServerSettings, Transport
 
@@ -79,11 +79,10 @@ async def _store_login() -> None:
 
     memory = MemoryKeyring()
     keyring.set_keyring(memory)
-    with tempfile.TemporaryDirectory() as folder:
-        storage = TokenStorage(ServerSettings("docs", Transport.HTTP, url="https://docs.example/mcp"), Path(folder))
-        await storage.save(TokenRecord(issuer="https://issuer.example"))
-        assert (await storage.load()).issuer == "https://issuer.example"
-        assert len(memory.passwords) == 1
+    storage = TokenStorage(ServerSettings("docs", Transport.HTTP, url="https://docs.example/mcp"), FolderLogins())
+    await storage.save(TokenRecord(issuer="https://issuer.example"))
+    assert (await storage.load()).issuer == "https://issuer.example"
+    assert len(memory.passwords) == 1
 
 
 async def _find_price() -> None:

@@ -211,7 +211,6 @@ from dial_client.hooks.audit.entries import Origin as Origin
 from dial_client.hooks.audit.entries import TurnAudit as TurnAudit
 from dial_client.hooks.audit.log_writer import LOCK_NAME as LOCK_NAME
 from dial_client.hooks.audit.log_writer import AuditLog as AuditLog
-from dial_client.hooks.audit.log_writer import FileLock as FileLock
 from dial_client.hooks.audit.record_format import build_mask as build_mask
 from dial_client.hooks.audit.record_format import compute_digest as compute_digest
 from dial_client.hooks.audit.record_format import list_log_files as list_log_files
@@ -422,6 +421,7 @@ from dial_client.runtime.background_tasks import BackgroundTasks as BackgroundTa
 from dial_client.runtime.deadline import Deadline as Deadline
 from dial_client.runtime.error_lines import find_error_line as find_error_line
 from dial_client.runtime.error_lines import summarize_error as summarize_error
+from dial_client.runtime.file_lock import FileLock as FileLock
 from dial_client.runtime.image_size import find_image_size as find_image_size
 from dial_client.runtime.logs import get_logger as get_logger
 from dial_client.runtime.media_types import normalize_media_type as normalize_media_type
@@ -507,10 +507,10 @@ from dial_client.servers.connection import Connection as Connection
 from dial_client.servers.notifications import MAX_CUTS as MAX_CUTS
 from dial_client.servers.notifications import Notifications as Notifications
 from dial_client.servers.notifications import ToolWatch as ToolWatch
+from dial_client.servers.oauth.login_stores import MAX_BYTES as TOKEN_STORAGE_MAX_BYTES
 from dial_client.servers.oauth.oauth_http_client import UrlPolicy as UrlPolicy
 from dial_client.servers.oauth.oauth_http_client import to_browser_url as to_browser_url
 from dial_client.servers.oauth.redirect_listener import RedirectListener as RedirectListener
-from dial_client.servers.oauth.token_storage import MAX_BYTES as TOKEN_STORAGE_MAX_BYTES
 from dial_client.servers.oauth.token_storage import TokenRecord as TokenRecord
 from dial_client.servers.oauth.token_storage import TokenStorage as TokenStorage
 from dial_client.servers.package_downloads import describe_download as describe_download

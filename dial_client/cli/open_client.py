@@ -69,6 +69,7 @@ async def open_client(
         callbacks=callbacks,
         audit=audit,
         cache_dir=True,
+        logins=True,
         on_limit="answer",
         record=options.record,
     )

@@ -12,6 +12,7 @@ from dial_client.hooks.middleware import Middleware
 from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.messages.limits import Limits
 from dial_client.messages.model import Provider, ToolFormat, ToolFormatHandler
+from dial_client.servers.oauth.login_stores import LoginStore
 from dial_client.settings.argument_types import check_folders, check_items
 from dial_client.settings.config_types import ModelProfile
 from dial_client.settings.policy_config import EVERYTHING, Policy
@@ -21,6 +22,8 @@ from dial_client.tools.function_tools import OnToolError
 
 # The path of a folder; True for the user's default folder, False for no folder.
 Directory = bool | str | os.PathLike[str]
+# Where logins are stored; False for memory.
+Logins = Directory | LoginStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +81,7 @@ class ClientOptions(TypedDict, total=False):
     status_model: str | Provider | None
     callbacks: Callbacks | None
     cache_dir: Directory
+    logins: Logins
     resource_tools: bool
     startup_patience: float
     tools: Sequence[Function | FunctionTool]

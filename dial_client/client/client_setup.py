@@ -12,13 +12,14 @@ from typing import Any
 
 import anyio
 
-from dial_client.client.client_options import ApprovalPolicy, Directory
+from dial_client.client.client_options import ApprovalPolicy, Directory, Logins
 from dial_client.client.sampling import ModelSampler, build_callback_sampler
 from dial_client.hooks.audit.entries import AuditRecorder, TurnAudit
 from dial_client.hooks.server_callbacks import LOG_LEVELS, Callbacks, Sampler
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.limits import Limits
 from dial_client.providers import is_recorded_server
+from dial_client.servers.oauth.login_stores import FolderLogins, LoginStore, MemoryLogins
 from dial_client.servers.resources import Resources
 from dial_client.servers.server_cache import JsonCache, ToolPins
 from dial_client.servers.server_manager import ServerManager
@@ -101,6 +102,21 @@ def open_grants(directory: Directory) -> GrantStore | None:
     """Return the stored grants of a folder; for True of the user's folder, for False None."""
     folder = _find_folder(directory, GRANTS)
     return GrantStore(folder) if folder is not None else None
+
+
+def open_logins(logins: Logins) -> LoginStore:
+    """Return where a client keeps its logins: for False in memory, for True where `dial-chat` keeps them.
+
+    Raises:
+        TypeError: `logins` is neither a folder nor a `LoginStore`.
+    """
+    if isinstance(logins, bool):
+        return FolderLogins() if logins else MemoryLogins()
+    if isinstance(logins, str | os.PathLike):
+        return FolderLogins(logins)
+    if is_code(logins) or not isinstance(logins, LoginStore):
+        raise TypeError(f"logins takes the path of a folder, True, False or a LoginStore, not {describe_type(logins)}")
+    return logins
 
 
 def _find_folder(directory: Directory, name: str) -> str | os.PathLike[str] | None:

@@ -17,7 +17,7 @@ from anyio import from_thread
 from anyio.lowlevel import EventLoopToken, current_token
 
 from dial_client.client import client_setup
-from dial_client.client.client_options import ApprovalPolicy, ClientOptions, Directory
+from dial_client.client.client_options import ApprovalPolicy, ClientOptions, Directory, Logins
 from dial_client.conversations.chat_loop import Chat
 from dial_client.hooks import call_context
 from dial_client.hooks.audit.entries import AuditRecorder, Origin
@@ -36,6 +36,7 @@ from dial_client.runtime.deadline import Deadline
 from dial_client.runtime.foreign_names import refuse_names
 from dial_client.runtime.value_summary import ValueSummary
 from dial_client.servers.connection import Connection
+from dial_client.servers.oauth.login_stores import LoginStore
 from dial_client.servers.resources import Resources
 from dial_client.servers.server_manager import STARTUP_PATIENCE, Connect, ServerManager
 from dial_client.servers.status import ServerStatus
@@ -102,6 +103,9 @@ class DialClient:
         audit: The recorder of each decision and each call, such as `audit.log_writer.AuditLog`.
         cache_dir: The folder that caches, between runs, the tools of servers (for entries with ``"lazy"``) and the
             protocol of each server; True for the user's cache folder.
+        logins: Where logins to servers are kept: False for the memory of this client alone, a folder, a store such as
+            `FolderLogins`, or True for the logins of `dial-chat servers login`. Clients with the same logins act as the
+            same user.
         on_limit: ``"answer"`` ends a turn with a written answer when it meets a limit; ``"raise"`` raises
             `LimitReached`. By default turns end with an answer, but a turn with an ``output_type`` and no output
             raises `OutputError`.
@@ -142,6 +146,8 @@ class DialClient:
     """The prompts of all servers."""
     approvals: ApprovalChecker
     """Decides for each tool call whether it may run."""
+    logins: LoginStore
+    """Where the client keeps its logins to servers."""
 
     def __init__(  # noqa: PLR0913 - the options of a host, all but one by name
         self,
@@ -155,6 +161,7 @@ class DialClient:
         callbacks: Callbacks | None = None,
         audit: AuditRecorder | None = None,
         cache_dir: Directory = False,
+        logins: Logins = False,
         on_limit: Literal["answer", "raise"] | None = None,
         system: str | None = None,
         guidance: str | None = None,
@@ -178,6 +185,7 @@ class DialClient:
             raise ConfigError(f"unknown on_limit {on_limit!r}", hint='expected "answer" or "raise"')
         approval, self.limits = approval or ApprovalPolicy(), limits or Limits()
         self._sync_lock = Lock()
+        self.logins = client_setup.open_logins(logins)
         self._on_limit = on_limit
         self.system = system
         chosen = ModelSelection(model, models, base_url, tool_format, guidance, status, status_model, fallback_models)
@@ -202,7 +210,7 @@ class DialClient:
         self._turns, self._results = TurnTasks(), ResultStore()
         # A recording needs every server to be started.
         cache = client_setup.open_cache(False if record is not None else cache_dir, client_setup.CACHE)
-        capabilities = replace(capabilities, on_change=self._turns.announce, cache=cache)
+        capabilities = replace(capabilities, on_change=self._turns.announce, cache=cache, logins=self.logins)
         self._servers = ServerManager(targets, capabilities, connect, startup_patience)
         self.approvals = client_setup.build_approval_checker(self._servers, approve, approval)
         self.resources, self.prompts = Resources(self._servers), Prompts(self._servers)

@@ -162,7 +162,8 @@ class ServerLogins:
         server = replace(attempt.server, startup_timeout=LOGIN_SECONDS, enabled=True, lazy=False)
         try:
             with attempt.scope, anyio.move_on_after(LOGIN_SECONDS):
-                async with DialClient(servers={name: server}, callbacks=Callbacks(login=attempt)) as client:
+                callbacks, logins = Callbacks(login=attempt), self._dial.logins
+                async with DialClient(servers={name: server}, callbacks=callbacks, logins=logins) as client:
                     status = client.servers[name]
                 attempt.problem = "" if status.state is ServerState.READY else status.error or status.state.value
             if not attempt.problem:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,6 +35,7 @@ from dial_client.messages.errors import ServerError
 from dial_client.messages.message import ImagePart, Message, Role, TextPart
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import clean, describe_removed, sanitize, to_one_line
+from dial_client.servers.oauth.login_stores import LoginStore, MemoryLogins
 from dial_client.servers.server_cache import JsonCache
 from dial_client.servers.status import Observable, OnChange
 
@@ -84,6 +85,8 @@ class ClientCapabilities:
     """Answers sampling requests as `Callbacks.sample` says; None if the client does not answer them."""
     audit: TurnAudit = TurnAudit()  # noqa: RUF009 - it has no state
     """Records the decisions about servers' requests and tool calls."""
+    logins: LoginStore = field(default_factory=MemoryLogins)
+    """The logins to servers."""
 
 
 class NeedsOlderProtocol(Exception):

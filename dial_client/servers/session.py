@@ -256,7 +256,9 @@ class ServerSession:
     async def _try_transports(self) -> None:
         """Try the transports in order, and serve calls over the first that works."""
         try:
-            for transport in list_transports(self._target, self._capabilities.callbacks.login, self._mask):
+            for transport in list_transports(
+                self._target, self._capabilities.callbacks.login, self._capabilities.logins, self._mask
+            ):
                 self._transport = transport
                 try:
                     # Let the tasks of other servers start their processes first: importing the SDK blocks the loop.

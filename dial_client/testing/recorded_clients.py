@@ -111,7 +111,7 @@ class DialRecording:
             raise ConfigError("there is no recording of this test", hint="run pytest --dial-record", path=str(path))
         provider = ScriptedProvider.from_file(path)
         self._replayed.append((path, provider))
-        for name in ("base_url", "models", "status_model", "cache_dir", "record"):
+        for name in ("base_url", "models", "status_model", "cache_dir", "logins", "record"):
             options.pop(name, None)  # type: ignore[misc]  # each is a key of ClientOptions
         return DialClient(provider, **options)
 

@@ -13,6 +13,7 @@ import anyio
 import httpx2
 import pytest
 
+from dial_client.extend import FolderLogins
 from tests.inner import LoginFailed, RedirectListener, TokenRecord, TokenStorage
 from tests.support.oauth_logins import find_stored_logins, redirect_user_data
 from tests.support.program import LONG, dial_chat, started, write_config
@@ -120,7 +121,7 @@ async def test_the_error_names_a_port_in_use() -> None:
 
 @pytest.mark.anyio
 async def test_an_unreadable_token_file_is_ignored(tmp_path: Path) -> None:
-    vault = TokenStorage(web("https://a.example/mcp"), tmp_path / "logins")
+    vault = TokenStorage(web("https://a.example/mcp"), FolderLogins(tmp_path / "logins"))
     await vault.save(TokenRecord(issuer="https://a.example"))
     [file] = find_stored_logins(tmp_path)
     for text in ("", "{", "[]", '"x"', "{}", '{"expires_at": "soon"}', '{"tokens": 3}', '{"another": 1}'):
@@ -131,11 +132,11 @@ async def test_an_unreadable_token_file_is_ignored(tmp_path: Path) -> None:
 @pytest.mark.anyio
 async def test_stored_tokens_belong_to_one_server_name_and_url(tmp_path: Path) -> None:
     kept_for = web("https://a.example/mcp")
-    await TokenStorage(kept_for, tmp_path).save(TokenRecord(tokens={"access_token": "x"}))
+    await TokenStorage(kept_for, FolderLogins(tmp_path)).save(TokenRecord(tokens={"access_token": "x"}))
     for changed in (web("https://a.example/other"), web("https://a.example/mcp", name="other")):
-        assert await TokenStorage(changed, tmp_path).load() == TokenRecord()
-    assert await TokenStorage(kept_for, tmp_path).forget()
-    assert not await TokenStorage(kept_for, tmp_path).forget()
+        assert await TokenStorage(changed, FolderLogins(tmp_path)).load() == TokenRecord()
+    assert await TokenStorage(kept_for, FolderLogins(tmp_path)).forget()
+    assert not await TokenStorage(kept_for, FolderLogins(tmp_path)).forget()
 
 
 class Keyring:
@@ -174,7 +175,7 @@ async def test_a_keyring_is_used_if_it_can_be_opened(
     for name in ("get_keyring", "get_password", "set_password", "delete_password"):
         setattr(package, name, getattr(keyring, name))
     monkeypatch.setitem(sys.modules, "keyring", package)
-    vault, record = TokenStorage(web("https://a.example/mcp")), TokenRecord(issuer="https://a.example")
+    vault, record = TokenStorage(web("https://a.example/mcp"), FolderLogins()), TokenRecord(issuer="https://a.example")
     await vault.save(record)
     assert await vault.load() == record
     assert (len(find_stored_logins(tmp_path)), len(keyring.entries)) == ((1, 0) if is_locked else (0, 1))
@@ -187,7 +188,7 @@ async def test_a_keyring_is_used_if_it_can_be_opened(
 async def test_token_files_are_private_with_any_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        await TokenStorage(web("https://a.example/mcp"), tmp_path / "logins").save(TokenRecord())
+        await TokenStorage(web("https://a.example/mcp"), FolderLogins(tmp_path / "logins")).save(TokenRecord())
     finally:
         os.umask(before)
     [file] = find_stored_logins(tmp_path)

@@ -14,6 +14,7 @@ import pytest
 
 import dial_client
 from dial_client import ConversationManager, DialClient
+from dial_client.extend import FolderLogins
 from dial_client.testing import ScriptedProvider
 from tests.inner import TOKEN_STORAGE_MAX_BYTES as MAX_BYTES
 from tests.inner import (
@@ -33,6 +34,7 @@ from tests.inner import (
     weights,
 )
 from tests.integration.test_foreign_rows import MESSAGES, nested
+from tests.support.oauth_logins import find_stored_logins
 
 HEAD = {"recording": 1, "by": "dial-client", "provider": "chat"}
 CALLED = {"server": "it", "tool": "echo", "arguments": {}}
@@ -125,16 +127,20 @@ async def test_an_import_of_any_content_is_a_conversation_or_an_error(message: s
     ids=len,
 )  # fmt: skip
 async def test_unreadable_stored_tokens_are_ignored(text: str, tmp_path: Path) -> None:
-    storage = TokenStorage(SERVER, tmp_path)
-    storage._path.write_bytes(text.encode(errors="surrogatepass"))
+    storage = TokenStorage(SERVER, FolderLogins(tmp_path / "logins"))
+    await storage.save(TokenRecord())
+    [file] = find_stored_logins(tmp_path)
+    file.write_bytes(text.encode(errors="surrogatepass"))
     assert await storage.load() == TokenRecord()
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("until", ["NaN", "Infinity", "-Infinity", "1e999"])
 async def test_stored_tokens_with_an_invalid_expiry_are_expired(until: str, tmp_path: Path) -> None:
-    storage = TokenStorage(SERVER, tmp_path)
-    storage._path.write_text(f'{{"tokens": {{"access_token": "x"}}, "expires_at": {until}}}')
+    storage = TokenStorage(SERVER, FolderLogins(tmp_path / "logins"))
+    await storage.save(TokenRecord())
+    [file] = find_stored_logins(tmp_path)
+    file.write_text(f'{{"tokens": {{"access_token": "x"}}, "expires_at": {until}}}')
     assert (await storage.load()).expires_at == 0.0
 
 

@@ -38,11 +38,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def client(server: Guarded, login: Login | None = None, limits: Limits | None = None, **oauth: Any) -> DialClient:
     entry = {"url": server.url} | ({"oauth": oauth} if oauth else {})
-    return DialClient(servers={"docs": entry}, callbacks=Callbacks(login=login), limits=limits)
+    return DialClient(servers={"docs": entry}, callbacks=Callbacks(login=login), limits=limits, logins=True)
 
 
 async def test_a_server_that_needs_a_login_fails_with_a_hint_and_other_servers_run(server: Guarded) -> None:
-    async with DialClient(servers={"my docs": {"url": server.url}, "good": raw("Server")}) as dial:
+    async with DialClient(servers={"my docs": {"url": server.url}, "good": raw("Server")}, logins=True) as dial:
         status = dial.servers["my docs"]
         assert status.state is ServerState.FAILED
         assert status.error == "it needs a login: run `dial-chat servers login 'my docs'`"

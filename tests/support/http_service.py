@@ -115,6 +115,7 @@ async def serve(
                 approve=human_input,
                 approval=ApprovalPolicy(allow=allow, deny=deny, grants=grants, concurrent=True),
                 callbacks=Callbacks(elicit=human_input.elicit, apps=True),
+                logins=True,
                 **options,
             ) as dial,
             AsyncExitStack() as stack,

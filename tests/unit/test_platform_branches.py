@@ -16,6 +16,7 @@ from prompt_toolkit.input import DummyInput, create_pipe_input
 from prompt_toolkit.input.posix_pipe import PosixPipeInput
 from prompt_toolkit.output import DummyOutput
 
+from dial_client.extend import MemoryLogins
 from tests.inner import (
     ConfigError,
     ConfigFile,
@@ -189,7 +190,9 @@ async def test_the_modes_of_files_with_secrets_are_not_checked_on_windows(
 @pytest.mark.usefixtures("windows")
 def test_the_process_of_a_server_is_started_by_the_sdk_on_windows() -> None:
     # On other systems the process starts now, which fails: there is no such program.
-    (transport,) = list_transports(ServerSettings("it", Transport.STDIO, command="no-such-program"), None, SecretMask())
+    (transport,) = list_transports(
+        ServerSettings("it", Transport.STDIO, command="no-such-program"), None, MemoryLogins(), SecretMask()
+    )
     assert transport.stderr == ()
 
 

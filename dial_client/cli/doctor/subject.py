@@ -144,7 +144,7 @@ class Subject:
 @asynccontextmanager
 async def run_servers(subject: Subject) -> AsyncGenerator[ServerOutcome, None]:
     """Start the servers, give their outcome when each has started or failed or its time is over, and stop them."""
-    dial = DialClient(servers=subject.servers)
+    dial = DialClient(servers=subject.servers, logins=True)
     try:
         await dial.open()
         yield await _watch(dial, subject.server_seconds)

@@ -19,6 +19,7 @@ from dial_client.hooks.server_callbacks import Callbacks, LoginRequest
 from dial_client.messages.errors import ConfigError, LoginFailed
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.runtime.text import count_noun, did_you_mean
+from dial_client.servers.oauth.login_stores import FolderLogins
 from dial_client.servers.oauth.redirect_listener import RedirectListener
 from dial_client.servers.oauth.token_storage import TokenStorage
 from dial_client.servers.status import ServerState
@@ -98,7 +99,7 @@ async def log_in(options: Options, name: str, *, browser: bool) -> int:
         async with RedirectListener(port or await _find_registered_port(server)) as loopback:
             login = TerminalLogin(loopback, browser=browser)
             patient = replace(server, startup_timeout=LOGIN_SECONDS, enabled=True, lazy=False)
-            async with DialClient(servers={name: patient}, callbacks=Callbacks(login=login)) as dial:
+            async with DialClient(servers={name: patient}, callbacks=Callbacks(login=login), logins=True) as dial:
                 status = dial.servers[name]
     except LoginFailed as error:
         warn(str(error))
@@ -116,7 +117,7 @@ async def log_out(options: Options, name: str) -> None:
     Raises:
         ConfigError: There is no such server, or it has no URL.
     """
-    was_there = await TokenStorage(await _find_server(options, name)).forget()
+    was_there = await TokenStorage(await _find_server(options, name), FolderLogins()).forget()
     print(f"{sanitize(name)}: " + ("logged out: its tokens are deleted here" if was_there else "there was no login"))
 
 
@@ -131,7 +132,7 @@ async def _find_server(options: Options, name: str) -> ServerSettings:
 
 async def _find_registered_port(server: ServerSettings) -> int:
     """Return the port of a redirect URI that is registered for the server, if it is free; else 0, for any port."""
-    client = (await TokenStorage(server).load()).client or {}
+    client = (await TokenStorage(server, FolderLogins()).load()).client or {}
     for uri in client.get("redirect_uris") or ():
         port = urlsplit(uri).port or 0
         try:

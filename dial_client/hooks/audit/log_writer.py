@@ -6,10 +6,9 @@ import hashlib
 import os
 import sys
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -24,102 +23,13 @@ from dial_client.hooks.audit.record_format import (
     seal,
     unseal,
 )
+from dial_client.runtime.file_lock import NO_FOLLOW, FileLock
 from dial_client.runtime.logs import get_logger
 
-# Flag of `os.open` that refuses symbolic links; 0 on Windows, which has no such flag.
-NO_FOLLOW = 0 if sys.platform == "win32" else os.O_NOFOLLOW
+# Flag of `os.open` that writes line feeds unchanged; only Windows has it.
 BINARY = 0
 if sys.platform == "win32":
     BINARY = os.O_BINARY
-"""Flag of `os.open` that writes line feeds unchanged; only Windows has it."""
-# Seconds between two attempts to lock.
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.01
-
-
-class FileLock:
-    """Locks a file against other processes, and against other objects of this class.
-
-    Args:
-        path: The path of the file, which is created, readable by its owner only.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = os.fspath(path)
-        self._handle = -1
-        self._inode = 0
-
-    @contextmanager
-    def held(self, patience: float) -> Iterator[None]:
-        """Hold the lock inside the context.
-
-        Raises:
-            TimeoutError: Another process has held the lock for `patience` seconds.
-            OSError: The file cannot be opened.
-        """
-        self._acquire(patience)
-        try:
-            yield
-        finally:
-            with suppress(OSError):
-                _unlock(self._handle)
-
-    def close(self) -> None:
-        """Close the file."""
-        handle, self._handle = self._handle, -1
-        if handle >= 0:
-            os.close(handle)
-
-    def _acquire(self, patience: float) -> None:
-        end, pause = time.monotonic() + patience, _FIRST_PAUSE
-        while not self._try_once():
-            if time.monotonic() >= end:
-                raise TimeoutError(f"another program holds {self._path}")
-            time.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
-
-    def _try_once(self) -> bool:
-        if self._handle < 0:
-            flags = os.O_RDWR | os.O_CREAT | NO_FOLLOW
-            self._handle = os.open(self._path, flags, 0o600)
-            self._inode = os.fstat(self._handle).st_ino
-        if not _lock(self._handle):
-            return False
-        with suppress(OSError):
-            if os.stat(self._path).st_ino == self._inode:  # noqa: PTH116 - runs for each line, and is twice as fast
-                return True
-        # The file was removed, so the next process would lock another file.
-        self.close()
-        return False
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(handle: int) -> bool:
-        os.lseek(handle, 0, os.SEEK_SET)
-        try:
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-
-    def _unlock(handle: int) -> None:
-        os.lseek(handle, 0, os.SEEK_SET)
-        msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
-
-else:
-    import fcntl
-
-    def _lock(handle: int) -> bool:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-    def _unlock(handle: int) -> None:
-        fcntl.flock(handle, fcntl.LOCK_UN)
-
 
 log = get_logger(__name__)
 

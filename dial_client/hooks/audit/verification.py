@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dial_client.hooks.audit.log_writer import LOCK_NAME, FileLock
+from dial_client.hooks.audit.log_writer import LOCK_NAME
 from dial_client.hooks.audit.record_format import list_log_files, unseal
+from dial_client.runtime.file_lock import FileLock
 
 _EDITED = "this line was edited or cut off: its bytes do not match its digest"
 # Seconds to wait for the lock. A log that stays locked, or is on a read-only disk, is read without the lock.

@@ -1,7 +1,7 @@
 """OAuth for servers behind a URL (MCP specification, "Authorization").
 
 The SDK implements the protocol; this package implements what the SDK leaves to the client: token storage
-(`token_storage`), the policy for URLs a server may direct the client to (`url_policy`, `oauth_http_client`), the login
-of a user (`hooks.oauth_callbacks`, `redirect_listener`) or of a program (`client_credentials`), and the
+(`token_storage`, `login_stores`), the policy for URLs a server may direct the client to (`oauth_http_client`), the
+login of a user (`hooks.server_callbacks`, `redirect_listener`) or of a program (`client_credentials`), and the
 authorization of concurrent calls (`server_auth`, `authorization`).
 """

@@ -98,8 +98,8 @@ class OAuthProvider(OAuthClientProvider):
         self.oauth.mask.add_login(record.tokens, record.client)
         try:
             await self.oauth.token_storage.save(record)
-        except OSError as error:
-            log.warning("login_not_stored", server=self.oauth.server.name, error=error.strerror)
+        except Exception as error:  # noqa: BLE001 - a store of the program's own may raise anything
+            log.warning("login_not_stored", server=self.oauth.server.name, error=type(error).__name__)
 
     def use(self, record: TokenRecord) -> None:
         """Use a stored record; its invalid parts count as missing."""

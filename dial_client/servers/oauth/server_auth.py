@@ -26,6 +26,7 @@ from dial_client.hooks.server_callbacks import Login, build_login_hint
 from dial_client.messages.errors import LoginFailed
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.servers.oauth.authorization import NO_STORAGE, OAuthContext, OAuthProvider
+from dial_client.servers.oauth.login_stores import FolderLogins, LoginStore
 from dial_client.servers.oauth.oauth_http_client import OAuthHttpClient, UrlPolicy, read_oauth_error, to_display
 from dial_client.servers.oauth.token_storage import TokenStorage
 from dial_client.servers.secret_masking import SecretMask
@@ -36,6 +37,8 @@ UNUSED_REDIRECT_URI = "http://127.0.0.1/callback"
 # How many times a server may require more scopes during one connection.
 MAX_STEP_UPS = 5
 _MAX_WORDS = 300
+# What a program has to do whose logins are not those of `dial-chat`.
+_PRIVATE_HINT = " and give the client logins=True, or give it Callbacks(login=…)"
 
 Send = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
 
@@ -58,13 +61,16 @@ class ServerAuth:
     Args:
         settings: The server's settings.
         login: The callback for logins of the user; if None, a request that needs a login raises `LoginFailed`.
+        logins: The logins of the client.
         mask: Masks the tokens in the server's messages.
     """
 
-    def __init__(self, settings: ServerSettings, login: Login | None, mask: SecretMask) -> None:
+    def __init__(self, settings: ServerSettings, login: Login | None, logins: LoginStore, mask: SecretMask) -> None:
         url_policy = UrlPolicy(settings.url or "", settings.oauth.trusted_origins if settings.oauth else ())
-        self._oauth = OAuthContext(settings, TokenStorage(settings), url_policy, login, mask)
+        self._oauth = OAuthContext(settings, TokenStorage(settings, logins), url_policy, login, mask)
         self._http = OAuthHttpClient(url_policy)
+        is_of_dial_chat = isinstance(logins, FolderLogins) and logins.is_of_dial_chat
+        self._hint = build_login_hint(settings.name) + ("" if is_of_dial_chat else _PRIVATE_HINT)
         self._provider = create_provider(self._oauth)
         self._lock = anyio.Lock()
         self._is_loaded = False
@@ -172,7 +178,7 @@ class ServerAuth:
             raise LoginFailed(self._refusal)
         tried.add(_Remedy.LOGIN)
         if self._oauth.settings.grant is OAuthGrant.AUTHORIZATION_CODE and self._oauth.login is None:
-            raise LoginFailed(f"it needs a login: {build_login_hint(self._oauth.server.name)}")
+            raise LoginFailed(f"it needs a login: {self._hint}")
         await self._run_login(request, response)
 
     async def _step_up(self, request: httpx2.Request, response: httpx2.Response, tried: set[_Remedy]) -> None:
@@ -187,7 +193,7 @@ class ServerAuth:
         tried.add(_Remedy.STEP_UP)
         if self._oauth.settings.grant is OAuthGrant.AUTHORIZATION_CODE and self._oauth.login is None:
             await self._provider.add_missing_scope(scope)
-            raise LoginFailed(f"it requires more scopes ({words}): {build_login_hint(self._oauth.server.name)}")
+            raise LoginFailed(f"it requires more scopes ({words}): {self._hint}")
         self._step_ups.add(required)
         await self._run_login(request, response)
 

@@ -22,6 +22,7 @@ from mcp_types import METHOD_NOT_FOUND
 
 from dial_client.hooks.server_callbacks import Login
 from dial_client.messages.errors import LoginFailed
+from dial_client.servers.oauth.login_stores import LoginStore
 from dial_client.servers.oauth.oauth_http_client import read_body
 from dial_client.servers.oauth.server_auth import Send, ServerAuth
 from dial_client.servers.secret_masking import SecretMask
@@ -233,6 +234,8 @@ class HTTPTransport:
     settings: ServerSettings
     login: Login | None
     """The callback for logins of the user; None if nobody can log in."""
+    logins: LoginStore
+    """The logins of the client."""
     mask: SecretMask
     """Masks tokens in the server's messages."""
     on_failure: Callable[[str], None] | None
@@ -246,7 +249,7 @@ class HTTPTransport:
             # A configured `Authorization` header, or the user's own `httpx2.Auth`, takes the place of a login.
             has_token = any(name.lower() == "authorization" for name in settings.headers)
             if not (has_token if settings.oauth is None else settings.oauth.auth is not None):
-                server_auth = ServerAuth(settings, self.login, self.mask)
+                server_auth = ServerAuth(settings, self.login, self.logins, self.mask)
                 stack.push_async_callback(server_auth.aclose)
             if on_failure is None:
                 http = await stack.enter_async_context(FailureTolerantClient(settings, server_auth))

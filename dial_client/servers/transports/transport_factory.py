@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from dial_client.hooks.server_callbacks import Login
+from dial_client.servers.oauth.login_stores import LoginStore
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.servers.status import AddNote
 from dial_client.servers.transports.server_process import ServerProcess, StderrTail
@@ -31,6 +32,7 @@ class TransportFactory:
         target: A `ServerSettings`, or a server object in this process.
         mask: Masks secrets in the server's output.
         login: The callback for logins of the user to a server behind a URL; None if nobody can log in.
+        logins: The logins of the client.
         is_streamable_http: True for streamable HTTP: a server may lose a session, and HTTP+SSE is tried if the server
             refuses this one.
 
@@ -39,12 +41,18 @@ class TransportFactory:
     """
 
     def __init__(
-        self, target: Any, mask: SecretMask, login: Login | None = None, *, is_streamable_http: bool = False
+        self,
+        target: Any,
+        mask: SecretMask,
+        login: Login | None,
+        logins: LoginStore,
+        *,
+        is_streamable_http: bool = False,
     ) -> None:
         self.is_streamable_http = is_streamable_http
         self._target = target
         self._mask = mask
-        self._login = login
+        self._login, self._logins = login, logins
         self._is_stdio = isinstance(target, ServerSettings) and target.transport is Transport.STDIO
         has_process = self._is_stdio and sys.platform != "win32"
         self._process = ServerProcess(target, mask) if has_process else None
@@ -83,7 +91,7 @@ class TransportFactory:
 
             # HTTP+SSE sends messages apart from the stream: a message that cannot be sent ends the connection.
             on_failure = None if self.is_streamable_http else on_end
-            transport = HTTPTransport(self._target, self._login, self._mask, on_failure)
+            transport = HTTPTransport(self._target, self._login, self._logins, self._mask, on_failure)
         return RepairingTransport(transport, self._mask, on_note, on_end, on_error)
 
     async def explain_end(self) -> str:
@@ -102,12 +110,14 @@ class TransportFactory:
             self._process.close()
 
 
-def list_transports(target: Any, login: Login | None, mask: SecretMask) -> Iterator[TransportFactory]:
+def list_transports(
+    target: Any, login: Login | None, logins: LoginStore, mask: SecretMask
+) -> Iterator[TransportFactory]:
     """Yield the transports to try, each only after the transport before it was refused.
 
     For a URL, streamable HTTP is tried first, then HTTP+SSE (MCP specification, "Backwards Compatibility"). The
     arguments and errors are those of `TransportFactory`.
     """
     if isinstance(target, ServerSettings) and target.transport is Transport.HTTP:
-        yield TransportFactory(target, mask, login, is_streamable_http=True)
-    yield TransportFactory(target, mask, login)
+        yield TransportFactory(target, mask, login, logins, is_streamable_http=True)
+    yield TransportFactory(target, mask, login, logins)
