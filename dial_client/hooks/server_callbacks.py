@@ -31,6 +31,8 @@ class LoginRequest:
     """The requested scopes."""
     needs_issuer: bool = False
     """True if the redirect URL must contain the issuer (RFC 9207, ``iss``), so that the code alone is not enough."""
+    reason: str = ""
+    """Why the user is asked although the program was registered before; show it. Empty for a usual login."""
 
 
 class Login(Protocol):

@@ -72,10 +72,11 @@ class LoginAttempt:
         """Wait for the redirect and return its URL.
 
         Raises:
-            LoginFailed: The server requests a second login, for example for more scopes.
+            LoginFailed: The server requests a second login, for example for more scopes. The browser waits for the
+                first one, and cannot open it.
         """
         if self.request is not None:
-            raise LoginFailed("the server requires another login: start it again")
+            raise LoginFailed(f"{request.reason or 'the server requires another login'}: start it again")
         self.request = request
         self._state = parse_qs(urlsplit(request.url).query)["state"][0]
         self.responded.set()

@@ -82,6 +82,8 @@ class OAuthSettings:
     """The authorization server of the client id and the secret; None for the first one that the server names."""
     trusted_origins: Annotated[tuple[str, ...], read_urls] = ()
     """Origins (``https://auth.example``) that the login may use although they are not public, or not the issuer's."""
+    allow_unannounced_pkce: bool = False
+    """True to log in at an authorization server that checks PKCE (S256), but does not announce it."""
     auth: Any = field(default=None, repr=False)
     """An ``httpx2.Auth`` that authorizes all requests instead, for configurations made in Python."""
 

@@ -51,6 +51,17 @@ def test_a_login_in_the_browser_is_followed_by_a_logout(server: Guarded, tmp_pat
     assert "it needs a login: run `dial-chat servers login docs`" in dial_chat(tmp_path, "servers").stdout
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows opens its own browser, whatever BROWSER says")
+def test_one_of_two_programs_refreshes_their_login(server: Guarded, tmp_path: Path, browser: str) -> None:
+    write_config(tmp_path, {"docs": {"url": server.url}})
+    assert dial_chat(tmp_path, "servers", "login", "docs", BROWSER=browser).returncode == 0
+    server.revoke_tokens()
+    with started(tmp_path, "servers") as first, started(tmp_path, "servers") as second:
+        shown = [program.communicate(timeout=LONG)[0] for program in (first, second)]
+    assert all("docs: ready" in text for text in shown), shown
+    assert server.count_refreshes() == 1
+
+
 def test_a_login_works_in_a_browser_opened_by_the_user(server: Guarded, tmp_path: Path) -> None:
     write_config(tmp_path, {"docs": {"url": server.url}})
     with started(tmp_path, "servers", "login", "docs", "--no-browser") as login:

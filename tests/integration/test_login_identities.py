@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -15,7 +16,7 @@ from dial_client.extend import FolderLogins, MemoryLogins
 from dial_client.testing import ScriptedProvider
 from tests.inner import Callbacks, Login
 from tests.support.oauth_logins import Person, find_stored_logins, redirect_user_data
-from tests.support.program import write_config
+from tests.support.program import LONG, write_config
 from tests.support.servers.oauth_server import Guarded, guarded
 
 pytestmark = pytest.mark.anyio
@@ -151,3 +152,38 @@ async def test_a_store_that_fails_is_an_error_of_its_server(server: Guarded) -> 
 async def test_what_stores_no_logins_is_refused(given: Any) -> None:
     with pytest.raises(TypeError, match="logins takes"):
         DialClient(logins=given)
+
+
+@pytest.mark.parametrize("kind", ["folder", "memory"])
+async def test_one_of_two_clients_refreshes_their_login(server: Guarded, kind: str, tmp_path: Path) -> None:
+    logins = MemoryLogins() if kind == "memory" else tmp_path / "logins"
+    async with client(server, Person(), logins=logins) as first, client(server, logins=logins) as second:
+        server.revoke_tokens()
+        with anyio.fail_after(LONG):
+            async with anyio.create_task_group() as group:
+                results: list[bool] = []
+
+                async def call(dial: DialClient) -> None:
+                    results.append((await dial.call("echo", {})).success)
+
+                group.start_soon(call, first)
+                group.start_soon(call, second)
+    assert results == [True, True]
+    assert server.count_refreshes() == 1
+
+
+async def test_one_of_two_clients_that_start_together_refreshes_their_expired_login(
+    server: Guarded, tmp_path: Path
+) -> None:
+    async with client(server, Person(), logins=tmp_path / "logins"):
+        pass
+    [file] = find_stored_logins(tmp_path)
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"expires_at": 1.0}))
+    clients = [client(server, logins=tmp_path / "logins") for _ in range(2)]
+    for dial in clients:
+        await dial.open()
+    for dial in clients:
+        await dial.ready()
+        assert (await dial.call("echo", {})).success
+        await dial.aclose()
+    assert server.count_refreshes() == 1

@@ -119,11 +119,11 @@ def server() -> Iterator[Guarded]:
     ("odd", "words"),
     [
         (elsewhere, "wants the login's code sent to another origin"),
-        (without_pkce, "does not protect codes with PKCE"),
+        (without_pkce, "does not announce PKCE (S256); if you know"),
         (plain_pkce, "does not protect codes with PKCE"),
         (other_issuer, "issuer mismatch"),
         (without_issuer, "names no issuer (iss)"),
-        (without_metadata, "does not announce PKCE; if you trust it, name its origin"),
+        (without_metadata, "does not announce PKCE (S256); if you know"),
         (mixed_up, "iss mismatch"),
         (other_state, "belongs to another login"),
         (denies, "the login was refused: access_denied: go away"),
@@ -171,7 +171,7 @@ async def test_the_number_of_requests_for_more_scopes_is_limited(server: Guarded
 async def test_the_user_can_trust_another_origin(server: Guarded) -> None:
     with guarded() as attacker:
         server.metadata = {"token_endpoint": f"{attacker.base}/token"}
-        attacker.codes, attacker.tokens = server.codes, server.tokens
+        attacker.codes, attacker.tokens, attacker.clients = server.codes, server.tokens, server.clients
         entry = {"url": server.url, "oauth": {"trustedOrigins": [attacker.base]}}
         async with DialClient(servers={"docs": entry}, callbacks=Callbacks(login=Person())) as dial:
             assert dial.servers["docs"].state is ServerState.READY, dial.servers["docs"].error

@@ -47,6 +47,8 @@ class TerminalLogin:
             f"{sanitize(request.server)} wants you to log in at {request.origin}{to_one_line(scopes, 1000)}",
             file=sys.stderr,
         )
+        if request.reason:
+            print(f"Again: {to_one_line(request.reason, 1000)}.", file=sys.stderr)
         print(f"Open this address in a browser:\n\n{request.url}\n", file=sys.stderr, flush=True)
         if self._browser and _has_browser():
             with anyio.move_on_after(_BROWSER_SECONDS):

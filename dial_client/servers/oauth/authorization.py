@@ -28,7 +28,13 @@ from dial_client.hooks.server_callbacks import Login, LoginRequest
 from dial_client.messages.errors import LoginFailed
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import to_one_line
-from dial_client.servers.oauth.oauth_http_client import TRUST_HINT, UrlPolicy, find_origin, to_browser_url, to_display
+from dial_client.servers.oauth.oauth_http_client import (
+    OAuthHttpClient,
+    UrlPolicy,
+    find_origin,
+    to_browser_url,
+    to_display,
+)
 from dial_client.servers.oauth.token_storage import TokenRecord, TokenStorage
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.settings.config_types import OAuthGrant, OAuthSettings, ServerSettings
@@ -40,6 +46,11 @@ MAX_MISSING_SCOPE = 2_000
 
 # The storage of a provider before `OAuthProvider.connect`, which makes the provider its own storage.
 NO_STORAGE: Any = None
+# Errors of a client that the authorization server does not know, or no longer (RFC 6749, 4.1.2.1 and 5.2).
+UNKNOWN_CLIENT_ERRORS = ("invalid_client", "unauthorized_client")
+
+_PKCE_HINT = '; if you know that it checks PKCE, set "oauth": {"allowUnannouncedPkce": true}'
+_NEW_REGISTRATION = "the authorization server no longer knew this program, which is registered anew"
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -51,6 +62,7 @@ class OAuthContext:
     server: ServerSettings
     token_storage: TokenStorage
     url_policy: UrlPolicy
+    http: OAuthHttpClient
     login: Login | None
     mask: SecretMask
 
@@ -60,6 +72,10 @@ class OAuthContext:
         return self.server.oauth or OAuthSettings()
 
 
+class ClientUnknown(LoginFailed):
+    """The authorization server does not know the client."""
+
+
 class OAuthProvider(OAuthClientProvider):
     """The authorization code flow in a browser; also the base of the client credentials flows."""
 
@@ -67,7 +83,10 @@ class OAuthProvider(OAuthClientProvider):
     record: TokenRecord
     refused_refresh_token: str | None = None
     has_requested_login = False
-    """True if the user was asked to log in during the current flow."""
+    """True if the user was asked to log in during the current login."""
+    has_lost_client = False
+    """True if the authorization server has forgotten the registered client since the last login."""
+    _has_registered = False
     _url = ""
 
     def connect(self, oauth: OAuthContext) -> None:
@@ -80,10 +99,12 @@ class OAuthProvider(OAuthClientProvider):
         """Store new tokens with the data needed to refresh them."""
         expires_at = time.time() + tokens.expires_in if tokens.expires_in is not None else None
         record = replace(self._capture_record(), tokens=_to_json(tokens), expires_at=expires_at, wanted_scope=None)
+        self.has_lost_client = False
         await self.save(record)
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Store the client's registration."""
+        self._has_registered = True
         await self.save(replace(self._capture_record(), client=_to_json(client_info), tokens=None))
 
     async def add_missing_scope(self, scope: str) -> None:
@@ -121,8 +142,25 @@ class OAuthProvider(OAuthClientProvider):
         has_endpoint = self.context.oauth_metadata is not None or self.context.auth_server_url is None
         return self.context.can_refresh_token() and has_endpoint
 
-    def drop_stale_registration(self) -> None:
-        """Drop a registration that has expired, or that has a different redirect URI."""
+    @property
+    def can_register_anew(self) -> bool:
+        """True if the client was registered by this program, before the current login."""
+        client, settings = self.context.client_info, self.oauth.settings
+        if client is None or settings.client_id is not None or self._has_registered:
+            return False
+        return client.client_id != settings.client_metadata_url
+
+    async def forget_client(self) -> None:
+        """Forget the registered client, which the authorization server does not know any more."""
+        log.warning("client_forgotten", server=self.oauth.server.name, issuer=self.record.issuer)
+        self.has_lost_client = True
+        self.context.client_info = None
+        self.context.clear_tokens()
+        await self.save(replace(self.record, client=None, tokens=None))
+
+    def begin_login(self) -> None:
+        """Begin a login: drop a registration that has expired, or that has a different redirect URI."""
+        self.has_requested_login = self._has_registered = False
         # The authorization server would refuse such a registration, or redirect the user to a port where nobody
         # listens.
         client = self.context.client_info
@@ -225,8 +263,8 @@ class OAuthProvider(OAuthClientProvider):
         Without PKCE, who intercepts the code, for example another program on the redirect's port, gets the token. The
         specification says that a client must refuse to continue; the SDK (mcp 2.3) continues.
 
-        A server of a protocol before 2025-06 may be its own authorization server without metadata, so that it cannot
-        announce PKCE. It is accepted only if the user trusts its origin: only the user can know that it checks PKCE.
+        Some authorization servers check PKCE and do not say so, and a server of a protocol before 2025-06 may be its
+        own authorization server without metadata. They are accepted only if the user says that they check it.
 
         Raises:
             LoginFailed: PKCE is not announced.
@@ -234,14 +272,20 @@ class OAuthProvider(OAuthClientProvider):
         metadata, named = self.context.oauth_metadata, self.context.auth_server_url
         if metadata is None and named is not None:
             raise LoginFailed(f"{to_display(named)} does not say how to log in: it has no metadata")
-        if metadata is None and not self.oauth.url_policy.is_trusted(self.oauth.server.url or ""):
-            own = find_origin(self.oauth.server.url or "")
-            raise LoginFailed(f"{own} has no metadata, and therefore does not announce PKCE{TRUST_HINT}")
-        if metadata is not None and "S256" not in (metadata.code_challenge_methods_supported or ()):
-            raise LoginFailed(f"{to_display(str(metadata.issuer))} does not protect codes with PKCE (S256)")
+        methods = metadata.code_challenge_methods_supported if metadata is not None else None
+        issuer = str(metadata.issuer) if metadata is not None else find_origin(self.oauth.server.url or "")
+        if methods and "S256" not in methods:
+            raise LoginFailed(f"{to_display(issuer)} does not protect codes with PKCE (S256)")
+        if not (methods or self.oauth.settings.allow_unannounced_pkce or self.oauth.url_policy.is_trusted(issuer)):
+            words = (
+                "does not announce PKCE" if metadata is not None else "has no metadata, so it does not announce PKCE"
+            )
+            raise LoginFailed(f"{to_display(issuer)} {words} (S256){_PKCE_HINT}")
 
     async def _set_url(self, url: str) -> None:
         self._url = to_browser_url(url)  # the server has made it up: it may hold a command for the shell
+        if self.can_register_anew and await self.oauth.http.is_client_refused(url, UNKNOWN_CLIENT_ERRORS):
+            raise ClientUnknown("the authorization server does not know this program")
 
     async def _log_in(self) -> AuthorizationCodeResult:
         login, scope = self.oauth.login, self.context.client_metadata.scope
@@ -250,7 +294,8 @@ class OAuthProvider(OAuthClientProvider):
         scopes = tuple(to_one_line(word, 100) for word in (scope or "").split())
         metadata = self.context.oauth_metadata
         says_issuer = metadata is not None and bool(metadata.authorization_response_iss_parameter_supported)
-        request = LoginRequest(self.oauth.server.name, self._url, find_origin(self._url), scopes, says_issuer)
+        reason = _NEW_REGISTRATION if self.has_lost_client else ""
+        request = LoginRequest(self.oauth.server.name, self._url, find_origin(self._url), scopes, says_issuer, reason)
         caller = call_context.find_current()
         with call_context.pause_deadlines([caller] if caller is not None else []):
             address = await login(request)
@@ -258,6 +303,8 @@ class OAuthProvider(OAuthClientProvider):
         # The SDK compares `iss` if there is one; leaving it out must not help an attacker (RFC 9207, 2.4).
         if request.needs_issuer and not answer.iss:
             raise LoginFailed("the redirect names no issuer (iss), as this authorization server's redirects do")
+        if answer.iss and metadata is not None and issuers_match(answer.iss, str(metadata.issuer)):
+            answer.iss = str(metadata.issuer)  # which the SDK compares with the slash of an empty path
         return answer
 
 
@@ -274,7 +321,8 @@ def parse_redirect(address: str, state: str) -> AuthorizationCodeResult:
         raise LoginFailed("the redirect belongs to another login")
     if "error" in fields:
         words = ": ".join(fields[name] for name in ("error", "error_description") if name in fields)
-        raise LoginFailed(f"the login was refused: {to_one_line(words, 200)}")
+        kind = ClientUnknown if fields["error"] in UNKNOWN_CLIENT_ERRORS else LoginFailed
+        raise kind(f"the login was refused: {to_one_line(words, 200)}")
     if "code" not in fields:
         raise LoginFailed("the redirect has no code")
     return AuthorizationCodeResult(code=fields["code"], state=fields["state"], iss=fields.get("iss"))

@@ -15,7 +15,7 @@ import base64
 import ipaddress
 import json
 import socket
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from contextlib import aclosing
 from enum import IntEnum
 from typing import Any
@@ -208,19 +208,39 @@ class OAuthHttpClient:
         Raises:
             LoginFailed: The URL is not allowed, nothing answers in time, or the response is too large.
         """
+        response = await self._exchange(request)
+        return _shorten_error(request, response) if response.status_code >= 400 else response
+
+    async def is_client_refused(self, url: str, errors: Container[str]) -> bool:
+        """Return True if an authorization endpoint refuses the client of a request, as a browser would show it.
+
+        It redirects nobody to an unknown client (RFC 6749, 4.1.2.1): the user would see an error page, and the client
+        would wait in vain. A known client gets a page to log in at, or a redirect to one.
+
+        Args:
+            url: The URL that the user would open.
+            errors: The errors of OAuth that say so in a redirect.
+        """
+        try:
+            response = await self._exchange(httpx2.Request("GET", url, headers={"Accept": "text/html"}))
+        except LoginFailed:  # the user's browser may reach it
+            return False
+        if response.status_code in (401, 403, 404):  # also of gateways that know browsers by their cookies
+            return b"client" in response.content.lower()
+        query = dict(parse_qsl(urlsplit(response.headers["location"]).query))
+        return response.status_code == 400 or query.get("error") in errors
+
+    async def _exchange(self, request: httpx2.Request) -> httpx2.Response:
         addresses = await self._url_policy.resolve_allowed(str(request.url))
         place = to_display(str(request.url))
         try:
             with anyio.fail_after(ANSWER_SECONDS):
-                response = await self._connect_and_send(request, addresses)
+                return await self._connect_and_send(request, addresses)
         except TimeoutError:
             raise LoginFailed(f"{place} does not answer") from None
         except (httpx2.HTTPError, OSError) as error:
             reason = to_one_line(str(error) or type(error).__name__, MAX_WORDS)
             raise LoginFailed(f"{place} cannot be reached: {reason}") from None
-        if response.status_code >= 400:
-            response = _shorten_error(request, response)
-        return response
 
     async def _connect_and_send(self, request: httpx2.Request, addresses: tuple[Address, ...]) -> httpx2.Response:
         proxies, url = getproxies(), request.url
@@ -248,7 +268,7 @@ class OAuthHttpClient:
         if body is None:
             raise LoginFailed(f"{to_display(str(request.url))} answers with more than {MAX_BODY:,} bytes")
         # The flow needs no other header. Cookies stay in the client, which is used for this login alone.
-        headers = {"content-type": response.headers.get("content-type", "")}
+        headers = {name: response.headers.get(name, "") for name in ("content-type", "location")}
         return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
 
 

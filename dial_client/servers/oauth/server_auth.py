@@ -25,7 +25,14 @@ from pydantic import AnyUrl, ValidationError
 from dial_client.hooks.server_callbacks import Login, build_login_hint
 from dial_client.messages.errors import LoginFailed
 from dial_client.runtime.safe_text import to_one_line
-from dial_client.servers.oauth.authorization import NO_STORAGE, OAuthContext, OAuthProvider
+from dial_client.servers.oauth.authorization import (
+    NO_STORAGE,
+    UNKNOWN_CLIENT_ERRORS,
+    ClientUnknown,
+    OAuthContext,
+    OAuthProvider,
+)
+from dial_client.servers.oauth.lenient_documents import repair_response
 from dial_client.servers.oauth.login_stores import FolderLogins, LoginStore
 from dial_client.servers.oauth.oauth_http_client import OAuthHttpClient, UrlPolicy, read_oauth_error, to_display
 from dial_client.servers.oauth.token_storage import TokenStorage
@@ -67,8 +74,8 @@ class ServerAuth:
 
     def __init__(self, settings: ServerSettings, login: Login | None, logins: LoginStore, mask: SecretMask) -> None:
         url_policy = UrlPolicy(settings.url or "", settings.oauth.trusted_origins if settings.oauth else ())
-        self._oauth = OAuthContext(settings, TokenStorage(settings, logins), url_policy, login, mask)
         self._http = OAuthHttpClient(url_policy)
+        self._oauth = OAuthContext(settings, TokenStorage(settings, logins), url_policy, self._http, login, mask)
         is_of_dial_chat = isinstance(logins, FolderLogins) and logins.is_of_dial_chat
         self._hint = build_login_hint(settings.name) + ("" if is_of_dial_chat else _PRIVATE_HINT)
         self._provider = create_provider(self._oauth)
@@ -155,20 +162,30 @@ class ServerAuth:
         stored = (record.tokens or {}).get("access_token")
         lacks_scopes = self._oauth.login is not None and record.wanted_scope is not None
         is_expired = record.expires_at is not None and record.expires_at < time.time()
-        if stored in (None, token) or lacks_scopes or is_expired:
+        if stored in (None, token) or lacks_scopes:
             return False
-        self._provider.use(record)
-        return True
+        self._provider.use(record)  # also an expired token: the refresh token that was sent for it is used up
+        return not is_expired
 
     async def _refresh(self, request: httpx2.Request) -> bool:
+        """Refresh the token, unless another client or process has done so; return False if there is no new token."""
+        before = self._get_token()
+        try:
+            async with self._oauth.token_storage.lock():
+                if not await self._use_stored_token(before):
+                    await self._send_refresh_token(request)
+        except TimeoutError:
+            raise LoginFailed("another program has not finished refreshing its login: try again later") from None
+        return self._get_token() not in (None, before)
+
+    async def _send_refresh_token(self, request: httpx2.Request) -> None:
         tokens = self._provider.context.current_tokens
         assert tokens is not None
         self._provider.context.token_expiry_time = 1.0  # the SDK refreshes only what has expired
         await self._run_flow(request, None)
         if self._provider.context.current_tokens is None:
             self._provider.refused_refresh_token = tokens.refresh_token
-            await self._provider._initialize()  # noqa: SLF001 (as above)
-        return self._get_token() not in (None, tokens.access_token)
+            await self._provider._initialize()  # noqa: SLF001 (the SDK's own hook, ours in the subclass)
 
     async def _log_in(self, request: httpx2.Request, response: httpx2.Response, tried: set[_Remedy]) -> None:
         if (
@@ -178,7 +195,8 @@ class ServerAuth:
             raise LoginFailed(self._refusal)
         tried.add(_Remedy.LOGIN)
         if self._oauth.settings.grant is OAuthGrant.AUTHORIZATION_CODE and self._oauth.login is None:
-            raise LoginFailed(f"it needs a login: {self._hint}")
+            why = ", because the authorization server no longer knows this program" * self._provider.has_lost_client
+            raise LoginFailed(f"it needs a login{why}: {self._hint}")
         await self._run_login(request, response)
 
     async def _step_up(self, request: httpx2.Request, response: httpx2.Response, tried: set[_Remedy]) -> None:
@@ -201,10 +219,15 @@ class ServerAuth:
         """Run the whole flow. After a failed login, the user is not asked again."""
         if self._refusal is not None:
             raise LoginFailed(self._refusal)
-        self._provider.drop_stale_registration()
-        self._provider.has_requested_login = False
+        self._provider.begin_login()
         try:
-            await self._run_flow(request, response)
+            try:
+                await self._run_flow(request, response)
+            except ClientUnknown:
+                if not self._provider.can_register_anew:
+                    raise
+                await self._provider.forget_client()
+                await self._run_flow(request, response)
         except LoginFailed as error:
             if self._provider.has_requested_login:
                 self._refusal = str(error)
@@ -241,6 +264,7 @@ class ServerAuth:
         """Send a request of the flow; raise `LoginFailed` for a response after which the flow cannot continue."""
         outgoing.headers.setdefault("Accept", "application/json")
         response = await self._http.send(outgoing)
+        response = repair_response(outgoing, response, self._provider._expected_issuer())  # noqa: SLF001 (as above)
         if outgoing.method != "POST":  # metadata: the flow tries several places, of which some may not exist
             return response
         form = parse_qs(outgoing.content.decode("utf-8", "replace"))
@@ -249,11 +273,15 @@ class ServerAuth:
         if response.status_code == 429 or response.status_code >= 500:
             raise LoginFailed(f"{place} answers HTTP {response.status_code}: try again later")
         # A refused refresh token is no failure: the flow drops the tokens, and a login follows.
+        is_unknown = error.get("error") in UNKNOWN_CLIENT_ERRORS or (response.status_code == 401 and not error)
         if is_refresh and (response.status_code >= 400 or error):
+            if is_unknown and self._oauth.settings.client_id is None:
+                await self._provider.forget_client()
             return httpx2.Response(400, json=error, request=outgoing)
         if response.status_code >= 300 or error:
             words = ": ".join(to_one_line(text, _MAX_WORDS) for text in error.values())
-            raise LoginFailed(f"{place} refuses the login: {words or f'HTTP {response.status_code}'}")
+            kind = ClientUnknown if is_unknown else LoginFailed
+            raise kind(f"{place} refuses the login: {words or f'HTTP {response.status_code}'}")
         if "grant_type" in form and not _has_token(response):
             raise LoginFailed(f"{place} returns no usable token")
         return response

@@ -39,6 +39,16 @@ class Guarded(ThreadingHTTPServer):
         self.together = threading.Barrier(2)
         self.count = 0
         self.forgets = False
+        self.clients: set[str] = set()
+        self.knows_nobody = False
+        self.invalid_client_status = 401
+        self.unknown_client_page: tuple[int, str] | None = None
+        self.granted: dict[str, Any] = {}
+        self.keeps_refresh_tokens = False
+        self.nulls = False
+        self.challenges = 0
+        self.challenges_before_refresh = 0
+        self.challenged = threading.Condition()
         self.says_token = False
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -63,7 +73,35 @@ class Guarded(ThreadingHTTPServer):
         self.tokens[token] = set(scope.split())
         self.refreshable.add(refresh)
         token_body = {"access_token": token, "token_type": "Bearer", "refresh_token": refresh, "scope": scope}
-        return token_body | ({} if self.expires_in is None else {"expires_in": self.expires_in})
+        return token_body | ({} if self.expires_in is None else {"expires_in": self.expires_in}) | self.granted
+
+    def revoke_tokens(self) -> None:
+        """Revoke all access tokens. A refresh is answered when two requests with such a token have been refused."""
+        self.tokens.clear()
+        self.challenges, self.challenges_before_refresh = 0, 2
+
+    def count_refreshes(self) -> int:
+        return [form["grant_type"] for form in self.forms("/token")].count("refresh_token")
+
+    def forget_clients(self) -> None:
+        """Forget the registered clients, and their access tokens."""
+        self.clients.clear()
+        self.tokens.clear()
+
+    def knows(self, client: str) -> bool:
+        """Return True for a registered client, and for each that the user registered."""
+        return not self.knows_nobody and (client in self.clients or not client.startswith("client-"))
+
+    def build_metadata(self) -> dict[str, Any]:
+        usual = {
+            "issuer": self.base,
+            "authorization_endpoint": f"{self.base}/authorize",
+            "token_endpoint": f"{self.base}/token",
+            "registration_endpoint": f"{self.base}/register",
+            "code_challenge_methods_supported": ["S256"],
+        }
+        document = usual | self.metadata
+        return {name: value for name, value in document.items() if value is not None or self.nulls}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -84,7 +122,7 @@ class Handler(BaseHTTPRequestHandler):
             usual = {"resource": self.server.url, "authorization_servers": [self.server.base]}
             self.reply(200, json.dumps(usual | self.server.resource))
         elif parts.path == WELL_KNOWN:
-            self.reply(200, json.dumps(self.metadata()))
+            self.reply(200, json.dumps(self.server.build_metadata()))
         elif parts.path == "/authorize":
             self.authorize(form)
         elif parts.path == "/mcp" and self.scopes() is None:
@@ -92,19 +130,12 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.reply(404, "{}")
 
-    def metadata(self) -> dict[str, Any]:
-        base = self.server.base
-        usual = {
-            "issuer": base,
-            "authorization_endpoint": f"{base}/authorize",
-            "token_endpoint": f"{base}/token",
-            "registration_endpoint": f"{base}/register",
-            "code_challenge_methods_supported": ["S256"],
-        }
-        document = usual | self.server.metadata
-        return {name: value for name, value in document.items() if value is not None}
-
     def authorize(self, form: dict[str, str]) -> None:
+        page = self.server.unknown_client_page
+        if page is not None and not self.server.knows(form["client_id"]):
+            status, text = page[0], page[1].format_map(form) if page[0] == 302 else page[1]
+            self.reply(status, text, **({"Location": text} if status == 302 else {}))
+            return
         code = self.server.new("code")
         self.server.codes[code] = form
         answer = {"code": code, "state": form["state"], "iss": self.server.base} | self.server.redirected
@@ -124,7 +155,10 @@ class Handler(BaseHTTPRequestHandler):
             status, text = self.server.answers[self.path]
             self.reply(status, text.replace("{body}", body))
         elif self.path == "/register":
-            self.reply(201, json.dumps(form | {"client_id": "registered"}))
+            self.server.count += 1
+            client = f"client-{self.server.count}"
+            self.server.clients.add(client)
+            self.reply(201, json.dumps(form | {"client_id": client}))
         elif self.path == "/token":
             self.token(form)
         else:
@@ -132,6 +166,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def token(self, form: dict[str, str]) -> None:
         server = self.server
+        if not server.knows(form.get("client_id", "")):
+            self.reply(server.invalid_client_status, json.dumps({"error": "invalid_client"}))
+            return
         match form["grant_type"]:
             case "authorization_code":
                 asked = server.codes.pop(form["code"])
@@ -139,8 +176,11 @@ class Handler(BaseHTTPRequestHandler):
                 good = asked["code_challenge"] == base64.urlsafe_b64encode(digest).decode().rstrip("=")
                 scope = asked.get("scope", "")
             case "refresh_token":
+                with server.challenged:
+                    server.challenged.wait_for(lambda: server.challenges >= server.challenges_before_refresh, 60)
                 good, scope = form["refresh_token"] in server.refreshable, "read"
-                server.refreshable.discard(form["refresh_token"])
+                if not server.keeps_refresh_tokens:
+                    server.refreshable.discard(form["refresh_token"])
             case _:
                 good, scope = True, form.get("scope", "")
         if good:
@@ -168,6 +208,9 @@ class Handler(BaseHTTPRequestHandler):
         return self.server.tokens.get(self.headers.get("authorization", "").removeprefix("Bearer "))
 
     def challenge(self) -> None:
+        with self.server.challenged:
+            self.server.challenges += 1
+            self.server.challenged.notify_all()
         where = self.server.challenge or f'resource_metadata="{self.server.base}{RESOURCE}"'
         self.reply(401, "", **{"WWW-Authenticate": f"Bearer {where}"})
 
