@@ -91,7 +91,8 @@ def find_secrets(settings: object) -> frozenset[str]:
     if settings.url is not None:
         found.update(find_in_url(settings.url))
     if settings.oauth is not None:
-        for secret in filter(None, (settings.oauth.client_secret, settings.oauth.private_key)):
+        oauth = settings.oauth
+        for secret in filter(None, (oauth.client_secret, oauth.private_key, oauth.identity_client_secret)):
             found.update(split_secret(secret))
     return frozenset(found)
 

@@ -60,15 +60,35 @@ def read_oauth(node: Node) -> OAuthSettings:
     for key, child in unknown.items():
         if key not in _OF_OTHER_HOSTS and (hint := did_you_mean(key, (*OAUTH_KEYS, *OAUTH_ALIASES))):
             raise child.build_error("unknown setting of a login", hint, at_name=True)
+    for key in ("callbackPort", "callbackHost"):
+        if key in found and "redirectUri" in found:
+            raise found["redirectUri"].build_error(f"must not be combined with {key}", at_name=True)
     settings = OAuthSettings(**{_to_field(key): OAUTH_KEYS[key](child) for key, child in found.items()})
     if settings.private_key is not None and settings.grant is not OAuthGrant.CLIENT_CREDENTIALS:
         raise found["privateKey"].build_error('needs "grantType": "client_credentials"', at_name=True)
+    _check_identity(settings, found, node)
     has_secret = settings.client_secret is not None or settings.private_key is not None
     if (has_secret or settings.grant is OAuthGrant.CLIENT_CREDENTIALS) and settings.client_id is None:
         raise node.build_error("clientId is not given")
     if settings.grant is OAuthGrant.CLIENT_CREDENTIALS and not has_secret:
         raise node.build_error("neither clientSecret nor privateKey is given", "client_credentials needs one of them")
     return settings
+
+
+def _check_identity(settings: OAuthSettings, found: Mapping[str, Node], node: Node) -> None:
+    """Check the settings of enterprise-managed authorization: all of them, or none.
+
+    Raises:
+        ConfigError: A setting is missing, or has no meaning without the grant.
+    """
+    if settings.grant is OAuthGrant.JWT_BEARER:
+        for key in ("issuer", "clientId", "clientSecret", "identityProvider", "identityFile"):
+            if key not in found:
+                raise node.build_error(f"{key} is not given", "the grant jwt-bearer needs it")
+        return
+    for key, child in found.items():
+        if key.startswith("identity"):
+            raise child.build_error('needs "grantType": "jwt-bearer"', at_name=True)
 
 
 OAUTH_KEYS = _to_keys(build_readers(OAuthSettings, without=("auth",)))

@@ -54,10 +54,15 @@ class Api(StrEnum):
 
 
 class OAuthGrant(StrEnum):
-    """The OAuth grant of a login: by the user (authorization code), or by this program (client credentials)."""
+    """The OAuth grant of a login.
+
+    It is a login by the user (authorization code), by this program (client credentials), or by the user's login at the
+    identity provider of a company (JWT bearer; MCP, "Enterprise-Managed Authorization").
+    """
 
     AUTHORIZATION_CODE = "authorization_code"
     CLIENT_CREDENTIALS = "client_credentials"
+    JWT_BEARER = "jwt-bearer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +81,23 @@ class OAuthSettings:
     """An https URL of the client's metadata, used as client id by servers that support this (CIMD)."""
     callback_port: Annotated[int, read_port] | None = None
     """The port of the redirect URI on this machine; None for any free port."""
+    callback_host: Literal["127.0.0.1", "localhost"] = "127.0.0.1"
+    """The host of the redirect URI on this machine; some authorization servers accept only ``localhost``."""
+    redirect_uri: Annotated[str, read_url] | None = None
+    """The whole redirect URI; None for one with `callback_host` and `callback_port`, or that of the program's login."""
     scopes: Annotated[tuple[str, ...], read_words] | None = None
     """The only scopes to request; None for the scopes that the server names."""
     issuer: Annotated[str, read_url] | None = None
     """The authorization server of the client id and the secret; None for the first one that the server names."""
     trusted_origins: Annotated[tuple[str, ...], read_urls] = ()
     """Origins (``https://auth.example``) that the login may use although they are not public, or not the issuer's."""
+    identity_provider: Annotated[str, read_url] | None = None
+    """The token endpoint of the company's identity provider, which exchanges the ID token, for `JWT_BEARER`."""
+    identity_file: str | None = None
+    """The file with the user's ID token, which is read for each exchange."""
+    identity_client_id: str | None = None
+    """The client id at the identity provider; None for `client_id`."""
+    identity_client_secret: str | None = field(default=None, repr=False)
     allow_unannounced_pkce: bool = False
     """True to log in at an authorization server that checks PKCE (S256), but does not announce it."""
     auth: Any = field(default=None, repr=False)

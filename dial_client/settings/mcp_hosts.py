@@ -343,7 +343,7 @@ def _translate_gemini(entry: HostEntry, losses: Losses) -> bool:
     if isinstance(login, dict):
         if login.pop("enabled", True) is False:
             del entry["oauth"]
-        for key in ("redirectUri", "audiences", "tokenParamName"):
+        for key in ("audiences", "tokenParamName"):
             if login.pop(key, None) is not None:
                 losses.add(f"oauth.{key}: there is no such setting here")
     return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,6 +61,40 @@ def test_one_of_two_programs_refreshes_their_login(server: Guarded, tmp_path: Pa
         shown = [program.communicate(timeout=LONG)[0] for program in (first, second)]
     assert all("docs: ready" in text for text in shown), shown
     assert server.count_refreshes() == 1
+
+
+def find_free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows opens its own browser, whatever BROWSER says")
+def test_the_redirect_may_come_to_localhost(server: Guarded, tmp_path: Path, browser: str) -> None:
+    port = find_free_port()
+    for oauth, expected in (
+        ({"callbackHost": "localhost"}, r"http://localhost:\d+/callback"),
+        ({"callbackHost": "localhost", "callbackPort": port}, f"http://localhost:{port}/callback"),
+        ({"redirectUri": f"http://localhost:{port}/oauth/done"}, f"http://localhost:{port}/oauth/done"),
+        ({"redirectUri": f"http://127.0.0.1:{port}/"}, f"http://127.0.0.1:{port}/"),
+    ):
+        write_config(tmp_path, {"docs": {"url": server.url, "oauth": oauth}})
+        server.tokens.clear()
+        server.refreshable.clear()
+        ran = dial_chat(tmp_path, "servers", "login", "docs", BROWSER=browser)
+        assert ran.returncode == 0, ran.stderr
+        assert re.fullmatch(expected, server.forms("/authorize")[-1]["redirect_uri"])
+
+
+@pytest.mark.parametrize(
+    "redirect_uri", ["https://app.example/callback", "http://app.example:3000/", "https://localhost/"]
+)
+def test_a_redirect_uri_of_another_machine_is_refused(server: Guarded, tmp_path: Path, redirect_uri: str) -> None:
+    write_config(tmp_path, {"docs": {"url": server.url, "oauth": {"redirectUri": redirect_uri}}})
+    ran = dial_chat(tmp_path, "servers", "login", "docs")
+    assert ran.returncode == 1
+    assert f"cannot receive the redirect at {redirect_uri}" in ran.stderr
+    assert "http://localhost:PORT/PATH" in ran.stderr
 
 
 def test_a_login_works_in_a_browser_opened_by_the_user(server: Guarded, tmp_path: Path) -> None:

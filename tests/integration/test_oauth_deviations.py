@@ -232,3 +232,10 @@ async def test_a_client_that_is_known_is_kept(server: Guarded) -> None:
         pass
     assert [request.reason for request in person.asked] == [""]
     assert server.paths().count("/register") == 1
+
+
+async def test_the_redirect_uri_of_an_entry_is_used_or_refused(server: Guarded) -> None:
+    assert await log_in(server, redirectUri=Person.redirect_uri) == ""
+    error = await log_in(server, redirectUri="http://localhost:7777/oauth/callback")
+    assert 'its "redirectUri" is http://localhost:7777/oauth/callback' in error
+    assert "this program is redirected to http://127.0.0.1:3000/callback" in error

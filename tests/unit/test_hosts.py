@@ -146,7 +146,7 @@ CASES: dict[HostName, tuple[str, dict[str, Any], dict[str, tuple[str, ...]]]] = 
             "http": {
                 "httpUrl": "https://api.example/mcp",
                 "headers": {"Authorization": "Bearer ${TOKEN}"},
-                "oauth": {"clientId": "id", "scopes": ["read"]},
+                "oauth": {"clientId": "id", "scopes": ["read"], "redirectUri": "http://localhost:7777/oauth/callback"},
             },
             "events": {"type": "sse", "url": "http://localhost:8080/events", "disabled": True},
             "google": {"httpUrl": "https://google.example/mcp", "description": "With ADC", "disabled": True},
@@ -156,7 +156,6 @@ CASES: dict[HostName, tuple[str, dict[str, Any], dict[str, tuple[str, ...]]]] = 
                 'trust: it lets all calls run without approval; here "autoApprove": ["*"] does that',
                 "cwd: here a relative path begins at the folder of the configuration file",
             ),
-            "http": (f"oauth.redirectUri: {NO_SETTING}",),
             "google": (f"authProviderType: {NO_SETTING}",),
         },
     ),

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 from mcp.client.auth import OAuthClientProvider
-from mcp.client.auth.utils import issuers_match, union_scopes
+from mcp.client.auth.utils import issuers_match, should_use_client_metadata_url, union_scopes
 from mcp.shared.auth import (
     AuthorizationCodeResult,
     OAuthClientInformationFull,
@@ -159,13 +159,27 @@ class OAuthProvider(OAuthClientProvider):
         await self.save(replace(self.record, client=None, tokens=None))
 
     def begin_login(self) -> None:
-        """Begin a login: drop a registration that has expired, or that has a different redirect URI."""
+        """Begin a login: drop a registration that has expired, or that has a different redirect URI.
+
+        Raises:
+            LoginFailed: The redirect URI of the entry is not the one of this program.
+        """
         self.has_requested_login = self._has_registered = False
+        configured = self.oauth.settings.redirect_uri
+        if configured is not None and self.oauth.login is not None and configured != self.oauth.login.redirect_uri:
+            raise LoginFailed(
+                f'its "redirectUri" is {to_display(configured)}, but this program is redirected to '
+                f"{to_display(self.oauth.login.redirect_uri)}: make them the same"
+            )
         # The authorization server would refuse such a registration, or redirect the user to a port where nobody
         # listens.
         client = self.context.client_info
         if client is None or self.oauth.settings.client_id is not None:
             return
+        # Registration is deprecated in MCP: a server that reads the metadata document gets that.
+        document = self.oauth.settings.client_metadata_url
+        if should_use_client_metadata_url(self.context.oauth_metadata, document) and client.client_id != document:
+            self.context.client_info = None
         expired = client.client_secret_expires_at and client.client_secret_expires_at < time.time()
         redirect_uris = self.context.client_metadata.redirect_uris or []
         if expired or (client.redirect_uris and not set(redirect_uris) <= set(client.redirect_uris)):

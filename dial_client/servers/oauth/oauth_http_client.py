@@ -185,7 +185,15 @@ MAX_BODY = 1024 * 1024
 # Maximum characters kept of an authorization server's error description.
 MAX_WORDS = 200
 ANSWER_SECONDS, CONNECT_SECONDS = 30.0, 10.0
-_SECRET_FIELDS = ("assertion", "client_assertion", "client_secret", "code", "code_verifier", "refresh_token")
+_SECRET_FIELDS = (
+    "assertion",
+    "client_assertion",
+    "client_secret",
+    "code",
+    "code_verifier",
+    "refresh_token",
+    "subject_token",
+)
 
 
 class OAuthHttpClient:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from contextlib import suppress
 from typing import Self
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
-from anyio.abc import SocketStream
+from anyio.abc import Listener, SocketStream
 
 from dial_client.messages.errors import LoginFailed
 
@@ -21,27 +22,41 @@ _DONE = "You can close this page now, and return to the terminal."
 
 
 class RedirectListener:
-    """Listens on 127.0.0.1 while it is entered; `port` 0 selects a free port.
+    """Listens on this machine while it is entered.
+
+    Args:
+        port: The port; 0 selects a free port.
+        host: ``127.0.0.1``, or ``localhost``, which is ``::1`` too.
+        path: The path of the redirect URI.
 
     Raises:
         LoginFailed: On entering, if the port is in use.
     """
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self, port: int = 0, host: str = "127.0.0.1", path: str = PATH) -> None:
         self.redirect_uri = ""
         """The redirect URI; empty before the listener is entered."""
-        self._port = port
+        self._port, self._name, self._path = port, host, path
         self._host = ""
 
     async def __aenter__(self) -> Self:
         try:
-            self._listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=self._port)
+            self._listener = await self._listen()
         except OSError as error:
             raise LoginFailed(f"cannot listen for the redirect on port {self._port}: {error.strerror}") from None
         port = self._listener.extra(anyio.abc.SocketAttribute.local_port)  # noqa: S610 (no Django here)
-        self._host = f"127.0.0.1:{port}"
-        self.redirect_uri = f"http://{self._host}{PATH}"
+        self._host = f"{self._name}:{port}"
+        self.redirect_uri = f"http://{self._host}{self._path}"
         return self
+
+    async def _listen(self) -> Listener[SocketStream]:
+        try:
+            return await anyio.create_tcp_listener(local_host=self._name, local_port=self._port)
+        except OSError as error:
+            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                raise
+            # In a container `localhost` may name ::1 although there is no IPv6.
+            return await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=self._port)
 
     async def __aexit__(self, *failure: object) -> None:
         await self._listener.aclose()
@@ -87,5 +102,5 @@ class RedirectListener:
         method, _, rest = lines[0].partition(" ")
         target = rest.partition(" ")[0]
         hosts = [line.partition(":")[2].strip() for line in lines[1:] if line.lower().startswith("host:")]
-        is_redirect = urlsplit(target).path == PATH and parse_qs(urlsplit(target).query).get("state") == [state]
+        is_redirect = urlsplit(target).path == self._path and parse_qs(urlsplit(target).query).get("state") == [state]
         return target if method == "GET" and is_redirect and hosts == [self._host] else None

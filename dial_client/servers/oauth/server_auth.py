@@ -20,7 +20,7 @@ import httpx2
 from mcp.client.auth import OAuthFlowError
 from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_from_www_auth
 from mcp.shared.auth import OAuthClientMetadata, OAuthToken
-from pydantic import AnyUrl, ValidationError
+from pydantic import ValidationError
 
 from dial_client.hooks.server_callbacks import Login, build_login_hint
 from dial_client.messages.errors import LoginFailed
@@ -37,7 +37,7 @@ from dial_client.servers.oauth.login_stores import FolderLogins, LoginStore
 from dial_client.servers.oauth.oauth_http_client import OAuthHttpClient, UrlPolicy, read_oauth_error, to_display
 from dial_client.servers.oauth.token_storage import TokenStorage
 from dial_client.servers.secret_masking import SecretMask
-from dial_client.settings.config_types import OAuthGrant, ServerSettings
+from dial_client.settings.config_types import OAuthGrant, OAuthSettings, ServerSettings
 
 # The redirect URI of a client without a login callback.
 UNUSED_REDIRECT_URI = "http://127.0.0.1/callback"
@@ -73,7 +73,7 @@ class ServerAuth:
     """
 
     def __init__(self, settings: ServerSettings, login: Login | None, logins: LoginStore, mask: SecretMask) -> None:
-        url_policy = UrlPolicy(settings.url or "", settings.oauth.trusted_origins if settings.oauth else ())
+        url_policy = UrlPolicy(settings.url or "", _list_trusted(settings.oauth or OAuthSettings()))
         self._http = OAuthHttpClient(url_policy)
         self._oauth = OAuthContext(settings, TokenStorage(settings, logins), url_policy, self._http, login, mask)
         is_of_dial_chat = isinstance(logins, FolderLogins) and logins.is_of_dial_chat
@@ -287,6 +287,12 @@ class ServerAuth:
         return response
 
 
+def _list_trusted(settings: OAuthSettings) -> tuple[str, ...]:
+    """Return the origins that the user trusts, which are those that the entry names for a login without discovery."""
+    own = (settings.issuer, settings.identity_provider) if settings.grant is OAuthGrant.JWT_BEARER else ()
+    return (*settings.trusted_origins, *filter(None, own))
+
+
 def _has_token(response: httpx2.Response) -> bool:
     try:
         token = OAuthToken.model_validate_json(response.content).access_token
@@ -303,8 +309,13 @@ def create_provider(oauth: OAuthContext) -> OAuthProvider:
         from dial_client.servers.oauth import client_credentials  # imports cryptography, which takes time
 
         return client_credentials.create_client_credentials_provider(oauth)
+    if settings.grant is OAuthGrant.JWT_BEARER:
+        from dial_client.servers.oauth.identity_assertion import IdentityAssertionProvider
+
+        return IdentityAssertionProvider(oauth)
     redirect_uri = oauth.login.redirect_uri if oauth.login is not None else UNUSED_REDIRECT_URI
-    metadata = OAuthClientMetadata(client_name="dial-client", redirect_uris=[AnyUrl(redirect_uri)])
+    # As a text: a URL object would get the slash of an empty path, which the registered redirect URI may not have.
+    metadata = OAuthClientMetadata.model_validate({"client_name": "dial-client", "redirect_uris": [redirect_uri]})
     metadata_url = settings.client_metadata_url
     provider = OAuthProvider(oauth.server.url or "", metadata, NO_STORAGE, client_metadata_url=metadata_url)
     provider.connect(oauth)
