@@ -112,7 +112,7 @@ LOADED_LATE = {
     )
 } | {
     PACKAGE / "servers" / "oauth" / f"{name}.py"
-    for name in ("server_auth", "flow_selection", "client_credentials", "authorization")
+    for name in ("server_auth", "lenient_documents", "client_credentials", "identity_assertion", "authorization")
 }
 # Loaded while the model thinks about its first answer.
 LOADED_LATE |= {
