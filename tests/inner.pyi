@@ -504,6 +504,7 @@ from dial_client.servers import restart_policy as restart_policy
 from dial_client.servers import server_requests as server_requests
 from dial_client.servers import session as session
 from dial_client.servers.connection import Connection as Connection
+from dial_client.servers.notifications import CACHE_SECONDS as CACHE_SECONDS
 from dial_client.servers.notifications import MAX_CUTS as MAX_CUTS
 from dial_client.servers.notifications import Notifications as Notifications
 from dial_client.servers.notifications import ToolWatch as ToolWatch
@@ -516,7 +517,6 @@ from dial_client.servers.oauth.token_storage import TokenStorage as TokenStorage
 from dial_client.servers.package_downloads import describe_download as describe_download
 from dial_client.servers.package_downloads import find_package as find_package
 from dial_client.servers.package_downloads import find_program_name as find_program_name
-from dial_client.servers.resources import CACHE_SECONDS as CACHE_SECONDS
 from dial_client.servers.resources import ResourceContent as ResourceContent
 from dial_client.servers.restart_policy import FIRST_PAUSE as FIRST_PAUSE
 from dial_client.servers.restart_policy import MAX_DEATHS as MAX_DEATHS

@@ -489,6 +489,7 @@ class DialClient:
         servers = self._servers
         # Start-up has its own limits: the download of a model must not use up the time limit of the first turn.
         await servers.patience.wait()
+        await servers.wait_for_tools()
         await self.model.wait_prepared()
         model, system = self.model.select(keywords.get("model"), tool_format), keywords.get("system")
         restarts = servers.restarts

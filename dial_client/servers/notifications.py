@@ -43,6 +43,8 @@ REOPEN_PAUSE_MAX = 60.0
 # Streams of notifications that end within `SHORT_STREAM` seconds, one after the other, until none is opened any more.
 MAX_CUTS = 5
 SHORT_STREAM = 60.0
+# Seconds for which a list is valid if the server does not announce changes of it and does not say how long it is valid.
+CACHE_SECONDS = 60.0
 MAX_PAGES = 100
 MAX_ITEMS = 10_000
 # Seconds between an announced change and reading the tools again; doubled while announcements continue.
@@ -164,6 +166,8 @@ class Notifications:
     def __init__(self, server: str) -> None:
         self.revisions: Counter[Listing] = Counter()
         """For each list a number that grows when the list has changed, or may have changed."""
+        self.is_silent = False
+        """True if the server's host cuts the streams of notifications, so that changes of lists do not arrive."""
         self._server = server
         self._subscriptions: Observable[tuple[Subscription, ...]] = Observable(())
 
@@ -368,7 +372,12 @@ class ToolWatch:
     def __init__(self, note: AddNote, notifications: Notifications) -> None:
         self._note = note
         self._notifications = notifications
-        self._has_read = False
+        # The tools as they were read last; None before.
+        self._tools: tuple[Tool, ...] | None = None
+        # The time when these tools are too old.
+        self._valid_until = math.inf
+        # The tools whose calls were rejected, and whose definitions were the same when they were read again.
+        self._mismatched: set[str] = set()
         # The number of announced changes.
         self._announced = 0
         # The time of the first announcement that the last tool list read does not include; None for no such one.
@@ -376,9 +385,43 @@ class ToolWatch:
 
     async def read(self, client: Client) -> tuple[Tool, ...]:
         """Read all pages of ``tools/list``; raises as `read_all_pages` does."""
-        tools = await read_all_pages(client, "tools", "name", self._note)
-        self._has_read = True
+        stated: list[float] = []  # the seconds for which each page is valid
+        tools = await read_all_pages(
+            client, "tools", "name", self._note, lambda page: stated.append((page.ttl_ms or 0) / 1000)
+        )
+        if tools != self._tools:
+            self._mismatched.clear()
+        self._tools = tools
+        is_silent, capability = self._notifications.is_silent, find_capabilities(client).get(Listing.TOOLS)
+        if capability is not None and capability.list_changed and not is_silent:  # a server that announces is believed
+            self._valid_until = math.inf
+        else:
+            seconds = min(filter(None, stated), default=CACHE_SECONDS if is_silent else math.inf)
+            self._valid_until = anyio.current_time() + seconds
         return tools
+
+    async def read_again(self, name: str) -> None:
+        """Read the tools again because a call of a tool was rejected: its headers were not those of its definition.
+
+        It replaces the SDK's own function, which reads for each rejected call; here calls at the same time share one
+        reading, whose tools are also offered.
+
+        Raises:
+            MCPError: The definition was the same when it was read again after an earlier rejection.
+        """
+        from mcp import MCPError
+        from mcp_types import HEADER_MISMATCH
+
+        if name in self._mismatched:
+            raise MCPError(HEADER_MISMATCH, f"the definition of {name!r} has not changed")
+        before = self._find(name)
+        self.mark_changed()
+        await self.wait_until_read(LIST_SECONDS)
+        if self._find(name) == before:
+            self._mismatched.add(name)
+
+    def _find(self, name: str) -> Tool | None:
+        return next((tool for tool in self._tools or () if tool.name == name), None)
 
     def mark_changed(self) -> None:
         """Record that the tools have changed, or may have changed."""
@@ -395,11 +438,14 @@ class ToolWatch:
                 self._notifications.mark_changed(listing)
 
     async def wait_until_read(self, within: float) -> None:
-        """Wait until the tools were read again after every announced change.
+        """Wait until the tools were read again after every announced change, or because they are too old.
 
         Returns at the latest `within` seconds after the announcement, so that a server that does not answer delays only
         one model call.
         """
+        if anyio.current_time() > self._valid_until:
+            self._valid_until = math.inf
+            self.mark_changed()
         if (since := self._stale_since.value) is not None:
             await self._stale_since.wait_until(lambda stale: stale is None, since + within - anyio.current_time())
 
@@ -433,7 +479,7 @@ class ToolWatch:
                 return False
             # Changes between reading a list and opening the stream are not announced.
             self._notifications.mark_changed(Listing.RESOURCES, Listing.PROMPTS)
-            if self._has_read and honored.tools_list_changed:
+            if self._tools is not None and honored.tools_list_changed:
                 self.mark_changed()
             return True
 
@@ -441,7 +487,10 @@ class ToolWatch:
         try:
             await self._notifications.listen(client, kinds, on_open, self.on_message)
         except ServerError as error:
-            self._note(f"{error.problem}: changes of its tools are not noticed until it is opened again")
+            self._note(f"{error.problem}: its lists are read again after a minute")
+            self._notifications.is_silent = True
+            self._notifications.mark_changed(Listing.RESOURCES, Listing.PROMPTS)
+            self._valid_until = anyio.current_time() + CACHE_SECONDS
         except (MCPError, ValueError, RuntimeError) as error:
             log.debug("notifications_refused", error=type(error).__name__)
 

@@ -22,7 +22,14 @@ from dial_client.messages.message import Icon, read_icons
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import sanitize
 from dial_client.servers.connection import Connection
-from dial_client.servers.notifications import LIST_SECONDS, Listing, Subscription, find_capabilities, read_all_pages
+from dial_client.servers.notifications import (
+    CACHE_SECONDS,
+    LIST_SECONDS,
+    Listing,
+    Subscription,
+    find_capabilities,
+    read_all_pages,
+)
 from dial_client.servers.session import Answer
 
 if TYPE_CHECKING:
@@ -35,8 +42,6 @@ log = get_logger(__name__)
 
 Item = TypeVar("Item")
 
-# Seconds for which a list is valid if its server does not announce changes.
-CACHE_SECONDS = 60.0
 # Characters of a description that are kept.
 MAX_DESCRIPTION = 8_000
 # Timeout in seconds for reading a resource or a prompt of a server without ``toolTimeout``.
@@ -280,7 +285,9 @@ class ListCache(Generic[Item]):
             # If no capability is known (with a fixed protocol they are not requested), the server may have the list.
             if capability is None and capabilities:
                 return ()
-            has_announcements = bool(capability is not None and capability.list_changed)
+            has_announcements = bool(
+                capability is not None and capability.list_changed and not connection.notifications.is_silent
+            )
             listed = await read_all_pages(
                 client,
                 self.items_name,

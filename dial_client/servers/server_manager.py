@@ -243,7 +243,10 @@ class ServerManager(Mapping[str, Connection]):
                 raise ServerStartError(connection.name, connection.error or "it did not start")
 
     async def wait_for_tools(self) -> None:
-        """Wait until announced tool changes are read, at most `FRESH_SECONDS`; to be called before a model call."""
+        """Wait until announced tool changes, and expired lists, are read, at most `FRESH_SECONDS`.
+
+        To be called before each model call.
+        """
         with anyio.move_on_after(FRESH_SECONDS):
             for connection in tuple(self.values()):
                 await connection.wait_for_tools()

@@ -344,6 +344,7 @@ class ServerSession:
         # The SDK would list all tools to validate each result against its output schema. The code that reads results
         # reports invalid parts, and uses the valid ones.
         client.session.validate_tool_result = _accept  # type: ignore[method-assign]
+        client._relist_tool = self._tool_watch.read_again  # type: ignore[method-assign]  # noqa: SLF001 - no option
         self._client, self._protocol_version = client, client.protocol_version
         self._has_session_id = transport.is_streamable_http and self._is_legacy
         self._ready_at = anyio.current_time()

@@ -48,7 +48,7 @@ class Library:
     def __init__(self) -> None:
         self.texts = {"book://1": "The first book.", "book://2": "The second book.", "book://long": LONG}
         self.prompts = ["greet", "show", "talk"]
-        self.tools = ["write", "teach", "invent", "asked", "die", "region"]
+        self.tools = ["write", "teach", "invent", "asked", "die", "region", "rezone"]
         self.requests: list[str] = []
         self.subscribed: set[str] = set()
         self.bus = InMemorySubscriptionBus()
@@ -93,6 +93,10 @@ class Library:
     async def region(self, context: Any, region: str) -> str:
         """Say a header of the request that has to say the same as the argument."""
         return f"{region}, {context.request.headers.get('mcp-param-region')}"
+
+    async def rezone(self, context: Any) -> None:  # noqa: ARG002
+        """Expect the argument of `region` in another header, without a word."""
+        REGION["x-mcp-header"] = "Zone"
 
     async def asked(self, context: Any) -> str:  # noqa: ARG002
         return "\n".join(self.requests)
@@ -212,11 +216,23 @@ def library(books: Library | None = None) -> Server[Any]:
     )
 
 
+def behind_proxy(app: Any, it: Library, dropped: Sequence[str]) -> Any:
+    """Return an ASGI application whose requests lose some headers, and whose methods are written down."""
+
+    async def run(scope: Any, receive: Any, send: Any) -> None:
+        headers = [pair for pair in scope.get("headers", ()) if pair[0].decode() not in dropped]
+        it.requests += [f"sent {value.decode()}" for name, value in headers if name == b"mcp-method"]
+        await app(scope | {"headers": headers}, receive, send)
+
+    return run
+
+
 def main() -> None:
     end = threading.Timer(LIFETIME, os._exit, [9])
     end.daemon = True
     end.start()
-    server = library()
+    it = Library()
+    server = library(it)
 
     async def over_stdio() -> None:
         async with stdio_server() as (reader, writer):
@@ -235,7 +251,7 @@ def main() -> None:
         os._exit(0)
 
     threading.Thread(target=leave, daemon=True).start()
-    app = server.streamable_http_app()
+    app = behind_proxy(server.streamable_http_app(), it, sys.argv[2:])
     uvicorn.Server(uvicorn.Config(app, log_level="critical")).run(sockets=[listener])
 
 
