@@ -386,6 +386,7 @@ from dial_client.providers.http import provider_errors as provider_errors
 from dial_client.providers.http import retry_policy as retry_policy
 from dial_client.providers.http.endpoint import Endpoint as Endpoint
 from dial_client.providers.http.endpoint import is_loopback as endpoint_is_loopback
+from dial_client.providers.http.http_client import make_client as make_client
 from dial_client.providers.http.http_provider import HttpProvider as HttpProvider
 from dial_client.providers.http.http_provider import to_dialect as to_dialect
 from dial_client.providers.http.response_stream import ResponseStream as ResponseStream
@@ -569,6 +570,7 @@ from dial_client.servers.transports.server_process import find_program as find_p
 from dial_client.servers.transports.server_process import guard as guard
 from dial_client.servers.transports.stdio import StdioTransport as StdioTransport
 from dial_client.servers.transports.stdio import WindowsStdioTransport as WindowsStdioTransport
+from dial_client.servers.transports.streamable_http import FailureTolerantClient as FailureTolerantClient
 from dial_client.servers.transports.transport_errors import BROKEN as BROKEN
 from dial_client.servers.transports.transport_errors import HTTP_FAILURE as HTTP_FAILURE
 from dial_client.servers.transports.transport_errors import UNSENT as UNSENT

@@ -286,6 +286,14 @@ async def test_a_model_that_cannot_be_used_is_found(name: str, environ: dict[str
     assert await codes_of_model(name, environ) == [code]
 
 
+async def test_a_certificate_file_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "no/such/file.pem")
+    subject = subject_of({}, {}, models={"m": {"base_url": "https://nowhere.invalid/v1"}}, defaultModel="m")
+    (found,) = [found async for found in model_checks.check_model(subject)]
+
+    assert (found.code, found.text) == ("DC508", "SSL_CERT_FILE names the file no/such/file.pem, which does not exist")
+
+
 # --- the database and other files -------------------------------------------------------------------
 
 

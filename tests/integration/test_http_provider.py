@@ -13,12 +13,16 @@ import pytest
 from tests.inner import (
     Completion,
     Endpoint,
+    FailureTolerantClient,
     FinishReason,
     HttpTransport,
     Message,
     ModelRequest,
     ProviderError,
+    ServerSettings,
     TextChunk,
+    Transport,
+    make_client,
 )
 from tests.support.model_endpoint import (
     Bytes,
@@ -159,19 +163,51 @@ async def test_a_connection_is_reused_even_after_error_responses() -> None:
     assert endpoint.connections == 1
 
 
-@pytest.mark.parametrize(
-    ("variable", "value"),
-    [
-        ("SSL_CERT_FILE", "no/such/file.pem"),
-        ("ALL_PROXY", "socks5://127.0.0.1:1"),
-        ("HTTPS_PROXY", "gopher://127.0.0.1:1"),
-    ],
-)
-async def test_invalid_network_settings_in_the_environment_are_an_error(
-    variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+UNUSABLE = [
+    ("SSL_CERT_FILE", "no/such/file.pem", "SSL_CERT_FILE names the file no/such/file.pem, which does not exist"),
+    ("SSL_CERT_FILE", __file__, f"SSL_CERT_FILE names the file {__file__}, which has no certificates"),
+    ("ALL_PROXY", "socks5://me:secret@127.0.0.1:1", "ALL_PROXY names a proxy with socks5://, which cannot be used"),
+    ("ALL_PROXY", "socks://127.0.0.1:1", "ALL_PROXY names a proxy with socks://, which cannot be used"),
+    ("HTTPS_PROXY", "gopher://127.0.0.1:1", "HTTPS_PROXY names a proxy with gopher://, which cannot be used"),
+]
+
+
+@pytest.mark.parametrize(("variable", "value", "problem"), UNUSABLE)
+async def test_invalid_network_settings_in_the_environment_are_an_error_that_names_them(
+    variable: str, value: str, problem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, value)
     provider = provider_of("https://nowhere.invalid")
-    with pytest.raises(ProviderError, match="that the environment names cannot be used"):
+    with pytest.raises(ProviderError) as caught:
         await hear(provider)
     await provider.aclose()
+    with pytest.raises(ValueError, match=r"cannot be used|which does not exist|no certificates") as refused:
+        FailureTolerantClient(ServerSettings("web", Transport.HTTP, url="https://nowhere.invalid/mcp"), None)
+
+    assert str(caught.value).startswith(problem)
+    assert str(refused.value) == str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("proxy", ["socks://127.0.0.1:1", "socks5://127.0.0.1:1", "gopher://127.0.0.1:1"])
+@pytest.mark.parametrize(
+    ("names", "host"),
+    [
+        ("models.example", "models.example"),
+        (".example", "models.example"),
+        ("models.example:8443", "models.example:8443"),
+        ("localhost,10.0.0.0/8", "10.1.2.3"),
+        ("*", "models.example"),
+    ],
+)
+async def test_a_proxy_that_cannot_be_used_does_not_matter_to_hosts_without_a_proxy(
+    proxy: str, names: str, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    monkeypatch.setenv("NO_PROXY", names)
+
+    await make_client(f"https://{host}/v1", is_local=False).aclose()
+    await FailureTolerantClient(ServerSettings("web", Transport.HTTP, url=f"https://{host}/mcp"), None).aclose()
+    if names != "*":
+        with pytest.raises(ProviderError, match="ALL_PROXY"):
+            make_client("https://elsewhere.test/v1", is_local=False)

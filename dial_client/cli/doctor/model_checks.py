@@ -90,7 +90,8 @@ async def _ask(provider: HttpProvider) -> list[Finding]:
         listing = await fetch_models(endpoint)
     except ProviderError as error:
         problem = str(error).lower()
-        code = "DC509" if "proxy" in problem else "DC508" if "certificate" in problem else "DC505"
+        is_about_certificates = "certificate" in problem or "ssl_cert_file" in problem
+        code = "DC509" if "proxy" in problem else "DC508" if is_about_certificates else "DC505"
         return [Finding(code, str(error), _find_connection_hint(code, endpoint))]
     findings = list(_check_clock(listing, endpoint))
     if listing.status in (401, 403):

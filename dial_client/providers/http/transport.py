@@ -144,7 +144,7 @@ class HttpTransport(RequestTransport):
     def _create_client(self) -> httpx2.AsyncClient:
         from dial_client.providers.http.http_client import make_client
 
-        return make_client(is_local=self.endpoint.is_local, is_secure=self.endpoint.base_url.startswith("https:"))
+        return make_client(self.endpoint.base_url, is_local=self.endpoint.is_local)
 
     async def get(self, path: str, *, timeout: float) -> Any:
         """Send one GET request for JSON of at most 4 MiB, and return the parsed value.

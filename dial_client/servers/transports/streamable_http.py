@@ -22,6 +22,7 @@ from mcp_types import METHOD_NOT_FOUND
 
 from dial_client.hooks.server_callbacks import Login
 from dial_client.messages.errors import LoginFailed
+from dial_client.runtime.network_environment import describe_problem, needs_no_proxy
 from dial_client.servers.oauth.login_stores import LoginStore
 from dial_client.servers.oauth.oauth_http_client import read_body
 from dial_client.servers.oauth.server_auth import Send, ServerAuth
@@ -51,7 +52,12 @@ class _AuthenticatedClient(httpx2.AsyncClient):
 
     def __init__(self, settings: ServerSettings, server_auth: ServerAuth | None) -> None:
         self._user_auth = settings.oauth.auth if settings.oauth is not None else None
-        super().__init__(headers=dict(settings.headers), timeout=_TIMEOUT, auth=self._user_auth)
+        try:
+            # A client without a transport of its own fails for a proxy that it cannot use, whatever `NO_PROXY` says.
+            direct = httpx2.AsyncHTTPTransport() if needs_no_proxy(settings.url or "") else None
+            super().__init__(headers=dict(settings.headers), timeout=_TIMEOUT, auth=self._user_auth, transport=direct)
+        except (ImportError, ValueError, OSError) as error:
+            raise ValueError(describe_problem(error)) from None
         self._server_auth = server_auth
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
