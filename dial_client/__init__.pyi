@@ -1,3 +1,4 @@
+from dial_client.client.blocking_client import BlockingClient as BlockingClient
 from dial_client.client.client_options import ApprovalPolicy as ApprovalPolicy
 from dial_client.client.client_options import ClientOptions as ClientOptions
 from dial_client.client.dial_client import DialClient as DialClient
@@ -80,6 +81,7 @@ __all__ = [
     "ApprovalContext",
     "ApprovalPolicy",
     "AuditLog",
+    "BlockingClient",
     "Callbacks",
     "Chat",
     "Citation",

@@ -65,6 +65,7 @@ async def open_client(
             grants=True,
             tool_pins=not options.yes and "*" not in options.allow,  # without approvals, none to pin
             concurrent=True,
+            single_user=True,
         ),
         callbacks=callbacks,
         audit=audit,

@@ -52,6 +52,9 @@ class ApprovalPolicy:
     approval, even if a rule allows it; without an approver its calls are denied."""
     concurrent: bool = False
     """True if the approver may be asked about several calls at the same time."""
+    single_user: bool = False
+    """True if one person answers for all turns, as in a terminal: the answer ``session`` then applies to all of them,
+    not only to those of the same owner or conversation."""
 
     def __post_init__(self) -> None:
         for name, patterns in (("allow", self.allow), ("deny", self.deny)):

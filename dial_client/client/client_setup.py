@@ -154,6 +154,7 @@ def build_approval_checker(
         servers.targets,
         open_grants(approval.grants),
         question_lock=nullcontext() if approval.concurrent else anyio.Lock(),
+        single_user=approval.single_user,
     )
 
 
@@ -185,7 +186,15 @@ def build_client_capabilities(
             model.get_unrecorded()
         except ConfigError:
             raise ConfigError('sample="model" needs a model', hint="give DialClient a model") from None
-        sampler = ModelSampler(model.get_unrecorded, approve, tuple(approval.allow), limits, audit, model.middleware)
+        sampler = ModelSampler(
+            model.get_unrecorded,
+            approve,
+            tuple(approval.allow),
+            limits,
+            audit,
+            model.middleware,
+            single_user=approval.single_user,
+        )
     elif callbacks.sample is not None and not isinstance(callbacks.sample, str):
         sampler = build_callback_sampler(callbacks.sample, audit)
     callbacks = replace(callbacks, roots=tuple(os.fspath(root) for root in callbacks.roots), log_level=level)

@@ -17,6 +17,7 @@ from anyio import from_thread
 from anyio.lowlevel import EventLoopToken, current_token
 
 from dial_client.client import client_setup
+from dial_client.client.blocking_client import BlockingClient
 from dial_client.client.client_options import ApprovalPolicy, ClientOptions, Directory, Logins
 from dial_client.conversations.chat_loop import Chat
 from dial_client.hooks import call_context
@@ -138,6 +139,8 @@ class DialClient:
 
     # The client's background tasks; None while it is closed.
     _tasks: BackgroundTasks | None = None
+    # True within `async with`.
+    _is_entered = False
     system: str | None
     """Instructions for the next turns of conversations that do not begin with a system message."""
     resources: Resources
@@ -274,8 +277,15 @@ class DialClient:
 
         Raises:
             ServerStartError: A server marked ``required`` did not start.
+            RuntimeError: The client is entered already.
         """
+        if self._is_entered and self._tasks is not None and not self._tasks.is_closed:
+            raise RuntimeError(
+                "the client is entered already, and the end of a second `async with` would close it for the first:"
+                " pass the open client on"
+            )
         await self.open()
+        self._is_entered = True
         try:
             await self.ready()
         except BaseException:
@@ -293,8 +303,10 @@ class DialClient:
 
         Raises:
             ConfigError: The file of the recording cannot be written.
+            RuntimeError: The client is open in another event loop.
         """
         if self._tasks is not None and not self._tasks.is_closed:
+            self._check_loop()
             return
         if self._recording is not None:
             self._recording.open()
@@ -309,12 +321,18 @@ class DialClient:
         Raises:
             ServerStartError: A server marked ``required`` did not start.
         """
+        self._check_loop()
         await self._servers.wait_settled()
         self._servers.require()
 
     async def aclose(self) -> None:
-        """Cancel the turns, stop the servers and close the model's connections. Any task may call it, also twice."""
-        tasks, self._tasks = self._tasks, None
+        """Cancel the turns, stop the servers and close the model's connections. Any task may call it, also twice.
+
+        Raises:
+            RuntimeError: The client is open in another event loop.
+        """
+        self._check_loop()
+        tasks, self._tasks, self._is_entered = self._tasks, None, False
         if tasks is None:
             return
         # The stack closes the last part first, and goes on if a part raises or if the caller is cancelled: a shield
@@ -435,7 +453,8 @@ class DialClient:
             client_tools: Tools that the caller runs itself; they hide offered tools of the same names. A call of such a
                 tool ends the turn.
             observers: The observers of the turn; each may also run a task of its own beside the turn.
-            origin: The ids of the turn and its conversation; by default a new turn without a conversation.
+            origin: The ids of the turn and its conversation, and its owner if the keyword `owner` is left out; by
+                default a new turn without a conversation.
             tool_format: ``native``, ``react``, ``xml`` or ``auto``; by default the client's.
             hidden_tools: The offered names of tools that the model cannot call.
             decisions: For a turn that continues an earlier one, whose messages are at the end of `messages`: the
@@ -473,7 +492,7 @@ class DialClient:
             question=find_question(conversation, is_resumed=depth > 0),
             waiting=tuple(pending for pending, _ in waiting.values()),
             spend=None if outer_call is None else outer_call.spend,
-            origin=origin or Origin(turn=token_hex(16)),
+            origin=_build_origin(origin or Origin(turn=token_hex(16)), keywords.get("owner")),
             raise_at_limits=self._on_limit == "raise",
             require_output=output is not None and self._on_limit != "answer",
         )
@@ -658,39 +677,74 @@ class DialClient:
             " `asyncio.run_coroutine_threadsafe(dial.run(…), loop).result()` here"
         )
 
+    def blocking(self) -> BlockingClient:
+        """Return this client for a program without an event loop: ``with dial.blocking() as d: d.run("…")``.
+
+        Its servers are started once, and any number of threads may use it.
+        """
+        return BlockingClient(self)
+
     def _require_open(self) -> BackgroundTasks:
         """Return the client's background tasks.
 
         Raises:
-            RuntimeError: The client is not open.
+            RuntimeError: The client is not open, or is open in another event loop.
         """
-        if self._tasks is None:
+        if self._tasks is None or self._tasks.is_closed:
             raise RuntimeError("the client is not open: use `async with DialClient(…) as dial`")
+        self._check_loop()
         return self._tasks
 
-    def conversation(self, store: ConversationStore | None = None, id: str | None = None) -> Chat:  # noqa: A002
+    def _check_loop(self) -> None:
+        """Check that an open client is used in its own event loop: in another one, waits would never end.
+
+        Raises:
+            RuntimeError: The client is open in another event loop.
+        """
+        tasks = self._tasks
+        if tasks is not None and not tasks.is_closed and tasks.loop != current_token():
+            raise RuntimeError(
+                "the client is open in another event loop, as of another thread: run everything in one loop"
+                " (`asyncio.run_coroutine_threadsafe(dial.run(…), loop)`), or use `dial.blocking()` in threads"
+            )
+
+    def conversation(
+        self,
+        store: ConversationStore | None = None,
+        id: str | None = None,  # noqa: A002 - the name of the attribute
+        *,
+        owner: str | None = None,
+        metadata: Mapping[str, Any] = MappingProxyType({}),
+    ) -> Chat:
         """Return a conversation, whose turns follow each other.
 
         Args:
             store: The store of the conversation, which the caller closes; by default it is kept in memory.
             id: The id of the conversation, in printable ASCII, which is created if the store does not have it; by
                 default a new conversation with a random id.
+            owner: The person that the conversation belongs to. A conversation of another owner is not found
+                (`ConversationNotFound`), also if it has this id.
+            metadata: Data of your program, of JSON types, for a conversation that is created.
 
         Raises:
-            ConfigError: The id has other characters, or is empty.
+            ConfigError: The id has other characters, or is empty; or the owner cannot be stored.
             TypeError: `store` is no `ConversationStore`.
         """
-        return Chat(self, store, id)
+        return Chat(self, store, id, owner=owner, metadata=metadata)
 
-    async def call(self, name: str, arguments: Mapping[str, Any], *, origin: Origin | None = None) -> ToolCallResult:
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], *, origin: Origin | None = None, owner: str | None = None
+    ) -> ToolCallResult:
         """Call one tool without a model, and return its result; a failed call returns a result too.
 
-        Approval, argument checks and limits are the same as in a turn.
+        Approval, argument checks and limits are the same as in a turn. If no tool of this name is offered yet, the call
+        waits for servers that are starting, as a turn does.
 
         Args:
             name: The offered name of the tool, as in `tools`.
             arguments: The arguments of the call.
             origin: The ids of the conversation and the turn, for the approver and the audit log; None if there is none.
+            owner: The person that the call is for, as the keyword of turns (`TurnKeywords`).
 
         Raises:
             TypeError: `name` is no string, or `arguments` is no mapping.
@@ -704,7 +758,11 @@ class DialClient:
         if not isinstance(arguments, Mapping):
             raise TypeError(f"call takes the arguments as a mapping, {{…}}, not {describe_type(arguments)}")
         request = ToolCallRequest("call_1", name, arguments)
-        executor = self._executor.derive(self._tools.get_catalog, CallScope(), origin) if origin else self._executor
+        self._check_loop()
+        if self._tasks is not None and name not in self._tools.get_catalog().routes:
+            await self._servers.patience.wait()
+        origin = _build_origin(origin or Origin(), owner)
+        executor = self._executor.derive(self._tools.get_catalog, CallScope(), origin)
         return await executor.execute(request, discard, Deadline(self.limits.timeout))
 
     @overload
@@ -805,6 +863,7 @@ class DialClient:
             ConfigError: The entry is wrong, or another server has this name.
             TypeError: An object of this type cannot be a server.
         """
+        self._check_loop()
         target = client_setup.read_server_target(name, entry)
         if self._tools.functions.tools:
             client_setup.check_name(self._tools.functions.name, (name,))
@@ -816,6 +875,7 @@ class DialClient:
         Raises:
             ConfigError: There is no server of this name.
         """
+        self._check_loop()
         self.approvals.forget(name)
         await self._servers.remove(name)
 
@@ -829,12 +889,14 @@ class DialClient:
             ConfigError: The entry is wrong, or there is no server of this name.
             TypeError: An object of this type cannot be a server.
         """
+        self._check_loop()
         target = client_setup.read_server_target(name, entry)
         self.approvals.forget(name)
         return await self._servers.replace(name, target)
 
     async def restart_server(self, name: str) -> ServerStatus:
         """Restart a server, also one that was given up, and return its status. Raises as `remove_server`."""
+        self._check_loop()
         return await self._servers.restart(name)
 
     async def ready_for_turn(self) -> None:
@@ -843,6 +905,7 @@ class DialClient:
         Raises:
             ServerStartError: A server marked ``required`` did not start.
         """
+        self._check_loop()
         await self._servers.patience.wait()
         self._servers.require()
 
@@ -881,6 +944,10 @@ class DialClient:
             rows=rows,
             footer=f"{count} {'tool is' if count == 1 else 'tools are'} offered to the model",
         )
+
+
+def _build_origin(origin: Origin, owner: str | None) -> Origin:
+    return origin if owner is None else replace(origin, owner=owner)
 
 
 def _find_worker_loop() -> EventLoopToken | None:

@@ -83,7 +83,10 @@ class ModelSampler:
     """Records each decision before the model is asked."""
     middleware: MiddlewareChain = field(default_factory=MiddlewareChain)
     """Wraps each request to the model."""
-    _granted: set[str] = field(default_factory=set, init=False)
+    single_user: bool = False
+    """True if one person answers for all turns (`ApprovalPolicy.single_user`)."""
+    # The parties that allow all requests of a server until the client is closed, each with the server.
+    _granted: set[tuple[tuple[str, str], str]] = field(default_factory=set, init=False)
     _approval_lock: anyio.Lock = field(default_factory=anyio.Lock, init=False)
     _spendings: WeakKeyDictionary[Deadline, dict[str, _Spending]] = field(default_factory=WeakKeyDictionary, init=False)
 
@@ -136,18 +139,21 @@ class ModelSampler:
         call = ToolCallRequest("sampling", name, {**arguments, "max_tokens": request.max_tokens})
         spec = ToolSpec(name, "Ask the model.", {"type": "object"}, request.server, SAMPLING)
         origin = find_common_origin(context.origin for context in contexts)
-        circumstances = ApprovalContext(request.server, turn_id=origin.turn, conversation_id=origin.conversation)
+        circumstances = ApprovalContext(
+            request.server, turn_id=origin.turn, conversation_id=origin.conversation, owner=origin.owner
+        )
+        grant = (("", "") if self.single_user else origin.party), request.server
         with call_context.pause_deadlines(contexts):
             async with self._approval_lock:
-                if request.server in self._granted:
+                if grant in self._granted:
                     return True, "grant"
                 answer: object = await self.approve(call, spec, circumstances)
         if not isinstance(answer, Approval):
             return False, "approver"
         if not answer.allowed:
             return False, answer.decided_by or "approver"
-        if answer.decision != "once":
-            self._granted.add(request.server)
+        if answer.decision != "once" and (self.single_user or any(origin.party)):
+            self._granted.add(grant)
         return True, answer.decided_by or "approver"
 
     async def _ask(self, request: SamplingRequest, max_tokens: int) -> tuple[SamplingReply, Usage, ModelInfo]:

@@ -10,8 +10,9 @@ chat.messages                                               the questions and an
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from types import MappingProxyType
 from typing import Any, TypeVar, Unpack, overload
 
 from dial_client.conversations.conversation_client import ConversationClient
@@ -35,9 +36,12 @@ class Chat:
         store: The store of the conversation, which the caller closes; by default it is kept in memory.
         id: The id of the conversation, in printable ASCII, which is created if the store does not have it; by default a
             new conversation with a random id.
+        owner: The person that the conversation belongs to. A conversation of another owner is not found
+            (`ConversationNotFound`), also if it has this id.
+        metadata: Data of the program, of JSON types, for a conversation that is created.
 
     Raises:
-        ConfigError: The id has other characters, or is empty.
+        ConfigError: The id has other characters, or is empty; or the owner cannot be stored.
         TypeError: `store` is no `ConversationStore`, or `id` is no string.
     """
 
@@ -46,6 +50,9 @@ class Chat:
         dial: ConversationClient,
         store: ConversationStore | None = None,
         id: str | None = None,  # noqa: A002 - the name of the attribute
+        *,
+        owner: str | None = None,
+        metadata: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         # Loaded here: a client without conversations starts faster.
         from dial_client.conversations.conversation_manager import ConversationManager
@@ -55,8 +62,10 @@ class Chat:
             check_conversation_id(id)
             if not (id and id.isascii() and id.isprintable()):
                 raise ConfigError(f"{id!r} cannot be the id of a conversation", hint="use printable ASCII")
-        self.manager = ConversationManager(dial, MemoryStore() if store is None else store)
+        manager = ConversationManager(dial, MemoryStore() if store is None else store)
+        self.manager = manager if owner is None else manager.for_owner(owner)
         """The manager of the conversation's store: for versions, undo, summaries, settings and exports."""
+        self._metadata = metadata
         self.id = id or secrets.token_hex(16)
         self.messages: tuple[Message, ...] = ()
         """The messages of the conversation at the end of the last turn; `read` reads them before the first turn."""
@@ -111,11 +120,12 @@ class Chat:
         """Read the conversation from its store, or create it there, and return its messages.
 
         Raises:
+            ConversationNotFound: The conversation belongs to another owner.
             DialError: The store failed.
         """
         try:
             stored = await self.manager.get(self.id)
         except ConversationNotFound:
-            stored = await self.manager.store.create(conversation_id=self.id)
+            stored = await self.manager.create(conversation_id=self.id, metadata=self._metadata)
         self.messages = stored.messages
         return self.messages

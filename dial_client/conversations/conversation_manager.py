@@ -1,7 +1,8 @@
 """`ConversationManager`: conversations of many turns, stored while their turns run.
 
     manager = ConversationManager(dial, store, when_busy="wait")   "refuse": a second request raises ConversationBusy
-    await manager.create(title)                      -> Conversation
+    await manager.create(title, owner=…, metadata=…) -> Conversation
+    manager.for_owner("ann")                         -> ConversationManager: it finds only conversations of this owner
     await manager.chat(id, text)                     -> Turn
     async for event in manager.stream_chat(id, text) events, Finished last; leaving early cancels the turn
     await manager.start(id, text)                    -> TurnHandle: the turn runs without a reader
@@ -10,7 +11,7 @@
     async for position, event in turn.log.events(n)  events from any position, for any number of readers
     await manager.get(id)                            -> Conversation: messages (a valid history), running, notes
     await manager.list(20, cursor=…, search="words") -> Page: a tuple of ConversationSummary, and .cursor of the next
-    await manager.rename(id, title), .delete(id), .fork(id, count)
+    await manager.rename(id, title), .delete(id), .fork(id, count), .update(id, owner=…, metadata=…)
     await manager.start(id, Regeneration(position)), EditedMessage(position, text), Continuation(): further versions
     await manager.view(id)                           -> ConversationView: positions, versions, details of turns
     await manager.switch(id, position)               shows another version; .remove_message(id, position)
@@ -39,9 +40,11 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
+from copy import copy
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, overload
 
 from dial_client.conversations import conversation_view, export
 from dial_client.conversations.compaction import (
@@ -68,14 +71,34 @@ from dial_client.conversations.history import (
 from dial_client.conversations.message_tree import StoredMessage, build_entry, build_tree
 from dial_client.conversations.persistence import TurnPersister
 from dial_client.conversations.turn_input import CONTINUE, Continuation, ConversationInput, check_turn_input
-from dial_client.conversations.turn_queue import NothingToResume, TurnQueue, WillBeResumed, never_resumed
+from dial_client.conversations.turn_queue import (
+    Beginning,
+    BuildEdits,
+    NothingToResume,
+    TurnQueue,
+    WillBeResumed,
+    never_resumed,
+)
 from dial_client.hooks.audit.entries import Origin
-from dial_client.messages.errors import ConfigError, ConversationBusy, MiddlewareError, ProviderError, RequestRefused
+from dial_client.messages.errors import (
+    ConfigError,
+    ConversationBusy,
+    ConversationNotFound,
+    MiddlewareError,
+    ProviderError,
+    RequestRefused,
+)
 from dial_client.messages.events import Event
 from dial_client.messages.message import EntryKind, Message, Role
 from dial_client.messages.turn_result import Turn
 from dial_client.settings.argument_types import check_members, check_seconds, check_types
-from dial_client.stores.conversation_store import Conversation, ConversationStore, Page, check_conversation_id
+from dial_client.stores.conversation_store import (
+    Conversation,
+    ConversationStore,
+    Page,
+    check_conversation_id,
+    check_owner,
+)
 from dial_client.stores.sql_store import SQLStore
 from dial_client.tools.approval import Decisions
 from dial_client.turns.client_model import ClientModel
@@ -153,6 +176,8 @@ class ConversationManager:
         self.locked_settings = frozenset(locked_settings)
         """The names of settings that conversations cannot change; applied from the next turn on."""
         self._compact_at = compact_at
+        # The only owner whose conversations are found; None for all conversations.
+        self._owner: str | None = None
         self._queue = TurnQueue(store, patience if when_busy == "wait" else 0.0, lease, will_be_resumed)
 
     def _select_model(self, stored: Conversation) -> ClientModel:
@@ -161,10 +186,100 @@ class ConversationManager:
     def _read_settings(self, stored: Mapping[str, Any]) -> StoredSettings:
         return read_settings(stored, self._dial.limits, self.locked_settings)
 
-    async def create(self, title: str | None = None) -> Conversation:
-        """Create a conversation, and return it. The default title is the first words of its first message."""
-        check_types(title=(title, str))
-        return await self.store.create(title or "")
+    def for_owner(self, owner: str) -> Self:
+        """Return a manager of the conversations of one owner, for a program with several users.
+
+        It creates conversations of this owner, and does not find any other: `ConversationNotFound`. It shares the turns
+        that run with this manager.
+
+        Raises:
+            ConfigError: The owner is empty, too long, or has characters that cannot be stored; or this manager is of
+                another owner.
+        """
+        check_types(owner=(owner, str))
+        if not check_owner(owner):
+            raise ConfigError("the owner is empty", hint="name the user, for example by an id of your program")
+        if self._owner not in (None, owner):
+            raise ConfigError("this manager finds only the conversations of another owner")
+        manager = copy(self)
+        manager._owner = owner  # noqa: SLF001 - of this class
+        return manager
+
+    async def create(
+        self,
+        title: str | None = None,
+        *,
+        owner: str | None = None,
+        metadata: Mapping[str, Any] = MappingProxyType({}),
+        conversation_id: str | None = None,
+    ) -> Conversation:
+        """Create a conversation, and return it.
+
+        Args:
+            title: The title; by default the first words of its first message.
+            owner: The person that the conversation belongs to; by default the owner of this manager, else nobody.
+            metadata: Data of your program, of JSON types, at most 16,000 characters.
+            conversation_id: The id, in printable ASCII; by default a random id. If a conversation has this id, it is
+                returned unchanged.
+
+        Raises:
+            ConversationNotFound: A conversation has this id, or `owner` is given, and this manager is of another owner.
+            ConfigError: The owner or the metadata cannot be stored.
+        """
+        check_types(title=(title, str), owner=(owner, str))
+        if self._owner is not None and owner not in (None, self._owner):
+            raise ConversationNotFound(conversation_id or "")
+        return self._check_owner(
+            await self.store.create(
+                title or "",
+                conversation_id=conversation_id,
+                owner=owner if owner is not None else self._owner or "",
+                metadata=metadata,
+            )
+        )
+
+    def _check_owner(self, stored: Conversation, owner: str | None = None) -> Conversation:
+        """Return a conversation that this manager finds.
+
+        Raises:
+            ConversationNotFound: It belongs to another owner. An id that is not found and an id of somebody else look
+                alike, so that nobody learns which ids exist.
+        """
+        if not {self._owner, owner} <= {None, stored.owner}:
+            raise ConversationNotFound(stored.id)
+        return stored
+
+    async def _read(self, conversation_id: str) -> Conversation:
+        return self._check_owner(await self.store.get(conversation_id))
+
+    async def _check_access(self, conversation_id: str) -> None:
+        """Check the owner of a conversation, before a change that does not read it. Raises as `get`."""
+        if self._owner is not None:
+            await self._read(conversation_id)
+
+    async def _edit(self, conversation_id: str, build: BuildEdits) -> bool:
+        """Store the edits that `build` returns, as `TurnQueue.edit`, in a conversation that this manager finds."""
+        return await self._queue.edit(conversation_id, lambda stored: build(self._check_owner(stored)))
+
+    async def update(
+        self, conversation_id: str, *, owner: str | None = None, metadata: Mapping[str, Any] | None = None
+    ) -> None:
+        """Change the owner or the metadata of a conversation, but not its place in the list.
+
+        Args:
+            conversation_id: The id of the conversation.
+            owner: The new owner, from the next turn on; None to keep it. A manager of one owner cannot change it.
+            metadata: The metadata that replace all earlier ones; None to keep them.
+
+        Raises:
+            ConversationNotFound: The conversation does not exist, or this manager is of another owner.
+            ConfigError: The owner or the metadata cannot be stored.
+        """
+        check_types(owner=(owner, str))
+        await self._check_access(conversation_id)
+        if self._owner is not None and owner not in (None, self._owner):
+            raise ConversationNotFound(conversation_id)
+        await self.store.update(conversation_id, owner=owner, metadata=metadata)
 
     @overload
     async def chat(
@@ -322,7 +437,8 @@ class ConversationManager:
             conversation_id: The id of the conversation.
             turn_id: The id of the turn; None for any turn.
         """
-        return self._queue.find(conversation_id, turn_id)
+        turn = self._queue.find(conversation_id, turn_id)
+        return turn if turn is None or self._owner in (None, turn.origin.owner) else None
 
     async def _start(  # noqa: PLR0913 - the options of a turn, all but three by name
         self,
@@ -339,20 +455,25 @@ class ConversationManager:
         """Start the next turn; if `message` is None, resume the interrupted turn."""
         check_conversation_id(conversation_id)
         check_keywords(keywords)
-        origin = Origin(conversation_id, turn_id or secrets.token_hex(16))
+        owner = keywords.get("owner") or self._owner
+        if owner is not None:
+            # Before the queue, so that nobody waits for, or delays, the turns of somebody else.
+            self._check_owner(await self.store.get(conversation_id), owner)
+        origin = Origin(conversation_id, turn_id or secrets.token_hex(16), owner or "")
         note = ""
         if isinstance(message, str | Message) and self._compact_at is not None:
             note = await self._compact_when_full(conversation_id, self._compact_at)
 
-        def start(history: tuple[Message, ...], stored: Mapping[str, Any], slot: TurnObserver) -> TurnHandle:
-            settings = self._read_settings(stored)
+        def start(beginning: Beginning, slot: TurnObserver) -> TurnHandle:
+            history = beginning.history
+            settings = self._read_settings(beginning.settings)
             model, merged = settings.select_model(self._dial.model, keywords)
             persister = TurnPersister(self.store, self._queue.lease, model.name)
             turn = self._dial.start(
                 (*history, Message.user(CONTINUE)) if isinstance(message, Continuation) else history,
                 stream=stream,
                 stream_events=stream_events,
-                origin=origin,
+                origin=replace(origin, owner=beginning.owner),
                 observers=(persister, slot),
                 tool_format=settings.tool_format,
                 hidden_tools=settings.hidden_tools,
@@ -373,22 +494,29 @@ class ConversationManager:
         Raises:
             ConversationNotFound: The conversation does not exist.
         """
-        return repair_conversation(await self.store.get(conversation_id))
+        return repair_conversation(await self._read(conversation_id))
 
-    async def list(self, limit: int = 50, *, cursor: str | None = None, search: str = "") -> Page:
+    async def list(
+        self, limit: int = 50, *, cursor: str | None = None, search: str = "", owner: str | None = None
+    ) -> Page:
         """Return at most `limit` conversations, the most recently changed first.
 
         Args:
             limit: The size of the page, at least 1.
             cursor: The `Page.cursor` of the previous page; None for the first page.
             search: Words that must all occur in the title or in messages of the user or the model, in any case.
+            owner: Only conversations of this owner; by default those of the owner of this manager, else all.
 
         Raises:
             ConfigError: The cursor is invalid, or the limit is less than 1.
         """
         if limit < 1:
             raise ConfigError("a page has at least one conversation")
-        return await self.store.list(limit, cursor=cursor, search=search)
+        if self._owner is not None:
+            owner = self._owner if owner in (None, self._owner) else None
+            if owner is None:
+                return Page()
+        return await self.store.list(limit, cursor=cursor, search=search, owner=owner)
 
     async def rename(self, conversation_id: str, title: str) -> None:
         """Change the title of a conversation, but not its place in the list.
@@ -396,6 +524,7 @@ class ConversationManager:
         Raises:
             ConversationNotFound: The conversation does not exist.
         """
+        await self._check_access(conversation_id)
         await self.store.rename(conversation_id, title)
 
     async def fork(self, conversation_id: str, count: int | None = None, *, title: str | None = None) -> Conversation:
@@ -418,7 +547,12 @@ class ConversationManager:
             raise ConfigError(f"the conversation has {len(source.messages)} messages, not {end}")
         while 0 < end < len(source.messages) and source.messages[end].role is Role.TOOL:
             end += 1
-        created = await self.store.create(source.title if title is None else title, copy_messages(view, end))
+        created = await self.store.create(
+            source.title if title is None else title,
+            copy_messages(view, end),
+            owner=source.owner,
+            metadata=source.metadata,
+        )
         return repair_conversation(created)
 
     async def undo(self, conversation_id: str) -> tuple[Message, ...]:
@@ -437,7 +571,7 @@ class ConversationManager:
             removed = find_last_exchange(stored)
             return (build_removal(removed),) if removed else ()
 
-        await self._queue.edit(conversation_id, build)
+        await self._edit(conversation_id, build)
         return tuple(stored.message for stored in removed)
 
     async def restore(self, conversation_id: str, edit: Literal["undo", "compact"] = "undo") -> bool:
@@ -450,7 +584,7 @@ class ConversationManager:
             found = find_edit(stored, is_summary=edit == "compact")
             return (build_removal((found,)),) if found is not None else ()
 
-        return await self._queue.edit(conversation_id, build)
+        return await self._edit(conversation_id, build)
 
     async def compact(
         self, conversation_id: str, *, keep: int = KEPT_EXCHANGES, share: float = 0.0
@@ -474,7 +608,7 @@ class ConversationManager:
             ConfigError: The client has no model, or the conversation's model does not exist any more.
         """
         self._dial.model.require()
-        stored = await self.store.get(conversation_id)
+        stored = await self._read(conversation_id)
         model = self._select_model(stored)
         if stored.running:
             raise ConversationBusy(conversation_id, "a turn of this conversation is under way: wait for its end")
@@ -484,7 +618,7 @@ class ConversationManager:
         compaction = await summarize(model, part.messages)
         taint = ", ".join(self._dial.find_taint(part.messages))
         build = partial(part.build_edit, summary=compaction.summary, taint=taint)
-        if not await self._queue.edit(conversation_id, build):
+        if not await self._edit(conversation_id, build):
             raise ConversationBusy(conversation_id, "the conversation was edited while it was being summarized")
         return compaction
 
@@ -509,7 +643,7 @@ class ConversationManager:
             ConversationNotFound: The conversation does not exist.
             ConfigError: The conversation's model does not exist any more.
         """
-        return self._compute_fill(await self.store.get(conversation_id))
+        return self._compute_fill(await self._read(conversation_id))
 
     def _compute_fill(self, stored: Conversation) -> float:
         return compute_fill(stored, self._select_model(stored), self._dial.tools, self._queue.find(stored.id))
@@ -520,6 +654,7 @@ class ConversationManager:
         Raises:
             ConversationNotFound: The conversation does not exist.
         """
+        await self._check_access(conversation_id)
         await self.store.delete(conversation_id)
         self._queue.forget(conversation_id)
 
@@ -534,7 +669,7 @@ class ConversationManager:
         """
         if form not in export.FORMS:
             raise ConfigError(f"unknown format {form!r}", hint=f"one of {', '.join(export.FORMS)}")
-        return export.FORMS[form](build_transcript(await self.store.get(conversation_id)))
+        return export.FORMS[form](build_transcript(await self._read(conversation_id)))
 
     async def import_json(self, text: str) -> Conversation:
         """Create a conversation from JSON, and return it: an export, or a list of messages as `Message.to_dict` has.
@@ -543,7 +678,7 @@ class ConversationManager:
             ConfigError: The text is neither.
         """
         title, messages = export.from_json(text)
-        return await self.store.create(title, repair_history(messages))
+        return await self.store.create(title, repair_history(messages), owner=self._owner or "")
 
     async def view(self, conversation_id: str) -> ConversationView:
         """Return a conversation with the positions and versions of its messages, and the details of its turns.
@@ -551,7 +686,7 @@ class ConversationManager:
         Raises:
             ConversationNotFound: The conversation does not exist.
         """
-        return build_view(await self.store.get(conversation_id))
+        return build_view(await self._read(conversation_id))
 
     async def list_messages(self, conversation_id: str) -> Sequence[dict[str, Any]]:
         """Return the messages of all versions (`conversation_view.list_messages`).
@@ -559,7 +694,7 @@ class ConversationManager:
         Raises:
             ConversationNotFound: The conversation does not exist.
         """
-        return conversation_view.list_messages(await self.store.get(conversation_id))
+        return conversation_view.list_messages(await self._read(conversation_id))
 
     async def read_state(self, conversation_id: str) -> str:
         """Return the conversation's `ConversationView.state`; a `SQLStore` computes it without reading the messages.
@@ -567,9 +702,9 @@ class ConversationManager:
         Raises:
             ConversationNotFound: The conversation does not exist.
         """
-        if isinstance(self.store, SQLStore):
+        if isinstance(self.store, SQLStore) and self._owner is None:
             return hash_state(*await self.store.read_state(conversation_id))
-        stored = await self.store.get(conversation_id)
+        stored = await self._read(conversation_id)
         return hash_state(stored.turn, stored.running, stored.message_count, stored.title)
 
     async def switch(self, conversation_id: str, position: int) -> bool:
@@ -583,14 +718,14 @@ class ConversationManager:
             ConversationBusy: A turn of the conversation is running.
             ConfigError: There is no message at `position`.
         """
-        return await self._queue.edit(conversation_id, partial(build_switch, position=position))
+        return await self._edit(conversation_id, partial(build_switch, position=position))
 
     async def remove_message(self, conversation_id: str, position: int) -> None:
         """Remove a question with all its answers, or one answer with its calls; later exchanges are kept.
 
         The messages stay in the store, but no version shows them, and they are not sent to a model. Raises as `switch`.
         """
-        await self._queue.edit(conversation_id, partial(build_deletion, position=position))
+        await self._edit(conversation_id, partial(build_deletion, position=position))
 
     async def update_settings(self, conversation_id: str, settings: Mapping[str, Any]) -> None:
         """Replace all settings of a conversation, from its next turn on.
@@ -609,4 +744,5 @@ class ConversationManager:
         check_limits(checked, self._dial.limits)
         # This raises what the next turn would.
         read_settings(checked, self._dial.limits).select_model(self._dial.model, {})
+        await self._check_access(conversation_id)
         await self.store.append(conversation_id, [build_entry(EntryKind.SETTINGS, checked)])

@@ -27,16 +27,26 @@ from dial_client.conversations.history import (
 from dial_client.conversations.message_tree import build_tree, extend
 from dial_client.conversations.turn_input import ConversationInput, build_first_messages, build_question
 from dial_client.hooks.audit.entries import Origin
-from dial_client.messages.errors import ConversationBusy, DialError
+from dial_client.messages.errors import ConversationBusy, ConversationNotFound, DialError
 from dial_client.messages.message import Message, find_pending_approvals
 from dial_client.stores.conversation_store import Conversation, ConversationStore
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 
 # Returns the edits to append to a stored conversation; empty if there is none.
 BuildEdits = Callable[[Conversation], Sequence[Message]]
-# Starts a turn with this history, these settings of its conversation, and this additional observer.
-Start = Callable[[tuple[Message, ...], Mapping[str, Any], TurnObserver], TurnHandle]
-_Beginning = tuple[tuple[Message, ...], Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """The conversation at the beginning of a turn."""
+
+    history: tuple[Message, ...]
+    settings: Mapping[str, Any]
+    owner: str
+
+
+# Starts a turn in this conversation, with this additional observer.
+Start = Callable[[Beginning, TurnObserver], TurnHandle]
 # Returns True if a process will resume the interrupted turn of a conversation.
 WillBeResumed = Callable[[Conversation], Awaitable[bool]]
 
@@ -78,12 +88,12 @@ class TurnQueue:
         """Wait for the earlier turns, store the user's message, and start the turn.
 
         Args:
-            origin: The ids of the conversation and the turn.
+            origin: The ids of the conversation and the turn, and the owner that the conversation must have.
             turn_input: The input of the turn; None to resume an interrupted turn.
             start: Starts the turn.
 
         Raises:
-            ConversationNotFound: The conversation does not exist.
+            ConversationNotFound: The conversation does not exist, or has another owner than `origin` names.
             ConversationBusy: The earlier turns took longer than `patience`.
             ConfigError: The message that `turn_input` names does not exist.
             NothingToResume: There is no interrupted turn.
@@ -103,7 +113,7 @@ class TurnQueue:
                 slot.release()  # the task that resumes the interrupted turn needs it
                 await anyio.sleep(POLL_INTERVAL)
         try:
-            slot.turn = start(*beginning, slot)
+            slot.turn = start(beginning, slot)
         except Exception:
             slot.release()
             await self.store.release(origin.conversation, origin.turn)
@@ -155,7 +165,7 @@ class TurnQueue:
         if slot is not None and slot.turn is not None:
             slot.turn.cancel()
 
-    async def _begin(self, origin: Origin, turn_input: ConversationInput | None, deadline: float) -> _Beginning | None:
+    async def _begin(self, origin: Origin, turn_input: ConversationInput | None, deadline: float) -> Beginning | None:
         """Store the message once no other process runs a turn; None if an interrupted turn must be resumed first.
 
         Raises:
@@ -165,6 +175,8 @@ class TurnQueue:
         title = question.text if question is not None else ""
         while True:
             stored = await self.store.get(origin.conversation)
+            if origin.owner not in ("", stored.owner):
+                raise ConversationNotFound(origin.conversation)
             must_resume = turn_input is not None and await self._must_resume(stored)
             if stored.running or must_resume:
                 if anyio.current_time() >= deadline:
@@ -184,8 +196,8 @@ class TurnQueue:
                 raise
             if has_begun:
                 extended = extend(stored, added)
-                sent = (stored.message for stored in find_sent(extended))
-                return repair_history(sent), build_tree(extended).settings
+                history = repair_history(stored.message for stored in find_sent(extended))
+                return Beginning(history, build_tree(extended).settings, stored.owner)
             # Another process was faster.
 
     async def _must_resume(self, stored: Conversation) -> bool:

@@ -71,6 +71,12 @@ class Elicitation:
     """Warnings about the request, one line each: a form that asks for a secret, a URL that hides its destination."""
     tools: tuple[str, ...] = ()
     """The server's own names of the tools whose calls may need the answer; empty for a request outside of calls."""
+    turn_id: str = ""
+    """The id of the turn whose call led to the request; empty if there is none."""
+    conversation_id: str = ""
+    """The id of the turn's conversation; empty if it has none."""
+    owner: str = ""
+    """The person that the turn is for (keyword ``owner``); empty if the program does not name one."""
 
 
 class ElicitationAction(StrEnum):

@@ -69,8 +69,6 @@ class DirectCall:
     """Asks the user to approve the call."""
     running: set[DirectCall]
     """The running calls, whose number is limited."""
-    server: str
-    """The server of the tool."""
     call: Callable[[Origin], Awaitable[Mapping[str, Any]]]
     """Makes the call and returns its result, of JSON types only."""
     conversation_id: str = ""
@@ -98,7 +96,7 @@ class DirectCall:
     async def _run(self) -> None:
         self.running.add(self)
         try:
-            with self._events, self.human_input.listen(self, self.server):
+            with self._events, self.human_input.listen(self):
                 try:
                     last = encode_named("result", await self.call(Origin(self.conversation_id, self.id)))
                 except DialError as error:
@@ -193,7 +191,7 @@ class FeatureRoutes:
         async def call(origin: Origin) -> Mapping[str, Any]:
             return (await self._dial.call(tool.name, arguments, origin=origin)).to_dict()
 
-        return DirectCall(self._human_input, self._tool_calls, tool.server or "", call)
+        return DirectCall(self._human_input, self._tool_calls, call)
 
     def _find_tool(self, name: Any) -> ToolSpec:
         for tool in self._dial.tools:
@@ -300,7 +298,7 @@ class FeatureRoutes:
         async def call(origin: Origin) -> Mapping[str, Any]:
             return await self._dial.apps.call(server, tool, arguments, origin=origin)
 
-        return DirectCall(self._human_input, self._app_calls, server, call, read_string(body, "conversation", ""))
+        return DirectCall(self._human_input, self._app_calls, call, read_string(body, "conversation", ""))
 
     async def _list_models(self, request: Request) -> Response:  # noqa: ARG002 - the same for every request
         profiles = [] if "model" in self._locked else list(self._dial.model.profiles.values())

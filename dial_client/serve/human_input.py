@@ -203,13 +203,13 @@ class HumanInputBroker:
         self._working_folder = os.getcwd()  # noqa: PTH109 - a string
         self._report = report
         self._waiting: dict[str, _WaitingRequest] = {}
-        # The listeners of direct calls, each with the server that it calls.
-        self._listeners: dict[str, tuple[Listener, str]] = {}
+        # The listeners of direct calls, by their ids.
+        self._listeners: dict[str, Listener] = {}
 
     @contextmanager
-    def listen(self, listener: Listener, server: str) -> Iterator[None]:
-        """Within the context, announce the requests for input of a direct call to `server` to `listener`."""
-        self._listeners[listener.id] = listener, server
+    def listen(self, listener: Listener) -> Iterator[None]:
+        """Within the context, announce the requests for input of a direct call to `listener`."""
+        self._listeners[listener.id] = listener
         try:
             yield
         finally:
@@ -220,7 +220,7 @@ class HumanInputBroker:
         grant_key = self._compute_grant_key(tool, context.server)
         if not context.why_asked and await self.requests.is_granted(grant_key):
             return Approval(Decision.ONCE, decided_by="grant for the session")
-        called, _ = self._listeners.get(context.turn_id, (None, ""))
+        called = self._listeners.get(context.turn_id)
         listener = next((turn for turn in self._turns.conversation_turns if turn.id == context.turn_id), called)
         if listener is None:
             return self._deny(tool, context)
@@ -257,9 +257,13 @@ class HumanInputBroker:
 
     async def elicit(self, question: Elicitation) -> ElicitationAnswer:
         """Ask the user for the input that a server requests. Implements `callbacks.server_callbacks.Elicit`."""
-        listeners: tuple[Listener, ...] = (
-            *(turn for turn in self._turns.conversation_turns if question.server in turn.recorder.servers_at_work),
-            *(listener for listener, server in self._listeners.values() if server == question.server),
+        candidates = (*self._turns.conversation_turns, *self._listeners.values())
+        # Calls of one conversation may have caused the question together; then it names no turn.
+        listeners = tuple(
+            listener
+            for listener in candidates
+            if (question.turn_id and listener.id == question.turn_id)
+            or (not question.turn_id and question.conversation_id == listener.conversation_id != "")
         )
         if not listeners:
             self._report(f"{question.server} asks for input and is declined: no conversation is waiting for it")

@@ -12,14 +12,14 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
 from dial_client.hooks import call_context
-from dial_client.hooks.audit.entries import TurnAudit, record_request
+from dial_client.hooks.audit.entries import Origin, TurnAudit, find_common_origin, record_request
 from dial_client.hooks.call_context import CallContext
 from dial_client.hooks.elicitation_form import Form, clean_schema, find_url_doubts, is_web_url
 from dial_client.hooks.server_callbacks import (
@@ -49,6 +49,12 @@ Result = TypeVar("Result")
 
 # Limit of a server's requests during each call, and of its requests outside of calls.
 MAX_REQUESTS = 20
+# Seconds that a call waits for the calls of other conversations, if the server may ask the user during its calls.
+SOLE_USE_SECONDS = 10.0
+_WHOSE_QUESTION = (
+    "The host does not know which of its users to ask, because calls of several conversations were running: "
+    "make the call again"
+)
 # Completed URL elicitations that are remembered.
 MAX_COMPLETED = 1_000
 # Repetitions of a call that requires URL elicitations: after the person agreed, and after the person is done.
@@ -103,6 +109,12 @@ class _Call:
     """Cancelled to fail the call."""
     requests: int = 0
 
+    @property
+    def place(self) -> object:
+        """Where a question during this call is asked: its conversation, else its turn, else the call itself."""
+        origin = self.context.origin if self.context is not None else Origin()
+        return origin.conversation or origin.turn or self
+
 
 class ServerRequests:
     """Answers the requests of one server during one session.
@@ -124,6 +136,8 @@ class ServerRequests:
         # The requests that are being answered, each with the calls that it may belong to.
         self._requests: dict[anyio.CancelScope, set[_Call]] = {}
         self._requests_without_call = 0
+        # True once the server has sent a request to the user or the model, which does not tell its call.
+        self._may_ask = False
         self._completed: Observable[frozenset[str]] = Observable(frozenset())
 
     async def run_call(self, tool: str, call: Callable[[], Awaitable[Result]], scope: anyio.CancelScope) -> Result:
@@ -138,7 +152,9 @@ class ServerRequests:
         """
         from mcp import MCPError
 
-        with self._in_flight(_Call(tool, call_context.find_current(), scope)):
+        made = _Call(tool, call_context.find_current(), scope)
+        await self._wait_for_sole_use(made)
+        with self._in_flight(made):
             agreed: set[str] = set()
             for _ in range(_MAX_REPETITIONS):
                 try:
@@ -181,6 +197,15 @@ class ServerRequests:
         del context
         own_call = self._own_call.get()
         calls = tuple(self.calls.value) if own_call is None else (own_call,)
+        if feature != "roots" and own_call is None:
+            self._may_ask = True
+            if len({call.place for call in calls}) > 1:
+                # One person must neither read nor answer what another one is asked.
+                log.warning("request_refused", server=self._server, feature=feature, why="several conversations")
+                recorder, tools = self.capabilities.audit.recorder, _list_tools(calls)
+                origins = (call.origin for call in _list_contexts(calls))
+                record_request(recorder, feature, self._server, tools, origins, "declined", "several conversations")
+                return ErrorData(code=INVALID_REQUEST, message=_WHOSE_QUESTION)
         # A server could ask without an end during a call that waits for it: each question costs the user's attention,
         # each sampling request money.
         if not self._count_request(calls):
@@ -279,6 +304,22 @@ class ServerRequests:
         callbacks, sampler = self.capabilities.callbacks, self.capabilities.sampler
         return bool({"elicitation": callbacks.elicit, "sampling": sampler, "roots": callbacks.roots}[name])
 
+    async def _wait_for_sole_use(self, call: _Call) -> None:
+        """Wait until no call of another conversation is in flight, if the server may ask during its calls.
+
+        A person may take long to answer, so the wait is limited. A question during calls of several conversations is
+        then refused.
+        """
+        if not self._may_ask:
+            return
+
+        def is_free(calls: frozenset[_Call]) -> bool:
+            return all(known.place == call.place for known in calls)
+
+        with anyio.move_on_after(SOLE_USE_SECONDS):
+            while not is_free(self.calls.value):  # another waiting call may have been faster
+                await self.calls.wait_until(is_free)
+
     @contextmanager
     def _in_flight(self, call: _Call) -> Iterator[None]:
         self.calls.set(self.calls.value | {call})
@@ -324,6 +365,8 @@ class ServerRequests:
             )
             warnings += _build_removal_warning(message.removed + removed)
             question = Elicitation(self._server, message.text, schema, None, form.defaults, warnings, tools)
+        origin = find_common_origin(context.origin for context in _list_contexts(calls))
+        question = replace(question, turn_id=origin.turn, conversation_id=origin.conversation, owner=origin.owner)
         assert self.capabilities.callbacks.elicit is not None
         with call_context.pause_deadlines(_list_contexts(calls)):
             # The embedding program may return anything.

@@ -12,13 +12,15 @@ to all processes that use the store.
 from __future__ import annotations
 
 import base64
+import json
 import secrets
 import time
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any, Protocol, Self, TypeVar
 
 from dial_client.messages.errors import ConfigError, ConversationBusy, ConversationNotFound
@@ -30,6 +32,10 @@ MAX_TITLE = 60
 
 # Limit of words of a search; further words are ignored.
 MAX_SEARCH_WORDS = 8
+
+# Limit of characters of an owner, and of metadata as JSON.
+MAX_OWNER = 200
+MAX_METADATA = 16_000
 
 # The time of a conversation whose stored time cannot be read.
 EPOCH = datetime.fromtimestamp(0, UTC)
@@ -59,6 +65,10 @@ class Conversation:
     """The number of stored messages, including entries and messages that cannot be read."""
     unreadable: tuple[int, ...] = ()
     """The positions of stored messages that cannot be read, and are missing in `messages`."""
+    owner: str = ""
+    """The person that the conversation belongs to, in the words of the program; empty if it names none."""
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Data of the program, of JSON types only."""
 
     @property
     def pending_approvals(self) -> tuple[PendingApproval, ...]:
@@ -78,6 +88,10 @@ class ConversationSummary:
     """The number of stored messages of all versions, without entries."""
     running: bool = False
     """True while a turn of the conversation runs, in this process or another."""
+    owner: str = ""
+    """The person that the conversation belongs to; empty if the program names none."""
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Data of the program, of JSON types only."""
 
 
 class Page(tuple[ConversationSummary, ...]):
@@ -101,7 +115,13 @@ class ConversationStore(Protocol):
     """
 
     async def create(
-        self, title: str = "", messages: Sequence[Message] = (), *, conversation_id: str | None = None
+        self,
+        title: str = "",
+        messages: Sequence[Message] = (),
+        *,
+        conversation_id: str | None = None,
+        owner: str = "",
+        metadata: Mapping[str, Any] = MappingProxyType({}),
     ) -> Conversation:
         """Create a conversation, and return it.
 
@@ -109,7 +129,12 @@ class ConversationStore(Protocol):
             title: The title, which is shortened to one line of at most `MAX_TITLE` characters.
             messages: The first messages.
             conversation_id: The id, in printable ASCII; by default a random id. If a conversation has this id, it is
-                returned unchanged.
+                returned unchanged, whoever owns it.
+            owner: The person that the conversation belongs to, at most `MAX_OWNER` characters; empty for none.
+            metadata: Data of the program, of JSON types, at most `MAX_METADATA` characters as JSON.
+
+        Raises:
+            ConfigError: The owner or the metadata cannot be stored.
         """
 
     async def append(
@@ -193,13 +218,16 @@ class ConversationStore(Protocol):
             ConversationNotFound: The conversation does not exist.
         """
 
-    async def list(self, limit: int = 50, *, cursor: str | None = None, search: str = "") -> Page:
+    async def list(
+        self, limit: int = 50, *, cursor: str | None = None, search: str = "", owner: str | None = None
+    ) -> Page:
         """Return at most `limit` conversations, the most recently changed first.
 
         Args:
             limit: The size of the page, at least 1.
             cursor: The `Page.cursor` of the previous page; None for the first page.
             search: Words that must all occur in the title or in messages of the user or the model, in any case.
+            owner: Only conversations of this owner; empty for those without an owner, None for all.
 
         Raises:
             ConfigError: The cursor is invalid.
@@ -213,6 +241,21 @@ class ConversationStore(Protocol):
 
         Raises:
             ConversationNotFound: The conversation does not exist.
+        """
+
+    async def update(
+        self, conversation_id: str, *, owner: str | None = None, metadata: Mapping[str, Any] | None = None
+    ) -> None:
+        """Change the owner or the metadata of a conversation, but not its place in the list.
+
+        Args:
+            conversation_id: The id of the conversation.
+            owner: The new owner; None to keep it.
+            metadata: The metadata that replace all stored ones; None to keep them.
+
+        Raises:
+            ConversationNotFound: The conversation does not exist.
+            ConfigError: The owner or the metadata cannot be stored.
         """
 
     async def delete(self, conversation_id: str) -> None:
@@ -235,6 +278,33 @@ def build_title(text: str, limit: int = MAX_TITLE) -> str:
         return line
     head, space, _ = line[:limit].rpartition(" ")
     return f"{head if space and len(head) > limit // 2 else line[: limit - 1]}…"
+
+
+def check_owner(owner: str) -> str:
+    """Return an owner that every store can keep.
+
+    Raises:
+        ConfigError: The text is too long, or has characters that text columns cannot store.
+    """
+    if len(owner) > MAX_OWNER or "\0" in owner or owner != owner.encode(errors="replace").decode():
+        raise ConfigError(f"owner is a text of at most {MAX_OWNER} characters, without NUL and lone surrogates")
+    return owner
+
+
+def copy_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return metadata as a store returns them, so that no later change of the caller's objects reaches the store.
+
+    Raises:
+        ConfigError: They are no mapping, not of JSON types, or too long.
+    """
+    try:
+        text = json.dumps(dict(metadata), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"metadata is an object of JSON types: {error}") from None
+    if len(text) > MAX_METADATA:
+        raise ConfigError(f"metadata has at most {MAX_METADATA:,} characters as JSON, not {len(text):,}")
+    copied: dict[str, Any] = json.loads(text)
+    return copied
 
 
 def to_sortable_time(moment: datetime) -> str:
@@ -297,6 +367,8 @@ class StoredConversation:
     """The end of the lease, in seconds by the store's clock."""
     unfinished: Any = None
     """The unfinished messages, encoded by `StoreCore._encode`, or None."""
+    owner: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def is_held(self, now: float) -> bool:
         """Return True if a turn holds the conversation at the time `now`."""
@@ -306,7 +378,14 @@ class StoredConversation:
         """Return the conversation without its messages, as it is at the time `now`."""
         count = max(self.message_count - self.entry_count, 0)
         return ConversationSummary(
-            self.id, self.title, self.created_at, self.updated_at, count, running=self.is_held(now)
+            self.id,
+            self.title,
+            self.created_at,
+            self.updated_at,
+            count,
+            running=self.is_held(now),
+            owner=self.owner,
+            metadata=dict(self.metadata),
         )
 
     def to_conversation(
@@ -323,6 +402,8 @@ class StoredConversation:
             turn=self.turn,
             unfinished=unfinished,
             message_count=self.message_count,
+            owner=self.owner,
+            metadata=dict(self.metadata),
         )
 
 
@@ -361,12 +442,27 @@ class StoreCore(ConversationStore, ABC):
         """
 
     async def create(
-        self, title: str = "", messages: Sequence[Message] = (), *, conversation_id: str | None = None
+        self,
+        title: str = "",
+        messages: Sequence[Message] = (),
+        *,
+        conversation_id: str | None = None,
+        owner: str = "",
+        metadata: Mapping[str, Any] = MappingProxyType({}),
     ) -> Conversation:
         """See `ConversationStore.create`."""
         now, encoded = self._stamp(), self._encode(messages)
         id_ = conversation_id or secrets.token_hex(16)
-        record = StoredConversation(id_, build_title(title), now, now, len(encoded), _count_entries(messages))
+        record = StoredConversation(
+            id_,
+            build_title(title),
+            now,
+            now,
+            len(encoded),
+            _count_entries(messages),
+            owner=check_owner(owner),
+            metadata=copy_metadata(metadata),
+        )
 
         def change(row: RowChange) -> bool:
             if row.record is not None:
@@ -458,6 +554,19 @@ class StoreCore(ConversationStore, ABC):
 
         await self._change(conversation_id, change)
 
+    async def update(
+        self, conversation_id: str, *, owner: str | None = None, metadata: Mapping[str, Any] | None = None
+    ) -> None:
+        """See `ConversationStore.update`."""
+        changes: dict[str, Any] = {} if owner is None else {"owner": check_owner(owner)}
+        if metadata is not None:
+            changes["metadata"] = copy_metadata(metadata)
+
+        def change(row: RowChange) -> None:
+            row.record = replace(_require_record(row, conversation_id), **changes)
+
+        await self._change(conversation_id, change)
+
     async def delete(self, conversation_id: str) -> None:
         """See `ConversationStore.delete`."""
 
@@ -531,14 +640,18 @@ class MemoryStore(StoreCore):
         record, messages = self._conversations[conversation_id]
         return record.to_conversation(time.monotonic(), messages, record.unfinished or ())
 
-    async def list(self, limit: int = 50, *, cursor: str | None = None, search: str = "") -> Page:
+    async def list(
+        self, limit: int = 50, *, cursor: str | None = None, search: str = "", owner: str | None = None
+    ) -> Page:
         """See `ConversationStore.list`."""
         last_key = parse_cursor(cursor) if cursor is not None else None
         words, now = split_search(search), time.monotonic()
         found = [
             record
             for record, messages in self._conversations.values()
-            if (last_key is None or _build_sort_key(record) < last_key) and _matches(words, record, messages)
+            if (last_key is None or _build_sort_key(record) < last_key)
+            and owner in (None, record.owner)
+            and _matches(words, record, messages)
         ]
         found.sort(key=_build_sort_key, reverse=True)
         return build_page([record.to_summary(now) for record in found[: limit + 1]], limit)

@@ -96,6 +96,12 @@ def _add_notes(connection: Connection) -> None:
 # A new schema version, because older releases would show the messages of all versions: they refuse a newer schema.
 _ENTRIES = ("ALTER TABLE conversations ADD COLUMN entry_count INTEGER NOT NULL DEFAULT 0",)
 
+_OWNERS = (
+    "ALTER TABLE conversations ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE conversations ADD COLUMN metadata TEXT NOT NULL DEFAULT ''",
+    "CREATE INDEX conversations_by_owner ON conversations (owner, updated_at)",
+)
+
 MigrationStep = str | Callable[["Connection"], None]
 
 # The steps from each version of the schema to the next; the first group creates version 1.
@@ -104,4 +110,5 @@ MIGRATIONS: tuple[Sequence[MigrationStep], ...] = (
     (*_TURNS, *_SEARCH, _fill_words),
     (_add_notes,),
     _ENTRIES,
+    _OWNERS,
 )

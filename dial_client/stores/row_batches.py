@@ -11,6 +11,7 @@ not make other rows unreadable.
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -41,7 +42,7 @@ log = get_logger(__name__)
 T = TypeVar("T")
 
 # The columns of a conversation, except for the unfinished part of its turn, which may be large.
-COLUMNS = "id, title, created_at, updated_at, message_count, entry_count, turn, held_until"
+COLUMNS = "id, title, created_at, updated_at, message_count, entry_count, turn, held_until, owner, metadata"
 # Limit of conversations that one statement reads; databases limit the number of parameters to some thousands.
 _MAX_IDS = 500
 _MAX_TURN = 64
@@ -207,11 +208,13 @@ async def write_changes(connection: AsyncConnection, requests: Sequence[Request[
 _DELETE = "DELETE FROM conversations WHERE id = :id"
 _INSERT = (
     "INSERT INTO conversations (id, title, words, created_at, updated_at, message_count, entry_count, turn, held_until,"
-    " unfinished) VALUES (:id, :title, :words, :created, :updated, :count, :entries, :turn, :until, :unfinished)"
+    " unfinished, owner, metadata) VALUES (:id, :title, :words, :created, :updated, :count, :entries, :turn, :until,"
+    " :unfinished, :owner, :metadata)"
 )
 _UPDATE = (
     "UPDATE conversations SET title = :title, words = :words, updated_at = :updated, message_count = :count,"
-    " entry_count = :entries, turn = :turn, held_until = :until, unfinished = :unfinished WHERE id = :id"
+    " entry_count = :entries, turn = :turn, held_until = :until, unfinished = :unfinished, owner = :owner,"
+    " metadata = :metadata WHERE id = :id"
 )
 _ADD = (
     "INSERT INTO messages (conversation_id, position, created_at, message, words)"
@@ -254,6 +257,8 @@ def to_record(row: Any, now: float, default_count: int = 0) -> StoredConversatio
         to_turn(row.turn),
         held_until if held_until < now + MAX_LEASE_SECONDS else 0.0,
         to_text(getattr(row, "unfinished", "")),
+        to_text(row.owner),
+        _to_metadata(row.metadata),
     )
 
 
@@ -301,6 +306,8 @@ def _build_row(record: StoredConversation) -> dict[str, Any]:
         "turn": record.turn,
         "until": record.held_until,
         "unfinished": unfinished,
+        "owner": record.owner,
+        "metadata": json.dumps(record.metadata) if record.metadata else "",
     }
 
 
@@ -340,6 +347,17 @@ def to_count(value: Any, default: int) -> int:
 def to_seconds(value: Any) -> float:
     """Return the value as seconds; 0 if it is not a finite number."""
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0
+
+
+def _to_metadata(value: Any) -> dict[str, Any]:
+    try:
+        found = json.loads(to_text(value) or "{}")
+    except (ValueError, RecursionError):
+        found = None
+    if isinstance(found, dict):
+        return found
+    log.warning("row_damaged", column="metadata")
+    return {}
 
 
 def to_turn(value: Any) -> str:

@@ -20,6 +20,7 @@ from dial_client.stores.conversation_store import (
     StoreCore,
     build_page,
     check_conversation_id,
+    check_owner,
     parse_cursor,
     split_search,
 )
@@ -124,9 +125,14 @@ class SQLStore(StoreCore):
         record = row_batches.to_record(row, row.now)
         return record.turn, record.is_held(row.now), record.message_count, record.title
 
-    async def list(self, limit: int = 50, *, cursor: str | None = None, search: str = "") -> Page:
+    async def list(
+        self, limit: int = 50, *, cursor: str | None = None, search: str = "", owner: str | None = None
+    ) -> Page:
         """See `ConversationStore.list`."""
         conditions, values = _build_conditions(cursor, split_search(search))
+        if owner is not None:
+            conditions.append("owner = :owner")
+            values["owner"] = check_owner(owner)
 
         async def read_page(connection: AsyncConnection) -> Sequence[Any]:
             order = "ORDER BY updated_at DESC, id DESC LIMIT :limit"

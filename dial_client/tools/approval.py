@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
@@ -37,10 +38,11 @@ class Decision(StrEnum):
     ONCE = "once"
     """Allow this call."""
     SESSION = "session"
-    """Allow this tool until the client is closed."""
+    """Allow this tool to the owner of the turn until the client is closed; without an owner in its conversation,
+    without a conversation in this turn. With `ApprovalPolicy.single_user`: everywhere."""
     ALWAYS = "always"
-    """Allow this tool in later runs too, until it changes or the grant is revoked. The same as `SESSION` if grants are
-    not stored."""
+    """Allow this tool to the owner of the turn in later runs too, until it changes or the grant is revoked. The same as
+    `SESSION` if grants are not stored, or if nobody is known who could have given one."""
     DENY = "deny"
     """Deny this call."""
     DEFER = "defer"
@@ -108,6 +110,8 @@ class ApprovalContext:
     approval_id: str = ""
     """The id of the question (`PendingApproval.id`), which stays the same if another program asks it again; empty for
     a request that is no tool call."""
+    owner: str = ""
+    """The person that the turn is for (keyword ``owner``); empty if the program does not name one."""
 
 
 Approver = Callable[[ToolCallRequest, ToolSpec, ApprovalContext], Awaitable[Approval]]
@@ -139,6 +143,26 @@ def match_decisions(
     return {asked.call.id: (asked, answers.get(asked.id)) for asked in pending}
 
 
+# The most grants for the session; a dropped grant only means that the approver is asked again.
+MAX_SESSION_GRANTS = 10_000
+# The party of a grant, and the server and the own name of its tool.
+_GrantKey = tuple[tuple[str, str], str, str]
+
+
+@dataclass(slots=True)
+class _SessionGrant:
+    """What a party has granted of one tool until the client is closed."""
+
+    definition: str = ""
+    """The granted definition of the tool; empty if only single calls are granted."""
+    calls: set[str] = field(default_factory=set)
+    """The digests of the calls that were granted one by one."""
+
+    def find_call(self, call: ProposedCall) -> str:
+        """Return the source of a grant of the same tool with the same arguments; empty if there is no such grant."""
+        return _SESSION_GRANT if _compute_digest(call) in self.calls else ""
+
+
 @dataclass(slots=True, eq=False)
 class ApprovalChecker:
     """Approves or denies every call before it runs.
@@ -166,10 +190,11 @@ class ApprovalChecker:
     """The tools that are allowed in later runs too; None if grants are not stored."""
     question_lock: AbstractAsyncContextManager[None] = field(default_factory=anyio.Lock, kw_only=True)
     """Held while the approver is asked; a `nullcontext` if it may be asked about several calls at the same time."""
-    # The tools that are granted until the client is closed, each with its definition at the time of the grant.
-    _definitions: dict[tuple[str, str], str] = field(default_factory=dict, init=False)
-    # For each tool, the digests of the calls that were granted one by one.
-    _calls: dict[tuple[str, str], set[str]] = field(default_factory=dict, init=False)
+    single_user: bool = field(default=False, kw_only=True)
+    """True if one person answers for all calls: a grant for the session then applies to all of them."""
+    # The grants for the session, the oldest first. The party is in each key, because one person must not answer for
+    # another (`Origin.party`).
+    _session: OrderedDict[_GrantKey, _SessionGrant] = field(default_factory=OrderedDict, init=False)
 
     def decide(
         self,
@@ -177,6 +202,7 @@ class ApprovalChecker:
         arguments: Mapping[str, Any] = MappingProxyType({}),
         taint: tuple[str, ...] = (),
         change: str = "",
+        origin: Origin = Origin(),  # noqa: B008 - frozen
         *,
         is_attended: bool | None = None,
     ) -> Approval | None:
@@ -187,6 +213,7 @@ class ApprovalChecker:
             arguments: The arguments of the call, as they are sent.
             taint: The sources of untrusted content that the model had read when it requested the call.
             change: The difference between the tool's definition now and at an earlier decision about the same call.
+            origin: The turn that makes the call; empty for a call outside of a turn.
             is_attended: Whether somebody decides what the rules leave open; by default whether there is an approver.
         """
         is_attended = self.approve is not None if is_attended is None else is_attended
@@ -202,12 +229,13 @@ class ApprovalChecker:
             return deny_unattended(spec, ApprovalContext(call.server, why_asked=why))
         # Where there is a reason to ask, a grant of the tool is not enough: text of a stranger may have chosen the
         # arguments. Only a grant of this very call counts.
-        decided_by = self._find_call_grant(call) if why else self._find_permission(call, verdict)
+        granted = self._find_session_grant(spec, origin)
+        decided_by = granted.find_call(call) if why else self._find_permission(call, verdict, granted, origin)
         if not decided_by and (is_attended or why):
             return None
         decided_by = decided_by or NO_APPROVER
         # A permission is for the definition that was approved: a server may change the tool afterwards ("rug pull").
-        if difference := self._describe_change(spec) or change:
+        if difference := self._describe_change(spec, granted) or change:
             if is_attended:
                 return None
             log.warning("tool_changed", server=spec.server, tool=spec.tool)
@@ -223,6 +251,7 @@ class ApprovalChecker:
         taint: tuple[str, ...] = (),
         change: str = "",
         earlier: PendingApproval | None = None,
+        origin: Origin = Origin(),  # noqa: B008 - frozen
     ) -> PendingApproval:
         """Return what the approver is asked about a call; with the id of an earlier question about the same call.
 
@@ -230,7 +259,9 @@ class ApprovalChecker:
         """
         proposed = self._propose(spec, call.arguments, taint)
         digest = _compute_digest(proposed)
-        difference = self._describe_change(spec) or change or self._describe_change_since_grant(proposed)
+        granted = self._find_session_grant(spec, origin)
+        since_grant = self._describe_change_since_grant(proposed, origin)
+        difference = self._describe_change(spec, granted) or change or since_grant
         id_ = secrets.token_hex(16)
         if earlier is not None and earlier.digest == digest:
             id_ = earlier.id
@@ -246,7 +277,7 @@ class ApprovalChecker:
         spec: ToolSpec,
         taint: tuple[str, ...] = (),
         change: str = "",
-        origin: Origin | None = None,
+        origin: Origin = Origin(),  # noqa: B008 - frozen
         earlier: PendingApproval | None = None,
         answer: Approval | None = None,
     ) -> Approval:
@@ -257,25 +288,26 @@ class ApprovalChecker:
             spec: The tool.
             taint: The sources of untrusted content, as in `decide`.
             change: The difference between the tool's definitions, as in `decide`.
-            origin: The turn that makes the call; None for a call outside of a turn.
+            origin: The turn that makes the call; empty for a call outside of a turn.
             earlier: The question as `describe` has returned it before.
             answer: The answer, if it was given before; None to ask the approver. Without one, the call is deferred.
         """
         async with self.question_lock:
             # While this call waited for its turn to ask, another answer may have decided it ("for this session").
-            known = self.decide(spec, call.arguments, taint, change, is_attended=True)
+            known = self.decide(spec, call.arguments, taint, change, origin, is_attended=True)
             if known is not None and (answer is None or not known.allowed):
                 return known
-            asked = self.describe(call, spec, taint, change, earlier)
+            asked = self.describe(call, spec, taint, change, earlier, origin)
             if answer is None:
-                turn, conversation = (origin.turn, origin.conversation) if origin is not None else ("", "")
-                context = ApprovalContext(asked.server, asked.change, asked.reason, turn, conversation, asked.id)
+                context = ApprovalContext(
+                    asked.server, asked.change, asked.reason, origin.turn, origin.conversation, asked.id, origin.owner
+                )
                 answer = await self._ask_approver(call, spec, context)
             if answer.allowed and self.pins is not None:
                 self.pins.pin(spec)
         # The user approved the arguments as changed, so the grant must not cover those of the model.
         arguments = call.arguments if answer.arguments is None else answer.arguments
-        self._remember(answer, self._propose(spec, arguments, taint), for_call_only=bool(asked.reason))
+        self._remember(answer, self._propose(spec, arguments, taint), origin, for_call_only=bool(asked.reason))
         return answer if answer.decided_by else replace(answer, decided_by=THE_USER)
 
     def decide_changed(self, spec: ToolSpec, approval: Approval, taint: tuple[str, ...] = ()) -> Approval:
@@ -290,9 +322,8 @@ class ApprovalChecker:
 
     def forget(self, server: str, tool: str | None = None) -> None:
         """Drop the session grants of a server's tools, or of one tool, because another server may get the same name."""
-        for grants in (self._definitions, self._calls):
-            for key in [key for key in grants if key[0] == server and tool in (None, key[1])]:
-                del grants[key]
+        for key in [key for key in self._session if key[1] == server and tool in (None, key[2])]:
+            del self._session[key]
 
     def add_rule(self, effect: Effect, pattern: str) -> None:
         """Allow or deny the tools that match a pattern, like the client's options, until the client is closed."""
@@ -310,8 +341,8 @@ class ApprovalChecker:
 
     @property
     def session_grants(self) -> tuple[tuple[str, str], ...]:
-        """The server and the tool's own name of each tool that is allowed until the client is closed."""
-        return tuple(self._definitions)
+        """The server and the tool's own name of each tool that is allowed to someone until the client is closed."""
+        return tuple(dict.fromkeys(key[1:] for key, grant in self._session.items() if grant.definition))
 
     @property
     def stored_grants(self) -> tuple[Grant, ...]:
@@ -372,56 +403,75 @@ class ApprovalChecker:
             return _deny_unasked(f"the approver returned {type(answer).__name__} in place of an Approval")
         return answer
 
-    def _remember(self, answer: Approval, call: ProposedCall, *, for_call_only: bool) -> None:
-        tool = (call.spec.server, call.spec.tool)
+    def _remember(self, answer: Approval, call: ProposedCall, origin: Origin, *, for_call_only: bool) -> None:
+        granted = self._find_session_grant(call.spec, origin)
         definition = build_definition(call.spec)
+        grants = self._find_stored_grants(origin)
         if answer.allowed:
             # A grant of the old definition would come back into force if the server changed the tool back.
-            if self._definitions.get(tool) != definition:
-                self._definitions.pop(tool, None)
-            if self.grants is not None and call.settings is not None and self._describe_change_since_grant(call):
-                self.grants.drop(call.settings, call.spec.tool)
+            if granted.definition != definition:
+                granted.definition = ""
+            if grants is not None and call.settings is not None and self._describe_change_since_grant(call, origin):
+                grants.drop(call.settings, call.spec.tool)
         if answer.decision not in (Decision.SESSION, Decision.ALWAYS):
             return
         if for_call_only:
             # "Always" about one suspicious call must not open the tool for all others.
-            self._calls.setdefault(tool, set()).add(_compute_digest(call))
-            return
-        is_stored = False
-        if answer.decision is Decision.ALWAYS and self.grants is not None and call.settings is not None:
-            is_stored = self.grants.add(call.settings, call.spec)
-        if not is_stored:
-            self._definitions[tool] = definition
+            granted.calls.add(_compute_digest(call))
+        elif not (
+            answer.decision is Decision.ALWAYS
+            and grants is not None
+            and call.settings is not None
+            and grants.add(call.settings, call.spec)
+        ):
+            granted.definition = definition
+        if (key := self._build_key(call.spec, origin)) is not None:
+            self._session[key] = granted
+            if len(self._session) > MAX_SESSION_GRANTS:
+                self._session.popitem(last=False)
 
-    def _find_permission(self, call: ProposedCall, verdict: Verdict | None) -> str:
+    def _build_key(self, spec: ToolSpec, origin: Origin) -> _GrantKey | None:
+        """Return the key of a grant for the session; None if nothing tells whose later calls it would apply to."""
+        party = ("", "") if self.single_user else origin.party
+        return (party, spec.server, spec.tool) if self.single_user or any(party) else None
+
+    def _find_session_grant(self, spec: ToolSpec, origin: Origin) -> _SessionGrant:
+        """Return what the party of a call has granted for the session, which may be nothing."""
+        key = self._build_key(spec, origin)
+        return (self._session.get(key) if key is not None else None) or _SessionGrant()
+
+    def _find_stored_grants(self, origin: Origin) -> GrantStore | None:
+        """Return the store of the grants that the person of a call has given; None if they are not stored."""
+        if self.grants is None or self.single_user:
+            return self.grants
+        return self.grants.select_owner(origin.owner) if origin.owner else None
+
+    def _find_permission(
+        self, call: ProposedCall, verdict: Verdict | None, granted: _SessionGrant, origin: Origin
+    ) -> str:
         """Return the source of a permission; empty if the approver has to decide."""
         if verdict is not None:
             return verdict.decided_by
-        if self._definitions.get((call.spec.server, call.spec.tool)) == build_definition(call.spec):
+        if granted.definition == build_definition(call.spec):
             return _SESSION_GRANT
-        if self.grants is not None and call.settings is not None:
-            grant = self.grants.find(call.settings, call.spec)
+        if (grants := self._find_stored_grants(origin)) is not None and call.settings is not None:
+            grant = grants.find(call.settings, call.spec)
             if grant is not None:
                 return f"grant {grant.id}"
-        return self._find_call_grant(call)
+        return granted.find_call(call)
 
-    def _find_call_grant(self, call: ProposedCall) -> str:
-        """Return the source of a grant of the same tool with the same arguments; empty if there is no such grant."""
-        granted = self._calls.get((call.spec.server, call.spec.tool), ())
-        return _SESSION_GRANT if _compute_digest(call) in granted else ""
-
-    def _describe_change_since_grant(self, call: ProposedCall) -> str:
+    def _describe_change_since_grant(self, call: ProposedCall, origin: Origin) -> str:
         """Return the difference between a tool's definition and its stored grant; empty without a difference."""
-        if self.grants is None or call.settings is None:
+        grants = self._find_stored_grants(origin)
+        if grants is None or call.settings is None:
             return ""
-        return self.grants.describe_change(call.settings, call.spec)
+        return grants.describe_change(call.settings, call.spec)
 
-    def _describe_change(self, spec: ToolSpec) -> str:
+    def _describe_change(self, spec: ToolSpec, granted: _SessionGrant) -> str:
         """Return the difference between a tool's definition and its approved one, of this run or an earlier run."""
         if self.pins is not None and (change := self.pins.describe_change(spec)):
             return change
-        granted = self._definitions.get((spec.server, spec.tool))
-        return compare_definitions(granted, build_definition(spec)) if granted is not None else ""
+        return compare_definitions(granted.definition, build_definition(spec)) if granted.definition else ""
 
 
 def find_reason_to_ask(call: ProposedCall, verdict: Verdict | None) -> str:

@@ -290,10 +290,10 @@ class ToolExecutor:
         spec, taint = route.spec, round_.taint
         # A decision counts once: a middleware may make the call again, which is another call for the approver.
         earlier, answer = round_.waiting.pop(call.id, (None, None))
-        is_attended = None if earlier is None else True
-        approval = self.approvals.decide(spec, call.arguments, taint, change, is_attended=is_attended)
+        is_attended, origin = None if earlier is None else True, self.audit.origin
+        approval = self.approvals.decide(spec, call.arguments, taint, change, origin, is_attended=is_attended)
         if approval is None or (answer is not None and approval.allowed):
-            question = self.approvals.describe(call, spec, taint, change, earlier)
+            question = self.approvals.describe(call, spec, taint, change, earlier, origin)
             if earlier is not None and question.id != earlier.id:
                 change = question.change
                 answer = None if answer is None or answer.allowed else answer

@@ -149,7 +149,18 @@ class Context:
         if self._capabilities.callbacks.elicit is None:
             raise RuntimeError("the user cannot be asked: the client has no `Callbacks.elicit`")
         form = Form(schema)
-        question = Elicitation(FUNCTIONS, message, schema, None, form.defaults, (), (self.tool,))
+        origin = self._origin
+        question = Elicitation(
+            FUNCTIONS,
+            message,
+            schema,
+            None,
+            form.defaults,
+            tools=(self.tool,),
+            turn_id=origin.turn,
+            conversation_id=origin.conversation,
+            owner=origin.owner,
+        )
         with call_context.pause_deadlines([self._call] if self._call is not None else []):
             answer = await self._capabilities.callbacks.elicit(question)
         if answer.action != ElicitationAction.ACCEPT:

@@ -62,6 +62,11 @@ class GrantStore:
         self._folder = Path(folder)
         self._cache = JsonCache(folder)
 
+    def select_owner(self, owner: str) -> GrantStore:
+        """Return the grants of one of several users of a program, in a folder below this one."""
+        # An owner's name may have any characters, and would tell who uses the program.
+        return GrantStore(self._folder / f"owner-{hashlib.sha256(owner.encode(errors='replace')).hexdigest()[:32]}")
+
     def find(self, entry: ServerSettings, tool: ToolSpec) -> Grant | None:
         """Return the grant of a tool; None if it has none, or has changed since."""
         key = compute_identity(_with_folder(entry))

@@ -174,41 +174,45 @@ def shorten(content: Content, max_chars: int, store_result: StoreResult | None) 
 class ResultStore:
     """Texts with random ids, so that conversations that share a client cannot read each other's texts.
 
-    The texts are kept in memory only, and lost when the client ends.
+    A text of an owner is not there for others, also if they know its id. The texts are kept in memory only, and lost
+    when the client ends.
     """
 
     def __init__(self, max_chars: int = MAX_CHARS) -> None:
         self._max_chars = max_chars
-        self._texts: OrderedDict[str, str] = OrderedDict()
+        # The texts by their ids, each with its owner, which may be empty.
+        self._texts: OrderedDict[str, tuple[str, str]] = OrderedDict()
         self._size = 0
 
-    def __contains__(self, key: str) -> bool:
-        return key in self._texts
+    def has(self, key: str, owner: str = "") -> bool:
+        """Return whether an owner can read a text."""
+        return self._texts.get(key, (None, ""))[0] in ("", owner)
 
     def __len__(self) -> int:
         return len(self._texts)
 
-    def keep(self, text: str) -> str | None:
-        """Store a text, and return its id; None if the text alone exceeds the size of the store."""
+    def keep(self, text: str, owner: str = "") -> str | None:
+        """Store a text of an owner, and return its id; None if the text alone exceeds the size of the store."""
         if len(text) > self._max_chars:
             return None
         key = secrets.token_hex(6)
-        self._texts[key] = text
+        self._texts[key] = owner, text
         self._size += len(text)
         while self._size > self._max_chars:
-            _, dropped = self._texts.popitem(last=False)
+            _, (_, dropped) = self._texts.popitem(last=False)
             self._size -= len(dropped)
         return key
 
-    def read_page(self, key: str, offset: int, length: int) -> str | None:
+    def read_page(self, key: str, offset: int, length: int, owner: str = "") -> str | None:
         """Return a page below a line with its offsets and the offset of the next page; None if the text is not stored.
 
         Args:
             key: The id that `keep` returned.
             offset: Characters before the page; a negative number counts from the end.
             length: Characters of the page.
+            owner: The person that the turn is for.
         """
-        text = self._find(key)
+        text = self._find(key, owner)
         if text is None:
             return None
         begin = max(0, len(text) + offset) if offset < 0 else min(offset, len(text))
@@ -216,15 +220,16 @@ class ResultStore:
         next_page = f"; the next page begins at offset {end}" if end < len(text) else "; this is the end"
         return f"[characters {begin:,} to {end:,} of {len(text):,}{next_page}]\n{text[begin:end]}"
 
-    def find_matches(self, key: str, words: str, length: int) -> str | None:
+    def find_matches(self, key: str, words: str, length: int, owner: str = "") -> str | None:
         """Return the first matches of some words, ignoring case, with the text around them; None if no text is stored.
 
         Args:
             key: The id that `keep` returned.
             words: The exact words to find, not a pattern.
             length: Maximum characters of the returned text.
+            owner: The person that the turn is for.
         """
-        text = self._find(key)
+        text = self._find(key, owner)
         if text is None:
             return None
         places = _find_places(text, words)
@@ -241,11 +246,11 @@ class ResultStore:
         more = f", the first {len(shown)} of them" if len(shown) < len(places) else ""
         return "\n".join([f"[{len(places):,} places{more}]", *shown])[:length]
 
-    def _find(self, key: str) -> str | None:
-        text = self._texts.get(key)
-        if text is not None:
-            self._texts.move_to_end(key)
-        return text
+    def _find(self, key: str, owner: str) -> str | None:
+        if not self.has(key, owner):
+            return None
+        self._texts.move_to_end(key)
+        return self._texts[key][1]
 
 
 def _find_places(text: str, words: str) -> list[int]:

@@ -160,6 +160,7 @@ class TurnTools:
         history: The conversation before the turn; tools that were called in it stay offered.
         window: The model's context window in tokens; None if unknown.
         is_searched: Returns whether the endpoint searches tools itself; all tools are then offered to it.
+        owner: The person that the turn is for.
     """
 
     name = ""
@@ -170,6 +171,7 @@ class TurnTools:
     history: InitVar[Sequence[Message]] = ()
     _window: int | None = None
     _is_searched: Callable[[], bool] = lambda: False
+    _owner: str = ""
 
     def __post_init__(self, history: Sequence[Message]) -> None:
         # The echoes of an endpoint with its own search contain the tools it found. The tools that another model called
@@ -178,7 +180,8 @@ class TurnTools:
         self._found = dict.fromkeys(_list_called_names(history))
         # A resource that the user attaches may be too long as well.
         texts = [message.text for message in history if message.role in (Role.TOOL, Role.USER)]
-        self._can_read_results = any(key in self._results for text in texts for key in _KEPT.findall(text))
+        kept = (key for text in texts for key in _KEPT.findall(text))
+        self._can_read_results = any(self._results.has(key, self._owner) for key in kept)
         self._current = _Offer()
         # The tools that were offered last.
         self._last_tools: tuple[ToolSpec, ...] = ()
@@ -200,7 +203,7 @@ class TurnTools:
 
     def store_result(self, text: str) -> str | None:
         """Store the full text of a result that is too long, and return its id; None if it cannot be stored."""
-        key = self._results.keep(text)
+        key = self._results.keep(text, self._owner)
         self._can_read_results = self._can_read_results or key is not None
         return key
 
@@ -279,8 +282,8 @@ class TurnTools:
         """Return a page or matches of a stored result; None if it is not stored any more."""
         key, length = arguments["id"], max(_HEAD_CHARS, self._limits.max_result_chars - _HEAD_CHARS)
         if words := arguments.get("search"):
-            return self._results.find_matches(key, words, length)
-        return self._results.read_page(key, arguments.get("offset") or 0, length)
+            return self._results.find_matches(key, words, length, self._owner)
+        return self._results.read_page(key, arguments.get("offset") or 0, length, self._owner)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,9 @@ class TurnKeywords(TypedDict, total=False):
     """How the model writes its replies."""
     history: Sequence[Message] | None
     """The messages before the question."""
+    owner: str | None
+    """The person that the turn is for, in the words of your program. An approval for the session applies to the turns
+    of the same owner (`Approval`); a conversation is found only with its own owner."""
 
 
 # What is called otherwise in other libraries, or has its place in the value of a keyword.
@@ -92,6 +95,7 @@ def check_keywords(keywords: Mapping[str, Any]) -> None:
     if unknown := sorted(keywords.keys() - names.keys()):
         raise TypeError(f"unknown keyword {unknown[0]!r}: a turn takes {', '.join(names)} and output_type")
     check_types(limits=(keywords.get("limits"), Limits), system=(keywords.get("system"), str))
+    check_types(owner=(keywords.get("owner"), str))
     check_types(settings=(keywords.get("settings"), ModelSettings))
     if (model := keywords.get("model")) is not None:
         check_model(model)

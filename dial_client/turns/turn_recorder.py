@@ -185,11 +185,6 @@ class TurnRecorder:
         return (*self._messages, *results) if len(results) == len(self._find_unanswered()) else tuple(self._messages)
 
     @property
-    def servers_at_work(self) -> frozenset[str]:
-        """The servers of the running calls."""
-        return frozenset(started.server for started, _ in self._started.values() if not started.by_endpoint)
-
-    @property
     def is_waiting(self) -> bool:
         """Whether a call of the last round waits for a later decision."""
         return any(record.result.pending is not None for records in self.rounds[-1:] for record in records)

@@ -199,6 +199,7 @@ class TurnRun:
             messages,
             services.model.window.tokens,
             self._has_endpoint_search,
+            turn.origin.owner,
         )
         self._client_tool_names = frozenset(tool.name for tool in services.client_tools)
         # The servers' tools that were offered last, and all tools that were offered with them.

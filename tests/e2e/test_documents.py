@@ -55,6 +55,7 @@ EXAMPLES_IN = (
     "testing.md",
     "traces.md",
     "typed-answers.md",
+    "users.md",
 )
 EXAMPLES = [block for name in EXAMPLES_IN for block in blocks(ROOT / "docs" / name, "python")]
 
@@ -83,6 +84,7 @@ PROGRAMS: list[tuple[str, int, list[object], list[str]]] = [
     ("start-library.md", 2, [CALL, "Six."], ["Six."]),
     ("start-library.md", 3, ['{"name": "Tokyo", "country": "Japan"}'], ["Tokyo Japan"]),
     ("start-library.md", 4, ["Hello, Ada.", "Ada."], ["Hello, Ada.", "Ada."]),
+    ("conversations.md", 2, [], ["Hello, Ann.", "['Trip'] ()", "not found", "{'project': 8}"]),
     ("conversations.md", -1, [], ["Numbers: 3 messages None", "['Count to three.', 'One, two,', ' three.']"]),
     (
         "resources-and-prompts.md",

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import anyio
 import httpx2
 import pytest
 from mcp.server import MCPServer
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.anyio
 CALL = {"tool_calls": [{"name": "write", "arguments": {"what": "a"}}]}
 TWO = {"tool_calls": [{"name": "write", "arguments": {"what": what}} for what in "ab"]}
 ASKS = {"tool_calls": [{"name": "ask", "arguments": {}}]}
+WAITS = {"tool_calls": [{"name": "wait", "arguments": {}}]}
 
 
 @pytest.fixture
@@ -32,6 +34,7 @@ class Pen:
 
     def __init__(self) -> None:
         self.written: list[str] = []
+        self.released = anyio.Event()
         self.server = MCPServer("pen")
 
         class Age(BaseModel):
@@ -42,6 +45,12 @@ class Pen:
             """Writes."""
             self.written.append(what)
             return f"written: {what}"
+
+        @self.server.tool()
+        async def wait() -> str:
+            """Waits."""
+            await self.released.wait()
+            return "waited"
 
         @self.server.tool()
         async def ask(ctx: Context) -> str:
@@ -227,6 +236,26 @@ async def test_an_elicitation_is_an_event_of_the_stream_and_is_answered() -> Non
     assert "age" in refused["error"]["message"]
     assert done.data == {"id": asked["id"], "action": "accept"}
     assert outcomes == ["accept: 7"]
+
+
+async def test_an_elicitation_reaches_only_the_conversation_whose_call_caused_it() -> None:
+    pen, replies = Pen(), [ASKS, "Done.", WAITS, ASKS, "Done.", "Done."]
+    async with serve(replies, {"pen": pen.server}, allow=["*"]) as server:
+        first, second, third = [await server.conversation() for _ in range(3)]
+        async with stream_chat(server, first) as (events, _):
+            asked = (await until(events, "question")).data["id"]
+            await server.json("POST", f"/questions/{asked}", 204, json={"action": "decline"})
+            await results(events)
+        async with stream_chat(server, second) as (waiting, _):
+            await until(waiting, "tool_call")
+            async with stream_chat(server, third) as (events, _):
+                asked = (await until(events, "question")).data
+                await server.json("POST", f"/questions/{asked['id']}", 204, json={"action": "decline"})
+                await results(events)
+            pen.released.set()
+            seen = [event.name async for event in waiting]
+    assert f"/conversations/{asked['conversation']}" == third
+    assert "question" not in seen
 
 
 async def test_an_elicitation_without_an_answer_is_cancelled() -> None:

@@ -16,6 +16,7 @@ from mcp.server import MCPServer
 from dial_client import Approval, DialClient, Message
 from tests.inner import (
     ApprovalContext,
+    ApprovalPolicy,
     CallChunk,
     Completion,
     ConfigError,
@@ -291,7 +292,7 @@ async def test_a_session_grant_ends_when_its_server_is_removed() -> None:
         asked.append(context.server)
         return Approval("session")
 
-    async with DialClient(servers={"a": says("a")}, approve=approve) as dial:
+    async with DialClient(servers={"a": says("a")}, approve=approve, approval=ApprovalPolicy(single_user=True)) as dial:
         for _ in range(2):
             await dial.call("now", {})
         await dial.restart_server("a")

@@ -140,7 +140,7 @@ async def test_sampling_needs_an_approval_that_shows_the_whole_request(decision:
         servers=servers,
         callbacks=Callbacks(sample="model"),
         approve=approve,
-        approval=ApprovalPolicy(allow=["shop/samples"]),
+        approval=ApprovalPolicy(allow=["shop/samples"], single_user=True),
     ) as dial:
         answer = await called(dial, "samples", times=2)
     assert answer == str(["A word." if decision != "deny" else REFUSED] * 2)

@@ -99,6 +99,10 @@ async def test_conversations_of_the_previous_release_are_read_and_get_versions(
             counts = {summary.id: summary.message_count for summary in await manager.list()}
             assert counts == {"plain": 4, "undone": 5, "killed": 1}
             assert [summary.id for summary in await manager.list(search="norway")] == ["plain"]
+            assert {(summary.owner, str(summary.metadata)) for summary in await manager.list()} == {("", "{}")}
+            await manager.update("plain", owner="ann", metadata={"project": 7})
+            [owned] = await manager.list(owner="ann")
+            assert (owned.id, owned.metadata) == ("plain", {"project": 7})
             await manager.chat("plain", Regeneration(0))
             view = await manager.view("plain")
             assert [message.text for message in view.conversation.messages] == ["Where is Oslo?", "In the north."]

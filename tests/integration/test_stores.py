@@ -27,6 +27,56 @@ async def test_a_new_conversation_is_empty_and_can_be_read_back(store: Conversat
     assert await store.get(made.id) == made
 
 
+async def test_a_conversation_has_an_owner_and_metadata(store: ConversationStore) -> None:
+    data = {"project": 7, "tags": ["a", "\N{SNOWMAN}"], "deep": {"none": None, "yes": True}}
+    made = await store.create("Trip", owner="ann", metadata=data)
+    data["tags"] = "changed by the caller"
+    assert (made.owner, made.metadata["tags"]) == ("ann", ["a", "\N{SNOWMAN}"])
+    await store.append(made.id, MESSAGES)
+    read = await store.get(made.id)
+    assert (read.owner, read.metadata) == (made.owner, made.metadata)
+    assert (await store.create(conversation_id=made.id, owner="bob")).owner == "ann", "it exists"
+
+
+async def test_a_list_by_owner_has_the_conversations_of_this_owner_in_pages(store: ConversationStore) -> None:
+    for number in range(3):
+        for owner in ("ann", "bob", ""):
+            await store.create(f"{owner} {number}", owner=owner, metadata={"number": number})
+    first = await store.list(2, owner="ann")
+    rest = await store.list(2, owner="ann", cursor=first.cursor)
+    assert [(found.title, found.owner, found.metadata["number"]) for found in (*first, *rest)] == [
+        (f"ann {number}", "ann", number) for number in (2, 1, 0)
+    ]
+    assert [found.title for found in await store.list(owner="")] == ["2", "1", "0"]
+    assert [found.title for found in await store.list(owner="ann", search="1")] == ["ann 1"]
+    assert (await store.list(owner="ann' OR ''='"), len(await store.list())) == ((), 9)
+
+
+async def test_owner_and_metadata_are_replaced_each_alone_and_not_the_place_in_the_list(
+    store: ConversationStore,
+) -> None:
+    made, later = await store.create(owner="ann", metadata={"a": 1, "b": 2}), await store.create()
+    await store.update(made.id, metadata={"a": 3})
+    assert ((await store.get(made.id)).owner, (await store.get(made.id)).metadata) == ("ann", {"a": 3})
+    await store.update(made.id, owner="bob")
+    assert ((await store.get(made.id)).owner, (await store.get(made.id)).metadata) == ("bob", {"a": 3})
+    assert [found.id for found in await store.list()] == [later.id, made.id]
+    with pytest.raises(ConversationNotFound):
+        await store.update("no-such", owner="ann")
+
+
+@pytest.mark.parametrize(
+    ("owner", "metadata"),
+    [("x" * 201, {}), ("a\0b", {}), ("\ud800", {}), ("", {"a": object()}), ("", {"a": "x" * 20_000})],
+)
+async def test_an_owner_or_metadata_that_cannot_be_stored_is_refused(
+    store: ConversationStore, owner: str, metadata: dict[str, object]
+) -> None:
+    with pytest.raises(ConfigError, match=r"owner|metadata"):
+        await store.create(owner=owner, metadata=metadata)
+    assert await store.list() == ()
+
+
 async def test_messages_are_read_in_the_order_in_which_they_were_appended(store: ConversationStore) -> None:
     made = await store.create()
     await store.append(made.id, MESSAGES[:1])

@@ -113,7 +113,7 @@ async def serve(
                 provider,
                 servers=servers or {},
                 approve=human_input,
-                approval=ApprovalPolicy(allow=allow, deny=deny, grants=grants, concurrent=True),
+                approval=ApprovalPolicy(allow=allow, deny=deny, grants=grants, concurrent=True, single_user=True),
                 callbacks=Callbacks(elicit=human_input.elicit, apps=True),
                 logins=True,
                 **options,

@@ -190,7 +190,9 @@ def test_a_decision_by_the_entry_of_a_server_names_it() -> None:
 @pytest.mark.anyio
 async def test_an_answer_is_attributed_to_the_user_unless_the_approver_names_a_source() -> None:
     approvals = ApprovalChecker(
-        PolicyRules(), Person(Approval("once"), Approval("once", decided_by="--yes"), None, Approval("session"))
+        PolicyRules(),
+        Person(Approval("once"), Approval("once", decided_by="--yes"), None, Approval("session")),
+        single_user=True,
     )
     assert [(await approvals.ask(CALL, spec())).decided_by for _ in range(5)] == [
         "the user",
@@ -228,7 +230,7 @@ HOW_LONG = [("once", 2), ("session", 1), ("always", 1), ("deny", 2)]
 @pytest.mark.parametrize(("decision", "questions"), HOW_LONG, ids=[decision for decision, _ in HOW_LONG])
 async def test_answers_for_the_session_or_for_always_prevent_the_next_question(decision: str, questions: int) -> None:
     person = Person(Approval(decision), Approval(decision))
-    approvals = ApprovalChecker(PolicyRules(), person)
+    approvals = ApprovalChecker(PolicyRules(), person, single_user=True)
     for _ in range(2):
         await approvals.ask(CALL, spec())
     assert len(person.asked) == questions
@@ -238,7 +240,7 @@ async def test_answers_for_the_session_or_for_always_prevent_the_next_question(d
 @pytest.mark.anyio
 @pytest.mark.parametrize("tool", [spec("tool", "now"), spec("clock", "set"), spec("tool", "x", "now")], ids=str)
 async def test_a_grant_applies_only_to_the_tool_and_the_server_it_was_given_for(tool: ToolSpec) -> None:
-    approvals = ApprovalChecker(PolicyRules(), Person(Approval("session")))
+    approvals = ApprovalChecker(PolicyRules(), Person(Approval("session")), single_user=True)
     await approvals.ask(CALL, spec())
     assert approvals.decide(tool) is None
     assert approvals.decide(spec(name="clock__now")) is not None, "the same tool, offered under another name"
@@ -275,7 +277,7 @@ async def test_questions_are_asked_in_sequence_and_a_grant_for_the_session_answe
         asking -= 1
         return Approval("session")
 
-    approvals = ApprovalChecker(PolicyRules(), person)
+    approvals = ApprovalChecker(PolicyRules(), person, single_user=True)
     answers: list[Approval] = []
 
     async def ask(tool: ToolSpec) -> None:
@@ -298,7 +300,7 @@ async def test_a_cancelled_question_does_not_block_the_next_question() -> None:
             await anyio.sleep_forever()
         return Approval("once")
 
-    approvals = ApprovalChecker(PolicyRules(), person)
+    approvals = ApprovalChecker(PolicyRules(), person, single_user=True)
     async with anyio.create_task_group() as group:
         group.start_soon(approvals.ask, CALL, spec())
         await began.wait()

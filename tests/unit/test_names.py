@@ -49,9 +49,9 @@ PARTICIPLES = {"scripted"}
 """`scripted:` is the prefix of a model's name."""
 NO_PARTICIPLES = {"embed", "feed", "need", "seed", "succeed"}
 """Verbs that end like a participle."""
-NAMED_BY_RESULT = {"failed", "reasoning", "warning", "_expected_issuer"}
-"""`ToolCallResult.failed` and `ReplyReader.reasoning` are public, `Logger.warning` is the standard library's name, and
-`_expected_issuer` the MCP SDK's."""
+NAMED_BY_RESULT = {"blocking", "failed", "reasoning", "warning", "_expected_issuer"}
+"""`DialClient.blocking`, `ToolCallResult.failed` and `ReplyReader.reasoning` are public, `Logger.warning` is the
+standard library's name, and `_expected_issuer` the MCP SDK's."""
 
 
 def bound_names(found: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:

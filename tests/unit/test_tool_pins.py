@@ -79,7 +79,7 @@ def pins(folder: Path, entries: Mapping[str, Any] = ENTRIES) -> ToolPins:
 @changes
 async def test_a_session_grant_does_not_apply_to_a_changed_definition(changed: ToolSpec) -> None:
     person = Person("session", "deny")
-    approvals = ApprovalChecker(PolicyRules(), person)
+    approvals = ApprovalChecker(PolicyRules(), person, single_user=True)
     await approvals.ask(CALL, BEFORE)
     assert approvals.decide(BEFORE) is not None
     assert approvals.decide(changed) is None
@@ -89,7 +89,7 @@ async def test_a_session_grant_does_not_apply_to_a_changed_definition(changed: T
 
 async def test_a_repeated_question_shows_what_changed() -> None:
     person = Person("session", "session")
-    approvals = ApprovalChecker(PolicyRules(), person)
+    approvals = ApprovalChecker(PolicyRules(), person, single_user=True)
     await approvals.ask(CALL, BEFORE)
     await approvals.ask(CALL, AFTER)
     assert person.changes[0] == ""
@@ -99,14 +99,14 @@ async def test_a_repeated_question_shows_what_changed() -> None:
 
 
 async def test_the_order_of_keys_and_the_offered_name_do_not_change_a_definition() -> None:
-    approvals = ApprovalChecker(PolicyRules(), Person("session"))
+    approvals = ApprovalChecker(PolicyRules(), Person("session"), single_user=True)
     await approvals.ask(CALL, BEFORE)
     reordered = {"properties": {"zone": {"type": "string"}}, "type": "object"}
     assert approvals.decide(replace(spec(schema=reordered), name="clock__now")) is not None
 
 
 async def test_a_new_server_of_the_same_name_inherits_no_grant() -> None:
-    approvals = ApprovalChecker(PolicyRules(), Person("session"))
+    approvals = ApprovalChecker(PolicyRules(), Person("session"), single_user=True)
     await approvals.ask(CALL, BEFORE)
     approvals.forget("clock")
     assert approvals.decide(BEFORE) is None

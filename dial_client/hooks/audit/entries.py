@@ -15,18 +15,30 @@ from dial_client.runtime.logs import get_logger
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The conversation and the turn of an entry."""
+    """Where a call comes from: its conversation, its turn, and the person that the turn is for."""
 
     conversation: str = ""
     """The id of the conversation; empty if there is none."""
     turn: str = ""
     """The id of the turn; empty if there is none."""
+    owner: str = ""
+    """The person, in the words of the program; empty if the program does not name one."""
+
+    @property
+    def party(self) -> tuple[str, str]:
+        """What one person answers for: the calls of the owner, else of the conversation, else of the turn.
+
+        Two empty texts if nothing is known.
+        """
+        named = (("owner", self.owner), ("conversation", self.conversation), ("turn", self.turn))
+        return next((pair for pair in named if pair[1]), ("", ""))
 
 
 def find_common_origin(origins: Iterable[Origin]) -> Origin:
-    """Return the origin that all entries share; an empty origin if they differ or there are none."""
+    """Return what all origins share; an empty text for each part in which they differ, or if there are none."""
     distinct = set(origins)
-    return distinct.pop() if len(distinct) == 1 else Origin()
+    parts = ({getattr(origin, name) for origin in distinct} for name in ("conversation", "turn", "owner"))
+    return Origin(*(values.pop() if len(values) == 1 else "" for values in parts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

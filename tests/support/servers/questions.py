@@ -9,6 +9,7 @@ import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
+import anyio
 from mcp import UrlElicitationRequiredError
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
@@ -129,6 +130,12 @@ async def logs(context: Context, times: int = 1) -> str:
     return "logged"
 
 
+async def sleeps() -> str:
+    """Wait until the call is cancelled."""
+    await anyio.sleep(LIFETIME)
+    return "slept"
+
+
 async def plain() -> str:
     """Ask nothing."""
     return "plain"
@@ -150,7 +157,7 @@ def make() -> MCPServer:
             )
         return "welcome"
 
-    for tool in (pushes, returns, orders, many, page, samples, samples_too, roots, logs, plain, behind_a_page):
+    for tool in (pushes, returns, orders, many, page, samples, samples_too, roots, logs, sleeps, plain, behind_a_page):
         server.add_tool(tool)
     return server
 
