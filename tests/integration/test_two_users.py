@@ -247,6 +247,23 @@ async def test_a_manager_of_one_owner_finds_no_conversation_of_another() -> None
         assert approve.asked_for == ["ann"], "her conversation's turns are for her"
 
 
+async def test_a_waiting_call_is_decided_in_the_conversation_of_its_owner_only() -> None:
+    approve = Approver("defer")
+    async with open_client(approve) as dial:
+        manager = ConversationManager(dial, MemoryStore())
+        ann, bob = manager.for_owner("ann"), manager.for_owner("bob")
+        hers = await ann.create()
+        [waiting] = (await ann.chat(hers.id, "go on")).pending_approvals
+        with pytest.raises(ConversationNotFound):
+            await bob.resume(hers.id, {waiting.id: "once"})
+        turn = await ann.resume(hers.id, {waiting.id: "session"})
+        assert turn is not None
+        assert ran(await turn.result())
+        approve.answer = "deny"
+        assert (await dial.call("add", {"a": 1, "b": 2}, owner="ann")).success, "she has decided for the session"
+        assert not (await dial.call("add", {"a": 1, "b": 2}, owner="bob")).success
+
+
 # --- results ----------------------------------------------------------------------------------------
 
 
