@@ -110,7 +110,8 @@ class DialClient:
         on_limit: ``"answer"`` ends a turn with a written answer when it meets a limit; ``"raise"`` raises
             `LimitReached`. By default turns end with an answer, but a turn with an ``output_type`` and no output
             raises `OutputError`.
-        system: Instructions for conversations that do not begin with a system message.
+        system: Instructions for conversations that do not begin with a system message; empty for none, not even the
+            host's own guidance on tools.
         guidance: Instructions on using tools, in addition to other instructions; empty for none. None adds the default
             guidance to conversations without instructions.
         status: The source of the texts of `StatusChanged`: ``"template"`` uses the tools' titles; ``"model"`` also asks
@@ -522,7 +523,7 @@ class DialClient:
             status_provider=self.model.status_provider,
             answers_at_limits=self._on_limit != "raise",
             instructions=TurnInstructions((), servers.values, model.guidance, lambda: servers.patience.left_out),
-            system=(self.system if system is None else system) or None,
+            system=self.system if system is None else system,
             audit=self._executor.audit,
             middleware=self.model.middleware,
             notes=lambda: (*self.notes, *servers.describe_restarts(restarts)),

@@ -42,7 +42,8 @@ class TurnRequest:
     """The conversation, including its system messages."""
     limits: Limits
     system: str | None
-    """Instructions, used if the conversation does not start with a system message; None for no instructions."""
+    """Instructions, used if the conversation does not start with a system message. None for the host's own guidance on
+    tools, empty for no instructions."""
     model: str
     """The provider's name."""
     turn_id: str

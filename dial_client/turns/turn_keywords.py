@@ -28,7 +28,8 @@ class TurnKeywords(TypedDict, total=False):
     model: str | Provider | None
     """The model of this turn, as for `DialClient`. The caller closes a `Provider`."""
     system: str | None
-    """Instructions for conversations that do not begin with a system message."""
+    """Instructions for conversations that do not begin with a system message; empty for none, not even the host's own
+    guidance on tools."""
     limits: Limits | None
     """The limits of this turn."""
     tools: Sequence[str] | None

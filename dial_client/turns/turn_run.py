@@ -80,7 +80,7 @@ class TurnServices:
     instructions: TurnInstructions = field(default_factory=TurnInstructions)
     """The instructions of requests, without those of the conversation."""
     system: str | None = None
-    """Instructions for conversations that do not start with a system message."""
+    """Instructions for conversations that do not start with a system message; empty for none, not even the host's."""
     audit: TurnAudit = field(default_factory=TurnAudit)
     """Records decisions and calls."""
     middleware: MiddlewareChain = field(default_factory=MiddlewareChain)
@@ -206,13 +206,16 @@ class TurnRun:
         self._offered: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] = ((), services.client_tools)
         instructions, conversation = separate_instructions(messages)
         starts_with_system_message = bool(messages) and messages[0].role is Role.SYSTEM
-        if services.system is not None and not starts_with_system_message:
+        turn_instructions = services.instructions
+        if services.system and not starts_with_system_message:
             instructions = (Instruction(InstructionSource.CONVERSATION, services.system), *instructions)
+        elif services.system is not None and turn_instructions.guidance is None:
+            turn_instructions = replace(turn_instructions, guidance="")
         self._answer = None if services.output is None else TypedAnswer(services.output, turn.recorder, self.emit)
         self._caller = ModelCaller(
             model=services.model,
             tools=self.offer_tools,
-            instructions=replace(services.instructions, conversation=instructions),
+            instructions=replace(turn_instructions, conversation=instructions),
             emit=self.emit,
             recorder=turn.recorder,
             deadline=self._deadline,
