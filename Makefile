@@ -46,9 +46,11 @@ lint: $(TEST)  ## style, layers, and what is where
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 
-types: $(TEST)  ## mypy, strict
+types: $(TEST)  ## mypy, strict; also of the programs in the documentation
 	$(BIN)/mypy
 	$(BIN)/mypy examples
+	$(BIN)/python -m site_pages.code_blocks build/code_blocks
+	$(BIN)/mypy build/code_blocks
 
 man: $(TEST)  ## write the manual page, docs/dial-chat.1, from the source of --help
 	$(BIN)/python -m site_pages.manual_page > docs/dial-chat.1

@@ -59,6 +59,7 @@ from dial_client.servers.status import ServerState as ServerState
 from dial_client.servers.status import ServerStatus as ServerStatus
 from dial_client.settings.config_types import ModelProfile as ModelProfile
 from dial_client.settings.config_types import ServerSettings as ServerSettings
+from dial_client.settings.configuration import load_config as load_config
 from dial_client.stores.conversation_store import Conversation as Conversation
 from dial_client.stores.conversation_store import ConversationSummary as ConversationSummary
 from dial_client.stores.conversation_store import MemoryStore as MemoryStore
@@ -150,4 +151,5 @@ __all__ = [
     "TurnInput",
     "TurnKeywords",
     "Usage",
+    "load_config",
 ]

@@ -1,3 +1,4 @@
+from dial_client.client.config_changes import ConfigChanges as ConfigChanges
 from dial_client.conversations.compaction import Compaction as Compaction
 from dial_client.conversations.conversation_view import ConversationView as ConversationView
 from dial_client.conversations.conversation_view import Versions as Versions
@@ -71,6 +72,7 @@ from dial_client.servers.resources import ResourceTemplate as ResourceTemplate
 from dial_client.settings.config_types import Api as Api
 from dial_client.settings.config_types import OAuthGrant as OAuthGrant
 from dial_client.settings.config_types import OAuthSettings as OAuthSettings
+from dial_client.settings.config_types import Settings as Settings
 from dial_client.settings.config_types import Transport as Transport
 from dial_client.settings.policy_config import Effect as Effect
 from dial_client.settings.policy_config import PolicyRule as PolicyRule
@@ -103,6 +105,7 @@ __all__ = [
     "CommentaryChunk",
     "Compaction",
     "Completion",
+    "ConfigChanges",
     "Content",
     "ConversationStore",
     "ConversationView",
@@ -157,6 +160,7 @@ __all__ = [
     "SamplingReply",
     "SamplingRequest",
     "ServerLog",
+    "Settings",
     "StructuredOutput",
     "Subscription",
     "TextChunk",

@@ -37,7 +37,7 @@ FORMATS = [format_.value for format_ in ToolFormat]
 
 async def evaluate_suite(options: argparse.Namespace, tell: Callable[[Judged], None]) -> None:
     """Run the suite, and call `tell` with the result of each case."""
-    models = configuration.load(options.config).models if options.config else {}
+    models = configuration.load_config(options.config).models if options.config else {}
     model = SharedProvider(open_provider(options.model, models=models, base_url=options.base_url))
     try:
         await model.prepare()
@@ -57,7 +57,7 @@ async def evaluate_suite(options: argparse.Namespace, tell: Callable[[Judged], N
 
 async def evaluate(options: argparse.Namespace, tell: Callable[[Outcome], None]) -> None:
     """Run the tasks that the command line selects, and call `tell` with each outcome."""
-    models = configuration.load(options.config).models if options.config else {}
+    models = configuration.load_config(options.config).models if options.config else {}
     model = SharedProvider(open_provider(options.model, models=models, base_url=options.base_url))
     spare = [tool.name for tool in await distractors.server.list_tools()]
     try:

@@ -622,7 +622,7 @@ from dial_client.settings.config_values import build_choice_reader as build_choi
 from dial_client.settings.config_values import build_variables as build_variables
 from dial_client.settings.configuration import ConfigFile as ConfigFile
 from dial_client.settings.configuration import combine as combine
-from dial_client.settings.configuration import load as load
+from dial_client.settings.configuration import load_config as load_config
 from dial_client.settings.configuration import outline as outline
 from dial_client.settings.configuration import parse as parse
 from dial_client.settings.configuration import read_server_mapping as read_server_mapping

@@ -12,6 +12,7 @@ from dial_client.cli.audit_report import open_audit_log
 from dial_client.cli.load_settings import find_fallback_models, find_model_name, open_model
 from dial_client.cli.options import Options
 from dial_client.client.client_options import ApprovalPolicy
+from dial_client.client.config_changes import change_servers
 from dial_client.client.dial_client import DialClient
 from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.messages.errors import ConfigError, DialError
@@ -161,10 +162,6 @@ async def apply_configuration(
     if not find_model_name(options, after):  # the model that was found at the start stays
         kept = {name: profile for name, profile in before.models.items() if name == before.default_model}
         after = replace(after, default_model=before.default_model, models={**kept, **after.models})
-    old, new = before.servers, after.servers
-    added = [name for name in new if name not in old]
-    changed = [name for name in new if name in old and old[name] != new[name]]
-    removed = [name for name in old if name not in new]
     is_model_changed = list_models(options, before) != list_models(options, after)
     policy = combine_rules(options, after)
     if is_model_changed:
@@ -172,25 +169,12 @@ async def apply_configuration(
     elif before.models != after.models:
         dial.model.set_profiles(build_profiles(options, after))
     dial.approvals.set_policy(policy)  # before servers start: their tools can be called at once
-    for name in removed:
-        if name in dial.servers:
-            await dial.remove_server(name)
-
-    async def connect(name: str) -> None:
-        change = dial.replace_server if name in dial.servers else dial.add_server
-        try:
-            report(name, await change(name, after.servers[name]))
-        except DialError as error:
-            report(name, error)
-
-    async with anyio.create_task_group() as group:
-        for name in (*changed, *added):
-            group.start_soon(connect, name)
+    changes = await change_servers(dial, before.servers, after.servers, report)
     if options.system is None and before.system != after.system:
         dial.system = after.system
     model = "another model answers" if is_model_changed else "the model is the same"
-    same = f"{len(new) - len(added) - len(changed)} unchanged and still running"
-    counts = f"{len(added)} added, {len(changed)} changed, {len(removed)} removed"
+    same = f"{len(changes.unchanged)} unchanged and still running"
+    counts = f"{len(changes.added)} added, {len(changes.changed)} changed, {len(changes.removed)} removed"
     return f"Servers: {counts}, {same}; {model}; rules are those of the file now."
 
 

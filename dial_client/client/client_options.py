@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypedDict
 
-from dial_client.hooks.audit.entries import AuditRecorder
+from dial_client.hooks.audit.entries import AuditRecorder, Origin
 from dial_client.hooks.middleware import Middleware
 from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.messages.limits import Limits
+from dial_client.messages.message import ToolSpec
 from dial_client.messages.model import Provider, ToolFormat, ToolFormatHandler
 from dial_client.servers.oauth.login_stores import LoginStore
 from dial_client.settings.argument_types import check_folders, check_items
 from dial_client.settings.config_types import ModelProfile
 from dial_client.settings.policy_config import EVERYTHING, Policy
-from dial_client.tools.approval import Approver
+from dial_client.tools.approval import Approver, Decisions
 from dial_client.tools.function_definition import Function, FunctionTool
 from dial_client.tools.function_tools import OnToolError
+from dial_client.turns.turn_handle import TurnObserver
+from dial_client.turns.turn_keywords import TurnKeywords
 
 # The path of a folder; True for the user's default folder, False for no folder.
 Directory = bool | str | os.PathLike[str]
@@ -70,6 +73,19 @@ class ApprovalPolicy:
                     way_out = f"a pattern is SERVER/TOOL, such as {example!r}, or {EVERYTHING!r}"
                     raise ValueError(f"allow=[{pattern!r}] allows nothing: {way_out}")
         check_folders(grants=self.grants, tool_pins=self.tool_pins)
+
+
+class StartKeywords(TurnKeywords, total=False):
+    """The keywords of `DialClient.start`, which describes them, without ``output_type``."""
+
+    stream: bool
+    stream_events: bool
+    client_tools: Sequence[ToolSpec]
+    observers: Sequence[TurnObserver]
+    origin: Origin | None
+    tool_format: str | None
+    hidden_tools: Collection[str]
+    decisions: Decisions | None
 
 
 class ClientOptions(TypedDict, total=False):

@@ -13,19 +13,20 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Never, Self, TypeVar, Unpack, overload
 
 import anyio
-from anyio import from_thread
+from anyio import from_thread, to_thread
 from anyio.lowlevel import EventLoopToken, current_token
 
 from dial_client.client import client_setup
 from dial_client.client.blocking_client import BlockingClient
-from dial_client.client.client_options import ApprovalPolicy, ClientOptions, Directory, Logins
+from dial_client.client.client_options import ApprovalPolicy, ClientOptions, Directory, Logins, StartKeywords
+from dial_client.client.config_changes import ConfigChanges, ConfigInUse, change_servers
 from dial_client.conversations.chat_loop import Chat
 from dial_client.hooks import call_context
 from dial_client.hooks.audit.entries import AuditRecorder, Origin
 from dial_client.hooks.middleware import Middleware, MiddlewareChain
 from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.hooks.telemetry.instrument_lookup import find_instruments
-from dial_client.messages.errors import ConfigError
+from dial_client.messages.errors import ConfigError, DialError
 from dial_client.messages.events import Event
 from dial_client.messages.limits import Limits
 from dial_client.messages.message import Content, Message, ToolCallRequest, ToolCallResult, ToolSpec
@@ -138,6 +139,8 @@ class DialClient:
         TypeError: An argument has the wrong type, such as an object that cannot be a server, a model or a tool.
     """
 
+    # The configuration of `from_config`; None for a client without one.
+    _config: ConfigInUse | None = None
     # The client's background tasks; None while it is closed.
     _tasks: BackgroundTasks | None = None
     # True within `async with`.
@@ -258,12 +261,15 @@ class DialClient:
                 names a model.
         """
         check_types(profile=(profile, str))
-        settings = path if isinstance(path, Settings) else configuration.load(path, profile=profile)
+        settings = path if isinstance(path, Settings) else configuration.load_config(path, profile=profile)
+        given_model = model
         model = model if model is not None else settings.default_model
         if model is None and settings is not path:
             raise ConfigError("no model is named", hint='give model=…, or "defaultModel" in the file', path=str(path))
         approval = options.get("approval") or ApprovalPolicy()
-        options["approval"] = replace(approval, rules=(*load_policy(approval.rules), *settings.policy))
+        rules = load_policy(approval.rules)
+        config = ConfigInUse(settings, profile, given_model is not None, "system" in options, rules)
+        options["approval"] = replace(approval, rules=(*rules, *settings.policy))
         options.setdefault("models", settings.models)
         if settings.startup_patience is not None:
             options.setdefault("startup_patience", settings.startup_patience)
@@ -271,7 +277,60 @@ class DialClient:
         if isinstance(model, str):
             options.setdefault("fallback_models", settings.find_fallback_models(model))
         servers = {} if is_recording(model) else settings.servers
-        return cls(model, servers=servers, **options)
+        dial = cls(model, servers=servers, **options)
+        dial._config = config
+        return dial
+
+    async def reload(self, source: str | os.PathLike[str] | Settings | None = None) -> ConfigChanges:
+        """Apply a changed configuration, and return what has changed. Servers that are the same keep running.
+
+        Running turns keep their model; the calls of servers that are stopped or replaced end with error results. The
+        model, the instructions and the rules that were arguments of `from_config` stay.
+
+        Args:
+            source: The file, which is read with the profile of `from_config`, or read `Settings`; None to read the file
+                of `from_config` again.
+
+        Raises:
+            ConfigError: The file is missing or wrong, its model cannot be opened, or the client was not created by
+                `from_config`; nothing was changed.
+            RuntimeError: The client is not open.
+        """
+        self._require_open()
+        before = self._config
+        if before is None:
+            raise ConfigError("the client has no configuration to reload", hint="create it by DialClient.from_config")
+        found = before.settings.path if source is None else source
+        if found is None:
+            raise ConfigError("the configuration was read from no file", hint="pass the new Settings")
+        if isinstance(found, Settings):
+            settings = found
+        else:
+            read = partial(configuration.load_config, found, profile=before.profile)
+            settings = await to_thread.run_sync(read, abandon_on_cancel=True)
+        after = replace(before, settings=settings)
+        is_model_changed = not before.has_model and before.models != after.models
+        if is_model_changed:
+            if settings.default_model is None:
+                raise ConfigError("no model is named", hint='"defaultModel" in the file', path=str(settings.path or ""))
+            fallback_models = settings.find_fallback_models(None)
+            self.model.reopen(settings.default_model, settings.models, fallback_models)
+        elif before.settings.models != settings.models:
+            self.model.set_profiles(settings.models)
+        self.approvals.set_policy(
+            (*before.rules, *settings.policy)
+        )  # before servers start: tools can be called at once
+        if not before.has_system:
+            self.system = settings.system
+        self._config = after
+        failed: dict[str, DialError] = {}
+
+        def report(name: str, result: ServerStatus | DialError) -> None:
+            if isinstance(result, DialError):
+                failed[name] = result
+
+        changes = await change_servers(self, before.settings.servers, settings.servers, report)
+        return replace(changes, failed=failed, is_model_changed=is_model_changed)
 
     async def __aenter__(self) -> Self:
         """Start all servers concurrently, and wait until each is ready or has failed.
@@ -417,9 +476,24 @@ class DialClient:
         finally:
             await handle.stop()
 
+    @overload
+    def stream(
+        self, messages: TurnInput, *, output_type: None = None, **keywords: Unpack[TurnKeywords]
+    ) -> AsyncGenerator[Event, None]: ...
+
+    @overload
+    def stream(
+        self, messages: TurnInput, *, output_type: type[OutputT], **keywords: Unpack[TurnKeywords]
+    ) -> AsyncGenerator[Event[OutputT], None]: ...
+
+    @overload
+    def stream(
+        self, messages: TurnInput, *, output_type: Any, **keywords: Unpack[TurnKeywords]
+    ) -> AsyncGenerator[Event[Any], None]: ...
+
     async def stream(
         self, messages: TurnInput, *, output_type: Any = None, **keywords: Unpack[TurnKeywords]
-    ) -> AsyncGenerator[Event, None]:
+    ) -> AsyncGenerator[Event[Any], None]:
         """Run a turn, and yield its events as they happen, `Finished` last. Leaving the loop early cancels the turn.
 
         With an `output_type`, `OutputDelta` has the partial answer as a value of that type. Arguments and errors are
@@ -429,6 +503,19 @@ class DialClient:
         async with aclosing(turn.events()) as events:
             async for event in events:
                 yield event
+
+    @overload
+    def start(
+        self, messages: TurnInput, *, output_type: None = None, **keywords: Unpack[StartKeywords]
+    ) -> TurnHandle: ...
+
+    @overload
+    def start(
+        self, messages: TurnInput, *, output_type: type[OutputT], **keywords: Unpack[StartKeywords]
+    ) -> TurnHandle[OutputT]: ...
+
+    @overload
+    def start(self, messages: TurnInput, *, output_type: Any, **keywords: Unpack[StartKeywords]) -> TurnHandle[Any]: ...
 
     def start(  # noqa: PLR0913 - the options of a turn, all but one by name
         self,
@@ -444,7 +531,7 @@ class DialClient:
         decisions: Decisions | None = None,
         output_type: Any = None,
         **keywords: Unpack[TurnKeywords],
-    ) -> TurnHandle:
+    ) -> TurnHandle[Any]:
         """Start a turn, and return its handle without waiting for the result.
 
         Args:
@@ -486,7 +573,7 @@ class DialClient:
                 services, stream=stream, client_tools=tuple(client_tools), depth=depth, waiting=waiting, output=output
             )
 
-        turn = TurnHandle(
+        turn: TurnHandle[Any] = TurnHandle(
             partial(turn_run.run_turn, open_services, conversation),
             EventLog(is_paced=stream_events),
             observers,

@@ -100,9 +100,19 @@ class Chat:
         finally:
             await self.read()
 
+    @overload
+    def stream(
+        self, message: str | Message, *, output_type: type[OutputT], **keywords: Unpack[TurnKeywords]
+    ) -> AsyncGenerator[Event[OutputT], None]: ...
+
+    @overload
+    def stream(
+        self, message: str | Message, *, output_type: Any = None, **keywords: Unpack[TurnKeywords]
+    ) -> AsyncGenerator[Event[Any], None]: ...
+
     async def stream(
         self, message: str | Message, *, output_type: Any = None, **keywords: Unpack[TurnKeywords]
-    ) -> AsyncGenerator[Event, None]:
+    ) -> AsyncGenerator[Event[Any], None]:
         """Send a message, and yield the events of the turn, `Finished` last. Leaving the loop early cancels the turn.
 
         Arguments and errors are those of `send`.

@@ -316,6 +316,30 @@ class ConversationManager:
         finally:
             await turn.stop()
 
+    @overload
+    def stream_chat(
+        self,
+        conversation_id: str,
+        message: ConversationInput,
+        *,
+        stream: bool = True,
+        on_started: Callable[[TurnHandle], None] | None = None,
+        output_type: type[OutputT],
+        **keywords: Unpack[TurnKeywords],
+    ) -> AsyncGenerator[Event[OutputT], None]: ...
+
+    @overload
+    def stream_chat(
+        self,
+        conversation_id: str,
+        message: ConversationInput,
+        *,
+        stream: bool = True,
+        on_started: Callable[[TurnHandle], None] | None = None,
+        output_type: Any = None,
+        **keywords: Unpack[TurnKeywords],
+    ) -> AsyncGenerator[Event[Any], None]: ...
+
     async def stream_chat(
         self,
         conversation_id: str,
@@ -325,7 +349,7 @@ class ConversationManager:
         on_started: Callable[[TurnHandle], None] | None = None,
         output_type: Any = None,
         **keywords: Unpack[TurnKeywords],
-    ) -> AsyncGenerator[Event, None]:
+    ) -> AsyncGenerator[Event[Any], None]:
         """Send a message in a conversation, and yield the turn's events, `Finished` last.
 
         Leaving the loop early cancels the turn and stores the partial text; use `contextlib.aclosing`, so that this
@@ -363,6 +387,19 @@ class ConversationManager:
         finally:
             await turn.stop()
 
+    @overload
+    async def start(
+        self,
+        conversation_id: str,
+        message: ConversationInput,
+        *,
+        stream: bool = True,
+        turn_id: str | None = None,
+        output_type: type[OutputT],
+        **keywords: Unpack[TurnKeywords],
+    ) -> TurnHandle[OutputT]: ...
+
+    @overload
     async def start(
         self,
         conversation_id: str,
@@ -372,7 +409,18 @@ class ConversationManager:
         turn_id: str | None = None,
         output_type: Any = None,
         **keywords: Unpack[TurnKeywords],
-    ) -> TurnHandle:
+    ) -> TurnHandle[Any]: ...
+
+    async def start(
+        self,
+        conversation_id: str,
+        message: ConversationInput,
+        *,
+        stream: bool = True,
+        turn_id: str | None = None,
+        output_type: Any = None,
+        **keywords: Unpack[TurnKeywords],
+    ) -> TurnHandle[Any]:
         """Send a message in a conversation, and return the turn that answers it, which runs without a reader.
 
         The turn can be stopped by `TurnHandle.cancel`, and stops when the client is closed. Until the model is asked,
@@ -401,7 +449,7 @@ class ConversationManager:
         turn_id: str | None = None,
         output_type: Any = None,
         **keywords: Unpack[TurnKeywords],
-    ) -> TurnHandle | None:
+    ) -> TurnHandle[Any] | None:
         """Resume a turn whose process was killed, or whose calls wait for approval; None if there is no such turn.
 
         Stored rounds are not repeated, and count towards `Limits.max_depth`; other limits start again. The model is
@@ -451,7 +499,7 @@ class ConversationManager:
         turn_id: str | None = None,
         decisions: Decisions = MappingProxyType({}),
         output_type: Any = None,
-    ) -> TurnHandle:
+    ) -> TurnHandle[Any]:
         """Start the next turn; if `message` is None, resume the interrupted turn."""
         check_conversation_id(conversation_id)
         check_keywords(keywords)

@@ -22,11 +22,11 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Generic
 
 from dial_client.messages.mcp_apps import App
 from dial_client.messages.message import Message, ToolCallRequest, ToolCallResult
-from dial_client.messages.turn_result import Turn, output_to_json
+from dial_client.messages.turn_result import OutputT_co, Turn, output_to_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,15 +155,17 @@ class InputReceived:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Generic[OutputT_co]):
     """The turn has ended."""
 
-    turn: Turn
+    turn: Turn[OutputT_co]
 
 
+# ``Event[T]`` is an event of a turn whose output has the type T.
 Event = (
     RoundStarted | StatusChanged | TextDelta | ReasoningDelta | OutputDelta | MessageCompleted | ToolCallStarted
-    | AppOpened | ToolCallProgress | ToolCallFinished | ServerChanged | InputRequested | InputReceived | Finished
+    | AppOpened | ToolCallProgress | ToolCallFinished | ServerChanged | InputRequested | InputReceived
+    | Finished[OutputT_co]
 )  # fmt: skip
 
 Emit = Callable[[Event], Awaitable[None]]

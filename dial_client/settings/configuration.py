@@ -43,7 +43,7 @@ from dial_client.settings.jsonc import read as document
 from dial_client.settings.policy_config import read_policy
 
 
-def load(
+def load_config(
     path: str | os.PathLike[str], environ: Mapping[str, str] | None = None, *, profile: str | None = None
 ) -> Settings:
     """Read a configuration file.

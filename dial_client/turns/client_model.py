@@ -232,6 +232,22 @@ class ClientModel:
             self.window = window
         self._retire(*before)
 
+    def reopen(self, model: str, models: Mapping[str, ModelProfile], fallback_models: Sequence[str]) -> None:
+        """Use the model of a changed configuration from the next turn on; running turns keep theirs.
+
+        Args:
+            model: The name of the model.
+            models: The profiles of the configuration.
+            fallback_models: The models to ask if `model` cannot answer.
+
+        Raises:
+            ConfigError: The model is unknown, or the client is recorded.
+        """
+        selection = self._change_selection(model, self._selection.tool_format)
+        before = (self.provider, self.status_provider)
+        self._configure(replace(selection, models=models, fallback_models=fallback_models))
+        self._retire(*before)
+
     def _change_selection(
         self, model: str | Provider | None, tool_format: ToolFormat | ToolFormatHandler | str | None
     ) -> ModelSelection:

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
+from typing import Any, Generic
 from weakref import WeakSet
 
 import anyio
@@ -25,7 +26,7 @@ from dial_client.messages.errors import (
 from dial_client.messages.events import Event, Finished, MessageCompleted, ServerChanged
 from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Message, PendingApproval
-from dial_client.messages.turn_result import Turn
+from dial_client.messages.turn_result import OutputT_co, Turn
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import to_one_line
@@ -61,7 +62,7 @@ class TurnObserver:
 
 
 @dataclass(eq=False, repr=False)
-class TurnHandle:
+class TurnHandle(Generic[OutputT_co]):
     """One turn, run in a task of the client; returned by `DialClient.start` and `ConversationManager.start`.
 
     Await `result` for the `Turn`, read its events from ``log.events(after=position)``, and call `cancel` from any task
@@ -93,17 +94,17 @@ class TurnHandle:
     raise_at_limits: bool = False
     require_output: bool = False
     recorder: TurnRecorder = field(init=False)
-    replacement: Turn | None = field(default=None, init=False)
+    replacement: Turn[Any] | None = field(default=None, init=False)
     """A middleware's result, which replaces the recorded result; None if there is none."""
     is_abandoned: bool = field(default=False, init=False)
     """Whether the turn was left for another process to resume."""
     is_stored: bool | None = field(default=None, init=False)
     """Whether the observers have stored the end of the turn; None until then."""
-    ending: Turn | None = field(default=None, init=False)
+    ending: Turn[Any] | None = field(default=None, init=False)
     """The result of the turn, set once it adds no more messages."""
     failure: Exception | None = field(default=None, init=False)
     """The error that ended the turn; None if there is none."""
-    _turn: Turn | None = field(default=None, init=False)
+    _turn: Turn[OutputT_co] | None = field(default=None, init=False)
     _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope, init=False)
     _done: anyio.Event = field(default_factory=anyio.Event, init=False)
 
@@ -181,7 +182,7 @@ class TurnHandle:
             self.is_abandoned = True
         self.cancel()
 
-    async def events(self) -> AsyncGenerator[Event, None]:
+    async def events(self) -> AsyncGenerator[Event[OutputT_co], None]:
         """Yield all events, `Finished` last; the turn waits for this reader. Stopping early cancels the turn.
 
         Raises:
@@ -191,12 +192,13 @@ class TurnHandle:
             async with aclosing(self.log.events()) as events:
                 async for position, event in events:
                     self.log.mark_read(position)
-                    yield event
+                    typed: Any = event  # the log is of turns with any type of output
+                    yield typed
         finally:
             self.log.release()
             await self.stop()
 
-    async def result(self) -> Turn:
+    async def result(self) -> Turn[OutputT_co]:
         """Wait until the turn has ended, and return it.
 
         Raises:
@@ -266,7 +268,7 @@ class TurnHandle:
         if self.failure is None:
             self._finish(reason, self.ending)
 
-    def _finish(self, reason: StopReason, turn: Turn) -> None:
+    def _finish(self, reason: StopReason, turn: Turn[Any]) -> None:
         if self.is_abandoned:
             self.failure = ConversationBusy(
                 self.conversation_id, "this process is shutting down: another process resumes the turn"

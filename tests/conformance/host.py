@@ -128,7 +128,7 @@ def sample(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 async def main(path: Path) -> int:
     """Connect to the server, list its tools, call them, and disconnect; return the exit code."""
-    servers = configuration.load(path).servers
+    servers = configuration.load_config(path).servers
     if SCENARIO == "auth/enterprise-managed-authorization":
         it = servers["it"]
         servers = {"it": replace(it, oauth=OAuthSettings(auth=await identity_assertion_auth(it.url or "")))}

@@ -206,7 +206,7 @@ def test_the_documented_profiles_can_be_opened(tmp_path: Path) -> None:
 
 
 def test_the_servers_json_of_the_repository_is_valid() -> None:
-    assert sorted(configuration.load(ROOT / "servers.json").servers) == ["git", "time"]
+    assert sorted(configuration.load_config(ROOT / "servers.json").servers) == ["git", "time"]
 
 
 def test_every_option_of_the_program_is_in_its_help_and_every_command_in_the_readme(tmp_path: Path) -> None:

@@ -308,7 +308,7 @@ async def test_the_configuration_is_read_again_and_unchanged_servers_keep_runnin
         file.write_text(json.dumps({"mcpServers": servers}))
 
     write(same=entry("Server"), changed=entry("Server"), gone=entry("Server"))
-    settings = configuration.load(file)
+    settings = configuration.load_config(file)
     screen = TypedScreen()
     with anyio.fail_after(90):
         async with DialClient(servers=settings.servers) as dial:

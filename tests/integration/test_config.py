@@ -21,7 +21,7 @@ from tests.inner import (
     ToolFormat,
     Transport,
     find_config,
-    load,
+    load_config,
     parse,
 )
 from tests.support.config_files import RUN, server
@@ -255,10 +255,10 @@ def test_relative_paths_start_at_the_folder_of_the_file(tmp_path: Path, monkeypa
     path.parent.mkdir()
     path.write_text('{"t": {"command": "x", "cwd": "work", "args": ["${workspaceFolder}"]}}')
     expected = (str(path.parent / "work"), (str(path.parent),))
-    read = load(path)
+    read = load_config(path)
     assert (read.path, read.servers["t"].cwd, read.servers["t"].args) == (path, *expected)
     monkeypatch.chdir(tmp_path)
-    read = load("conf/servers.json")
+    read = load_config("conf/servers.json")
     assert (read.path, read.servers["t"].cwd, read.servers["t"].args) == (Path("conf/servers.json"), *expected)
 
 
@@ -266,7 +266,7 @@ def test_relative_paths_start_at_the_folder_of_the_file(tmp_path: Path, monkeypa
 def test_a_file_that_cannot_be_read_is_a_config_error(tmp_path: Path, name: str) -> None:
     path = str(tmp_path / name)
     with pytest.raises(ConfigError, match="cannot be read: ") as caught:
-        load(path)
+        load_config(path)
     assert caught.value.path == path
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.inner import load, parse
+from tests.inner import load_config, parse
 from tests.support.config_files import (
     CLAUDE_CODE,
     CLAUDE_DESKTOP,
@@ -49,7 +49,7 @@ def test_configurations_of_other_hosts_work_unchanged(tmp_path: Path, text: str,
     (tmp_path / ".env").write_text("FROM_FILE=1\n")
     path = tmp_path / "mcp.json"
     path.write_text(text)
-    read = load(path, {"API_KEY": "k", "DB_URL": "db", "HOME": "/home/me", "USERPROFILE": "/home/me"})
+    read = load_config(path, {"API_KEY": "k", "DB_URL": "db", "HOME": "/home/me", "USERPROFILE": "/home/me"})
     assert {name: entry.transport.value for name, entry in read.servers.items()} == expected
     assert [warning.partition("mcpServers.")[2].partition(":")[0] for warning in read.warnings] == (
         ["weather.timeout"] if text is CLINE else []

@@ -15,7 +15,7 @@ from tests.inner import (
     build_user_config_path,
     combine,
     list_written_values,
-    load,
+    load_config,
     parse,
     to_document,
 )
@@ -206,7 +206,7 @@ def test_the_error_for_a_profile_in_a_file_without_profiles_names_the_key(tmp_pa
     path = tmp_path / "servers.json"
     path.write_text(json.dumps({"mcpServers": {"time": TIME}}))
     with pytest.raises(ConfigError, match='profiles belong under "profiles"'):
-        load(path, profile="work")
+        load_config(path, profile="work")
 
 
 def test_the_name_of_a_rule_contains_its_profile_and_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import FrozenInstanceError, fields
 from datetime import date
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 import pytest
 
@@ -137,7 +137,7 @@ def test_events_cannot_be_changed(thing: Any) -> None:
 
 
 def test_every_event_has_a_case_here() -> None:
-    assert {type(event) for event, _ in CASES} == set(get_args(events.Event))
+    assert {type(event) for event, _ in CASES} == {get_origin(kind) or kind for kind in get_args(events.Event)}
 
 
 def test_a_turn_in_json_has_every_documented_key() -> None:

@@ -174,7 +174,7 @@ async def test_a_configuration_names_the_fallback_models_of_its_default_model(tm
     assert isinstance(DialClient.from_config(path).model.provider, FallbackProvider)
     assert not isinstance(DialClient.from_config(path, "b").model.provider, FallbackProvider)
     assert not isinstance(DialClient.from_config(path, fallback_models=()).model.provider, FallbackProvider)
-    settings = configuration.load(path)
+    settings = configuration.load_config(path)
     assert isinstance(open_model(Options(), settings), FallbackProvider)
     assert not isinstance(open_model(Options(model="b"), settings), FallbackProvider)
 

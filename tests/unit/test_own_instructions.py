@@ -33,7 +33,7 @@ async def test_an_empty_system_prompt_means_no_instructions() -> None:
     assert await instructions_of({"system": ""}, system="Be brief.") == ""
 
 
-async def test_a_guidance_of_ones_own_is_sent_without_a_system_prompt_too() -> None:
+async def test_a_guidance_of_the_program_is_sent_without_a_system_prompt_too() -> None:
     assert await instructions_of({}, system="", guidance="Beep once.") == "Beep once."
 
 

@@ -18,7 +18,7 @@ from tests.inner import (
     choose_shell,
     find_candidates,
     install,
-    load,
+    load_config,
     print_candidates,
 )
 from tests.inner import program_commands as registered  # noqa: F401 - the import registers the commands
@@ -42,7 +42,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "CONFIG" / "dial-client").mkdir(parents=True)
     config = tmp_path / "CONFIG" / "dial-client" / "servers.json"
     config.write_text(json.dumps(CONFIG))
-    server: ServerSettings = load(config).servers["time"]
+    server: ServerSettings = load_config(config).servers["time"]
     tools = [{"name": "get_time", "description": "Tell the time.\nIn any zone."}, {"odd": 1}, 7, {"name": "now"}]
     JsonCache(tmp_path / "CACHE" / "dial-client" / "servers").write(server, {"tools": tools})
     (tmp_path / "DATA" / "dial-client").mkdir(parents=True)
@@ -119,7 +119,7 @@ def test_completions_for_bash_start_after_its_word_breaks(home: Path, capsys: py
 def test_bash_gets_no_value_that_would_end_a_quote_or_run_a_command(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server = load(home / "CONFIG" / "dial-client" / "servers.json").servers["time"]
+    server = load_config(home / "CONFIG" / "dial-client" / "servers.json").servers["time"]
     names = ["xplain", "x'; touch y #", 'x"; touch y #', "x$(touch y)", "x`touch y`", "x!1", "x\\"]
     JsonCache(home / "CACHE" / "dial-client" / "servers").write(server, {"tools": [{"name": name} for name in names]})
     for line, expected in {"'time/x": "time/xplain", '"time/x': "time/xplain", "time/xp": "time/xplain"}.items():
