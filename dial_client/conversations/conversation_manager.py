@@ -5,6 +5,7 @@
     manager.for_owner("ann")                         -> ConversationManager: it finds only conversations of this owner
     await manager.chat(id, text)                     -> Turn
     async for event in manager.stream_chat(id, text) events, Finished last; leaving early cancels the turn
+    async for line in manager.stream_response(id, text) server-sent events, for a web application
     await manager.start(id, text)                    -> TurnHandle: the turn runs without a reader
     await manager.resume(id, decisions)              -> TurnHandle | None: resumes a killed or waiting turn
     manager.find_turn(id, turn)                      -> TurnHandle | None: a running or recent turn of this process
@@ -92,6 +93,7 @@ from dial_client.messages.events import Event
 from dial_client.messages.message import EntryKind, Message, Role
 from dial_client.messages.turn_result import Turn
 from dial_client.settings.argument_types import check_members, check_seconds, check_types
+from dial_client.sinks import sse_encoder
 from dial_client.stores.conversation_store import (
     Conversation,
     ConversationStore,
@@ -384,6 +386,30 @@ class ConversationManager:
             async with aclosing(turn.events()) as events:
                 async for event in events:
                     yield event
+        finally:
+            await turn.stop()
+
+    async def stream_response(
+        self,
+        conversation_id: str,
+        message: ConversationInput,
+        *,
+        output_type: Any = None,
+        **keywords: Unpack[TurnKeywords],
+    ) -> AsyncGenerator[str, None]:
+        """Send a message in a conversation, and yield server-sent events, as `DialClient.stream_response` does.
+
+        Leaving the loop early cancels the turn. Until the model is asked, this raises as `stream_chat`; a later error
+        of the turn becomes an ``error`` event. Arguments are those of `stream_chat`.
+        """
+        check_turn_input(message)
+        turn = await self._start(
+            conversation_id, message, keywords, stream=True, stream_events=True, output_type=output_type
+        )
+        try:
+            async with aclosing(sse_encoder.encode(turn.events(), model=self._dial.model.name)) as encoded:
+                async for text in encoded:
+                    yield text
         finally:
             await turn.stop()
 

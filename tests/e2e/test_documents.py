@@ -134,12 +134,14 @@ def test_the_fastapi_applications_answer(tmp_path: Path, monkeypatch: pytest.Mon
         (tmp_path / f"app_{number}.py").write_text(code, encoding="utf-8")
         with testclient.TestClient(runpy.run_path(f"app_{number}.py")["app"]) as browser:
             if number:
-                path = f"/conversations/{browser.post('/conversations').json()['id']}/messages"
-                answers.append(browser.post(path, json={"text": "What time is it?"}).json())
+                path = f"/conversations/{browser.post('/conversations').json()['id']}"
+                answers.append(browser.post(f"{path}/messages", json={"text": "What time is it?"}).json())
+                answers.append(browser.post(f"{path}/stream", json={"text": "And now?"}).text)
             else:
                 answers.append(browser.post("/chat", json={"question": "What time is it?"}).text)
     assert "noon" in answers[0]
     assert answers[1] == {"text": "It is noon.", "stop_reason": "answered"}
+    assert "early" in answers[2]
 
 
 FIRST_STEPS = (
