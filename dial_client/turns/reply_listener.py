@@ -61,6 +61,8 @@ class ReplyListener:
     completion: Completion = field(default_factory=lambda: Completion(FinishReason.CUT))
     _safe_text: SafeStream = field(default_factory=SafeStream)
     _safe_reasoning: SafeStream = field(default_factory=SafeStream)
+    # True once the text before `</think>` has become reasoning: the events have shown it, the message does not have it.
+    _is_withdrawn: bool = False
     _commentary: list[str] = field(default_factory=list)
     taint: str = ""
     """The first of the endpoint's tools that returned untrusted content; empty if there is none."""
@@ -76,10 +78,7 @@ class ReplyListener:
         """
         match delta:
             case TextChunk(text):
-                self.received.append(text)
-                visible = self.reader.feed(text)
-                await self._add_reasoning(self.reader.reasoning())
-                await self._emit_text(self._safe_text.feed(visible))
+                await self._add_text(text)
             case ReasoningChunk(text):
                 await self._add_reasoning(text or self.reader.reasoning())
             case CommentaryChunk(text, is_end):
@@ -135,6 +134,19 @@ class ReplyListener:
             self._commentary.clear()
             await self._add_reasoning("\n\n")
             await self.emit(StatusChanged(to_one_line(commentary, _MAX_COMMENTARY)))
+
+    async def _add_text(self, text: str) -> None:
+        self.received.append(text)
+        visible = self.reader.feed(text)
+        # A reader of the embedding program need not have this.
+        if self.text and not self._is_withdrawn and getattr(self.reader, "withdraws_text", False):
+            self._is_withdrawn = True
+            withdrawn = "".join((*self.text, self._safe_text.finish()))
+            self.text.clear()
+            self._safe_text = SafeStream()
+            await self._add_reasoning(withdrawn)
+        await self._add_reasoning(self.reader.reasoning())
+        await self._emit_text(self._safe_text.feed(visible))
 
     async def _add_reasoning(self, text: str) -> None:
         await self._emit_reasoning(self._safe_reasoning.feed(text))

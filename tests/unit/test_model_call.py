@@ -341,3 +341,19 @@ async def test_the_settings_of_a_turn_are_sent_and_a_call_is_forced_in_its_first
     assert first == settings
     assert later == replace(settings, tool_choice=None)
     assert last == replace(settings, tool_choice=ToolChoice.NONE)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("stream", [True, False])
+async def test_what_precedes_the_end_of_reasoning_alone_is_reasoning(stream: bool) -> None:
+    pieces = (
+        ["They ask for ", "the time.", "</think>\n\nIt is ", "noon."]
+        if stream
+        else ["They ask.</think>\n\nIt is noon."]
+    )
+    exchange = Exchange([*map(TextChunk, pieces), STOP], stream=stream)
+    reply = await exchange.ask()
+
+    assert reply == Reply(Message.assistant("It is noon."), StopReason.ANSWERED)
+    reasoning = "".join(event.text for event in exchange.heard.of(ReasoningDelta))
+    assert reasoning == ("They ask for the time." if stream else "They ask.")

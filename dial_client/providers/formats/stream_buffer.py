@@ -263,6 +263,8 @@ class ReplyOutput:
         self._reasoning_chars = 0
         self._has_marker = False
         self._is_taken = False
+        self.is_withdrawn = False
+        """True if text that was already taken has turned out to be reasoning."""
         self._stripped: str | None = None
 
     def note_marker(self) -> None:
@@ -297,13 +299,12 @@ class ReplyOutput:
 
     def move_text_to_reasoning(self) -> bool:
         """Convert all text so far to reasoning; return False if some of it was already taken."""
-        if self._is_taken:
-            return False
+        self.is_withdrawn = self._is_taken
         self.add_reasoning("".join((*self._visible, *self._leading_space)))
         self._visible.clear()
         self._leading_space.clear()
         self.has_begun, self.tail = False, ""
-        return True
+        return not self._is_taken
 
     def close(self) -> None:
         """Release held-back white space if the reply contains nothing else."""

@@ -128,6 +128,11 @@ class ReplyParser:
             self._advance()
         return self._output.take_text()
 
+    @property
+    def withdraws_text(self) -> bool:
+        """True if the visible text before the end of an unopened reasoning has turned out to be reasoning."""
+        return self._output.is_withdrawn
+
     def reasoning(self) -> str:
         """Return the reasoning since the last call."""
         return self._output.take_reasoning()
@@ -246,7 +251,7 @@ class ReplyParser:
     def _end_unopened_reasoning(self) -> Parsing:
         """Handle an end of reasoning without a beginning: the chat template wrote the beginning into the prompt.
 
-        All text so far becomes reasoning, unless some of it was already returned as visible text, as in most streams.
+        All text so far becomes reasoning. Text that was already returned as visible, as in most streams, is withdrawn.
         """
         if self._has_reasoned:
             return
