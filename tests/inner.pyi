@@ -110,6 +110,7 @@ from dial_client.cli.models.model_search import fetch_models as fetch_models
 from dial_client.cli.models.model_search import find_models as find_models
 from dial_client.cli.models.model_search import list_local_servers as list_local_servers
 from dial_client.cli.open_client import apply_configuration as apply_configuration
+from dial_client.cli.open_client import build_limits as build_limits
 from dial_client.cli.open_client import list_models as list_models
 from dial_client.cli.open_client import open_client as open_client
 from dial_client.cli.options import ConfigChoice as ConfigChoice

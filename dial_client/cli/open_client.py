@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -10,7 +12,7 @@ import anyio
 
 from dial_client.cli.audit_report import open_audit_log
 from dial_client.cli.load_settings import find_fallback_models, find_model_name, open_model
-from dial_client.cli.options import Options
+from dial_client.cli.options import SERVE, Options
 from dial_client.client.client_options import ApprovalPolicy
 from dial_client.client.config_changes import change_servers
 from dial_client.client.dial_client import DialClient
@@ -57,7 +59,7 @@ async def open_client(
         chosen,
         provider,
         tool_format=choose_tool_format(options, settings),
-        limits=_build_limits(options),
+        limits=build_limits(options, settings),
         approve=allow_all if options.yes else approve,
         approval=_CommandPolicy(
             allow=options.allow,
@@ -132,10 +134,23 @@ def _load_own_rules(options: Options, settings: Settings) -> Policy:
     return (*load_policy(options.policy), *(() if is_in_use else load_policy(own)))
 
 
-def _build_limits(options: Options) -> Limits:
+# The rounds of tool calls in a turn of a program, which the user can watch and stop.
+_MAX_DEPTH = 50
+
+
+def build_limits(options: Options, settings: Settings) -> Limits:
+    """Return the limits of turns: those of the options, else of the configuration, else the usual ones of programs.
+
+    Raises:
+        ConfigError: An option is out of range.
+    """
+    usual = Limits(max_depth=_MAX_DEPTH)
+    if options.command == SERVE or sys.stderr.isatty():
+        usual = replace(usual, timeout=math.inf)  # a person can stop the turn
     values = {"max_depth": options.max_depth, "timeout": options.timeout, "tool_timeout": options.tool_timeout}
     try:
-        return replace(Limits(), **{name: value for name, value in values.items() if value is not None})  # type: ignore[arg-type]  # each has its field's type
+        chosen = {name: value for name, value in values.items() if value is not None}
+        return replace(usual, **{**settings.limits, **chosen})
     except ValueError as error:
         raise ConfigError(str(error).replace("_", "-")) from None
 
@@ -170,6 +185,7 @@ async def apply_configuration(
         dial.model.set_profiles(build_profiles(options, after))
     dial.approvals.set_policy(policy)  # before servers start: their tools can be called at once
     changes = await change_servers(dial, before.servers, after.servers, report)
+    dial.limits = build_limits(options, after)
     if options.system is None and before.system != after.system:
         dial.system = after.system
     model = "another model answers" if is_model_changed else "the model is the same"

@@ -23,6 +23,8 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
+# The name of the program of the service in `Options.command`.
+SERVE = "dial-chat serve"
 # The forms of an answer on standard output.
 Output = Literal["text", "json", "jsonl", "sse"]
 # The tool format: how tool calls are written.
@@ -74,8 +76,10 @@ class Options:
         Format | None, Option(metavar="FORMAT", help="How calls are written: native, react, xml or auto.")
     ] = None
     system: Annotated[str | None, Option(metavar="TEXT", help="Instructions for the model.")] = None
-    max_depth: Annotated[int | None, Option(metavar="N", help="At most N rounds of tool calls; 10 by default.")] = None
-    timeout: Annotated[float | None, Option(metavar="S", help="Seconds for a turn; 120 by default.")] = None
+    max_depth: Annotated[int | None, Option(metavar="N", help="At most N rounds of tool calls; 50 by default.")] = None
+    timeout: Annotated[
+        float | None, Option(metavar="S", help="Seconds for a turn; none by default, but 120 without a terminal.")
+    ] = None
     tool_timeout: Annotated[float | None, Option(metavar="S", help="Seconds for one tool call; 60 by default.")] = None
     no_stream: Annotated[bool, Option("--no-stream", help="Do not stream: request the answer in one piece.")] = False
     output: Annotated[Output, Option(metavar="FORM", help="The form of the answer: text, json, jsonl or sse.")] = "text"
@@ -150,7 +154,7 @@ class Options:
         """The destination of the log. A command that has no ``--debug`` writes the log with ``-v``."""
         if self.debug:
             return "file"
-        if self.command == "dial-chat serve" and not self.verbose:
+        if self.command == SERVE and not self.verbose:
             return "warnings"  # nobody watches it: a failed turn and a lost database must leave a trace
         return "stderr" if self.verbose and self.command != "dial-chat" else "none"
 

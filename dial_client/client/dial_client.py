@@ -271,6 +271,8 @@ class DialClient:
         config = ConfigInUse(settings, profile, given_model is not None, "system" in options, rules)
         options["approval"] = replace(approval, rules=(*rules, *settings.policy))
         options.setdefault("models", settings.models)
+        if settings.limits:
+            options.setdefault("limits", replace(Limits(), **settings.limits))
         if settings.startup_patience is not None:
             options.setdefault("startup_patience", settings.startup_patience)
         options.setdefault("system", settings.system)

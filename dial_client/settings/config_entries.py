@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, get_type_hints
 
 from dial_client.messages.errors import ConfigError
+from dial_client.messages.limits import Limits
 from dial_client.messages.model import ModelSettings
 from dial_client.runtime.text import did_you_mean, find_nearest
 from dial_client.settings.config_types import (
@@ -320,6 +322,31 @@ def read_profile(name: str, node: Node, variables: Variables) -> Profile:
     check_name(name, node)
     found = node.read_known_members("unknown key of a profile", PROFILE_KEYS)
     return Profile(name, **{key: PROFILE_KEYS[key](child, variables) for key, child in found.items()})
+
+
+# The keys of ``limits``, with the names of their fields.
+LIMIT_KEYS = {re.sub(r"_(\w)", lambda found: found[1].upper(), field.name): field.name for field in fields(Limits)}
+
+
+def read_limits(node: Node) -> dict[str, Any]:
+    """Return the limits of a turn by the names of the fields of `Limits`; ``"timeout": "none"`` is infinite.
+
+    Raises:
+        ConfigError: A limit is unknown or out of range; the error names the place, and what was expected.
+    """
+    limits: dict[str, Any] = {}
+    for key, child in node.read_known_members("unknown limit", LIMIT_KEYS).items():
+        name = LIMIT_KEYS[key]
+        limits[name] = math.inf if (key, child.value) == ("timeout", "none") else child.read_number()
+        if get_type_hints(Limits)[name] is not float:
+            if not limits[name].is_integer():
+                raise child.build_error("expected a whole number")
+            limits[name] = int(limits[name])
+        try:
+            replace(Limits(), **{name: limits[name]})
+        except ValueError as error:
+            raise child.build_error(str(error)) from None
+    return limits
 
 
 def merge_profiles(base: Profile, over: Profile) -> Profile:

@@ -223,6 +223,8 @@ class Settings:
     """The paths of further files, in descending precedence."""
     startup_patience: float | None = None
     """Seconds a turn waits for servers that are starting; None for the default."""
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    """The limits of a turn that the configuration sets, by the names of the fields of `Limits`."""
     fallback_models: tuple[str, ...] | None = None
     """Names of models to use if `default_model` cannot answer, unless its own entry has a list; None for no list."""
 

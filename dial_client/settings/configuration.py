@@ -31,6 +31,7 @@ from dial_client.settings.config_entries import (
     build_profile_error,
     check_servers,
     merge_profiles,
+    read_limits,
     read_model,
     read_profile,
     read_server,
@@ -194,6 +195,7 @@ class _Document:
             policy=(*(own_profile.policy if own_profile else ()), *(read_policy(rules, variables) if rules else ())),
             profiles=tuple(self.read_members("profiles")),
             startup_patience=patience.read_positive() if patience else None,
+            limits=read_limits(top["limits"]) if "limits" in top else {},
             fallback_models=variables.expand(fallback_models).read_strings() if fallback_models else None,
         )
 
@@ -284,6 +286,7 @@ def merge_settings(base: Settings, over: Settings) -> Settings:
         system=base.system if over.system is None else over.system,
         profiles=tuple(dict.fromkeys((*base.profiles, *over.profiles))),
         base_paths=(*over.sources, *base.sources)[1:],  # the first source is `path`
+        limits={**base.limits, **over.limits},
         startup_patience=base.startup_patience if over.startup_patience is None else over.startup_patience,
         fallback_models=fallback_models,
     )

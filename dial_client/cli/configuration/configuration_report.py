@@ -28,7 +28,7 @@ from dial_client.settings.jsonc import read
 HIDDEN = "***"
 # Keys whose value is an object of named entries: an entry of a later file replaces the entry of the same name, but
 # profiles of the same name are merged.
-ENTRIES = ("mcpServers", "models", "profiles")
+ENTRIES = ("mcpServers", "models", "limits", "profiles")
 _SERVERS = ("mcpServers", "servers")
 _REFERENCE = re.compile(r"(\$\{[^{}]*\})")
 

@@ -20,6 +20,7 @@ from dial_client.settings.config_entries import (
     EntryWarning,
     find_odd_values,
     find_unknown_keys,
+    read_limits,
     read_model,
     read_profile,
     read_server,
@@ -162,6 +163,9 @@ def _read_top_level(top: Mapping[str, Node], names: Variables, reading: FileRead
     with reading.collecting():
         if "startupPatience" in top:
             top["startupPatience"].read_positive()
+    with reading.collecting():
+        if "limits" in top:
+            read_limits(top["limits"])
     with reading.collecting():
         if "fallbackModels" in top:
             names.expand(top["fallbackModels"]).read_strings()
