@@ -15,6 +15,7 @@ from dial_client.cli.changed_config import find_holder as find_holder
 from dial_client.cli.chat import output_commands as output_commands
 from dial_client.cli.chat.chat_session import ChatSession as ChatSession
 from dial_client.cli.chat.chat_session import CommandResult as CommandResult
+from dial_client.cli.chat.chat_session import describe_limit as describe_limit
 from dial_client.cli.chat.chat_session import open_session as open_session
 from dial_client.cli.chat.output_commands import find_code as find_code
 from dial_client.cli.chat.output_commands import to_osc52 as to_osc52

@@ -12,10 +12,10 @@ from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import Message, Role
 from dial_client.stores.conversation_store import Conversation
 
-# The message that asks the model for the rest of an answer; it is not stored.
+# The message that asks the model to go on, with its answer or with the work that a limit stopped; it is not stored.
 CONTINUE = (
-    "Your last message was cut off. Continue it exactly where it ends: begin with the next character, and repeat"
-    " and explain nothing."
+    "Your last message ended before you were done. If it was cut off, continue it exactly where it ends: begin with the"
+    " next character. If your tool calls were stopped, you may call tools again. Repeat and explain nothing."
 )
 
 
@@ -39,7 +39,7 @@ class Regeneration:
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """A request for the rest of the last answer, which was cut off."""
+    """A request to go on: for the rest of the last answer, which was cut off, or with work that a limit stopped."""
 
 
 ConversationInput = str | Message | EditedMessage | Regeneration | Continuation

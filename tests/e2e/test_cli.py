@@ -140,6 +140,23 @@ def test_a_limit_ends_in_text_and_exit_code_4(tmp_path: Path) -> None:
     ran = dial_chat(tmp_path, "--max-depth", "2", "--output", "json", "Say hi")
     turn = json.loads(ran.stdout)
     assert (ran.returncode, turn["stop_reason"], turn["text"]) == (4, "max_depth", "Again.")
+    [line] = [line for line in ran.stderr.splitlines() if "limits." in line]
+    assert line.startswith("dial-chat: stopped: too many rounds of tool calls (limits.maxDepth); `dial-chat --continue")
+
+
+def test_a_limit_is_set_by_a_command_and_overridden_by_an_option(tmp_path: Path) -> None:
+    write_config(
+        tmp_path,
+        {"raw": entry("Server", autoApprove=["*"])},
+        {"replies": [{"text": "Again."} | ECHO], "after": "repeat"},
+    )
+    assert dial_chat(tmp_path, "config", "set", "limits.maxDepth", "1").returncode == 0
+    for words, depth in (((), 1), (("--max-depth", "2"), 2)):
+        ran = dial_chat(tmp_path, *words, "--output", "json", "Say hi")
+        assert (ran.returncode, json.loads(ran.stdout)["depth"]) == (4, depth)
+    refused = dial_chat(tmp_path, "config", "set", "limits.maxDepth", "1000")
+    assert refused.returncode == 2
+    assert "max_depth must be from 0 to 100" in refused.stderr
 
 
 def test_tools_that_always_fail_end_in_text_and_exit_code_4(tmp_path: Path) -> None:

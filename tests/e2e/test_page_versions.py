@@ -63,6 +63,7 @@ def test_answers_are_regenerated_switched_continued_and_deleted(chromium: Browse
     tab.until(f"{STORED} && {VERSION} === '3/3'")
     assert "maximum length" in read_text(tab, ".stopped")
     assert read_text(tab, ".note") == "the reply met the limit of its length"
+    assert read_text(tab, ".turn:last-child .turn-foot .text-button").strip() == "Continue this answer"
     press(tab, "Continue this answer")
     tab.until(f"{STORED} && {ANSWERS} === 'Third, cut off.'")
     tab.reload()

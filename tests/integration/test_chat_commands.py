@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,12 @@ from tests.inner import (
     ChatSession,
     CommandResult,
     ConfigError,
+    Continuation,
     ConversationManager,
     DialClient,
     Event,
+    Finished,
+    Limits,
     MemoryStore,
     Message,
     ModelProfile,
@@ -28,7 +32,11 @@ from tests.inner import (
     ScriptedProvider,
     Settings,
     StatusChanged,
+    StopReason,
+    Turn,
+    Usage,
     configuration,
+    describe_limit,
     list_command_arguments,
     open_client,
     open_session,
@@ -64,7 +72,7 @@ class Chat:
         assert await self.type(line, *answers) == CommandResult()
         return self.screen.text
 
-    async def ask(self, question: str | Message) -> list[Event]:
+    async def ask(self, question: str | Message | Continuation) -> list[Event]:
         async with aclosing(self.session.ask(question)) as events:
             return [event async for event in events]
 
@@ -177,6 +185,41 @@ async def test_the_last_exchange_has_the_text_of_a_turn_that_was_just_killed() -
         assert "Once upon a time" in shown
         assert "no answer" not in shown
         assert CUT_OFF not in shown, "its program may still be at work"
+
+
+async def test_the_model_goes_on_after_a_limit() -> None:
+    async with chat(ADD, "So far.", ADD, "All is done.") as person:
+        person.session.dial.limits = Limits(max_depth=0)
+        await person.ask("Work!")
+        person.session.dial.limits = Limits()
+        assert "/resume ID opens another conversation" in await person.shows("/continue 610ed")
+        command = await person.type("/continue")
+        assert isinstance(command.message, Continuation)
+        finished = (await person.ask(command.message))[-1]
+        assert isinstance(finished, Finished)
+        assert {record.result.success for record in finished.turn.tool_calls} == {True}
+        texts = await person.read()
+        assert [text for text in texts if text in ("Work!", "So far.", "All is done.")] == [
+            "Work!", "So far.", "All is done.",
+        ]  # fmt: skip
+        assert not any("before you were done" in text for text in texts), "nobody wrote it: it is not stored"
+
+
+LINES = [
+    (StopReason.MAX_DEPTH, ["stopped: too many rounds of tool calls (limits.maxDepth); /continue goes on"]),
+    (StopReason.TIMEOUT, ["stopped: the time for this turn is over (limits.timeout); /continue goes on"]),
+    (StopReason.ANSWERED, []),
+    (StopReason.CANCELLED, []),
+]
+
+
+@pytest.mark.parametrize(("reason", "lines"), LINES, ids=[reason for reason, _ in LINES])
+async def test_a_line_names_the_limit_and_how_to_go_on(reason: StopReason, lines: list[str]) -> None:
+    turn = Turn(Message.assistant("So far."), (), reason, 0, Usage())
+    assert list(describe_limit(turn, "/continue goes on")) == lines
+    assert {reason for reason in StopReason if reason.is_limit} == {
+        reason for reason in StopReason if list(describe_limit(replace(turn, stop_reason=reason), ""))
+    }
 
 
 async def test_a_command_is_stopped_by_ctrl_c() -> None:

@@ -15,8 +15,10 @@ from dial_client.cli.options import Options
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.compaction import Compaction
 from dial_client.conversations.conversation_manager import ConversationManager
+from dial_client.conversations.turn_input import Continuation
 from dial_client.messages.errors import ConfigError, ConversationNotFound, DialError
 from dial_client.messages.events import Event, Finished, StatusChanged
+from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Message
 from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import Turn
@@ -110,12 +112,28 @@ COMPACT_AT = 0.8
 class CommandResult:
     """The result of a command, which tells the conversation loop what to do next."""
 
-    message: str | Message | None = None
-    """The question to send to the model, if there is one."""
+    message: str | Message | Continuation | None = None
+    """The question to send to the model, or the request to go on, if there is one."""
     draft: str | None = None
     """The text to put into the input line, if there is one."""
     quit: bool = False
     """Whether the user wants to leave."""
+
+
+# The keys of the limits in servers.json.
+_LIMITS = {
+    StopReason.MAX_DEPTH: "maxDepth",
+    StopReason.CONSECUTIVE_ERRORS: "maxConsecutiveErrors",
+    StopReason.REPEATED_CALLS: "maxRepeats",
+    StopReason.TIMEOUT: "timeout",
+    StopReason.TOKEN_BUDGET: "maxTokensTotal",
+}
+
+
+def describe_limit(turn: Turn, way_on: str) -> Iterator[str]:
+    """Yield a line that says which limit ended a turn, and how to go on; nothing if no limit did."""
+    if (key := _LIMITS.get(turn.stop_reason)) is not None:
+        yield f"stopped: {turn.stop_reason.sentence} (limits.{key}); {way_on}"
 
 
 class Interrupted(DialError):
@@ -158,8 +176,10 @@ class ChatSession:
             raise ConfigError("there is no question yet", hint="the conversation begins with your first question")
         return self.conversation_id
 
-    async def ask(self, question: str | Message, *, output_type: Any = None) -> AsyncGenerator[Event, None]:
-        """Ask a question in the conversation, and yield the events of its turn.
+    async def ask(
+        self, question: str | Message | Continuation, *, output_type: Any = None
+    ) -> AsyncGenerator[Event, None]:
+        """Ask a question in the conversation, or let the model go on, and yield the events of its turn.
 
         If the conversation fills `COMPACT_AT` of the context window or more, it is compacted first.
 

@@ -14,6 +14,7 @@ from dial_client.cli.command_screen import Choice, pick
 from dial_client.cli.open_client import switch_model
 from dial_client.cli.options import Format
 from dial_client.conversations.history import build_transcript
+from dial_client.conversations.turn_input import Continuation
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import Message, Role, TextPart
 from dial_client.messages.token_usage import Usage
@@ -107,6 +108,14 @@ async def retry(session: ChatSession, arguments: str) -> CommandResult:  # noqa:
     question = await _remove_exchange(session)
     session.print(f"> {_format_beginning(question.text)}")
     return CommandResult(question)
+
+
+async def go_on(session: ChatSession, arguments: str) -> CommandResult:
+    """Let the model go on with an answer that was cut off, or with work that a limit stopped."""
+    if arguments:
+        raise ConfigError(f"unknown argument {arguments!r}", hint="/resume ID opens another conversation")
+    session.require_id()
+    return CommandResult(Continuation())
 
 
 async def edit(session: ChatSession, arguments: str) -> CommandResult:  # noqa: ARG001 - a `Run`

@@ -8,7 +8,7 @@ from dataclasses import replace
 import anyio
 
 from dial_client.cli import elicitation_prompt, process_runner
-from dial_client.cli.chat.chat_session import ChatSession, CommandResult, open_session
+from dial_client.cli.chat.chat_session import ChatSession, CommandResult, describe_limit, open_session
 from dial_client.cli.chat.conversation_commands import show_last_exchange
 from dial_client.cli.chat.slash_commands import describe_commands, list_command_arguments, run_command
 from dial_client.cli.chat.startup_report import WaitForServers
@@ -22,6 +22,7 @@ from dial_client.cli.terminal.console import Console
 from dial_client.cli.terminal_approver import build_approver
 from dial_client.cli.tty import UserInput
 from dial_client.conversations.persistence import LEFT_OUT
+from dial_client.conversations.turn_input import Continuation
 from dial_client.messages.errors import ConfigError, DialError
 from dial_client.messages.events import Finished
 from dial_client.messages.limits import StopReason
@@ -123,7 +124,7 @@ class ConversationLoop:
             self._shell.forget_outputs()
         return result
 
-    async def _answer(self, question: str | Message) -> None:
+    async def _answer(self, question: str | Message | Continuation) -> None:
         self._is_answering = True
         self._sink.begin()
         try:
@@ -136,6 +137,8 @@ class ConversationLoop:
                         known = turn.notes if turn.stop_reason is StopReason.ANSWERED else self._chat.dial.notes
                         for note in turn.notes:
                             (warn_once if note in known else warn)(note)
+                        for line in describe_limit(turn, "/continue goes on"):
+                            warn(line)
         except DialError as error:
             self._sink.end()
             # Not `warn_once`: print a repeated error again.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dial_client.cli import elicitation_prompt
-from dial_client.cli.chat.chat_session import open_session
+from dial_client.cli.chat.chat_session import describe_limit, open_session
 from dial_client.cli.chat.startup_report import WaitForServers, wait_for_servers, wait_for_servers_in_lines
 from dial_client.cli.command_screen import CommandScreen, PlainScreen
 from dial_client.cli.default_model import read_with_model
@@ -32,6 +32,8 @@ from dial_client.sinks import sse_encoder
 from dial_client.sinks.terminal import TerminalSink
 from dial_client.sinks.turn_display import TurnSink
 
+_RAISE = "`dial-chat config set limits.KEY N` raises a limit"
+_WAY_ON = f'`dial-chat --continue "Go on."` goes on, and {_RAISE}'
 # The maximum number of characters of an invalid answer that are printed.
 _MAX_SHOWN = 2_000
 
@@ -115,6 +117,7 @@ async def _print(events: AsyncGenerator[Event, None], options: Options, sink: Tu
             _show(event, options, sink)
             if isinstance(event, Finished):
                 print_notes(event.turn.notes)
+                print_notes(describe_limit(event.turn, _WAY_ON if not options.no_save else _RAISE))
     except DialError as error:
         if options.output == "jsonl":
             print(json.dumps({"type": "error", "error": type(error).__name__, "message": str(error)}), flush=True)

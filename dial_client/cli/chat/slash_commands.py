@@ -131,7 +131,7 @@ _HELP_END = [
     "/SERVER:PROMPT ARG=VALUE sends a prompt of a server; @SERVER:URI in a question attaches a resource.",
     "Tab completes; Ctrl-C stops an answer; Ctrl-D leaves.",
 ]
-_ALIASES = {"/exit": "/quit", "/clear": "/new", "/continue": "/resume", "/cost": "/usage", "/regenerate": "/retry"}
+_ALIASES = {"/exit": "/quit", "/clear": "/new", "/cost": "/usage", "/regenerate": "/retry"}
 
 # All commands, in the order of ``/help``.
 COMMANDS = (
@@ -143,6 +143,7 @@ COMMANDS = (
     ChatCommand("/undo", "", "remove the last question and its answer", conversation_commands.undo),
     ChatCommand("/redo", "", "restore what /undo removed", conversation_commands.redo),
     ChatCommand("/retry", "", "ask the last question again", conversation_commands.retry),
+    ChatCommand("/continue", "", "go on after a limit or a cut answer", conversation_commands.go_on),
     ChatCommand("/edit", "", "change the last question, and ask it again", conversation_commands.edit),
     ChatCommand("/compact", "[undo]", "summarize the older part of the conversation", conversation_commands.compact),
     ChatCommand("/copy", "[N|code]", "copy an answer, or its last block of code", output_commands.copy),

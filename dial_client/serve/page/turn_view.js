@@ -17,7 +17,9 @@ import { translate } from "./language.js";
 import { describeStopReason, describeUsage } from "./descriptions.js";
 
 /** Stop reasons after which the answer can be continued. */
-const CUT = ["truncated", "cancelled", "timeout", "max_depth", "token_budget"];
+const CUT = [
+  "truncated", "cancelled", "timeout", "max_depth", "token_budget", "consecutive_errors", "repeated_calls",
+];
 
 /** Replace the view of a text by a view with the numbers of its sources, which link to the list. */
 function markSources(view, citations, list) {
@@ -332,11 +334,15 @@ export class TurnView {
     const { question, answer, isLast } = this.#stored ?? {};
     const { regenerate, continueAnswer, remove } = this.#actions;
     const isCut = isLast && this.text && CUT.includes(this.#end?.stop_reason);
+    // In words: a user whose answer met a limit has to see how to go on.
+    const label = translate("answer.continue");
+    const goOn = () => el("button.text-button", { type: "button", title: label, onclick: continueAnswer },
+      createIcon("forward"), ` ${label}`);
     const again = () => createIconButton("again", translate("answer.again"), () => regenerate(this.#stored.question));
     const trash = () => createIconButton("trash", translate("answer.delete"),
       () => remove(this.#stored.answer, "answer"));
     return [
-      ...(isCut ? [["continue", () => createIconButton("forward", translate("answer.continue"), continueAnswer)]] : []),
+      ...(isCut ? [["continue", goOn]] : []),
       ...(typeof question === "number" ? [["again", again]] : []),
       ...(typeof answer === "number" ? [["delete", trash]] : []),
     ];
