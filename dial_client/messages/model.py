@@ -301,6 +301,9 @@ class ModelInfo:
     """Whether the endpoint makes answers conform to `ModelRequest.output_format`."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Texts that no recording may contain, such as the API key."""
+    prices: Mapping[str, float] = field(default_factory=dict, hash=False)
+    """US dollars for a million tokens, in place of the price list: ``input`` and ``output``, and ``cached_input`` and
+    ``cache_write`` if they differ from ``input``."""
 
 
 class Provider(Protocol):

@@ -80,6 +80,7 @@ class DialProvider(Recordable):
             tool_format=ToolFormat.REACT if self._profile.tools == "text" else None,
             fenced_calls=self._profile.fenced_calls,
             secrets=self._endpoint.secrets,
+            prices=self._profile.prices,
         )
 
     @property

@@ -355,7 +355,7 @@ def _read_values(body: Mapping[str, Any], name: str) -> dict[str, str]:
 def describe_profile(profile: ModelProfile) -> dict[str, Any]:
     """Return the properties of a profile that are known without a request to it; unknown values are omitted."""
     model = profile.model or profile.name
-    info = ModelInfo(profile.name, model, profile.base_url or "")
+    info = ModelInfo(profile.name, model, profile.base_url or "", prices=profile.quirks.get("prices", {}))
     known = {
         "name": profile.name,
         "model": model,

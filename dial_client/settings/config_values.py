@@ -290,6 +290,14 @@ def read_headers(node: Node) -> dict[str, str]:
     return {name: read_line(child) for name, child in children.items()}
 
 
+def read_prices(node: Node) -> dict[str, float]:
+    """Return prices of tokens: ``input`` and ``output``, and those of the cache, if they differ from ``input``."""
+    found = node.read_known_members("unknown price", ("input", "output", "cached_input", "cache_write"))
+    if missing := {"input", "output"} - found.keys():
+        raise node.build_error(f"{min(missing)} is missing")
+    return {name: child.read_number() for name, child in found.items()}
+
+
 def read_object(node: Node) -> dict[str, Any]:
     """Return an object with any members."""
     return {key: child.value for key, child in node.read_members().items()}

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.text import did_you_mean
-from dial_client.settings.config_values import Node, build_readers, read_headers, read_pattern, read_tools
+from dial_client.settings.config_values import Node, build_readers, read_headers, read_pattern, read_prices, read_tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,9 @@ class EndpointProfile:
     """Fields to add to the first call of a message that the endpoint did not sign, such as another model's (Gemini)."""
     server_tools: Annotated[tuple[str | Mapping[str, Any], ...], read_tools] = ()
     """Tools that the endpoint runs itself: names of `server_tools`, or definitions that are sent unchanged."""
+    prices: Annotated[Mapping[str, float], read_prices] = field(default_factory=dict)
+    """US dollars for a million tokens: ``input`` and ``output``, and ``cached_input`` and ``cache_write`` if these differ;
+    empty for those of the price list."""
 
     def get_parser_flags(self) -> dict[str, Any]:
         """Return the flags that affect the parsing of responses, without those that have their default value."""

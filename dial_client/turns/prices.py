@@ -1,4 +1,7 @@
-"""The price of a request to a model, and the model's context window, from ``genai-prices`` if it is installed."""
+"""The price of a request to a model, as its profile states it, and else from ``genai-prices`` if it is installed.
+
+The context window of a model is in this list, too.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,16 @@ def compute_cost(usage: Usage, info: ModelInfo) -> float | None:
     None if the model or its endpoint is unknown, ``genai-prices`` is not installed, or the endpoint ran tools itself,
     which it bills separately from tokens.
     """
-    if not info.url or usage == Usage() or usage.server_tool_calls:
+    if usage == Usage() or usage.server_tool_calls:
+        return None
+    if info.prices:
+        price = info.prices
+        cached, written = usage.cached_tokens, usage.cache_write_tokens
+        cost = (usage.input_tokens - cached - written) * price["input"] + usage.output_tokens * price["output"]
+        cost += cached * price.get("cached_input", price["input"])
+        cost += written * price.get("cache_write", price["input"])
+        return cost / 1_000_000
+    if not info.url:
         return None
     try:
         from genai_prices import Usage as BilledUsage

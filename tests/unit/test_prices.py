@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
@@ -14,6 +15,7 @@ from dial_client.extend import SamplingRequest
 from tests.inner import (
     CallContext,
     Completion,
+    ConfigError,
     Deadline,
     Delta,
     Emit,
@@ -25,6 +27,8 @@ from tests.inner import (
     ToolCallStarted,
     Usage,
     compute_cost,
+    open_provider,
+    parse,
     summarize,
 )
 
@@ -38,6 +42,40 @@ def test_cached_tokens_of_a_known_model_cost_less() -> None:
     assert fresh is not None
     assert cached is not None
     assert 0 < cached < fresh
+
+
+PRIVATE = {"input": 2, "output": 10, "cached_input": 0.5, "cache_write": 2.5}
+
+
+@pytest.mark.parametrize(
+    ("usage", "dollars"),
+    [
+        (Usage(1_000_000), 2),
+        (Usage(0, 100_000), 1),
+        (Usage(1_000_000, cached_tokens=400_000), 1.2 + 0.2),
+        (Usage(1_000_000, cache_write_tokens=1_000_000), 2.5),
+        (Usage(10, 10, server_tool_calls=1), None),
+    ],
+)
+def test_a_profile_states_the_prices_of_a_private_model(usage: Usage, dollars: float | None) -> None:
+    text = json.dumps({"models": {"mine": {"api": "chat", "base_url": "http://127.0.0.1:9/v1", "prices": PRIVATE}}})
+    info = open_provider("mine", models=parse(text).models).info
+    assert compute_cost(usage, info) == (None if dollars is None else pytest.approx(dollars))
+
+
+def test_without_prices_for_the_cache_its_tokens_cost_as_much_as_others() -> None:
+    info = ModelInfo("mine", prices={"input": 2, "output": 0})
+    assert compute_cost(Usage(1_000_000, cached_tokens=1_000_000), info) == 2
+    assert compute_cost(Usage(1_000_000, cache_write_tokens=10), info) == 2
+
+
+@pytest.mark.parametrize(
+    "prices", [{"input": 1}, {"input": -1, "output": 1}, {"in": 1, "output": 1}, {"input": "1"}, 3]
+)
+def test_a_wrong_price_is_an_error_of_the_profile(prices: object) -> None:
+    text = json.dumps({"models": {"mine": {"base_url": "http://127.0.0.1:9/v1", "prices": prices}}})
+    with pytest.raises(ConfigError, match=r"models\.mine\.prices"):
+        parse(text)
 
 
 def test_cache_writes_have_a_separate_price() -> None:

@@ -127,6 +127,7 @@ class HttpProvider(Recordable, ABC):
             searches_tools=self.search_tool is not None and profile.tool_search,
             structured_output=StructuredOutput(profile.structured_output),
             secrets=endpoint.secrets,
+            prices=profile.prices,
         )
 
     @abstractmethod
