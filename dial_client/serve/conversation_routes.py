@@ -6,7 +6,7 @@ MCP Apps add text to the user's next message (``ui/update-model-context``): the 
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 from starlette.requests import Request
@@ -18,8 +18,10 @@ from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.conversations.conversation_view import ConversationView
 from dial_client.conversations.turn_input import Continuation, ConversationInput, EditedMessage, Regeneration
 from dial_client.durable import DurableTurns
+from dial_client.messages.errors import ConversationBusy
 from dial_client.messages.events import StatusChanged
 from dial_client.messages.message import Content, Message, TextPart, extract_text
+from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import sanitize
 from dial_client.serve.chat_completion_request import parse_content, to_text_parts
 from dial_client.serve.cluster.remote_turns import RemoteTurns
@@ -34,6 +36,8 @@ from dial_client.serve.http_messages import (
 from dial_client.serve.sse_response import SSEResponse, parse_last_event_id, stream_turn
 from dial_client.serve.turn_registry import ServedModel, TurnRegistry
 from dial_client.stores.conversation_store import Conversation, ConversationSummary
+
+log = get_logger(__name__)
 
 # The most conversations of one list.
 MAX_LIMIT = 200
@@ -115,6 +119,8 @@ class ConversationRoutes:
     _model: ServedModel
     # The turns of other processes; None without a shared database.
     _remote_turns: RemoteTurns | None
+    # The conversations whose interrupted turn is being resumed.
+    _resuming: set[str] = field(default_factory=set)
 
     def build_routes(self) -> list[Route]:
         """Return the routes."""
@@ -158,7 +164,27 @@ class ConversationRoutes:
         return await self._respond((await self._manager.import_json(text)).id, 201)
 
     async def _get(self, request: Request) -> Response:
+        await self._ask_again(request.path_params["id"])
         return await self._respond(request.path_params["id"])
+
+    async def _ask_again(self, conversation_id: str) -> None:
+        """Resume a turn whose calls waited for approval when its process was killed, so that the user is asked again.
+
+        Nothing of it runs before the user answers. Durable turns are resumed by themselves.
+        """
+        stored = await self._runner.get(conversation_id)
+        is_interrupted = bool(stored.turn) and not stored.running
+        if not is_interrupted or not stored.pending_approvals or conversation_id in self._resuming:
+            return
+        self._resuming.add(conversation_id)
+        try:
+            with self._turns.reserve():
+                if (turn := await self._manager.resume(conversation_id)) is not None:
+                    self._turns.add(turn)
+        except (HttpError, ConversationBusy) as error:  # the conversation can be read in any case
+            log.debug("turn_not_resumed", error=type(error).__name__)
+        finally:
+            self._resuming.discard(conversation_id)
 
     async def _rename(self, request: Request) -> Response:
         body = await read_json(request)

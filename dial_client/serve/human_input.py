@@ -298,7 +298,8 @@ class HumanInputBroker:
 
     async def _withdraw(self, waiting: _WaitingRequest) -> bool:
         """Withdraw a request from the other processes; return False if another process has just answered it."""
-        if waiting.answer is not None or waiting.is_withdrawn:
+        # An answered request is withdrawn too: the answer may be that to the same request of a killed process.
+        if waiting.is_withdrawn:
             return True
         try:
             waiting.is_withdrawn = await self.requests.withdraw(waiting.request)
@@ -385,19 +386,21 @@ class HumanInputBroker:
         return Response(status_code=204)
 
     async def _list(self, kind: str) -> list[PendingRequest]:
-        requests = await self.requests.list_remote(kind)
+        shared = await self.requests.list_all(kind)
+        requests = [request for request in shared if request.id not in self._waiting]
         waiting = [entry for entry in self._waiting.values() if entry.answer is None]
         requests += [entry.request for entry in waiting if entry.request.kind == kind]
         return sorted(requests, key=lambda request: request.message_id or 0)
 
     async def _deliver(self, request: PendingRequest, answer: Mapping[str, Any]) -> bool:
         """Deliver an answer to the process that waits for it; return False if the request is already answered."""
+        if request.id not in self._waiting and await self.requests.answer(request, answer):
+            return True
+        # Perhaps this process has just asked again what a killed process had asked.
         waiting = self._waiting.get(request.id)
-        if waiting is None:
-            return await self.requests.answer(request, answer)
-        if waiting.answer is not None:
+        if waiting is None or waiting.answer is not None:
             return False
-        if not await self.requests.withdraw(request):
+        if not await self.requests.withdraw(waiting.request):
             # Either another process has answered, or the message expired, for example while the machine slept.
             with anyio.move_on_after(_DELIVERY_TIMEOUT):
                 await waiting.answered.wait()

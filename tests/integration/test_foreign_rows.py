@@ -210,7 +210,7 @@ async def test_invalid_pending_requests_are_not_listed(tmp_path: Path) -> None:
     wrong = [*WRONG, *(json.dumps(good | {name: value}) for name in good for value in (None, 7, ["x"]))]
     async with open_bus(tmp_path) as (store, bus):
         await store.mailbox.send([(f"asked:{APPROVAL}", body) for body in (*wrong, json.dumps(good))], 60.0)
-        assert [slip.id for slip in await PendingRequests(bus).list_remote(APPROVAL)] == ["1"]
+        assert [slip.id for slip in await PendingRequests(bus).list_all(APPROVAL)] == ["1"]
 
 
 async def test_mailbox_rows_of_bytes_or_numbers_are_not_decoded(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ async def test_invalid_handoffs_are_ignored_and_the_clients_messages_are_used(tm
 async def test_invalid_answers_are_skipped_and_later_answers_are_delivered(tmp_path: Path) -> None:
     heard: list[Any] = []
     async with open_bus(tmp_path) as (store, bus):
-        await store.mailbox.send([(bus.address, body) for body in (*WRONG, '{"id": "right"}')], 60.0)
+        await store.mailbox.send([("answer:right", body) for body in (*WRONG, '{"id": "right"}')], 60.0)
         async with anyio.create_task_group() as group:
             group.start_soon(bus.run)
             with (

@@ -8,18 +8,21 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import anyio
+
 from dial_client.cli import process_runner, tty
 from dial_client.cli.command_screen import MAX_FOUND, Choice, CommandScreen, pick
 from dial_client.cli.load_settings import warn
 from dial_client.cli.options import Options
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.compaction import Compaction
-from dial_client.conversations.conversation_manager import ConversationManager
+from dial_client.conversations.conversation_manager import LEASE, ConversationManager
 from dial_client.conversations.turn_input import Continuation
+from dial_client.conversations.turn_queue import POLL_INTERVAL
 from dial_client.messages.errors import ConfigError, ConversationNotFound, DialError
 from dial_client.messages.events import Event, Finished, StatusChanged
 from dial_client.messages.limits import StopReason
-from dial_client.messages.message import Message
+from dial_client.messages.message import Message, PendingApproval
 from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.safe_text import sanitize, to_one_line
@@ -197,6 +200,32 @@ class ChatSession:
         stream = self.manager.stream_chat(
             self.conversation_id, question, stream=not self.options.no_stream, on_started=watch, output_type=output_type
         )
+        async with aclosing(self._note_turns(stream)) as events:
+            async for event in events:
+                yield event
+
+    async def find_waiting(self) -> tuple[PendingApproval, ...]:
+        """Return the calls of the conversation that wait for approval, once its last turn runs in no other program.
+
+        A program that was just killed seems to run until its lease expires.
+        """
+        conversation = await self.manager.get(self.require_id())
+        with anyio.move_on_after(LEASE + 1):
+            while conversation.running:
+                await anyio.sleep(POLL_INTERVAL)
+                conversation = await self.manager.get(conversation.id)
+        return () if conversation.running else conversation.pending_approvals
+
+    async def resume(self) -> AsyncGenerator[Event, None]:
+        """Resume the interrupted turn, whose calls wait for approval, and yield its events. Raises as `ask`."""
+        turn = await self.manager.resume(self.require_id(), stream=not self.options.no_stream)
+        if turn is not None:  # None if another program has resumed it
+            process_runner.interrupts.watch(turn)
+            async with aclosing(self._note_turns(turn.events())) as events:
+                async for event in events:
+                    yield event
+
+    async def _note_turns(self, stream: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
         async with aclosing(stream) as events:
             async for event in events:
                 if isinstance(event, Finished):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -22,11 +23,9 @@ from dial_client.cli.terminal.console import Console
 from dial_client.cli.terminal_approver import build_approver
 from dial_client.cli.tty import UserInput
 from dial_client.conversations.persistence import LEFT_OUT
-from dial_client.conversations.turn_input import Continuation
 from dial_client.messages.errors import ConfigError, DialError
-from dial_client.messages.events import Finished
+from dial_client.messages.events import Event, Finished
 from dial_client.messages.limits import StopReason
-from dial_client.messages.message import Message
 from dial_client.messages.model import Provider
 from dial_client.settings.config_types import Settings
 from dial_client.sinks.turn_display import TurnSink
@@ -84,6 +83,9 @@ class ConversationLoop:
         """Answer input until the user leaves; meanwhile `wait_for_servers` reports on the start of the servers."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._report_on_servers, wait_for_servers)
+            if self._chat.conversation_id is not None and await self._chat.find_waiting():
+                self._console.print("The last turn was interrupted while a call waits for approval: it continues.")
+                await self._answer(self._chat.resume())
             while (user_input := await self._console.read_input()) is not None:
                 self._will_leave = False
                 self._console.echo(user_input)
@@ -96,7 +98,7 @@ class ConversationLoop:
                     async with anyio.create_task_group() as answer_group:
                         if self._during_answer is not None:
                             answer_group.start_soon(self._during_answer, self._chat.dial)
-                        await self._answer(result.message)
+                        await self._answer(self._chat.ask(result.message))
                         answer_group.cancel_scope.cancel()
             group.cancel_scope.cancel()
 
@@ -124,11 +126,12 @@ class ConversationLoop:
             self._shell.forget_outputs()
         return result
 
-    async def _answer(self, question: str | Message | Continuation) -> None:
+    async def _answer(self, stream: AsyncGenerator[Event, None]) -> None:
+        """Show the events of a turn."""
         self._is_answering = True
         self._sink.begin()
         try:
-            async with aclosing(self._chat.ask(question)) as events:
+            async with aclosing(stream) as events:
                 async for event in events:
                     self._sink.show(event)
                     if isinstance(event, Finished):

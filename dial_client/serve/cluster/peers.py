@@ -11,7 +11,6 @@ answer.
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -122,6 +121,11 @@ def build_pending_requests_topic(kind: str) -> str:
     return f"asked:{kind}"
 
 
+def build_answer_topic(request_id: str) -> str:
+    """Return the topic of the answer to a request. It names no process: another one may ask again with the same id."""
+    return f"answer:{request_id}"
+
+
 def build_grant_topic(key: str) -> str:
     """Return the topic of a tool's grant. A message means that the tool is granted."""
     return f"granted:{key}"
@@ -171,8 +175,6 @@ class PeerBus:
 
     def __init__(self, store: ConversationStore, turns: TurnRegistry, model: ServedModel) -> None:
         self.mailbox: Mailbox | None = store.mailbox if isinstance(store, SQLStore) else None
-        self.address = f"process:{secrets.token_hex(16)}"
-        """The topic of messages to this process."""
         self._turns = turns
         self._model = model
         self._publishers: dict[str, TurnPublisher] = {}
@@ -257,13 +259,14 @@ class PeerBus:
         running = self._turns.conversation_turns
         # A turn that ended since the last poll may have requests from before its end.
         turns = {build_turn_requests_topic(turn.id): turn for turn in (*self._polled_turns, *running)}
+        answers = {build_answer_topic(id_) for id_ in self._answer_receivers}
         readers = tuple(self._readers)  # fixed before the query: a later reader may start further back
-        if self.mailbox is None or not (turns or readers or self._answer_receivers):
+        if self.mailbox is None or not (turns or readers or answers):
             return
-        messages = await self.mailbox.read(self._read_positions(turns, readers))
+        messages = await self.mailbox.read(self._read_positions({*turns, *answers}, readers))
         for reader in readers:
             reader.deliver(messages)
-        incoming = [message for message in messages if message.topic == self.address or message.topic in turns]
+        incoming = [message for message in messages if message.topic in answers or message.topic in turns]
         # Taking a message from the mailbox confirms it: the sender of a request waits for that.
         taken = await self.mailbox.take(*(message.id for message in incoming))
         self._polled_turns = running
@@ -273,7 +276,7 @@ class PeerBus:
 
     def _read_positions(self, topics: Iterable[str], readers: Iterable[TopicReader]) -> dict[str, int]:
         """Return the message id after which to read each topic."""
-        positions = dict.fromkeys([self.address, *topics], 0)
+        positions = dict.fromkeys(topics, 0)
         for reader in readers:
             positions[reader.topic] = min(reader.last_id, positions.get(reader.topic, reader.last_id))
         return positions

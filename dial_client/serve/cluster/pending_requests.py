@@ -17,6 +17,7 @@ from dial_client.serve.cluster.peers import (
     LISTED_GRANTS_TOPIC,
     REQUEST_TTL,
     PeerBus,
+    build_answer_topic,
     build_grant_topic,
     build_pending_requests_topic,
 )
@@ -73,17 +74,28 @@ class PendingRequests:
         """
         if self._mailbox is None:
             return request
-        address = self._peers.address
-        body = {"id": request.id, "about": request.about, "key": request.grant_key, "to": address}
+        answer_topic = build_answer_topic(request.id)
+        body = {"id": request.id, "about": request.about, "key": request.grant_key, "to": answer_topic}
         message_id = await self._send((build_pending_requests_topic(request.kind), sse_encoder.to_json(body)))
-        return replace(request, reply_to=address, message_id=message_id)
+        published = replace(request, reply_to=answer_topic, message_id=message_id)
+        await self._withdraw_earlier(published)
+        return published
+
+    async def _withdraw_earlier(self, request: PendingRequest) -> None:
+        """Withdraw the same request of a process that was killed; an answer that it has already is kept."""
+        assert self._mailbox is not None
+        try:
+            same = [known.message_id for known in await self.list_all(request.kind) if known.id == request.id]
+            await self._mailbox.take(*(known for known in same if known not in (None, request.message_id)))
+        except DialError as error:
+            log.warning("request_not_withdrawn", error=type(error).__name__)
 
     def stop_renewing(self, request: PendingRequest) -> None:
         """Let a request of this process expire."""
         self._peers.stop_renewing(request.message_id)
 
-    async def list_remote(self, kind: str) -> list[PendingRequest]:
-        """Return the requests of other processes.
+    async def list_all(self, kind: str) -> list[PendingRequest]:
+        """Return the requests of all processes.
 
         Raises:
             DialError: The database failed.
@@ -91,8 +103,7 @@ class PendingRequests:
         if self._mailbox is None:
             return []
         messages = await self._mailbox.read({build_pending_requests_topic(kind): 0})
-        requests = [request for message in messages if (request := _parse(kind, message)) is not None]
-        return [request for request in requests if request.reply_to != self._peers.address]
+        return [request for message in messages if (request := _parse(kind, message)) is not None]
 
     async def withdraw(self, request: PendingRequest) -> bool:
         """Withdraw a request of this process; return False if another process has answered it.
