@@ -43,6 +43,8 @@ class ConfigInUse:
     """Whether an argument names the model, which then stays."""
     has_system: bool
     """Whether an argument has the instructions, which then stay."""
+    has_limits: bool
+    """Whether an argument has the limits, which then stay."""
     rules: Policy
     """The rules of the arguments, which precede those of the file."""
 

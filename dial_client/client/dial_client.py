@@ -268,7 +268,8 @@ class DialClient:
             raise ConfigError("no model is named", hint='give model=…, or "defaultModel" in the file', path=str(path))
         approval = options.get("approval") or ApprovalPolicy()
         rules = load_policy(approval.rules)
-        config = ConfigInUse(settings, profile, given_model is not None, "system" in options, rules)
+        has_limits = "limits" in options
+        config = ConfigInUse(settings, profile, given_model is not None, "system" in options, has_limits, rules)
         options["approval"] = replace(approval, rules=(*rules, *settings.policy))
         options.setdefault("models", settings.models)
         if settings.limits:
@@ -287,7 +288,7 @@ class DialClient:
         """Apply a changed configuration, and return what has changed. Servers that are the same keep running.
 
         Running turns keep their model; the calls of servers that are stopped or replaced end with error results. The
-        model, the instructions and the rules that were arguments of `from_config` stay.
+        model, the instructions, the limits and the rules that were arguments of `from_config` stay.
 
         Args:
             source: The file, which is read with the profile of `from_config`, or read `Settings`; None to read the file
@@ -319,11 +320,10 @@ class DialClient:
             self.model.reopen(settings.default_model, settings.models, fallback_models)
         elif before.settings.models != settings.models:
             self.model.set_profiles(settings.models)
-        self.approvals.set_policy(
-            (*before.rules, *settings.policy)
-        )  # before servers start: tools can be called at once
-        if not before.has_system:
-            self.system = settings.system
+        # Before servers start: their tools can be called at once.
+        self.approvals.set_policy((*before.rules, *settings.policy))
+        self.system = self.system if before.has_system else settings.system
+        self.limits = self.limits if before.has_limits else replace(Limits(), **settings.limits)
         self._config = after
         failed: dict[str, DialError] = {}
 

@@ -385,7 +385,7 @@ class DurableTurns:
                 result = DurableResult("", "", str(error))
             if turn is not None and turn.is_abandoned:
                 await self._abandon(turn_id)
-            if turn is None or turn.is_stored:
+            if turn is None or not _is_lost(turn):
                 return asdict(result)
             # The store failed for so long that the turn's end is lost: the turn is resumed from what is stored.
             log.warning("durable_turn_not_stored", error=result.error)
@@ -396,7 +396,7 @@ class DurableTurns:
         This waits while another process runs the turn, and resumes the turn if no process runs it.
         """
         turn = self._started.pop(turn_id, None) or self.manager.find_turn(conversation_id)
-        if turn is not None and is_attempt_of(turn_id, turn.id) and turn.is_stored is not False:
+        if turn is not None and is_attempt_of(turn_id, turn.id) and not _is_lost(turn):
             return turn
         while True:
             try:
@@ -518,3 +518,8 @@ class DurableTurns:
         if await DBOS.list_workflow_steps_async(turn_id):
             return True
         return time.time() - (workflow.updated_at or 0) / 1000 > self._timings.start_timeout
+
+
+def _is_lost(turn: TurnHandle) -> bool:
+    """Return True if a turn has ended and its end is not stored. While it is being stored, the turn has not ended."""
+    return turn.has_ended and turn.is_stored is False

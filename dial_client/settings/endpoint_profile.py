@@ -87,8 +87,8 @@ class EndpointProfile:
     server_tools: Annotated[tuple[str | Mapping[str, Any], ...], read_tools] = ()
     """Tools that the endpoint runs itself: names of `server_tools`, or definitions that are sent unchanged."""
     prices: Annotated[Mapping[str, float], read_prices] = field(default_factory=dict)
-    """US dollars for a million tokens: ``input`` and ``output``, and ``cached_input`` and ``cache_write`` if these differ;
-    empty for those of the price list."""
+    """US dollars for a million tokens: ``input`` and ``output``, and ``cached_input`` and ``cache_write`` if they
+    differ from ``input``; empty for those of the price list."""
 
     def get_parser_flags(self) -> dict[str, Any]:
         """Return the flags that affect the parsing of responses, without those that have their default value."""

@@ -16,7 +16,7 @@ from tests.support.program import entry
 pytestmark = pytest.mark.anyio
 
 
-def write(folder: Path, reply: str, *, policy: Any = (), **servers: Any) -> Path:
+def write(folder: Path, reply: str, *, policy: Any = (), limits: Any = None, **servers: Any) -> Path:
     (folder / f"{reply}.json").write_text(json.dumps([reply]))
     path = folder / "servers.json"
     content = {
@@ -24,6 +24,7 @@ def write(folder: Path, reply: str, *, policy: Any = (), **servers: Any) -> Path
         "defaultModel": f"scripted:${{workspaceFolder}}/{reply}.json",
         "profiles": {"brief": {"system": f"Say {reply}."}},
         "policy": list(policy),
+        "limits": limits or {},
     }
     path.write_text(json.dumps(content))
     return path
@@ -46,11 +47,11 @@ async def test_the_model_the_instructions_and_the_rules_are_those_of_the_new_fil
     approval = ApprovalPolicy(rules=[{"deny": "functions/mine"}])
     async with DialClient.from_config(path, profile="brief", approval=approval) as dial:
         assert (await dial.run("Hi")).text == "one"
-        write(tmp_path, "two", policy=[{"deny": "functions/theirs"}])
+        write(tmp_path, "two", policy=[{"deny": "functions/theirs"}], limits={"max_depth": 3})
         changes = await dial.reload()
         assert changes.is_model_changed
         assert (await dial.run("Hi")).text == "two"
-        assert dial.system == "Say two."
+        assert (dial.system, dial.limits.max_depth) == ("Say two.", 3)
         assert [rule.tools for rule in dial.approvals.rules.policy] == [("functions/mine",), ("functions/theirs",)]
 
 
