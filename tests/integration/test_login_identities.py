@@ -53,6 +53,16 @@ async def test_two_clients_of_a_program_log_in_as_two_users(server: Guarded, hom
     assert find_stored_logins(home) == []
 
 
+async def test_the_tools_that_a_person_was_offered_are_not_kept_for_the_next_person(
+    server: Guarded, tmp_path: Path
+) -> None:
+    async with client(server, Person(), cache_dir=tmp_path / "cache") as ann:
+        assert ann.tools
+    entry = {"docs": {"url": server.url, "lazy": True}}
+    async with DialClient(servers=entry, cache_dir=tmp_path / "cache") as bob:
+        assert bob.tools == ()
+
+
 async def test_a_client_keeps_its_login_while_its_server_restarts(server: Guarded) -> None:
     person = Person()
     async with client(server, person) as dial:
