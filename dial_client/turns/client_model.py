@@ -64,8 +64,6 @@ class ModelSelection:
         if model is not None:
             check_model(model)
         check_fallback_models(fallbacks)
-        if self.base_url is not None and not isinstance(model, str):
-            raise ConfigError("base_url needs the name of a model", hint="a Provider has its own address")
         if fallbacks and model is None:
             raise ConfigError("fallback_models needs a model", hint="give DialClient a model")
         if isinstance(model, str):

@@ -235,7 +235,7 @@ ROWS: dict[str, Row] = {
         has(f"{LOST}the server ended with exit code 7; it last said: out of cheese", "Hi"),
     ),
     "500 and 429 once": Row(
-        "the model's endpoint is busy",
+        "the model's endpoint is overloaded, limits requests or has an error (429, 5xx)",
         [refuse(500, headers=BUSY), refuse(429, headers=BUSY), *after(calls("echo", text="Hi"))],
         has("Hi"),
     ),

@@ -183,6 +183,7 @@ def test_every_key_of_a_model_is_read_and_has_a_default() -> None:
         "max_tokens_field": "max_tokens", "stream_usage": true, "tool_name_re": "^[a-z]+$", "tool_name_len": 32,
         "constrain": "grammar",
         "structured_output": "without_tools", "server_tools": ["web_search", {"type": "x", "of": ["${K}"]}],
+        "prices": {"input": 2, "output": 10, "cached_input": 0.5},
         "schema_dialect": "gemini", "strict": false, "tool_search": true
       },
       "known": {"preset": "${P:-groq}"},
@@ -220,6 +221,7 @@ def test_every_key_of_a_model_is_read_and_has_a_default() -> None:
         "constrain": "grammar",
         "structured_output": "without_tools",
         "server_tools": ("web_search", {"type": "x", "of": ["key"]}),
+        "prices": {"input": 2.0, "output": 10.0, "cached_input": 0.5},
         "schema_dialect": "gemini",
         "echo_call_extra": True,
         "user_after_tool": False,

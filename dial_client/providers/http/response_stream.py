@@ -155,11 +155,11 @@ class ResponseStream:
                 continue
             if not parser.paused:
                 break
+            parser.paused = parser.ended = False
             if pauses == _MAX_PAUSES:
                 self.notes.append(f"the endpoint paused more than {_MAX_PAUSES} times")
                 break
             pauses += 1
-            parser.paused = parser.ended = False
         for delta in self._finish():
             yield delta
 

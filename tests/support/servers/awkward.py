@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import base64
 import os
 import sys
 import threading
@@ -14,7 +13,7 @@ from typing import Any
 
 from tests.support.servers.raw import LIFETIME, Server, notify, send, text
 
-PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n, and so on").decode()
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC"
 HUGE = "the head" + "x" * 1_999_984 + "the tail"
 LONG_NAME = "long_" * 16
 ODD_NAME = "a.b/c"
