@@ -6,10 +6,9 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -23,26 +22,23 @@ from dial_client.cli.open_client import apply_configuration, open_client
 from dial_client.cli.options import ConfigChoice, ExitCode, Options, ServeOptions
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_settings import KEYS
-from dial_client.durable import DurableTurns, default_database
 from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.messages.errors import ConfigError, DialError
 from dial_client.messages.model import Provider
-from dial_client.serve.application import AppContext, build_application
-from dial_client.serve.cluster.peers import PeerBus
+from dial_client.serve.application import AppContext
 from dial_client.serve.http_server import HttpServer, open_socket
-from dial_client.serve.human_input import HumanInputBroker
-from dial_client.serve.security import build_policy, is_loopback
-from dial_client.serve.server_routes import ConfigChanger, ServerChange, ServerLogins
-from dial_client.serve.turn_registry import ServedModel, TurnRegistry
+from dial_client.serve.human_input import PageUser
+from dial_client.serve.security import check_token, is_loopback
+from dial_client.serve.server_routes import ConfigChanger, ServerChange
+from dial_client.serve.turn_registry import ServedModel
+from dial_client.serve.web_app import create_app
 from dial_client.servers.status import ServerStatus
 from dial_client.settings.config_editor import read_text
-from dial_client.settings.config_types import ServerSettings, Settings
+from dial_client.settings.config_types import Settings
 from dial_client.stores.conversation_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore
 
 TOKEN_VARIABLE = "DIAL_SERVE_TOKEN"  # noqa: S105 - its name
-# The minimum characters of a token if other machines can reach the server, as many as 24 bytes have in base64.
-MIN_TOKEN = 32
 
 
 async def serve_http(options: Options, serve_options: ServeOptions) -> int:
@@ -55,48 +51,30 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
     token, token_source = _choose_token(serve_options)
     locked = _read_locked_settings(serve_options.lock)
     settings, provider = await read_with_model(options)
-    turns = TurnRegistry(serve_options.max_turns, hand_over=serve_options.durable)
     store = _build_store(options, is_durable=serve_options.durable)
-    model = ServedModel(_choose_model_name(options, settings, provider))
-    peers = PeerBus(store, turns, model)
-    human_input = HumanInputBroker(turns, peers, servers=settings.servers, stores_grants=True, report=warn)
+    user = PageUser()
+    callbacks = Callbacks(elicit=user.elicit, apps=True, log_level="info")
     listener = open_socket(serve_options.host, serve_options.port)
-    try:
-        async with AsyncExitStack() as stack:
-            callbacks = Callbacks(elicit=human_input.elicit, apps=True, log_level="info")
-            dial = await stack.enter_async_context(open_client(options, settings, provider, human_input, callbacks))
-            durable = None
-            if isinstance(store, SQLStore):
-                await store.open()
-                if serve_options.durable:
-                    durable_turns = DurableTurns(
-                        dial,
-                        store,
-                        default_database(store.where),
-                        on_started=turns.add,
-                        is_stopping=lambda: turns.is_closed,
-                        when_busy="refuse",
-                        locked_settings=locked,
-                    )
-                    durable = await stack.enter_async_context(durable_turns)
-            reload = ConfigurationReload(dial, options, settings, human_input, model)
-            logins = ServerLogins(dial, reload.find_server)
-            context = AppContext(
-                *(dial, store, human_input, turns, model, durable),
-                peers=peers,
+    with closing(listener):
+        async with open_client(options, settings, provider, user, callbacks) as dial:
+            reload = ConfigurationReload(dial, options, settings)
+            web = create_app(
+                *(dial, user),
+                token=token,
+                host=serve_options.host,
+                allow_hosts=serve_options.allow_host,
+                store=store,
+                name=_choose_model_name(options, settings, provider),
+                max_turns=serve_options.max_turns,
+                durable=serve_options.durable,
+                locked_settings=locked,
                 audit_folder=find_audit_folder(),
                 change_config=build_config_changer(options, reload.request) if serve_options.allow_admin else None,
-                logins=logins,
-                locked_settings=locked,
+                report=warn,
             )
-            app = build_application(context, build_policy(serve_options.host, token, serve_options.allow_host))
             shown = _format_url(listener.getsockname(), token, token_source)
-            tasks = (peers.run, reload.run, logins.run)
-            return await _serve(HttpServer(app, listener, turns), dial, shown, reload, tasks)
-    finally:
-        listener.close()
-        with anyio.CancelScope(shield=True):
-            await store.aclose()
+            async with web.lifespan():
+                return await _serve(HttpServer(web, listener, web.context.turns), web.context, shown, reload)
 
 
 def _read_locked_settings(values: Sequence[str]) -> frozenset[str]:
@@ -122,57 +100,44 @@ class ConfigurationReload:
         dial: The client.
         options: The options of the command line.
         settings: The configuration in effect.
-        human_input: Gets the servers of the configuration in effect, for their grants.
-        model: The served model, whose name is updated.
     """
 
-    def __init__(
-        self, dial: DialClient, options: Options, settings: Settings, human_input: HumanInputBroker, model: ServedModel
-    ) -> None:
+    def __init__(self, dial: DialClient, options: Options, settings: Settings) -> None:
         self._dial, self._options, self._settings = dial, options, settings
-        self._human_input, self._model = human_input, model
-        self._requests, self._received = anyio.create_memory_object_stream[None](1)
+        self._requested = anyio.Event()
 
     def request(self) -> None:
         """Request a reload; several requests before the next reload count as one."""
-        with suppress(anyio.WouldBlock):
-            self._requests.send_nowait(None)
+        self._requested.set()
 
-    def find_server(self, name: str) -> ServerSettings | None:
-        """Return the settings of a server of the configuration in effect; None if there is no such server."""
-        return self._settings.servers.get(name)
+    async def run(self, model: ServedModel) -> None:
+        """Handle reload requests until cancelled. If the configuration has an error, print it and change nothing.
 
-    async def run(self) -> None:
-        """Handle reload requests until cancelled. If the configuration has an error, print it and change nothing."""
-        with self._requests, self._received:
-            async for _ in self._received:
-                await self._reload()
+        Args:
+            model: The served model, whose name is updated.
+        """
+        while True:
+            await self._requested.wait()
+            self._requested = anyio.Event()
+            await self._reload(model)
 
-    async def _reload(self) -> None:
+    async def _reload(self, model: ServedModel) -> None:
         def report(name: str, result: ServerStatus | DialError) -> None:
             if isinstance(result, DialError):
                 warn(f"{name}: {result}")
 
         try:
             settings = await read_settings(self._options, may_ask=False)
-            self._human_input.servers = settings.servers  # before servers start: grants are for the old servers
             changes = await apply_configuration(self._dial, self._options, self._settings, settings, report)
         except DialError as error:
-            self._human_input.servers = self._settings.servers
             warn(f"the configuration was not reloaded, the old one stays in effect: {error}")
         else:
             self._settings = settings
-            self._model.name = _choose_model_name(self._options, settings, self._dial.model.require())
+            model.name = _choose_model_name(self._options, settings, self._dial.model.require())
             warn(f"the configuration was reloaded. {changes}")
 
 
-async def _serve(
-    server: HttpServer,
-    dial: DialClient,
-    shown: str,
-    reload: ConfigurationReload,
-    tasks: Sequence[Callable[[], Coroutine[Any, Any, None]]],
-) -> int:
+async def _serve(server: HttpServer, context: AppContext, shown: str, reload: ConfigurationReload) -> int:
     code: int = ExitCode.ANSWERED
     failed: DialError | None = None
 
@@ -184,8 +149,8 @@ async def _serve(
     async def start() -> None:
         nonlocal failed
         try:
-            await dial.ready()
-            print_notes(dial.notes)
+            await context.dial.ready()
+            print_notes(context.dial.notes)
         except DialError as error:
             failed = error
             server.shut_down()
@@ -193,8 +158,7 @@ async def _serve(
     process_runner.interrupts.hand_over(leave, reload.request)
     async with anyio.create_task_group() as group:
         group.start_soon(start)
-        for task in tasks:
-            group.start_soon(task)
+        group.start_soon(reload.run, context.model)
         await server.run(lambda: print(f"dial-chat: listening on {shown}", file=sys.stderr, flush=True))
         group.cancel_scope.cancel()
     if failed is not None:
@@ -218,13 +182,7 @@ def _choose_token(serve_options: ServeOptions) -> tuple[str | None, str]:
         return None, ""
     token_of_environment = os.environ.get(TOKEN_VARIABLE)
     token = serve_options.token or token_of_environment or secrets.token_urlsafe(32)
-    if not token.isascii() or not token.isprintable() or " " in token:
-        raise ConfigError("a token is made of printable ASCII without spaces")
-    if len(token) < MIN_TOKEN and not is_loopback(serve_options.host):
-        raise ConfigError(
-            f"beyond loopback a token needs at least {MIN_TOKEN} characters, and this one has {len(token)}",
-            hint='python -c "import secrets; print(secrets.token_urlsafe(32))" makes one; by default one is generated',
-        )
+    check_token(token, serve_options.host)
     source = "given with --token" if serve_options.token else f"in {TOKEN_VARIABLE}" if token_of_environment else ""
     return token, source
 

@@ -343,7 +343,7 @@ class DialClient:
             ServerStartError: A server marked ``required`` did not start.
             RuntimeError: The client is entered already.
         """
-        if self._is_entered and self._tasks is not None and not self._tasks.is_closed:
+        if self._is_entered and self.is_open:
             raise RuntimeError(
                 "the client is entered already, and the end of a second `async with` would close it for the first:"
                 " pass the open client on"
@@ -362,6 +362,11 @@ class DialClient:
     ) -> None:
         await self.aclose()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the client is open."""
+        return self._tasks is not None and not self._tasks.is_closed
+
     async def open(self) -> None:
         """Begin to start the servers and to prepare the model, without waiting; does nothing if the client is open.
 
@@ -369,7 +374,7 @@ class DialClient:
             ConfigError: The file of the recording cannot be written.
             RuntimeError: The client is open in another event loop.
         """
-        if self._tasks is not None and not self._tasks.is_closed:
+        if self.is_open:
             self._check_loop()
             return
         if self._recording is not None:

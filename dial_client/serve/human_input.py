@@ -197,8 +197,7 @@ class HumanInputBroker:
         self.requests = PendingRequests(peers)
         """The requests and grants, shared with the other processes."""
         self._timeout = timeout
-        self.servers = servers or {}
-        """The servers' settings, which grants depend on."""
+        self._servers = servers or {}
         self._session_decisions = (Decision.SESSION,) if stores_grants else _LASTING
         self._working_folder = os.getcwd()  # noqa: PTH109 - a string
         self._report = report
@@ -318,7 +317,7 @@ class HumanInputBroker:
         return _hash(server, identity, build_definition(tool))
 
     def _find_settings(self, server: str) -> ServerSettings | None:
-        settings = self.servers.get(server)
+        settings = self._servers.get(server)
         return settings if isinstance(settings, ServerSettings) else None
 
     def build_routes(self) -> list[Route]:
@@ -408,6 +407,37 @@ class HumanInputBroker:
                 return False
         waiting.set_answer(answer)
         return True
+
+
+class PageUser:
+    """The person at the page of `create_app`, as the approver and the `Callbacks.elicit` of its client.
+
+    Only turns of the application are shown to this person: calls of other turns of the client that need an approval
+    are denied, and questions of servers are declined.
+    """
+
+    def __init__(self) -> None:
+        self._broker: HumanInputBroker | None = None
+
+    def answer_with(self, broker: HumanInputBroker) -> None:
+        """Set where requests are answered.
+
+        Raises:
+            RuntimeError: It is set already.
+        """
+        if self._broker is not None:
+            raise RuntimeError("this PageUser has an application: create another one for another application")
+        self._broker = broker
+
+    async def __call__(self, call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
+        """Ask the person to approve a call; an `Approver`."""
+        return deny_unattended(tool, context) if self._broker is None else await self._broker(call, tool, context)
+
+    async def elicit(self, question: Elicitation) -> ElicitationAnswer:
+        """Ask the person for the input that a server requests; an `Elicit`."""
+        if self._broker is None:
+            return ElicitationAnswer(ElicitationAction.DECLINE)
+        return await self._broker.elicit(question)
 
 
 def _describe_elicitation(question: Elicitation) -> dict[str, Any]:

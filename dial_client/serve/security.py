@@ -22,6 +22,7 @@ import anyio
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from dial_client.messages.errors import ConfigError
 from dial_client.runtime.logs import get_logger
 from dial_client.serve.http_messages import HttpError, to_http_error
 
@@ -35,6 +36,9 @@ MAX_TOTAL = 64 * 1024 * 1024
 UNCOUNTED = 64 * 1024
 # Seconds in which the whole body must arrive.
 BODY_TIMEOUT = 60.0
+
+# The minimum characters of a token if other machines can reach the server, as many as 24 bytes have in base64.
+MIN_TOKEN = 32
 
 _CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -94,6 +98,21 @@ def build_policy(host: str, token: str | None, allowed_hosts: Iterable[str] = ()
     return AccessPolicy(token, frozenset(names), any_address=host in _ALL_ADDRESSES)
 
 
+def check_token(token: str, host: str) -> None:
+    """Check a token for a server that listens on `host`.
+
+    Raises:
+        ConfigError: It is empty, has other characters than printable ASCII, or is too short for other machines.
+    """
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise ConfigError("a token is made of printable ASCII without spaces")
+    if len(token) < MIN_TOKEN and not is_loopback(host):
+        raise ConfigError(
+            f"beyond loopback a token needs at least {MIN_TOKEN} characters, and this one has {len(token)}",
+            hint='python -c "import secrets; print(secrets.token_urlsafe(32))" makes one; by default one is generated',
+        )
+
+
 class SecurityMiddleware:
     """ASGI middleware that passes on only the requests the policy accepts.
 
@@ -110,12 +129,14 @@ class SecurityMiddleware:
         """Respond to a request."""
         if scope["type"] != "http":
             return
+        # The routes below see the path under the mount, as the checks do. `app` is set because otherwise Starlette
+        # itself responds to a wrong method.
+        scope = {**scope, "app": self, "path": _find_path(scope), "root_path": ""}
         response = _Response(send)
         body = _BodyReader(receive, self._policy, self._reserve_bytes)
         try:
             self._check(scope)
             body.announce(Headers(scope=scope).get("content-length", "0"))
-            scope["app"] = self  # otherwise Starlette itself responds to a wrong method
             await self._app(scope, body.receive, response.send)
         except Exception as error:
             if response.has_started:
@@ -153,7 +174,8 @@ class SecurityMiddleware:
         if name not in self._policy.hosts and not (self._policy.any_address and _is_address(name)):
             message = (
                 "this server does not have the host name of the request: a proxy has to pass on the Host header "
-                "(nginx: proxy_set_header Host $http_host;), and dial-chat serve --allow-host NAME adds a name"
+                "(nginx: proxy_set_header Host $http_host;), and dial-chat serve --allow-host NAME adds a name, "
+                "as create_app(allow_hosts=[NAME]) does in a program"
             )
             raise HttpError(421, message, "wrong_host")
 
@@ -240,6 +262,13 @@ class _BodyReader:
         missing = max(0, size - UNCOUNTED - self._reserved)
         self._reserve_bytes(missing)
         self._reserved += missing
+
+
+def _find_path(scope: Scope) -> str:
+    """Return the path of a request without the prefix that the application is mounted under."""
+    path: str = scope["path"]
+    prefix: str = scope.get("root_path", "")
+    return path.removeprefix(prefix) if path.startswith(f"{prefix}/") else path
 
 
 def _check_length(headers: Headers, http_version: str) -> None:

@@ -21,6 +21,7 @@ from typing import Literal, Protocol
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
+from anyio.abc import TaskGroup
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -106,7 +107,7 @@ class ServerLogins:
         self._dial = dial
         self._find_server = find_server
         self._attempts: dict[str, LoginAttempt] = {}
-        self._group = anyio.create_task_group()
+        self._group: TaskGroup
 
     async def begin(self, name: str, redirect_uri: str, browser: str) -> LoginRequest | None:
         """Start a login and return the login request for the user. An earlier login to the same server is cancelled.
@@ -155,7 +156,7 @@ class ServerLogins:
 
     async def run(self) -> None:
         """Run logins until cancellation."""
-        async with self._group:
+        async with anyio.create_task_group() as self._group:
             await anyio.sleep_forever()
 
     async def _log_in(self, attempt: LoginAttempt) -> None:

@@ -159,5 +159,5 @@ def _build_headers(name: str) -> Mapping[str, str]:
     if name == FRAME:
         return headers | FRAME_HEADERS
     if name == SERVICE_WORKER:
-        return headers | {"service-worker-allowed": "/"}
+        return headers | {"service-worker-allowed": "../"}  # relative to the script
     return headers | {"cross-origin-resource-policy": "cross-origin"} if ASSETS + name in FRAME_SCRIPTS else headers

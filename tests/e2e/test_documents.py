@@ -126,7 +126,7 @@ def test_every_program_of_the_first_steps_is_run() -> None:
 @pytest.mark.once
 def test_the_fastapi_applications_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     testclient = pytest.importorskip("starlette.testclient")
-    stream, conversations = blocks(ROOT / "docs" / "fastapi.md", "python")
+    stream, conversations, _ = blocks(ROOT / "docs" / "fastapi.md", "python")
     write_config(tmp_path, {}, ["It is noon.", "It is early."])
     monkeypatch.chdir(tmp_path)
     answers = []
@@ -142,6 +142,20 @@ def test_the_fastapi_applications_answer(tmp_path: Path, monkeypatch: pytest.Mon
     assert "noon" in answers[0]
     assert answers[1] == {"text": "It is noon.", "stop_reason": "answered"}
     assert "early" in answers[2]
+
+
+@pytest.mark.once
+def test_the_fastapi_application_with_the_page_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    testclient = pytest.importorskip("starlette.testclient")
+    write_config(tmp_path, {}, ["It is noon."])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "app.py").write_text(blocks(ROOT / "docs" / "fastapi.md", "python")[2], encoding="utf-8")
+    program = runpy.run_path("app.py")
+    headers = {"Authorization": f"Bearer {program['TOKEN']}"}
+    with testclient.TestClient(program["app"], base_url="http://127.0.0.1", headers=headers) as browser:
+        assert "<title>dial-chat</title>" in browser.get("/assistant").text
+        path = f"/assistant/conversations/{browser.post('/assistant/conversations').json()['id']}"
+        assert browser.post(f"{path}/chat", json={"text": "Now?", "stream": False}).json()["text"] == "It is noon."
 
 
 FIRST_STEPS = (

@@ -167,7 +167,7 @@ PROGRAMS = (
     "tests/support/fork_",
 )
 """Programs that run without the package of the tests."""
-PUBLIC_MODULES = ("dial_client", "dial_client.extend", "dial_client.testing")
+PUBLIC_MODULES = ("dial_client", "dial_client.extend", "dial_client.serve", "dial_client.testing")
 
 
 def test_tests_reach_inner_modules_through_one_list() -> None:

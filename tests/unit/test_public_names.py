@@ -1,4 +1,4 @@
-"""The public names of ``dial_client``, ``dial_client.extend`` and ``dial_client.testing``."""
+"""The public names of ``dial_client`` and of its public modules."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import dial_client
-from dial_client import extend, testing
+from dial_client import extend, serve, testing
 
 
-@pytest.mark.parametrize("module", [dial_client, extend, testing])
+@pytest.mark.parametrize("module", [dial_client, extend, serve, testing])
 def test_a_stub_and_its_module_have_the_same_names(module: Any) -> None:
     stub = ast.parse(Path(module.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
     exported = next(node for node in stub.body if isinstance(node, ast.Assign))
@@ -20,7 +20,7 @@ def test_a_stub_and_its_module_have_the_same_names(module: Any) -> None:
 
 
 def test_every_public_name_exists() -> None:
-    modules = (dial_client, extend, testing)
+    modules = (dial_client, extend, serve, testing)
     assert [name for module in modules for name in module.__all__ if getattr(module, name, None) is None] == []
 
 

@@ -17,5 +17,5 @@ const policy = globalThis.trustedTypes?.createPolicy("dial-service-worker", {
 export function initInstallation() {
   if (!isInstalled || !navigator.serviceWorker) return;
   const url = policy ? policy.createScriptURL(WORKER) : WORKER;
-  navigator.serviceWorker.register(url, { scope: "/" }).catch((error) => console.warn(error.message));
+  navigator.serviceWorker.register(url, { scope: "./" }).catch((error) => console.warn(error.message));
 }

@@ -8,15 +8,18 @@ const OFFLINE = `<!doctype html>
 <body><main><h1>dial-chat is offline</h1>
 <p>The server of this page cannot be reached. Start it with <code>dial-chat serve</code>, then reload.</p>
 <p>Nothing is lost: conversations are kept by the server, drafts by this browser.</p>
-<p><a href="/">Reload</a></p></main></body>
+<p><a href="./">Reload</a></p></main></body>
 </html>
 `;
 const HEADERS = { "content-type": "text/html; charset=utf-8", "content-security-policy": "default-src 'none'" };
 
+/** Whether a URL is that of the page; the server may be mounted under a prefix. */
+const isPage = (url) => new URL(url).pathname === new URL(registration.scope).pathname;
+
 addEventListener("install", () => skipWaiting());
 addEventListener("activate", (event) => event.waitUntil(clients.claim()));
 addEventListener("fetch", (event) => {
-  if (event.request.mode !== "navigate" || new URL(event.request.url).pathname !== "/") return;
+  if (event.request.mode !== "navigate" || !isPage(event.request.url)) return;
   const offline = () => new Response(OFFLINE, { status: 503, headers: HEADERS });
   event.respondWith(fetch(event.request).catch(offline));
 });

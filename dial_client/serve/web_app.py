@@ -1,0 +1,185 @@
+"""The application as a whole: what ``dial-chat serve`` runs, and what another program mounts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import anyio
+from starlette.routing import Router
+from starlette.types import Receive, Scope, Send
+
+from dial_client.client.dial_client import DialClient
+from dial_client.conversations.conversation_settings import KEYS
+from dial_client.durable import DurableTurns, default_database
+from dial_client.messages.errors import ConfigError
+from dial_client.runtime.background_tasks import BackgroundTasks
+from dial_client.runtime.logs import get_logger
+from dial_client.serve.application import AppContext, build_application
+from dial_client.serve.cluster.peers import PeerBus
+from dial_client.serve.http_messages import HttpError
+from dial_client.serve.human_input import HumanInputBroker, PageUser
+from dial_client.serve.security import AccessPolicy, build_policy, check_token, is_loopback
+from dial_client.serve.server_routes import ConfigChanger, ServerLogins
+from dial_client.serve.turn_registry import MAX_TURNS, ServedModel, TurnRegistry
+from dial_client.settings.config_types import ServerSettings
+from dial_client.stores.conversation_store import ConversationStore, MemoryStore
+from dial_client.stores.sql_store import SQLStore
+
+log = get_logger(__name__)
+
+
+class WebApp:
+    """The page and the HTTP API as an ASGI application, which `create_app` returns.
+
+    It works while its lifespan runs. A server runs the lifespan of the application that it serves, but frameworks do
+    not run the lifespan of a mounted application: run it in that of the program, ``FastAPI(lifespan=web.lifespan)``.
+    """
+
+    def __init__(self, context: AppContext, policy: AccessPolicy) -> None:
+        self.context = context
+        self._respond = build_application(context, policy)
+        self._lifespan_protocol = Router(lifespan=self.lifespan)
+        self._is_running = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Respond to a request, or run the lifespan."""
+        if scope["type"] == "lifespan":
+            await self._lifespan_protocol(scope, receive, send)
+        elif scope["type"] == "http" and not self._is_running:
+            message = "the lifespan of this application does not run: FastAPI(lifespan=web.lifespan) runs it"
+            refusal = HttpError(503, message, "not_started", kind="server_error")
+            await refusal.to_response()(scope, receive, send)
+        else:
+            await self._respond(scope, receive, send)
+
+    @asynccontextmanager
+    async def lifespan(self, app: object = None) -> AsyncGenerator[None, None]:  # noqa: ARG002 - frameworks pass theirs
+        """Within the context the application works. An application runs once.
+
+        The client is opened, and closed at the end, unless it is open already. The store is closed at the end, after
+        the running turns were cancelled, or handed over if they are durable.
+
+        Raises:
+            ConfigError: The database of durable turns cannot be used.
+            RuntimeError: The application has run before.
+            ServerStartError: A server marked ``required`` did not start.
+        """
+        context = self.context
+        if self._is_running or context.turns.is_closed:
+            raise RuntimeError("an application runs once: create another one")
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._close_store)
+            if not context.dial.is_open:
+                await stack.enter_async_context(context.dial)
+            if isinstance(context.store, SQLStore):
+                await context.store.open()
+            if context.durable is not None:
+                await stack.enter_async_context(context.durable)
+            tasks = await BackgroundTasks.open()
+            stack.push_async_callback(tasks.aclose)
+            tasks.start_soon(context.peers.run)
+            if context.logins is not None:
+                tasks.start_soon(context.logins.run)
+            stack.push_async_callback(self._end_turns)
+            self._is_running = True
+            yield
+
+    async def _end_turns(self) -> None:
+        self._is_running = False
+        with anyio.CancelScope(shield=True):
+            await self.context.turns.end(0.0)
+
+    async def _close_store(self) -> None:
+        with anyio.CancelScope(shield=True):
+            await self.context.store.aclose()
+
+
+def create_app(  # noqa: PLR0913 - the options of the service, all but two by name
+    dial: DialClient,
+    user: PageUser | None,
+    *,
+    token: str | None,
+    host: str = "127.0.0.1",
+    allow_hosts: Iterable[str] = (),
+    store: ConversationStore | None = None,
+    name: str = "",
+    max_turns: int = MAX_TURNS,
+    durable: bool = False,
+    locked_settings: Collection[str] = (),
+    audit_folder: Path | None = None,
+    change_config: ConfigChanger | None = None,
+    report: Callable[[str], None] = lambda text: log.warning("unattended", text=text),
+) -> WebApp:
+    """Return the page and the HTTP API of ``dial-chat serve`` for a client, as an ASGI application.
+
+    Serve it alone, or mount it under a prefix: ``app.mount("/assistant", web)``; then run its `WebApp.lifespan` too.
+    All who have the token share one set of conversations.
+
+    Args:
+        dial: The client, which also the program itself may use. Open it yourself, or leave that to the lifespan.
+        user: The person at the page, who is also the client's approver (``approve=user``) and answers questions of
+            servers (``callbacks=Callbacks(elicit=user.elicit)``); None if the client decides without this person.
+        token: What clients send as ``Authorization: Bearer TOKEN``, and the page asks for. None requires none: for
+            programs that check who sends a request before the application gets it, or that only this machine reaches.
+        host: The address that the server listens on. Only beyond loopback is a token required.
+        allow_hosts: Names of the server, such as ``chat.example.com``, that requests may have as ``Host`` in addition
+            to `host` and those of loopback.
+        store: The conversations; None to keep them in memory. The lifespan closes it.
+        name: The name of the model for clients of the API; empty for its own name.
+        max_turns: Maximum number of running turns; further ones are refused with 429.
+        durable: Whether turns survive the process; `store` is then an `SQLStore`.
+        locked_settings: The names of the settings that conversations cannot override.
+        audit_folder: The folder of the audit log that the page shows; None for none.
+        change_config: Changes the servers of the configuration; None if clients may not change it.
+        report: Called with a message when a request is refused because there is no person to ask.
+
+    Raises:
+        ConfigError: The token is missing, wrong or too short, there is no such setting, or the store cannot have
+            durable turns.
+        RuntimeError: The user has another application.
+    """
+    if token is not None:
+        check_token(token, host)
+    elif not is_loopback(host):
+        raise ConfigError(f"a token is required beyond loopback, that is for {host}", hint="token=…")
+    if unknown := sorted(set(locked_settings) - KEYS):
+        raise ConfigError(f"there is no setting {unknown[0]!r}", hint=f"one of {', '.join(sorted(KEYS))}")
+    store, locked = store or MemoryStore(), frozenset(locked_settings)
+    turns, model = TurnRegistry(max_turns, hand_over=durable), ServedModel(name or dial.model_name)
+    peers, servers = PeerBus(store, turns, model), dial.approvals.entries
+    stores_grants = dial.approvals.grants is not None
+    human_input = HumanInputBroker(turns, peers, servers=servers, stores_grants=stores_grants, report=report)
+    if user is not None:
+        user.answer_with(human_input)
+
+    def find_server(name: str) -> ServerSettings | None:
+        entry = servers.get(name)
+        return entry if isinstance(entry, ServerSettings) else None
+
+    context = AppContext(
+        *(dial, store, human_input, turns, model, _build_durable(dial, store, turns, locked) if durable else None),
+        peers=peers,
+        audit_folder=audit_folder,
+        change_config=change_config,
+        logins=ServerLogins(dial, find_server),
+        locked_settings=locked,
+    )
+    return WebApp(context, build_policy(host, token, allow_hosts))
+
+
+def _build_durable(
+    dial: DialClient, store: ConversationStore, turns: TurnRegistry, locked: frozenset[str]
+) -> DurableTurns:
+    if not isinstance(store, SQLStore):
+        raise ConfigError("durable turns need conversations in a database", hint="store=SQLStore(…)")
+    return DurableTurns(
+        dial,
+        store,
+        default_database(store.where),
+        on_started=turns.add,
+        is_stopping=lambda: turns.is_closed,
+        when_busy="refuse",
+        locked_settings=locked,
+    )
