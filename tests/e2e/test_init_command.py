@@ -88,3 +88,16 @@ def test_servers_of_other_hosts_in_the_folder_are_named_and_not_used(tmp_path: P
         assert "mcp.json has 1 server (dial-chat servers import cursor asks" in printed
     assert not (tmp_path / "ran").exists()
     assert "ran" not in (tmp_path / "servers.json").read_text()
+
+
+def test_a_conversation_with_the_users_own_servers_names_those_of_other_hosts_in_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "replies.json").write_text('["Hello."]')
+    words = ("init", "--yes", "--user", "--model", f"scripted:{tmp_path / 'replies.json'}", "--server", "time")
+    assert dial_chat(tmp_path, *words).returncode == 0
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"a": {"command": "touch", "args": ["ran"]}}}))
+    with screen(tmp_path, columns=150) as shown:
+        shown.until(".mcp.json has 1 server (dial-chat servers import claude-code asks before it adds them)")
+        shown.until("1 server ready")
+        shown.type("\x04")
+        assert shown.leave() == 0
+    assert not (tmp_path / "ran").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 
 from anyio import to_thread
 
@@ -18,12 +19,19 @@ from dial_client.cli.terminal.turn_view import open_screen
 from dial_client.cli.word_wrap import print_to_stderr
 from dial_client.messages.model import Provider
 from dial_client.settings.config_types import Settings
+from dial_client.settings.host_documents import describe_folder_servers
 from dial_client.sinks.terminal import TerminalSink
 
 
 async def run_conversation(options: Options) -> None:
     """Run a conversation until the user leaves."""
     settings, provider = await read_with_model(options)
+    # Without any file `read_settings` has said so.
+    is_only_users = (
+        settings.sources and not options.config and Path.cwd() not in {file.parent for file in settings.sources}
+    )
+    if is_only_users and (of_other_hosts := describe_folder_servers(Path.cwd())):
+        warn_once(of_other_hosts)
     talk = _talk_on_screen if can_draw(options) else _talk_in_lines
     await talk(options, settings, provider)
 
