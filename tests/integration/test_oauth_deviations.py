@@ -39,15 +39,23 @@ async def log_in(server: Guarded, **oauth: Any) -> str:
 
 @pytest.mark.parametrize("issuer", ["", "/"])
 @pytest.mark.parametrize("named", ["", "/"])
-@pytest.mark.parametrize("redirected", ["", "/"])
 async def test_the_last_slash_of_an_issuer_without_a_path_is_no_difference(
-    server: Guarded, issuer: str, named: str, redirected: str
+    server: Guarded, issuer: str, named: str
 ) -> None:
     server.metadata = {"issuer": server.base + issuer, "authorization_response_iss_parameter_supported": True}
     server.resource = {"authorization_servers": [server.base + named]}
-    server.redirected = {"iss": server.base + redirected}
+    server.redirected = {"iss": server.base + issuer}
     assert await log_in(server) == ""
     assert await log_in(server, clientId="me", issuer=f"{server.base}/") == ""
+
+
+@pytest.mark.parametrize(("issuer", "redirected"), [("", "/"), ("/", "")])
+async def test_the_issuer_of_a_redirect_is_that_of_the_metadata_to_the_letter(
+    server: Guarded, issuer: str, redirected: str
+) -> None:
+    server.metadata = {"issuer": server.base + issuer, "authorization_response_iss_parameter_supported": True}
+    server.redirected = {"iss": server.base + redirected}
+    assert "iss mismatch" in await log_in(server)
 
 
 @pytest.mark.parametrize("place", ["metadata", "redirect"])

@@ -86,6 +86,8 @@ class OAuthProvider(OAuthClientProvider):
     """True if the user was asked to log in during the current login."""
     has_lost_client = False
     """True if the authorization server has forgotten the registered client since the last login."""
+    issuer_text = ""
+    """The issuer as the metadata of the current login name it, to the letter; empty without metadata."""
     _has_registered = False
     _url = ""
 
@@ -317,8 +319,12 @@ class OAuthProvider(OAuthClientProvider):
         # The SDK compares `iss` if there is one; leaving it out must not help an attacker (RFC 9207, 2.4).
         if request.needs_issuer and not answer.iss:
             raise LoginFailed("the redirect names no issuer (iss), as this authorization server's redirects do")
-        if answer.iss and metadata is not None and issuers_match(answer.iss, str(metadata.issuer)):
-            answer.iss = str(metadata.issuer)  # which the SDK compares with the slash of an empty path
+        if answer.iss and metadata is not None and self.issuer_text:
+            # Compared to the letter (RFC 9207, 2.4; SEP-2468 forbids to normalize it), with the text of the metadata:
+            # the SDK compares it with the issuer that the server names, from which that may differ by a slash.
+            if answer.iss != self.issuer_text:
+                raise LoginFailed(f"the redirect names another issuer (iss mismatch): {to_display(answer.iss)}")
+            answer.iss = str(metadata.issuer)
         return answer
 
 

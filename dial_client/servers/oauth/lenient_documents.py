@@ -48,6 +48,16 @@ def repair_response(request: httpx2.Request, response: httpx2.Response, issuer: 
     return httpx2.Response(response.status_code, headers=headers, content=json.dumps(document), request=request)
 
 
+def read_issuer(response: httpx2.Response) -> str:
+    """Return the issuer as the metadata in a response name it; empty if the response has no metadata."""
+    try:
+        document: Any = json.loads(response.content) if response.status_code == 200 else None
+    except (ValueError, RecursionError):
+        return ""
+    is_metadata = isinstance(document, dict) and "token_endpoint" in document
+    return str(document.get("issuer", "")) if is_metadata else ""
+
+
 def _repair(document: dict[str, Any], kind: type[BaseModel]) -> dict[str, Any]:
     document = {name: value for name, value in document.items() if value is not None and value != ""}
     scope = document.get("scope")

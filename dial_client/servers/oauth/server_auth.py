@@ -32,7 +32,7 @@ from dial_client.servers.oauth.authorization import (
     OAuthContext,
     OAuthProvider,
 )
-from dial_client.servers.oauth.lenient_documents import repair_response
+from dial_client.servers.oauth.lenient_documents import read_issuer, repair_response
 from dial_client.servers.oauth.login_stores import FolderLogins, LoginStore
 from dial_client.servers.oauth.oauth_http_client import OAuthHttpClient, UrlPolicy, read_oauth_error, to_display
 from dial_client.servers.oauth.token_storage import TokenStorage
@@ -264,6 +264,7 @@ class ServerAuth:
         """Send a request of the flow; raise `LoginFailed` for a response after which the flow cannot continue."""
         outgoing.headers.setdefault("Accept", "application/json")
         response = await self._http.send(outgoing)
+        self._provider.issuer_text = read_issuer(response) or self._provider.issuer_text
         response = repair_response(outgoing, response, self._provider._expected_issuer())  # noqa: SLF001 (as above)
         if outgoing.method != "POST":  # metadata: the flow tries several places, of which some may not exist
             return response
