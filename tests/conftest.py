@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import inspect
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -87,3 +89,12 @@ def belongs(item: pytest.Function, part: str) -> bool:
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     """Both event loops; a test for one event loop parametrizes this fixture."""
     return str(request.param)
+
+
+@pytest.fixture(autouse=True)
+def _no_structlog_configuration_of_another_test() -> Iterator[None]:
+    """Undo the configuration of structlog that a command of the program has made: other tests read the plain log."""
+    yield
+    structlog = sys.modules.get("structlog")
+    if structlog is not None and structlog.is_configured():
+        structlog.reset_defaults()
