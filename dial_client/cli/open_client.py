@@ -104,7 +104,7 @@ def set_profiles(dial: DialClient, options: Options, settings: Settings) -> None
     name = find_model_name(options, settings)
     if (profile := settings.models.get(name)) is not None:
         dial.model.set_context_window(profile.context_window)
-    dial.model.set_profiles(build_profiles(options, settings), name, options.base_url)
+    dial.model.set_profiles(build_profiles(options, settings), name)
 
 
 def build_profiles(options: Options, settings: Settings) -> Mapping[str, ModelProfile]:

@@ -195,8 +195,6 @@ class DialClient:
         self.logins = client_setup.open_logins(logins)
         self._on_limit = on_limit
         self.system = system
-        if base_url is not None and not isinstance(model, str):
-            raise ConfigError("base_url needs the name of a model", hint="a Provider has its own address")
         chosen = ModelSelection(model, models, base_url, tool_format, guidance, status, status_model, fallback_models)
         self._model = ClientModel(chosen, MiddlewareChain(middleware, find_instruments))
         capabilities = client_setup.build_client_capabilities(

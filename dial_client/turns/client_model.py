@@ -64,6 +64,8 @@ class ModelSelection:
         if model is not None:
             check_model(model)
         check_fallback_models(fallbacks)
+        if self.base_url is not None and not isinstance(model, str):
+            raise ConfigError("base_url needs the name of a model", hint="a Provider has its own address")
         if fallbacks and model is None:
             raise ConfigError("fallback_models needs a model", hint="give DialClient a model")
         if isinstance(model, str):
@@ -186,19 +188,15 @@ class ClientModel:
         variant._prepared.set()
         return variant
 
-    def set_profiles(
-        self, models: Mapping[str, ModelProfile], name: str | None = None, base_url: str | None = None
-    ) -> None:
+    def set_profiles(self, models: Mapping[str, ModelProfile], name: str | None = None) -> None:
         """Set the model profiles that the next turns may choose.
 
         Args:
             models: The profiles by name.
             name: The name of the profile that the current model was opened from; None if it has not changed.
-            base_url: The base URL that the model was opened with, in place of its profile's; unused without `name`.
         """
-        if name is None:
-            name, base_url = self.profile_name, self._selection.base_url
-        self._selection = replace(self._selection, models=models, base_url=base_url)
+        name = self.profile_name if name is None else name
+        self._selection = replace(self._selection, models=models)
         if not isinstance(self._selection.model, str):
             self._selection = replace(self._selection, profile_name=name)
         self._retire()
@@ -259,7 +257,7 @@ class ClientModel:
             raise ConfigError("the model cannot be changed while it is recorded", hint=hint)
         selection = replace(self._selection, tool_format=tool_format)
         if model is None:
-            return replace(selection, model=self.provider, profile_name=self.profile_name)
+            return replace(selection, model=self.provider, base_url=None, profile_name=self.profile_name)
         return replace(selection, model=model, base_url=None, profile_name="")
 
     def _retire(self, *providers: Provider | None, keeps: int = 0) -> None:
