@@ -310,10 +310,18 @@ async def _subscribe(client: Client, uri: str, confirm: Callable[[], None], scop
                 await send(wire.UnsubscribeRequest(params=wire.UnsubscribeRequestParams(uri=uri)), wire.EmptyResult)
 
 
-async def read_all_pages(
-    client: Client, items_name: str, key_name: str, note: AddNote, on_page: Callable[[Any], None] = lambda _: None
-) -> tuple[Any, ...]:
-    """Read all pages of a list, in the server's order; return an empty list if the server has no such list.
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The items of all pages of a list, in the server's order; none if the server has no such list."""
+
+    items: tuple[Any, ...] = ()
+    seconds: float | None = None
+    """Seconds for which the server calls the list valid (``ttlMs``), the fewest of all pages; None if it states none.
+    0 counts as none, because the SDK sends it for servers that state nothing."""
+
+
+async def read_all_pages(client: Client, items_name: str, key_name: str, note: AddNote) -> Listed:
+    """Read all pages of a list.
 
     Reading stops, with a note, at a repeated cursor, at a page that fails, and after too many pages or items. The items
     read so far are returned.
@@ -323,7 +331,6 @@ async def read_all_pages(
         items_name: The attribute of a page that has its items, such as ``resource_templates``.
         key_name: The attribute that identifies an item. Items of later pages with a known key are dropped.
         note: Is called with a note about each irregularity.
-        on_page: Is called with each page.
 
     Raises:
         mcp.MCPError, pydantic.ValidationError: The first page cannot be read.
@@ -337,6 +344,7 @@ async def read_all_pages(
     known: set[str] = set()
     cursors: set[str | None] = set()
     cursor: str | None = None
+    seconds: float | None = None
     while cursor not in cursors and len(cursors) < MAX_PAGES and len(items) < MAX_ITEMS:
         cursors.add(cursor)
         try:
@@ -344,22 +352,23 @@ async def read_all_pages(
         except (MCPError, ValidationError) as error:
             if cursor is not None:
                 note(f"not all pages of its {kind} can be read")
-                return tuple(items)
+                return Listed(tuple(items), seconds)
             if isinstance(error, MCPError) and error.code == METHOD_NOT_FOUND:
-                return ()
+                return Listed()
             raise
-        on_page(page)
+        if page.ttl_ms:
+            seconds = min(page.ttl_ms / 1000, math.inf if seconds is None else seconds)
         new_items = [item for item in getattr(page, items_name) if getattr(item, key_name) not in known]
         items += new_items
         known.update(getattr(item, key_name) for item in new_items)
         cursor = page.next_cursor or None
         if len(items) > MAX_ITEMS:
             note(f"it has more than {MAX_ITEMS:,} {kind}; the rest is left out")
-            return tuple(items[:MAX_ITEMS])
+            return Listed(tuple(items[:MAX_ITEMS]), seconds)
         if cursor is None:
-            return tuple(items)
+            return Listed(tuple(items), seconds)
     note(f"its list of {kind} has no end; {len(cursors)} pages were read")
-    return tuple(items)
+    return Listed(tuple(items), seconds)
 
 
 class ToolWatch:
@@ -385,20 +394,17 @@ class ToolWatch:
 
     async def read(self, client: Client) -> tuple[Tool, ...]:
         """Read all pages of ``tools/list``; raises as `read_all_pages` does."""
-        stated: list[float] = []  # the seconds for which each page is valid
-        tools = await read_all_pages(
-            client, "tools", "name", self._note, lambda page: stated.append((page.ttl_ms or 0) / 1000)
-        )
-        if tools != self._tools:
+        listed = await read_all_pages(client, "tools", "name", self._note)
+        if listed.items != self._tools:
             self._mismatched.clear()
-        self._tools = tools
+        self._tools = listed.items
         is_silent, capability = self._notifications.is_silent, find_capabilities(client).get(Listing.TOOLS)
         if capability is not None and capability.list_changed and not is_silent:  # a server that announces is believed
             self._valid_until = math.inf
         else:
-            seconds = min(filter(None, stated), default=CACHE_SECONDS if is_silent else math.inf)
+            seconds = listed.seconds or (CACHE_SECONDS if is_silent else math.inf)
             self._valid_until = anyio.current_time() + seconds
-        return tools
+        return listed.items
 
     async def read_again(self, name: str) -> None:
         """Read the tools again because a call of a tool was rejected: its headers were not those of its definition.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -275,33 +276,22 @@ class ListCache(Generic[Item]):
         cached = self._cached.get(connection)
         if cached is not None and cached.revision == revision and anyio.current_time() < cached.until:
             return cached.items
-        has_announcements = False
-        stated: list[float] = []  # the seconds for which each page is valid
+        seconds = CACHE_SECONDS
 
         async def request(client: Client) -> tuple[Item, ...]:
-            nonlocal has_announcements
+            nonlocal seconds
             capabilities = find_capabilities(client)
             capability = capabilities.get(self.listing)
             # If no capability is known (with a fixed protocol they are not requested), the server may have the list.
             if capability is None and capabilities:
                 return ()
-            has_announcements = bool(
-                capability is not None and capability.list_changed and not connection.notifications.is_silent
-            )
-            listed = await read_all_pages(
-                client,
-                self.items_name,
-                self.key_name,
-                connection.add_note,
-                lambda page: stated.append((page.ttl_ms or 0) / 1000),
-            )
-            return tuple(self.convert(connection.name, item) for item in listed)
+            listed = await read_all_pages(client, self.items_name, self.key_name, connection.add_note)
+            is_announced = capability is not None and capability.list_changed and not connection.notifications.is_silent
+            seconds = listed.seconds or (math.inf if is_announced else CACHE_SECONDS)
+            return tuple(self.convert(connection.name, item) for item in listed.items)
 
         items = await connection.ask(request, LIST_SECONDS)
-        # 0 says nothing: the SDK sends it for a server that states no time.
-        seconds = min(filter(None, stated), default=float("inf") if has_announcements else CACHE_SECONDS)
-        until = anyio.current_time() + seconds
-        self._cached[connection] = _CachedList(items, revision, until)
+        self._cached[connection] = _CachedList(items, revision, anyio.current_time() + seconds)
         return items
 
 
@@ -411,7 +401,7 @@ async def _find_listed_meta(client: Client, uri: str) -> Mapping[str, Any] | Non
         listed = await read_all_pages(client, "resources", "uri", lambda _: None)
     except (MCPError, ValidationError):
         return None
-    return next((resource.meta for resource in listed if resource.uri == uri), None)
+    return next((resource.meta for resource in listed.items if resource.uri == uri), None)
 
 
 def _decode(server: str, content: _Contents) -> str:
