@@ -384,6 +384,7 @@ from dial_client.providers.formats.stream_buffer import MAX_CALL_CHARS as MAX_CA
 from dial_client.providers.formats.stream_parser import ReplyParser as ReplyParser
 from dial_client.providers.formats.stream_parser import read_reply as read_reply
 from dial_client.providers.formats.text_history import neutralize as neutralize
+from dial_client.providers.formats.tool_matching import repair_names as repair_names
 from dial_client.providers.http import provider_errors as provider_errors
 from dial_client.providers.http import retry_policy as retry_policy
 from dial_client.providers.http.endpoint import Endpoint as Endpoint
@@ -718,7 +719,6 @@ from dial_client.tools.tool_selection import ToolSnapshot as ToolSnapshot
 from dial_client.tools.tool_selection import TurnTools as TurnTools
 from dial_client.turns import model_call as model_call
 from dial_client.turns import status_text as status_text
-from dial_client.turns.call_names import repair_names as repair_names
 from dial_client.turns.client_model import ClientModel as ClientModel
 from dial_client.turns.client_model import ModelSelection as ModelSelection
 from dial_client.turns.context_window import NOTE as NOTE

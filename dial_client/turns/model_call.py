@@ -37,10 +37,10 @@ from dial_client.messages.model import (
 )
 from dial_client.providers.formats import ActiveFormat
 from dial_client.providers.formats.stream_parser import drop_quoted_calls
+from dial_client.providers.formats.tool_matching import repair_names
 from dial_client.runtime.deadline import Deadline
 from dial_client.runtime.logs import get_logger
 from dial_client.turns import context_window, status_text
-from dial_client.turns.call_names import repair_names
 from dial_client.turns.context_window import ContextWindow
 from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.instructions import TurnInstructions

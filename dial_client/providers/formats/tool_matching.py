@@ -1,11 +1,12 @@
-"""Matches calls in text with the tools on offer: a matching call becomes a request, other text stays text."""
+"""Matches calls with the tools on offer: calls in text, of which others stay text, and the names of native calls."""
 
 from __future__ import annotations
 
 import json
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dial_client.messages.message import ToolCallRequest, ToolSpec
@@ -17,6 +18,12 @@ from dial_client.schema.argument_check import ArgumentCheck
 MAX_NAME_CHARS = 128
 
 _NAME = re.compile(r"[\w.-]*+")
+# The namespaces of models' own syntaxes: OpenAI's and Kimi's, Gemini's, and those of chat templates.
+_NAMESPACE = re.compile(r"(?:functions?|default_api|tools?|tool_code|multi_tool_use|api)(?:::|[.:/])", re.IGNORECASE)
+# Special tokens, and all that follows the first of them.
+_TOKENS = re.compile(r"\s*<(?:[|\uff5c]|/?\w+>).*", re.DOTALL)
+# Kimi numbers the calls of a reply behind their names.
+_NUMBER = re.compile(r":\d{1,4}\Z")
 
 
 class OfferedTools:
@@ -175,3 +182,23 @@ def _find_text_behind_key(text: str, key: str) -> str | None:
 
 def _find_first_word(text: str) -> str:
     return re.split(r"[\s{(<\[:,\"']", text.strip()[:80], maxsplit=1)[0][:64]
+
+
+def repair_names(calls: Sequence[ToolCallRequest], offered: Collection[str]) -> list[ToolCallRequest]:
+    """Return native calls with the names of offered tools, where exactly one fits; other names are not changed.
+
+    Endpoints leave parts of a model's own syntax in names: ``functions.add``, ``default_api:add``, ``functions.add:0``
+    and ``add<|channel|>commentary`` are ``add``. A call in text is matched by `OfferedTools` alone, and more strictly:
+    it may be an example.
+    """
+    return [call if call.name in offered else replace(call, name=_fit_name(call.name, offered)) for call in calls]
+
+
+def _fit_name(written: str, offered: Collection[str]) -> str:
+    name = _TOKENS.sub("", written).strip(" \t\r\n\"'`")
+    forms = {name, _NUMBER.sub("", name)}
+    forms |= {_NAMESPACE.sub("", form, count=1) for form in forms if _NAMESPACE.match(form)}
+    # A tool whose name has dots is offered without them.
+    forms |= {re.sub(r"[^a-zA-Z0-9_-]", "_", form) for form in forms}
+    fitting = forms.intersection(offered)
+    return fitting.pop() if len(fitting) == 1 else written
