@@ -25,7 +25,7 @@ from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.deadline import Deadline
 from dial_client.runtime.logs import get_logger
 from dial_client.servers.notifications import Notifications
-from dial_client.servers.oauth.login_stores import FolderLogins
+from dial_client.servers.oauth.login_stores import is_of_dial_chat
 from dial_client.servers.restart_policy import Exit, ExitKind, ProtocolChooser, RestartPolicy, add_jitter
 from dial_client.servers.server_cache import ServerCache
 from dial_client.servers.server_requests import ClientCapabilities
@@ -75,12 +75,10 @@ class Connection(ServerStatusWriter):
         roots = callbacks.roots if own_roots is None else own_roots
         # The capabilities for this server: with its own roots, if configured; its log is kept in its status.
         self._capabilities = replace(capabilities, callbacks=replace(callbacks, roots=roots, on_log=log_message))
-        # A server may offer each person other tools: those of a login that is not kept where `dial-chat` keeps it, for
-        # the one user of this machine, are not kept for the next client.
-        logins = capabilities.logins
-        is_of_machine = isinstance(logins, FolderLogins) and logins.is_of_dial_chat
-        has_login = callbacks.login is not None or (self.settings is not None and self.settings.oauth is not None)
-        is_personal = self.settings is not None and self.settings.url is not None and has_login and not is_of_machine
+        # A server may offer each person other tools: those of a person who logs in are not kept for the next client.
+        own = self.settings
+        may_log_in = own is not None and bool(own.url) and (callbacks.login is not None or own.oauth is not None)
+        is_personal = may_log_in and not is_of_dial_chat(capabilities.logins)
         self._cache = ServerCache(self.settings, None if is_personal else capabilities.cache)
         # The session opened last.
         self._session: ServerSession | None = None

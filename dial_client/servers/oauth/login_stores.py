@@ -105,8 +105,7 @@ class FolderLogins:
     def __init__(self, folder: str | os.PathLike[str] | None = None, *, user: str = "") -> None:
         import platformdirs
 
-        self.is_of_dial_chat = folder is None and not user
-        """True if `dial-chat servers login` stores its logins here."""
+        self._is_of_dial_chat = folder is None and not user
         self._has_keyring = folder is None
         self._folder = Path(folder or platformdirs.user_data_path("dial-client", appauthor=False) / "logins")
         # A user's key may be an address with any characters.
@@ -200,6 +199,11 @@ class FolderLogins:
             except Exception as error:  # noqa: BLE001 (each backend has its own errors; a file is used instead)
                 log.debug("keyring_failed", error=type(error).__name__)
         return None
+
+
+def is_of_dial_chat(store: LoginStore) -> bool:
+    """Return True if `dial-chat servers login` keeps its logins here: those of the one user of this machine."""
+    return isinstance(store, FolderLogins) and store._is_of_dial_chat  # noqa: SLF001 - of this module
 
 
 async def _wait_for(try_acquire: Callable[[], bool]) -> None:

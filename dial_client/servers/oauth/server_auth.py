@@ -33,7 +33,7 @@ from dial_client.servers.oauth.authorization import (
     OAuthProvider,
 )
 from dial_client.servers.oauth.lenient_documents import read_issuer, repair_response
-from dial_client.servers.oauth.login_stores import FolderLogins, LoginStore
+from dial_client.servers.oauth.login_stores import LoginStore, is_of_dial_chat
 from dial_client.servers.oauth.oauth_http_client import OAuthHttpClient, UrlPolicy, read_oauth_error, to_display
 from dial_client.servers.oauth.token_storage import TokenStorage
 from dial_client.servers.secret_masking import SecretMask
@@ -76,8 +76,7 @@ class ServerAuth:
         url_policy = UrlPolicy(settings.url or "", _list_trusted(settings.oauth or OAuthSettings()))
         self._http = OAuthHttpClient(url_policy)
         self._oauth = OAuthContext(settings, TokenStorage(settings, logins), url_policy, self._http, login, mask)
-        is_of_dial_chat = isinstance(logins, FolderLogins) and logins.is_of_dial_chat
-        self._hint = build_login_hint(settings.name) + ("" if is_of_dial_chat else _PRIVATE_HINT)
+        self._hint = build_login_hint(settings.name) + ("" if is_of_dial_chat(logins) else _PRIVATE_HINT)
         self._provider = create_provider(self._oauth)
         self._lock = anyio.Lock()
         self._is_loaded = False
