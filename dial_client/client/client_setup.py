@@ -194,6 +194,7 @@ def build_client_capabilities(
             audit,
             model.middleware,
             single_user=approval.single_user,
+            prefix=approval.prefix,
         )
     elif callbacks.sample is not None and not isinstance(callbacks.sample, str):
         sampler = build_callback_sampler(callbacks.sample, audit)

@@ -85,6 +85,8 @@ class ModelSampler:
     """Wraps each request to the model."""
     single_user: bool = False
     """True if one person answers for all turns (`ApprovalPolicy.single_user`)."""
+    prefix: str = ""
+    """What precedes the name of the patterns in the audit log (`ApprovalPolicy.prefix`)."""
     # The parties that allow all requests of a server until the client is closed, each with the server.
     _granted: set[tuple[tuple[str, str], str]] = field(default_factory=set, init=False)
     _approval_lock: anyio.Lock = field(default_factory=anyio.Lock, init=False)
@@ -131,7 +133,7 @@ class ModelSampler:
         if self.approve is None:
             return True, "no approver"
         if pattern := next((p for p in self.allow if matches(p, request.server, SAMPLING)), None):
-            return True, f"--allow {pattern}"
+            return True, f"{self.prefix}allow {pattern}"
         # The approver shows the whole request.
         arguments = {"system": request.system} if request.system else {}
         for number, message in enumerate(request.messages, 1):

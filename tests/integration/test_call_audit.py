@@ -204,7 +204,7 @@ async def asked(
         ({}, "allowed", "no approver"),
         ({"approve": "once"}, "allowed", "approver"),
         ({"approve": "deny"}, "denied", "approver"),
-        ({"approve": "deny", "allow": ("shop/*",)}, "allowed", "--allow shop/*"),
+        ({"approve": "deny", "allow": ("shop/*",)}, "allowed", "allow shop/*"),
         ({"limits": Limits(max_sampling_tokens=1)}, "denied", "sampling budget"),
     ],
 )
