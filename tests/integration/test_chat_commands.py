@@ -43,6 +43,7 @@ from tests.inner import (
     process_runner,
     run_command,
 )
+from tests.support.fakes import virtual_time
 from tests.support.managed_conversations import ADD, Calculator
 from tests.support.program import LONG, entry
 from tests.support.typed_screen import TypedScreen
@@ -395,3 +396,16 @@ async def test_the_error_for_an_unusable_database_names_the_option_no_save(
         with pytest.raises(ConfigError, match=r"cannot be kept here: .* \(--no-save answers without"):
             async with open_session(Options(), Settings(), dial, TypedScreen()):
                 pass
+
+
+@virtual_time
+async def test_the_prompt_does_not_wait_for_a_turn_of_another_program_unless_a_call_waits_for_approval() -> None:
+    store = MemoryStore()
+    async with DialClient(ScriptedProvider(["Hello."])) as dial:
+        made = await store.create("", [])
+        question = (Message.user("Hi"),)
+        await store.acquire(made.id, "another", question, expected_count=0, lease=3600.0, title="")
+        session = ChatSession(dial, ConversationManager(dial, store), Options(), Settings(), TypedScreen(), made.id)
+        began = anyio.current_time()
+        assert await session.find_waiting() == ()
+        assert anyio.current_time() == began

@@ -207,14 +207,16 @@ class ChatSession:
     async def find_waiting(self) -> tuple[PendingApproval, ...]:
         """Return the calls of the conversation that wait for approval, once its last turn runs in no other program.
 
-        A program that was just killed seems to run until its lease expires.
+        A program that was just killed seems to run until its lease expires. This waits for that only if a call waits:
+        the prompt must not wait for another program's turn.
         """
-        conversation = await self.manager.get(self.require_id())
+        store, id_ = self.manager.store, self.require_id()
+        stored = await store.get(id_)
         with anyio.move_on_after(LEASE + 1):
-            while conversation.running:
+            while stored.running and any(message.pending for message in stored.unfinished):
                 await anyio.sleep(POLL_INTERVAL)
-                conversation = await self.manager.get(conversation.id)
-        return () if conversation.running else conversation.pending_approvals
+                stored = await store.get(id_)
+        return () if stored.running else (await self.manager.get(id_)).pending_approvals
 
     async def resume(self) -> AsyncGenerator[Event, None]:
         """Resume the interrupted turn, whose calls wait for approval, and yield its events. Raises as `ask`."""
