@@ -164,27 +164,30 @@ class ConversationRoutes:
         return await self._respond((await self._manager.import_json(text)).id, 201)
 
     async def _get(self, request: Request) -> Response:
-        await self._ask_again(request.path_params["id"])
-        return await self._respond(request.path_params["id"])
+        view = await self._runner.view(request.path_params["id"])
+        if await self._ask_again(view.conversation):
+            view = await self._runner.view(view.conversation.id)
+        return build_json_response(view_to_dict(view))
 
-    async def _ask_again(self, conversation_id: str) -> None:
+    async def _ask_again(self, stored: Conversation) -> bool:
         """Resume a turn whose calls waited for approval when its process was killed, so that the user is asked again.
 
-        Nothing of it runs before the user answers. Durable turns are resumed by themselves.
+        Nothing of it runs before the user answers. Durable turns are resumed by themselves. Returns False if there is
+        no such turn.
         """
-        stored = await self._runner.get(conversation_id)
         is_interrupted = bool(stored.turn) and not stored.running
-        if not is_interrupted or not stored.pending_approvals or conversation_id in self._resuming:
-            return
-        self._resuming.add(conversation_id)
+        if not is_interrupted or not stored.pending_approvals or stored.id in self._resuming:
+            return False
+        self._resuming.add(stored.id)
         try:
             with self._turns.reserve():
-                if (turn := await self._manager.resume(conversation_id)) is not None:
+                if (turn := await self._manager.resume(stored.id)) is not None:
                     self._turns.add(turn)
         except (HttpError, ConversationBusy) as error:  # the conversation can be read in any case
             log.debug("turn_not_resumed", error=type(error).__name__)
         finally:
-            self._resuming.discard(conversation_id)
+            self._resuming.discard(stored.id)
+        return True
 
     async def _rename(self, request: Request) -> Response:
         body = await read_json(request)
