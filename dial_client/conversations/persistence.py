@@ -144,7 +144,7 @@ class TurnPersister(TurnObserver):
             await self._store.renew(turn.conversation_id, turn.id, 0.0)
             return
         if (error := turn.failure) is not None and _is_refusal(error):
-            error.args = (f"{error}; {LEFT_OUT}",)
+            error.args = (f"{str(error).removesuffix('.')}; {LEFT_OUT}",)
         unstored = turn.recorder.complete_messages[self._stored :]
         details = () if turn.ending is None else (build_turn_entry(turn, turn.ending, self._model),)
         added = (*unstored, *details)

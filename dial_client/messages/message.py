@@ -241,9 +241,10 @@ class ToolCallResult:
     """The exception of a function, an approver or a middleware that made the call fail; None if there was none, and in
     a result that was stored, pickled or sent."""
 
-    def __getstate__(self) -> list[Any]:
-        # A value and an exception may hold what cannot be pickled.
-        return [None if item.name in _UNSTORED else getattr(self, item.name) for item in fields(self)]
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A value and an exception may hold what cannot be pickled. Not `__getstate__`: up to Python 3.11.2, a frozen
+        # dataclass with slots replaces it.
+        return type(self), tuple(None if item.name in _UNSTORED else getattr(self, item.name) for item in fields(self))
 
     def to_dict(self) -> dict[str, Any]:
         """Return ``{"tool_call_id", "success", "content", "error"}``, and other fields if they are set.

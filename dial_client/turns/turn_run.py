@@ -249,9 +249,9 @@ class TurnRun:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        # The parts of this object hold its methods. Without this line, the handle of an ended turn would stay, with all
-        # its events, until the garbage collector finds the circle.
-        del self._turn
+        # The parts of this object hold its methods, and the executor those of the handle. Without this line, the handle
+        # of an ended turn would stay, with all its events, until the garbage collector finds the circle.
+        del self._turn, self._executor
 
     async def begin(self) -> ConversationContext:
         """Return the conversation at the start of the turn, with results of the calls that waited for approval."""
