@@ -2,7 +2,7 @@
 # `inner.py` imports each name when a test asks for it.
 
 from dial_client.cli import process_runner as process_runner
-from dial_client.cli import trust_prompt as trust_prompt
+from dial_client.cli import trust_summary as trust_summary
 from dial_client.cli import tty as tty
 from dial_client.cli.approval_prompt import BAR as BAR
 from dial_client.cli.approval_prompt import MAX_MARKS as MAX_MARKS
@@ -144,8 +144,9 @@ from dial_client.cli.terminal.question_line import QuestionLine as QuestionLine
 from dial_client.cli.terminal.screen import Screen as Screen
 from dial_client.cli.terminal.turn_view import TurnView as TurnView
 from dial_client.cli.terminal_approver import TerminalApprover as TerminalApprover
-from dial_client.cli.trust_prompt import find_changes_since as find_changes_since
-from dial_client.cli.trust_prompt import trust_now as trust_now
+from dial_client.cli.trust_review import build_change_rows as build_change_rows
+from dial_client.cli.trust_review import review_file as review_file
+from dial_client.cli.trust_review import trust_now as trust_now
 from dial_client.cli.tty import Unanswered as Unanswered
 from dial_client.cli.tty import UserInput as UserInput
 from dial_client.cli.tty import read_line as read_line
@@ -584,6 +585,8 @@ from dial_client.servers.transports.transport_factory import list_transports as 
 from dial_client.settings import bundles as bundles
 from dial_client.settings import configuration as configuration
 from dial_client.settings import jsonc as jsonc
+from dial_client.settings.config_comparison import compare_configs as compare_configs
+from dial_client.settings.config_comparison import keep_trusted_parts as keep_trusted_parts
 from dial_client.settings.config_editor import ConfigText as ConfigText
 from dial_client.settings.config_editor import add_server as add_server
 from dial_client.settings.config_editor import find_problem as config_editor_find_problem

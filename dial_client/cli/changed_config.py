@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from dial_client.cli.options import ConfigChoice
-from dial_client.cli.trust_prompt import build_rows, find_changes_since, render_rows, trust_now
+from dial_client.cli.trust_review import review_file, trust_now
+from dial_client.cli.trust_summary import build_rows, render_rows
 from dial_client.cli.tty import can_ask_user, user_agrees
 from dial_client.cli.word_wrap import find_terminal_width
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.safe_text import escape_line
 from dial_client.settings import config_editor, configuration
 from dial_client.settings.config_editor import ConfigText, read_text, set_value, write_text
-from dial_client.settings.config_locations import FILE_NAME, build_user_config_path, is_user_config, resolve_location
-from dial_client.settings.config_trust import EnvFiles, TrustStore, read_found
+from dial_client.settings.config_locations import FILE_NAME, build_user_config_path, is_user_config
+from dial_client.settings.config_trust import EnvFiles, read_found
 
 
 def find_file(choice: ConfigChoice) -> Path:
@@ -163,8 +164,5 @@ def _find_named_file(choice: ConfigChoice) -> Path | None:
 
 
 def is_file_trusted(path: Path) -> bool:
-    """Return True if the user trusts the current content of the file."""
-    if is_user_config(path):
-        return True
-    trusted = TrustStore().find(resolve_location(path))
-    return trusted is not None and not find_changes_since(trusted, read_found(path), EnvFiles())
+    """Return True if the user trusts the current content of the file, apart from changes that need no question."""
+    return is_user_config(path) or review_file(path).is_accepted

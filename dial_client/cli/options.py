@@ -53,6 +53,14 @@ class Options:
         ),
     ] = None
     trust: Annotated[bool, Option("--trust", help="Trust the ./servers.json of this folder for this run.")] = False
+    strict: Annotated[
+        bool,
+        Option(
+            "--strict",
+            help="Exit with 2 if ./servers.json has changed. Without it, the parts that you trust are used. In a "
+            "terminal you are asked.",
+        ),
+    ] = False
     profile: Annotated[
         str | None, Option(metavar="NAME", help="A profile of the configuration. Default: DIAL_PROFILE, else none.")
     ] = None

@@ -15,7 +15,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from typing import Any
@@ -71,6 +71,8 @@ class TrustedFile:
     """The content, to show the difference after a change."""
     trusted_at: str
     """The time of the user's decision, in UTC (ISO 8601)."""
+    noted: str = ""
+    """The SHA-256 of a later content of which the user was told that its changes need no question; or empty."""
 
     def matches(self, found: FoundFile) -> bool:
         """Return True if a file has the content and the location that were trusted."""
@@ -168,9 +170,17 @@ class TrustStore:
         """
         now = datetime.now(UTC).isoformat(timespec="seconds")
         trusted = TrustedFile(found.location, found.target, found.digest, dict(env_files), found.text, now)
-        data = json.dumps({"form": FORM, **asdict(trusted)}, indent=1).encode()
-        write_private(self._build_path(found.location), data)
+        self._write(trusted)
         return trusted
+
+    def note(self, trusted: TrustedFile, digest: str) -> None:
+        """Store that the user was told about a later content of a trusted file; this trusts nothing.
+
+        Raises:
+            OSError: The store cannot be written.
+        """
+        if self.find(trusted.location) == trusted:  # else the user has decided anew, or has revoked the trust
+            self._write(replace(trusted, noted=digest))
 
     def revoke(self, location: str) -> bool:
         """Remove the trusted file of a location; return False if there was none.
@@ -195,6 +205,10 @@ class TrustStore:
         ]
         return sorted(files, key=lambda trusted: trusted.location)
 
+    def _write(self, trusted: TrustedFile) -> None:
+        data = json.dumps({"form": FORM, **asdict(trusted)}, indent=1).encode()
+        write_private(self._build_path(trusted.location), data)
+
     def _build_path(self, location: str) -> Path:
         return self._folder / f"{hashlib.sha256(os.fsencode(location)).hexdigest()[:32]}.json"
 
@@ -213,7 +227,7 @@ def _read_stored(path: Path) -> TrustedFile | None:
         if value.pop("form", None) != FORM:
             return None
         trusted = TrustedFile(**value)
-        texts = (trusted.location, trusted.target, trusted.digest, trusted.text, trusted.trusted_at)
+        texts = (trusted.location, trusted.target, trusted.digest, trusted.text, trusted.trusted_at, trusted.noted)
         is_valid = all(isinstance(text, str) for text in (*texts, *trusted.env_files.values()))
     except (OSError, TypeError, ValueError, AttributeError, RecursionError):
         return None

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.program import entry, environment
+from tests.support.program import entry, environment, trust
 from tests.support.pseudo_terminal import Terminal, plain, terminal
 
 QUESTION = "[v]iew the whole file:"
+CHANGE_QUESTION = "[v]iew every line:"
 
 
 def found(folder: Path, *, settings: dict[str, Any] | None = None, **changes: Any) -> Path:
@@ -143,7 +144,7 @@ def test_lines_of_the_file_cannot_imitate_lines_of_the_program(tmp_path: Path) -
     assert "\x1b]0;" not in screen.raw
 
 
-def test_a_changed_file_is_shown_as_a_difference_and_needs_trust_again(tmp_path: Path) -> None:
+def test_a_change_of_what_runs_is_asked_about_in_a_few_lines(tmp_path: Path) -> None:
     found(tmp_path, envFile=".env")
     (tmp_path / ".env").write_text("A=1\n")
     with terminal(tmp_path, "tools") as screen:
@@ -152,15 +153,53 @@ def test_a_changed_file_is_shown_as_a_difference_and_needs_trust_again(tmp_path:
         assert "raw: " in listed(screen)
     (tmp_path / ".env").write_text("A=2\n")
     with terminal(tmp_path, "tools") as screen:
-        screen.until("has changed since you trusted it", "env file has changed", str(tmp_path / ".env"), QUESTION)
+        shown = screen.until("has changed since you trusted it", CHANGE_QUESTION)
+        assert f'+ server raw: the env file has changed "{tmp_path / ".env"}"' in joined(shown)
         screen.type("t\r")
         assert "raw: " in listed(screen)
-    found(tmp_path, envFile=".env", autoApprove=["*"])
+    found(tmp_path, envFile=".env", autoApprove=["*"], startupTimeout=200)
     with terminal(tmp_path, "tools") as screen:
-        shown = screen.until("has changed since you trusted it", "It would do this:", QUESTION)
+        shown = screen.until("used without a question: server raw: startupTimeout", CHANGE_QUESTION)
         screen.type("n\r")
-        assert "raw: " not in listed(screen)
-    assert '+   "autoApprove": [' in joined(shown)
+        assert "not used: server raw: autoApprove;" in listed(screen)
+    assert '+ server raw: autoApprove "*"' in joined(shown)
+    assert "startupTimeout" not in shown.partition("This file has changed")[2]
+
+
+def test_without_the_answer_the_unchanged_servers_run(tmp_path: Path) -> None:
+    path = found(tmp_path)
+    trust(tmp_path)
+    settings = json.loads(path.read_text())
+    settings["mcpServers"]["evil"] = {"command": "sh", "args": ["-c", "touch marker"]}
+    path.write_text(json.dumps(settings))
+    with terminal(tmp_path, "tools") as screen:
+        shown = screen.until("+ server evil is new", '"-c" "touch marker"', CHANGE_QUESTION)
+        assert "raw" not in shown.partition("This file has changed")[2].replace(str(path), "")
+        screen.type("\r")
+        shown = listed(screen)
+    assert "raw: " in shown
+    assert "not used: server evil is new" in shown
+    assert not (tmp_path / "marker").exists()
+
+
+def test_changes_that_do_not_fit_must_be_seen_before_they_can_be_trusted(tmp_path: Path) -> None:
+    path = found(tmp_path)
+    trust(tmp_path)
+    settings = json.loads(path.read_text())
+    settings["mcpServers"]["raw"]["roots"] = [f"/folder/{number}" for number in range(30)]
+    settings["mcpServers"]["zzz"] = {"command": "sh", "args": ["-c", "touch marker"], "disabled": True}
+    path.write_text(json.dumps(settings))
+    with terminal(tmp_path, "tools") as screen:
+        shown = screen.until("more lines: v shows all of them", CHANGE_QUESTION)
+        lines = shown.partition("This file has changed")[2].splitlines()[1:-1]
+        assert len(lines) == 10
+        assert "touch marker" not in shown
+        screen.type("t\r")
+        screen.until("Not all changes were shown", CHANGE_QUESTION)
+        screen.type("v\r")
+        screen.until("+ server zzz is new", '"-c" "touch marker"', CHANGE_QUESTION)
+        screen.type("t\r")
+        assert "raw: " in listed(screen)
 
 
 def test_the_trust_command_without_a_file_prompts_and_the_banner_names_the_file(tmp_path: Path) -> None:

@@ -17,15 +17,16 @@ from tests.inner import (
     EnvFiles,
     TrustedFile,
     TrustStore,
+    build_change_rows,
     configuration,
-    find_changes_since,
     is_user_config,
     read_found,
     resolve_location,
+    review_file,
     trust_now,
-    trust_prompt,
+    trust_summary,
 )
-from tests.support.program import dial_chat
+from tests.support.program import dial_chat, entry, write_config
 
 SERVER: dict[str, Any] = {"command": "serve", "args": ["--port", "1"], "env": {"A": "1"}, "cwd": "sub"}
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="links and modes are those of POSIX")
@@ -51,9 +52,9 @@ def trusted(path: Path) -> TrustedFile:
 
 
 def changes(path: Path) -> list[str] | None:
-    found = read_found(path)
-    before = TrustStore().find(found.location)
-    return None if before is None else [" ".join(row) for row in find_changes_since(before, found, EnvFiles())]
+    """Return the rows that ask about the changes of a file; None if it needs trust as a whole."""
+    review = review_file(path)
+    return None if review.changes is None else [" ".join(row) for row in build_change_rows(review.asked)]
 
 
 def test_trust_applies_to_the_location_and_the_content_of_a_file(folder: Path) -> None:
@@ -85,7 +86,7 @@ def test_every_change_is_shown_as_a_difference(folder: Path, change: dict[str, A
     shown = changes(path)
     assert shown
     key = next(iter(change))
-    assert any(line.startswith("  | +") and (key in line or "2" in line) for line in shown)
+    assert any(line.startswith(f"+ server s: {key} ") for line in shown)
     written(folder)
     assert changes(path) == []
 
@@ -111,7 +112,7 @@ def test_an_environment_file_is_read_once(folder: Path) -> None:
     path = written(folder, envFile=".env")
     (folder / ".env").write_text("A=shown\n")
     found, env_files = read_found(path), EnvFiles()
-    list(trust_prompt.build_rows(configuration.outline(found.data), env_files, folder))
+    list(trust_summary.build_rows(configuration.outline(found.data), env_files, folder))
     (folder / ".env").write_text("A=changed\n")
     path.write_text("{}")
     settings = configuration.parse(found.data, path=str(path), read=env_files.read)
@@ -140,7 +141,7 @@ def test_a_symbolic_link_with_a_changed_target_is_not_trusted(folder: Path) -> N
     assert changes(path) == []
     path.unlink()
     path.symlink_to("two.json")
-    assert any("two.json" in line for line in changes(path) or [])
+    assert changes(path) is None
 
 
 @posix_only
@@ -155,6 +156,16 @@ def test_a_symbolic_link_to_the_users_own_file_is_not_the_users_own_file(
     assert is_user_config(own / "servers.json")
     (folder / "link").symlink_to(own)
     assert resolve_location(folder / "link" / "servers.json") == resolve_location(own / "servers.json")
+
+
+def test_the_environment_file_of_a_changed_server_is_not_read(folder: Path) -> None:
+    path = written(folder)
+    trusted(path)
+    (folder / "other.env").write_text("A=1\n")
+    written(folder, envFile="${workspaceFolder}/other.env")
+    review = review_file(path)
+    (folder / "other.env").unlink()
+    assert review.env_files.read(folder / "other.env") is None
 
 
 @posix_only
@@ -230,12 +241,37 @@ def test_trust_is_given_listed_and_revoked_without_a_terminal(tmp_path: Path) ->
     assert [(row["path"], row["state"]) for row in listed] == [(str(path), "unchanged")]
     written(tmp_path, command="another")
     assert "changed" in dial_chat(tmp_path, "trust", "--list").stdout
-    changed = dial_chat(tmp_path, "tools")
+    changed = dial_chat(tmp_path, "tools", "--strict")
     assert changed.returncode == 2
-    assert "has changed since you trusted it" in changed.stderr
+    assert "has changed since you trusted it; not used: server s: command; server s: args" in changed.stderr
     assert dial_chat(tmp_path, "trust", ".").returncode == 0
     assert f"not trusted any more: {path}" in dial_chat(tmp_path, "trust", "--revoke").stdout
     assert dial_chat(tmp_path, "tools").returncode == 2
+
+
+def test_without_a_terminal_a_changed_server_is_left_out_and_unchanged_servers_run(tmp_path: Path) -> None:
+    servers = {"same": entry("Server"), "changed": entry("Server", toolTimeout=10)}
+    write_config(tmp_path, servers)
+    write = (tmp_path / "servers.json").write_text
+    servers["changed"]["toolTimeout"] = 20
+    servers["same"]["disabledTools"] = ["nothing"]
+    write(json.dumps({"mcpServers": servers}))
+    harmless = dial_chat(tmp_path, "tools", "--json")
+    note = "used without a question: server same: disabledTools; server changed: toolTimeout; startupPatience is gone"
+    assert (harmless.returncode, note in harmless.stderr) == (0, True)
+    assert {tool["server"] for tool in json.loads(harmless.stdout)} == {"same", "changed"}
+    assert note not in dial_chat(tmp_path, "servers").stderr  # told once
+    servers["changed"]["env"] = {"LD_PRELOAD": "evil.so"}
+    write(json.dumps({"mcpServers": servers, "policy": [{"allow": "*"}]}))
+    done = dial_chat(tmp_path, "tools", "--json")
+    assert done.returncode == 0
+    assert "not used: server changed: env; policy is new; `dial-chat trust` shows these changes and asks" in done.stderr
+    assert {tool["server"] for tool in json.loads(done.stdout)} == {"same"}
+    assert dial_chat(tmp_path, "policy", "list").stdout.startswith("ask everything else")
+    strict = dial_chat(tmp_path, "tools", "--json", "--strict")
+    assert (strict.returncode, strict.stdout) == (2, "")
+    assert "in use, but for changes: server changed: env" in dial_chat(tmp_path, "config").stdout
+    assert "DC114: changes since you trusted the file are not used" in dial_chat(tmp_path, "doctor").stdout
 
 
 @pytest.mark.parametrize(
@@ -262,7 +298,7 @@ def test_a_named_file_needs_no_trust(tmp_path: Path) -> None:
 
 def summary_of(server: dict[str, Any]) -> str:
     outline = configuration.outline(json.dumps({"mcpServers": {"s": server}}))
-    return trust_prompt.render_rows(trust_prompt.build_rows(outline, EnvFiles(), Path()), None)
+    return trust_summary.render_rows(trust_summary.build_rows(outline, EnvFiles(), Path()), None)
 
 
 @pytest.mark.parametrize(

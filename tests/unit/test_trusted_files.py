@@ -18,6 +18,7 @@ from tests.inner import (
     Subject,
     apply_configuration,
     check_programs,
+    combine,
     find_file,
     find_files,
     find_holder,
@@ -43,13 +44,21 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return here
 
 
-def test_a_trusted_file_is_left_out_after_its_env_file_changed(folder: Path) -> None:
+def test_a_server_is_left_out_after_its_env_file_changed(folder: Path) -> None:
     (folder / "servers.json").write_text(WITH_VARIABLES)
     (folder / ".env").write_text("A=1\n")
     trust_now(read_found(Path("servers.json")), EnvFiles())
-    assert [file.path for file in find_files(None)[0]] == ["servers.json"]
+    assert combine(find_files(None).files).servers["a"].enabled
     (folder / ".env").write_text("PATH=/tmp/theirs\n")
-    assert find_files(None)[0] == []
+    assert not combine(find_files(None).files).servers["a"].enabled
+
+
+def test_a_file_that_is_no_configuration_any_more_is_left_out_as_a_whole(folder: Path) -> None:
+    (folder / "servers.json").write_text(WITH_VARIABLES)
+    trust_now(read_found(Path("servers.json")), EnvFiles())
+    (folder / "servers.json").write_text(WITH_VARIABLES[:-1])
+    in_use = find_files(None)
+    assert (in_use.files, in_use.untrusted) == ([], Path("servers.json"))
 
 
 def test_doctor_expands_no_variable_of_an_untrusted_file() -> None:

@@ -17,7 +17,7 @@ from dial_client.cli.commands.typer_commands import list_command_names
 # The option groups of ``dial-chat --help``: headings with names of parameters. Other options form a last group.
 GROUPS = (
     ("Model", "model base_url fallback_model system tool_format max_depth timeout tool_timeout no_stream"),
-    ("Servers and tools", "config profile trust allow deny yes policy sampling"),
+    ("Servers and tools", "config profile trust strict allow deny yes policy sampling"),
     ("Conversation", "continue_latest resume no_save record no_audit audit_arguments"),
 )
 USAGE = ("dial-chat [OPTIONS] [PROMPT]", "dial-chat COMMAND [OPTIONS]")

@@ -16,7 +16,7 @@ from dial_client.cli.commands.command_line import is_bare_word, normalize_resume
 from dial_client.cli.commands.typer_commands import PROGRAM, CommandRun, build_command, command
 from dial_client.cli.options import AsJson, ExitCode, Options, ServeOptions
 
-_CONFIGURATION = ("config", "trust", "profile", "verbose")
+_CONFIGURATION = ("config", "trust", "strict", "profile", "verbose")
 _CHAT = tuple(name for name in Options.__dataclass_fields__ if name not in ("store", "command"))
 
 
@@ -241,7 +241,7 @@ def models(
             raise _build_unknown_action(action, "list, test")
 
 
-@command("policy", "config", "trust", "profile", "policy", "allow", "deny", "verbose")
+@command("policy", "config", "trust", "strict", "profile", "policy", "allow", "deny", "verbose")
 def policy(
     *,
     action: Annotated[str, Argument(help="list or test.")] = "list",

@@ -11,7 +11,7 @@ from dial_client.cli.options import AsJson, ConfigChoice, NewServerOptions, Opti
 
 Name = Annotated[str, Argument(help="The name of a server.")]
 Replace = Annotated[bool, Option("--replace", help="Replace a server of the same name.")]
-_CONFIGURATION = ("config", "trust", "profile", "verbose")
+_CONFIGURATION = ("config", "trust", "strict", "profile", "verbose")
 
 
 @command("servers list", *_CONFIGURATION)
@@ -152,7 +152,7 @@ def import_(
     return import_servers(source, tuple(server or ()), choice, replace=replace, is_agreed=yes)
 
 
-@command("servers export", "config", "trust", "verbose")
+@command("servers export", "config", "trust", "strict", "verbose")
 def export(
     *,
     names: Annotated[list[str] | None, Argument(metavar="[NAME]…", help="The servers; all without a name.")] = None,

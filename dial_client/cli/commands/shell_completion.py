@@ -87,14 +87,14 @@ def _list_conversations(config: str | None) -> Candidates:  # noqa: ARG001 - one
 def _read_outlines(config: str | None) -> list[Outline]:
     """Return the entries of the configuration files in use, without untrusted files; none if a file is not valid."""
     try:
-        return [configuration.outline(file.text) for file in find_files(config)[0]]
+        return [configuration.outline(file.text) for file in find_files(config).files]
     except ConfigError:
         return []
 
 
 def _read_settings(config: str | None) -> Settings:
     try:
-        return configuration.combine(find_files(config)[0])
+        return configuration.combine(find_files(config).files)
     except ConfigError:
         return Settings()
 

@@ -14,13 +14,13 @@ from typing import Any
 
 from dial_client.cli.configuration_files import PROFILE_VARIABLE, find_files, find_folder_config, find_profile_name
 from dial_client.cli.options import Options
+from dial_client.cli.trust_review import describe_changes, review_file
 from dial_client.messages.errors import ConfigError
 from dial_client.providers.presets import MODELS_OF_KEYS
 from dial_client.runtime.safe_text import escape_line
 from dial_client.runtime.text import did_you_mean
 from dial_client.servers.secret_masking import SecretMask, find_in_arguments, find_in_variable, names_secret
 from dial_client.settings.config_locations import FILE_NAME, build_user_config_path, find_user_config
-from dial_client.settings.config_trust import TrustStore, read_found
 from dial_client.settings.config_values import Node
 from dial_client.settings.configuration import ConfigFile
 from dial_client.settings.jsonc import read
@@ -227,13 +227,14 @@ def _list_config_files(options: Options) -> list[tuple[str, Path, str]]:
 
 def _trust_state(path: Path) -> str:
     try:
-        found = read_found(path)
+        review = review_file(path)
     except ConfigError:
         return "cannot be read"
-    trusted = TrustStore().find(found.location)
-    if trusted is None:
+    if review.trusted is None:
         return "not trusted, not in use: dial-chat trust shows it and asks"
-    return "in use" if trusted.matches(found) else "changed since you trusted it, not in use: dial-chat trust"
+    if review.changes is None:
+        return "changed since you trusted it, not in use: dial-chat trust"
+    return f"in use, but for changes: {describe_changes(review.asked)}: dial-chat trust" if review.asked else "in use"
 
 
 def print_values(options: Options, *, as_json: bool) -> None:
@@ -294,7 +295,7 @@ def read_schema() -> str:
 
 
 def _read_values(options: Options) -> list[WrittenValue]:
-    return list_written_values(find_files(options.config, trust=options.trust)[0])
+    return list_written_values(find_files(options.config, trust=options.trust).files)
 
 
 def _list_choices(options: Options) -> list[tuple[str, Any, str]]:

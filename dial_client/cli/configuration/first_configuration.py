@@ -14,7 +14,7 @@ from dial_client.cli.open_client import open_client
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.servers.server_addition import find_entry_warnings
 from dial_client.cli.servers.server_proposals import ServerProposal, choose_by_name, find_host_proposals, find_proposals
-from dial_client.cli.trust_prompt import trust_now
+from dial_client.cli.trust_review import trust_now
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.messages.errors import ConfigError, DialError
 from dial_client.runtime.safe_text import escape_line, to_one_line

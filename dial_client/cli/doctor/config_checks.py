@@ -19,6 +19,7 @@ from dial_client.providers.http.endpoint import is_loopback
 from dial_client.servers.secret_masking import find_literal_secrets, find_secrets
 from dial_client.servers.server_cache import compute_identity
 from dial_client.settings import configuration
+from dial_client.settings.config_locations import FILE_NAME
 from dial_client.settings.config_types import ServerSettings
 from dial_client.settings.host_documents import describe_folder_servers
 
@@ -47,6 +48,9 @@ def check_trust(subject: Subject) -> Iterator[Finding]:
         if not reading.is_trusted:
             hint = f"read it, then run `dial-chat trust {reading.path}`; without it other commands end here"
             yield Finding("DC114", "the file is not used until you trust it", hint, reading.path)
+    if subject.left_out:
+        text = f"changes since you trusted the file are not used: {subject.left_out}"
+        yield Finding("DC114", text, "`dial-chat trust` shows the changes and asks", FILE_NAME)
 
 
 def check_entries(subject: Subject) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from dial_client.cli.doctor.subject import Subject
 from dial_client.cli.doctor.tool_checks import find_window, format_size_lines
 from dial_client.cli.load_settings import warn
 from dial_client.cli.options import ExitCode, Options
+from dial_client.cli.trust_review import describe_changes
 from dial_client.cli.tty import can_move_cursor
 from dial_client.cli.word_wrap import print_lines
 from dial_client.messages.errors import ConfigError, describe_system_error
@@ -93,20 +94,21 @@ def build_subject(options: Options) -> Subject:
     """
     import platformdirs
 
-    files, untrusted = find_files(options.config, trust=options.trust)
+    in_use = find_files(options.config, trust=options.trust)
     kinds = (platformdirs.user_data_dir, platformdirs.user_cache_dir, platformdirs.user_state_dir)
     folders = tuple(Path(folder("dial-client")) for folder in kinds)
     store = options.store or ""
     own = Path(platformdirs.user_data_dir("dial-client", appauthor=False), "conversations.db")
     return Subject(
-        tuple(files),
-        () if untrusted is None else (read_config_file(untrusted),),
+        tuple(in_use.files),
+        () if in_use.untrusted is None else (read_config_file(in_use.untrusted),),
         options.model,
         options.base_url,
         find_profile_name(options),
         store if "://" in store else Path(store or own),
         folders,
         folders[-1] / "approved-tools",
+        left_out=describe_changes(in_use.left_out),
     )
 
 

@@ -61,6 +61,8 @@ class Subject:
     """The folder with the definitions of approved tools."""
     server_seconds: float = MAX_SECONDS
     """Timeout in seconds for servers to become ready."""
+    left_out: str = ""
+    """What changed in the working folder's file since the user trusted it, and is not used; empty if nothing did."""
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ), repr=False)
     readings: tuple[FileReading, ...] = field(init=False)
     """The files, read entry by entry."""

@@ -116,10 +116,10 @@ async def list_models(options: Options, word: str, *, is_refreshed: bool, as_jso
     Raises:
         ConfigError: The configuration is wrong.
     """
-    files, untrusted = find_files(options.config, trust=options.trust)
-    if untrusted is not None:
+    in_use = find_files(options.config, trust=options.trust)
+    if in_use.untrusted is not None:
         warn(f"the {FILE_NAME} of this folder is not trusted: its models are left out")
-    settings = configuration.combine(files, find_profile_name(options))
+    settings = configuration.combine(in_use.files, find_profile_name(options))
     listed = await list_endpoints(await find_endpoints(settings), is_refreshed=is_refreshed)
     local, memory = list_local_models(find_cache_folder()), measure_memory()
     prices.preload()
