@@ -124,7 +124,7 @@ def test_a_conversation_can_be_continued(reader: Newcomer) -> None:
         screen.until("server ready")
         screen.type(f"{TOKYO}\r")
         screen.until_true(lambda: bool(TIME.search(screen.text.partition(TOKYO)[2])), "an answer with a time")
-        screen.until_gone("Ctrl-C")
+        screen.until_gone("Esc stops")
         for command, shown in (("/tools", "get_current_time"), ("/undo", "Undone"), ("/help", "/quit")):
             screen.type(f"{command}\r")
             screen.until(shown)

@@ -47,9 +47,9 @@ def lines_of(state: LiveState, columns: int = 80, rows: int = 10, now: float = 1
 def test_the_live_line_shows_the_activity_its_duration_and_the_key_to_stop() -> None:
     state = LiveState(activity=Activity("Analyzing request…", since=2.0, tokens=1234))
     [line] = lines_of(state)
-    assert line.endswith("Analyzing request… 10 s · about 1,234 tokens · Ctrl-C stops")
+    assert line.endswith("Analyzing request… 10 s · about 1,234 tokens · Esc stops")
     [line] = lines_of(LiveState(activity=Activity("Analyzing request…", since=2.0, tokens=1)))
-    assert line.endswith("about 1 token · Ctrl-C stops")
+    assert line.endswith("about 1 token · Esc stops")
 
 
 def test_no_line_is_wider_than_the_terminal() -> None:
@@ -84,7 +84,7 @@ def test_the_draft_gets_the_remaining_rows() -> None:
 
 def test_the_live_line_is_hidden_while_a_question_is_open() -> None:
     state = LiveState(activity=Activity("Using Echo…", 0.0), queued=["later"], is_asking=True)
-    assert [line for line in lines_of(state) if "Ctrl-C stops" in line] == []
+    assert [line for line in lines_of(state) if "Esc stops" in line] == []
 
 
 def test_a_finished_call_shows_its_size_and_the_first_lines_of_its_result() -> None:

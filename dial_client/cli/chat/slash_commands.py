@@ -129,7 +129,7 @@ async def _quit(session: ChatSession, arguments: str) -> CommandResult:  # noqa:
 _HELP_END = [
     "",
     "/SERVER:PROMPT ARG=VALUE sends a prompt of a server; @SERVER:URI in a question attaches a resource.",
-    "Tab completes; Ctrl-C stops an answer; Ctrl-D leaves.",
+    "Tab completes; Esc or Ctrl-C stops an answer; Ctrl-D leaves.",
 ]
 _ALIASES = {"/exit": "/quit", "/clear": "/new", "/cost": "/usage", "/regenerate": "/retry"}
 

@@ -176,7 +176,9 @@ def render(state: LiveState, columns: int, rows: int, now: float) -> list[str]:
     if state.progress:
         below.append(fit(to_one_line(state.progress, MAX_TEXT), columns - 1))
     if state.activity is not None:
-        below.append(format_activity(state.activity, columns, now))
+        # While messages wait, Esc in an empty line removes the last one.
+        key = "Ctrl-C" if state.queued else "Esc"
+        below.append(format_activity(state.activity, columns, now, key))
     left = rows - len(below)
     if left < 1 or state.draft is None:
         return below[-rows:]
@@ -184,10 +186,10 @@ def render(state: LiveState, columns: int, rows: int, now: float) -> list[str]:
     return [*draft[-left:], *below]
 
 
-def format_activity(activity: Activity, columns: int, now: float) -> str:
+def format_activity(activity: Activity, columns: int, now: float, key: str) -> str:
     """Return the line with the current activity, its duration, and the key that stops it."""
     tokens = f" · about {count_noun(activity.tokens, 'token')}" if activity.tokens else ""
-    tail = f" {max(0.0, now - activity.since):.0f} s{tokens} · Ctrl-C stops"
+    tail = f" {max(0.0, now - activity.since):.0f} s{tokens} · {key} stops"
     sign = _choose_frame(now - activity.since)
     room = columns - count_cells(tail) - 3
     if room < 8:

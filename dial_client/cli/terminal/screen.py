@@ -263,11 +263,13 @@ class Screen:
 
     def _bind_keys(self) -> KeyBindings:
         """Return the bindings of keys that do the same whatever is typed, or that act on an empty input line."""
-        from prompt_toolkit.filters import Condition, has_completions, is_searching
+        from prompt_toolkit.filters import Condition, has_completions, is_searching, vi_insert_mode
         from prompt_toolkit.key_binding import KeyBindings
 
         line = self._input_line
         is_empty = Condition(lambda: line is not None and not line.buffer.text and not self.is_asking)
+        has_queued = is_empty & Condition(lambda: bool(self.live.queued))
+        is_answering = Condition(lambda: self.live.activity is not None and not self.is_asking)
         has_only_keys = Condition(lambda: line is None and not self.is_asking)
         bindings = KeyBindings()
 
@@ -296,9 +298,18 @@ class Screen:
         def _(_: Any) -> None:
             self.on_enter()
 
-        @bindings.add("escape", filter=is_empty)
+        # Not eager: Esc is also the first character of Alt with a key.
+        @bindings.add("escape", filter=has_queued & ~has_completions)
         def _(_: Any) -> None:
             self._pop_queued()
+
+        @bindings.add("escape", filter=is_answering & ~has_queued & ~has_completions & ~is_searching & ~vi_insert_mode)
+        def _(_: Any) -> None:
+            self._interrupt()
+
+        @bindings.add("escape", filter=has_completions & ~vi_insert_mode)
+        def _(event: Any) -> None:
+            event.current_buffer.cancel_completion()
 
         return bindings
 
