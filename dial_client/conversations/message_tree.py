@@ -46,7 +46,7 @@ class StoredMessage:
     @property
     def is_question(self) -> bool:
         """True for a message of the user that begins an exchange."""
-        return self.message.role is Role.USER and not self.is_edit
+        return self.message.is_question and not self.is_edit
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@
         ToolCallProgress*
       ToolCallFinished                  for each call, including failed calls
       MessageCompleted                  each call's result, in the order of the calls
+      MessageCompleted                  each message of the user that steers the turn (`TurnHandle.steer`)
     Finished                            last, with the `Turn`
 
 Calls that the model's endpoint runs itself (``by_endpoint``) start and finish before the assistant's message is

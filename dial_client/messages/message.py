@@ -338,6 +338,8 @@ class Message(VendorForms):
     """In a tool message: the approval that the call waits for. A later result of the call replaces this message."""
     entry: StoredEntry | None = None
     """In a stored conversation: a record without text, such as new settings (`message_tree`); it is never shown."""
+    steers: bool = False
+    """In a message of the user: it was sent while a turn ran, and belongs to this turn (`TurnHandle.steer`)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "role", Role(self.role))
@@ -375,6 +377,11 @@ class Message(VendorForms):
         """The text of the content, without its other parts."""
         return extract_text(self.content)
 
+    @property
+    def is_question(self) -> bool:
+        """Whether the message begins a turn: a message of the user that was not sent while a turn ran."""
+        return self.role is Role.USER and not self.steers
+
     def without_echo(self) -> Message:
         """Return the message without its echo."""
         return self if self.echo is None else replace(self, echo=None)
@@ -393,6 +400,7 @@ class Message(VendorForms):
             "echo": self.echo and {"provider": self.echo.provider, "data": self.echo.data},
             "entry": self.entry and self.entry.to_dict(),
             "replaces": self.replaces and list(self.replaces),
+            "steers": self.steers,
         }
         data = {"role": self.role.value, "content": content_to_json(self.content)}
         return data | {name: value for name, value in rare.items() if value not in (None, [], False)}
@@ -420,6 +428,7 @@ class Message(VendorForms):
                 app=App.from_optional(data.get("app")),
                 pending=_read_pending(data),
                 entry=StoredEntry.from_dict(data.get("entry")),
+                steers=bool(data.get("steers", False)),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a message: {error!r}") from error

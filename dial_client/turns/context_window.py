@@ -103,7 +103,7 @@ def _find_start(messages: Sequence[Message], sizes: Sequence[int], room: int) ->
     start = size = 0
     turns: deque[int] = deque()
     for index, message in enumerate(messages):
-        if message.role is Role.USER and index:
+        if message.is_question and index:
             turns.append(index)
         size += sizes[index]
         if size <= room:

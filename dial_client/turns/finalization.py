@@ -110,7 +110,7 @@ async def _append_apology(message: Message, context: ConversationContext, reason
     apology = f"[Unable to complete task: {reason.sentence}]"
     has_text = bool(message.text.strip())
     # Without a text, the model's last text in this turn; empty if the model has only called tools.
-    in_turn = takewhile(lambda earlier: earlier.role is not Role.USER, reversed(context.messages))
+    in_turn = takewhile(lambda earlier: not earlier.is_question, reversed(context.messages))
     last = (earlier.text for earlier in in_turn if earlier.role is Role.ASSISTANT and earlier.text.strip())
     text = message.text if has_text else next(last, "")
     await emit(TextDelta(f"\n\n{apology}" if has_text else apology))

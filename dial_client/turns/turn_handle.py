@@ -25,7 +25,7 @@ from dial_client.messages.errors import (
 )
 from dial_client.messages.events import Event, Finished, MessageCompleted, ServerChanged
 from dial_client.messages.limits import StopReason
-from dial_client.messages.message import Message, PendingApproval
+from dial_client.messages.message import Message, PendingApproval, Role
 from dial_client.messages.turn_result import OutputT_co, Turn
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.logs import get_logger
@@ -105,6 +105,7 @@ class TurnHandle(Generic[OutputT_co]):
     failure: Exception | None = field(default=None, init=False)
     """The error that ended the turn; None if there is none."""
     _turn: Turn[OutputT_co] | None = field(default=None, init=False)
+    _unsent: list[Message] = field(default_factory=list, init=False)
     _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope, init=False)
     _done: anyio.Event = field(default_factory=anyio.Event, init=False)
 
@@ -166,6 +167,37 @@ class TurnHandle(Generic[OutputT_co]):
         """Log an event from outside the turn, unless too many events are unread."""
         if self.log.unread < MAX_UNREAD:
             self.log.append(event)
+
+    def steer(self, message: str | Message) -> bool:
+        """Send a message of the user to the running turn, and return True; return False if the turn has ended.
+
+        The model gets the message with the results of the next tool calls, after `MessageCompleted`; from then on it is
+        part of the conversation (`Message.steers`). If the turn ends before, `take_unsent` returns the message.
+
+        Raises:
+            TypeError: The message is neither a text nor a message of the user.
+        """
+        sent = Message.user(message) if isinstance(message, str) else message
+        if not isinstance(sent, Message) or sent.role is not Role.USER:
+            raise TypeError("a turn is steered by a text or by a Message of the user")
+        if self.ending is None and not self.has_ended:
+            self._unsent.append(replace(sent, steers=True))
+            return True
+        return False
+
+    @property
+    def unsent(self) -> tuple[Message, ...]:
+        """The messages of `steer` that the model has not got yet."""
+        return tuple(self._unsent)
+
+    def take_unsent(self) -> tuple[Message, ...]:
+        """Return the messages of `steer` that the model has not got, and forget them.
+
+        After the end of the turn, send them as the next question. Before, they are withdrawn.
+        """
+        unsent = tuple(replace(message, steers=False) for message in self._unsent)
+        self._unsent.clear()
+        return unsent
 
     def cancel(self) -> None:
         """Cancel the turn; its `Turn` has the messages and calls up to then. Does nothing if the turn has ended."""

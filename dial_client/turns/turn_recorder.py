@@ -53,7 +53,7 @@ def find_question(messages: Sequence[Message], *, is_resumed: bool = False) -> t
         is_resumed: Whether the turn continues an earlier one, whose messages then follow the question.
     """
     if is_resumed:
-        start = max((index for index, message in enumerate(messages) if message.role is Role.USER), default=0)
+        start = max((index for index, message in enumerate(messages) if message.is_question), default=0)
         return tuple(messages[start:])
     if messages and messages[-1].role is Role.USER:
         return (messages[-1],)
@@ -62,8 +62,8 @@ def find_question(messages: Sequence[Message], *, is_resumed: bool = False) -> t
 
 
 def count_last_rounds(messages: Sequence[Message]) -> int:
-    """Return the number of model replies with tool calls since the last message of the user."""
-    question = max((index for index, message in enumerate(messages) if message.role is Role.USER), default=0)
+    """Return the number of model replies with tool calls since the last question."""
+    question = max((index for index, message in enumerate(messages) if message.is_question), default=0)
     return sum(bool(message.tool_calls) for message in messages[question:])
 
 

@@ -333,6 +333,18 @@ class TurnRun:
         for message in messages:
             await self.emit(MessageCompleted(message))
         await self._services.await_tool_changes()
+        return (*messages, *await self._add_steering(calls))
+
+    async def _add_steering(self, calls: Sequence[ToolCallRequest]) -> tuple[Message, ...]:
+        """Return the user's messages that follow the results of a round, unless the turn ends with these results."""
+        has_client_calls = len(self._select_server_calls(calls)) < len(calls)
+        if has_client_calls or self._turn.recorder.is_waiting or self._find_limit():
+            return ()
+        messages = self._turn.unsent
+        self._turn.take_unsent()
+        for message in messages:
+            self._executor.add_taint(message.taint)
+            await self.emit(MessageCompleted(message))
         return messages
 
     async def finish(self, outcome: Outcome) -> StopReason:

@@ -52,10 +52,10 @@ async def show_last_exchange(session: ChatSession) -> None:
     conversation = build_transcript(await session.manager.store.get(session.conversation_id))
     session.print(f"Conversation {conversation.id[:8]}: {to_one_line(conversation.title, 60) or '(no title)'}")
     messages = conversation.messages
-    start = max((index for index, message in enumerate(messages) if message.role is Role.USER), default=None)
+    start = max((index for index, message in enumerate(messages) if message.is_question), default=None)
     if start is None:
         return
-    hidden = sum(message.role is Role.USER for message in messages[:start])
+    hidden = sum(message.is_question for message in messages[:start])
     if hidden:
         session.print(f"({count_noun(hidden, 'earlier question')}: /export writes all of them)")
     session.print(f"> {_format_beginning(messages[start].text)}")

@@ -16,6 +16,7 @@ from dial_client.cli.options import Options
 from dial_client.cli.terminal.inline_images import draw, find_image_folder, find_images, find_protocol, save
 from dial_client.cli.terminal.live_area import BAR, Activity, RunningCall, format_finished_call
 from dial_client.cli.terminal.screen import Screen
+from dial_client.cli.tty import UserInput
 from dial_client.messages.citations import format_source_list
 from dial_client.messages.events import (
     Event,
@@ -37,6 +38,8 @@ from dial_client.sinks.turn_display import TurnSink, describe, describe_argument
 
 # The arguments of `gc.set_threshold` while answers are drawn; collecting 100,000 objects would take up to 50 ms.
 ANSWER_THRESHOLD = (5_000, 10, 10)
+# The maximum characters of a steering message that are shown; it may contain pasted text.
+MAX_ECHO = 1_000
 # The maximum number of images of one result that are shown.
 MAX_IMAGES = 8
 # The estimated characters per token, for text whose tokens are not counted yet.
@@ -143,6 +146,8 @@ class TurnView(TurnSink):
                 self._screen.print_faint(f"server {to_one_line(name, 80)}: {status}")
             case MessageCompleted(message) if message.role is Role.ASSISTANT:
                 self._end_message(message)
+            case MessageCompleted(message) if message.steers:
+                self._screen.echo(UserInput(message.text, to_one_line(message.text, MAX_ECHO), message.text))
             case Finished(turn):
                 self._finish(turn)
 
