@@ -177,7 +177,7 @@ class TurnHandle(Generic[OutputT_co]):
         Raises:
             TypeError: The message is neither a text nor a message of the user.
         """
-        sent = Message.user(message) if isinstance(message, str) else message
+        sent: Any = Message.user(message) if isinstance(message, str) else message
         if not isinstance(sent, Message) or sent.role is not Role.USER:
             raise TypeError("a turn is steered by a text or by a Message of the user")
         if self.ending is None and not self.has_ended:

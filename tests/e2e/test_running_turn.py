@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.support.program import write_config
+from tests.support.program import dial_chat, write_config
 from tests.support.screens import screen
 
 HANGS = {"text": "I begin", "hang": True}
@@ -93,3 +96,83 @@ def test_esc_stops_the_answer_of_a_single_question(tmp_path: Path) -> None:
         person.until("Esc stops")
         person.type(ESC)
         assert person.leave() == 130
+
+
+def waits_for(path: Path) -> dict[str, Any]:
+    """Return the entry of a server whose tool ends once a file exists."""
+    program = (
+        "import pathlib, sys, time\nfrom mcp.server import MCPServer\nserver = MCPServer('slow')\n"
+        "@server.tool()\ndef look() -> str:\n    while not pathlib.Path(sys.argv[1]).exists():\n"
+        "        time.sleep(0.02)\n    return 'a garden'\nserver.run('stdio')\n"
+    )
+    return {"command": sys.executable, "args": ["-c", program, str(path)], "autoApprove": ["*"]}
+
+
+LOOK = {"tool_calls": [{"name": "look", "arguments": {}}]}
+
+
+@pytest.mark.once
+def test_alt_enter_and_now_steer_the_running_turn(tmp_path: Path) -> None:
+    done = tmp_path / "done"
+    write_config(tmp_path, {"slow": waits_for(done)}, [LOOK, "A kitchen.", "Third."])
+    with screen(tmp_path) as person:
+        person.until("1 server ready")
+        person.type("What is there?\r")
+        person.until("slow.look")
+        person.type(f"Not the garden{ESC}\r")
+        person.until("with the next results: Not the garden")
+        person.type("/now and hurry\r")
+        person.until("with the next results: and hurry")
+        person.type("and then?\r")
+        person.until("queued: and then?")
+        done.touch()
+        shown = person.until("Third.")
+        person.type("\x04")
+        assert person.leave() == 0
+    assert "with the next results" not in "\n".join(person.lines)
+    order = ["a garden", "> Not the garden", "> and hurry", "A kitchen.", "> and then?", "Third."]
+    places = [shown.index(text) for text in order]
+    assert places == sorted(places)
+    [conversation] = json.loads(dial_chat(tmp_path, "conversations", "--json").stdout)
+    stored = json.loads(dial_chat(tmp_path, "conversations", "show", conversation["id"], "--json").stdout)["messages"]
+    assert [message["role"] for message in stored].count("user") == 4
+    assert [message["content"] for message in stored if message.get("steers")] == ["Not the garden", "and hurry"]
+
+
+@pytest.mark.once
+def test_a_steering_message_for_a_turn_that_only_answers_is_the_next_question(tmp_path: Path) -> None:
+    write_config(tmp_path, {}, [HANGS, "Second.", "Third."])
+    with screen(tmp_path, "--no-save") as person:
+        person.until("no servers, no tools")
+        person.type("First\r")
+        person.until("I begin")
+        person.type(f"sooner{ESC}\r")
+        person.until("with the next results: sooner")
+        person.type("later\r")
+        person.until("queued: later")
+        person.type("\x03")
+        shown = person.until("Third.")
+    assert shown.index("> sooner") < shown.index("Second.") < shown.index("> later") < shown.index("Third.")
+
+
+@pytest.mark.once
+def test_commands_that_inform_answer_while_an_answer_runs(tmp_path: Path) -> None:
+    write_config(tmp_path, {}, [HANGS, "Second."])
+    with screen(tmp_path, "--no-save", rows=50) as person:
+        person.until("no servers, no tools")
+        person.type("First\r")
+        person.until("I begin")
+        for command, shown in (
+            ("/servers", "No servers are configured."),
+            ("/tools", "There are no tools."),
+            ("/usage", "Tokens:"),
+            ("/help model", "/model [NAME]"),
+            ("/grants", "There are no rules"),
+        ):
+            person.type(f"{command}\r")
+            person.until(shown)
+            person.until(f"> {command}")
+        person.type("/rename Weather\r")
+        person.until("queued: /rename Weather")
+        person.type("\x03")
+        person.until("Renamed: Weather")

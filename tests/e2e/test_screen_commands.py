@@ -112,6 +112,7 @@ def talk(person: Person, columns: int, *, is_drawn: bool) -> None:
     person.type("/redo", "rain")
     person.type("/retry", "rain")
     person.type("/continue", "rain")
+    person.type("/now What else?", "rain")
     person.type("/fork Copy", "This is a copy now")
     person.type("/rename Weather talk", "Renamed: Weather talk")
     person.type("More?", "rain")

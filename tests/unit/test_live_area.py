@@ -61,6 +61,7 @@ def test_no_line_is_wider_than_the_terminal() -> None:
         Activity(EVIL * 20, 0.0, 99),
         {"slow" * 30: 0.0, EVIL: 1.0},
         is_waiting=True,
+        steering=["steering " * 40, EVIL],
     )
     for columns in (20, 40, 60, 80, 200, 300):
         for rows in (1, 3, 8, 25):

@@ -29,6 +29,7 @@ from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.settings.config_types import Settings
 from dial_client.stores.conversation_store import ConversationSummary, MemoryStore
 from dial_client.stores.sql_store import SQLStore
+from dial_client.turns.turn_handle import TurnHandle
 
 _PAGE = 200
 _HINT = "`dial-chat conversations` lists them"
@@ -158,6 +159,8 @@ class ChatSession:
     """The screen where commands print and ask."""
     conversation_id: str | None = None
     """The id of a stored conversation; None to create one with the first question."""
+    turn: TurnHandle | None = None
+    """The running turn, or the latest one."""
     turns: list[Turn] = field(default_factory=list)
     """The turns of this run, the latest last."""
     compactions: list[Compaction] = field(default_factory=list)
@@ -196,9 +199,12 @@ class ChatSession:
         elif await self.manager.measure(self.conversation_id) >= COMPACT_AT:
             yield StatusChanged("Summarizing the older part of the conversation…")
             await self._compact_first()
-        watch = process_runner.interrupts.watch
         stream = self.manager.stream_chat(
-            self.conversation_id, question, stream=not self.options.no_stream, on_started=watch, output_type=output_type
+            self.conversation_id,
+            question,
+            stream=not self.options.no_stream,
+            on_started=self._watch,
+            output_type=output_type,
         )
         async with aclosing(self._note_turns(stream)) as events:
             async for event in events:
@@ -222,10 +228,14 @@ class ChatSession:
         """Resume the interrupted turn, whose calls wait for approval, and yield its events. Raises as `ask`."""
         turn = await self.manager.resume(self.require_id(), stream=not self.options.no_stream)
         if turn is not None:  # None if another program has resumed it
-            process_runner.interrupts.watch(turn)
+            self._watch(turn)
             async with aclosing(self._note_turns(turn.events())) as events:
                 async for event in events:
                     yield event
+
+    def _watch(self, turn: TurnHandle) -> None:
+        self.turn = turn
+        process_runner.interrupts.watch(turn)
 
     async def _note_turns(self, stream: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
         async with aclosing(stream) as events:

@@ -7,31 +7,45 @@ from contextlib import aclosing
 from dataclasses import replace
 
 import anyio
+from anyio.abc import TaskGroup
 
 from dial_client.cli import elicitation_prompt, process_runner
 from dial_client.cli.chat.chat_session import ChatSession, CommandResult, describe_limit, open_session
 from dial_client.cli.chat.conversation_commands import show_last_exchange
-from dial_client.cli.chat.slash_commands import describe_commands, list_command_arguments, run_command
+from dial_client.cli.chat.slash_commands import (
+    NOW,
+    describe_commands,
+    is_information,
+    list_command_arguments,
+    run_command,
+    show_information,
+)
 from dial_client.cli.chat.startup_report import WaitForServers
-from dial_client.cli.input.input_references import with_attachments
+from dial_client.cli.input.input_references import merge_messages, with_attachments
 from dial_client.cli.input.shell_command import ShellCommands
 from dial_client.cli.input.tab_completion import build_completer
 from dial_client.cli.load_settings import warn, warn_once
 from dial_client.cli.open_client import open_client
 from dial_client.cli.options import Options
 from dial_client.cli.terminal.console import Console
+from dial_client.cli.terminal.screen import Screen
 from dial_client.cli.terminal_approver import build_approver
 from dial_client.cli.tty import UserInput
 from dial_client.conversations.persistence import LEFT_OUT
 from dial_client.messages.errors import ConfigError, DialError
-from dial_client.messages.events import Event, Finished
+from dial_client.messages.events import Event, Finished, MessageCompleted
 from dial_client.messages.limits import StopReason
+from dial_client.messages.message import Message
 from dial_client.messages.model import Provider
 from dial_client.settings.config_types import Settings
 from dial_client.sinks.turn_display import TurnSink
+from dial_client.turns.turn_handle import TurnHandle
 
 # Seconds for which a request is repeated while the model's endpoint limits the rate of requests.
 _PATIENCE = 60.0
+
+# The most seconds that a command, or the files of a steering message, may take beside a turn.
+_MAX_BESIDE = 20.0
 
 
 async def run_loop(
@@ -77,7 +91,13 @@ class ConversationLoop:
         self._shell = ShellCommands(console.suspend)
         self._is_answering = False
         self._will_leave = False
+        # The tasks beside the running turn; its end is theirs.
+        self._beside: TaskGroup
+        # Messages for a turn that ended while their files were read.
+        self._late: list[Message] = []
         console.set_interrupt(self._interrupt)
+        if isinstance(console, Screen):
+            console.take_at_once = self._take_at_once
 
     async def run(self, wait_for_servers: WaitForServers) -> None:
         """Answer input until the user leaves; meanwhile `wait_for_servers` reports on the start of the servers."""
@@ -94,13 +114,65 @@ class ConversationLoop:
                     break
                 if result.draft is not None:
                     self._console.edit(result.draft)
-                if result.message is not None:
-                    async with anyio.create_task_group() as answer_group:
-                        if self._during_answer is not None:
-                            answer_group.start_soon(self._during_answer, self._chat.dial)
-                        await self._answer(self._chat.ask(result.message))
-                        answer_group.cancel_scope.cancel()
+                message = result.message
+                while message is not None:
+                    await self._answer(self._chat.ask(message))
+                    message = self._take_unsent()
             group.cancel_scope.cancel()
+
+    def _take_at_once(self, user_input: UserInput, /, *, steers: bool) -> bool:
+        """Start what need not wait for the end of the answer; return False if the input waits in the queue."""
+        name, _, text = user_input.text.partition(" ")
+        if name.lower() == NOW and text.strip():
+            typed = user_input.typed.partition(" ")[2]
+            user_input, steers = replace(user_input, text=text.strip(), typed=typed, shown=text.strip()), True
+        elif is_information(user_input.text):
+            self._console.echo(user_input)
+            self._beside.start_soon(self._inform, user_input.text)
+            return True
+        turn = self._chat.turn
+        if not steers or turn is None or turn.has_ended or user_input.shown.startswith(("/", "!")):
+            return False
+        self._beside.start_soon(self._steer, turn, user_input)
+        return True
+
+    async def _inform(self, line: str) -> None:
+        # Shielded, because the turn may end meanwhile.
+        with anyio.move_on_after(_MAX_BESIDE, shield=True):
+            await show_information(line, self._chat)
+
+    async def _steer(self, turn: TurnHandle, user_input: UserInput) -> None:
+        # Files are read first; if the turn ends meanwhile, the message is the next question.
+        with anyio.move_on_after(_MAX_BESIDE, shield=True):
+            question = replace(user_input, attachments=self._shell.outputs)
+            try:
+                message = await with_attachments(self._chat.dial, question)
+            except ConfigError as error:
+                warn(f"not sent: {error}")
+                self._console.edit(user_input.text)
+                return
+            self._shell.forget_outputs()
+            if turn.steer(message):
+                self._show_steering()
+            else:
+                self._late.append(Message.user(message) if isinstance(message, str) else message)
+
+    def _show_steering(self) -> None:
+        if isinstance(self._console, Screen) and self._chat.turn is not None:
+            self._console.live.steering = [message.text for message in self._chat.turn.unsent]
+            self._console.refresh()
+
+    def _take_unsent(self) -> Message | None:
+        """Return the steering messages that the ended turn did not get, as the next question; None without any."""
+        turn = self._chat.turn
+        unsent = (*(() if turn is None else turn.take_unsent()), *self._late)
+        self._late.clear()
+        self._show_steering()
+        if not unsent:
+            return None
+        for message in unsent:
+            self._console.echo(UserInput(message.text, message.text, message.text))
+        return unsent[0] if len(unsent) == 1 else merge_messages(unsent)
 
     async def _report_on_servers(self, wait_for_servers: WaitForServers) -> None:
         try:
@@ -127,13 +199,23 @@ class ConversationLoop:
         return result
 
     async def _answer(self, stream: AsyncGenerator[Event, None]) -> None:
-        """Show the events of a turn."""
+        """Show the events of a turn, and run what the user asks for meanwhile."""
+        async with anyio.create_task_group() as beside:
+            self._beside = beside
+            if self._during_answer is not None:
+                beside.start_soon(self._during_answer, self._chat.dial)
+            await self._show_turn(stream)
+            beside.cancel_scope.cancel()
+
+    async def _show_turn(self, stream: AsyncGenerator[Event, None]) -> None:
         self._is_answering = True
         self._sink.begin()
         try:
             async with aclosing(stream) as events:
                 async for event in events:
                     self._sink.show(event)
+                    if isinstance(event, MessageCompleted) and event.message.steers:
+                        self._show_steering()
                     if isinstance(event, Finished):
                         turn = event.turn
                         # Each note once in this run; but if a limit ended the turn, its own notes again.

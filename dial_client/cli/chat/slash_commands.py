@@ -31,6 +31,23 @@ class ChatCommand:
     description: str
     """The description in ``/help``, in one line."""
     run: Run
+    informs: Callable[[str], bool] = lambda _: False
+    """Returns whether the command only shows something, with these arguments: it then runs beside a turn, too."""
+
+
+def is_information(line: str) -> bool:
+    """Return True if a line is a command that only shows something."""
+    name, _, arguments = line.strip().partition(" ")
+    full_name = _ALIASES.get(name.lower(), name.lower())
+    return any(command.name == full_name and command.informs(arguments.strip()) for command in COMMANDS)
+
+
+async def show_information(line: str, session: ChatSession) -> None:
+    """Run a command for which `is_information` is true, beside a turn: Ctrl-C stops the turn, not the command."""
+    try:
+        await _run(line.strip(), session)
+    except DialError as error:
+        session.print(sanitize(" ".join(str(error).split())))
 
 
 async def run_command(line: str, session: ChatSession) -> CommandResult:
@@ -122,6 +139,11 @@ async def _help(session: ChatSession, arguments: str) -> None:
     session.print("\n".join([*lines, *([] if words else _HELP_END)]))
 
 
+async def _send_now(session: ChatSession, arguments: str) -> CommandResult:  # noqa: ARG001 - a `Run`
+    """Ask at once, because no turn is running; the conversation loop takes ``/now`` while a turn runs."""
+    return CommandResult(arguments or None)
+
+
 async def _quit(session: ChatSession, arguments: str) -> CommandResult:  # noqa: ARG001 - a `Run`
     return CommandResult(quit=True)
 
@@ -133,9 +155,22 @@ _HELP_END = [
 ]
 _ALIASES = {"/exit": "/quit", "/clear": "/new", "/cost": "/usage", "/regenerate": "/retry"}
 
+# The command that steers the running turn.
+NOW = "/now"
+
+
+def _always(arguments: str) -> bool:  # noqa: ARG001 - `ChatCommand.informs`
+    return True
+
+
+def _alone(arguments: str) -> bool:
+    """With arguments the command changes something."""
+    return not arguments
+
+
 # All commands, in the order of ``/help``.
 COMMANDS = (
-    ChatCommand("/help", "[COMMAND]", "list the commands", _help),
+    ChatCommand("/help", "[COMMAND]", "list the commands", _help, _always),
     ChatCommand("/new", "", "begin a new conversation", conversation_commands.begin_new),
     ChatCommand("/resume", "[ID|WORDS]", "continue another conversation", conversation_commands.resume),
     ChatCommand("/fork", "[TITLE]", "continue in a copy of the conversation", conversation_commands.fork),
@@ -145,26 +180,29 @@ COMMANDS = (
     ChatCommand("/retry", "", "ask the last question again", conversation_commands.retry),
     ChatCommand("/continue", "", "go on after a limit or a cut answer", conversation_commands.go_on),
     ChatCommand("/edit", "", "change the last question, and ask it again", conversation_commands.edit),
+    ChatCommand(NOW, "TEXT", "send a message to the running turn, with its next results", _send_now),
     ChatCommand("/compact", "[undo]", "summarize the older part of the conversation", conversation_commands.compact),
     ChatCommand("/copy", "[N|code]", "copy an answer, or its last block of code", output_commands.copy),
     ChatCommand("/save", "FILE", "write the latest answer to a file", output_commands.save),
     ChatCommand("/export", "[FILE]", "write the conversation to a file (.md or .json)", output_commands.export),
-    ChatCommand("/calls", "", "the tool calls of the latest turn", output_commands.show_calls),
+    ChatCommand("/calls", "", "the tool calls of the latest turn", output_commands.show_calls, _always),
     ChatCommand("/last", "[N]", "the whole result of a tool call", output_commands.show_last),
     ChatCommand("/model", "[NAME]", "the model, or answer with another one", conversation_commands.show_or_switch),
     ChatCommand("/models", "", "the models that /model takes", conversation_commands.show_models),
     ChatCommand("/system", "[TEXT|none]", "the instructions for the model", conversation_commands.show_or_set_system),
     ChatCommand("/format", "[NAME]", "how tool calls are written", conversation_commands.show_or_set_format),
-    ChatCommand("/usage", "", "tokens, cost, and the context window (also /cost)", conversation_commands.show_usage),
-    ChatCommand("/tools", "[WORDS]", "the tools that the model can call", server_commands.show_tools),
-    ChatCommand("/servers", "[restart NAME]", "the servers and their state", server_commands.show_servers),
+    ChatCommand(
+        "/usage", "", "tokens, cost, and the context window (also /cost)", conversation_commands.show_usage, _always
+    ),
+    ChatCommand("/tools", "[WORDS]", "the tools that the model can call", server_commands.show_tools, _always),
+    ChatCommand("/servers", "[restart NAME]", "the servers and their state", server_commands.show_servers, _alone),
     ChatCommand("/restart", "NAME", "restart a server", server_commands.restart),
     ChatCommand("/resources", "", "the servers' resources; @SERVER:URI attaches one", server_commands.show_resources),
     ChatCommand("/prompts", "", "the servers' prompts; /SERVER:PROMPT sends one", server_commands.show_prompts),
     ChatCommand("/login", "NAME", "log in to a server", server_commands.log_in),
     ChatCommand("/approve", "PATTERN", "allow tools until you leave: time/*", server_commands.approve),
     ChatCommand("/deny", "PATTERN", "deny tools until you leave", server_commands.deny),
-    ChatCommand("/grants", "[revoke PATTERN]", "the rules and grants for tools", server_commands.show_grants),
+    ChatCommand("/grants", "[revoke PATTERN]", "the rules and grants for tools", server_commands.show_grants, _alone),
     ChatCommand("/reload", "", "read the configuration again", server_commands.reload),
     ChatCommand("/theme", "[NAME]", "the colours of answers", server_commands.set_theme),
     ChatCommand("/quit", "", "leave (also Ctrl-D)", _quit),

@@ -117,12 +117,15 @@ def _from_inputrc(text: str) -> str:
     return mode
 
 
-def build_key_bindings(pasted: PastedTexts, open_editor: Callable[[Buffer], None]) -> KeyBindings:
+def build_key_bindings(
+    pasted: PastedTexts, open_editor: Callable[[Buffer], None], steer: Callable[[Buffer], bool]
+) -> KeyBindings:
     """Return the key bindings of the input line; they are active only while the default buffer has the focus.
 
     Args:
         pasted: Stores the long texts that are pasted.
         open_editor: Opens the text of a buffer in an editor.
+        steer: Sends the text of a buffer to the running turn; returns False if there is no turn or no text.
     """
     keys = KeyBindings()
     has_input_focus = has_focus(DEFAULT_BUFFER)
@@ -134,6 +137,10 @@ def build_key_bindings(pasted: PastedTexts, open_editor: Callable[[Buffer], None
 
     # Not in vi mode, where Esc ends insert mode, and Enter after it sends the line.
     @keys.add("escape", "enter", filter=has_input_focus & ~vi_mode)
+    def _steer(event: KeyPressEvent) -> None:
+        if not steer(event.current_buffer):
+            event.current_buffer.newline(copy_margin=False)
+
     @keys.add("c-j", filter=has_input_focus)
     def _insert_line_break(event: KeyPressEvent) -> None:
         event.current_buffer.newline(copy_margin=False)
@@ -184,14 +191,19 @@ class InputLine:
 
     Args:
         on_submit: Is called with each input that is sent.
+        on_steer: Is called with an input for the running turn; returns False if no turn is running.
         completer: Proposes completions.
         history: The file of the history; None to keep the history for this run only.
     """
 
     def __init__(
-        self, on_submit: Callable[[UserInput], None], completer: Completer | None = None, history: Path | None = None
+        self,
+        on_submit: Callable[[UserInput], None],
+        completer: Completer | None = None,
+        history: Path | None = None,
+        on_steer: Callable[[UserInput], bool] = lambda _: False,
     ) -> None:
-        self.on_submit = on_submit
+        self.on_submit, self.on_steer = on_submit, on_steer
         self.pasted = PastedTexts()
         self._sent: set[str] = set()
         self.editing_mode = find_editing_mode()
@@ -205,7 +217,7 @@ class InputLine:
             multiline=True,
             accept_handler=self._accept,
         )
-        self.key_bindings = build_key_bindings(self.pasted, self.open_editor)
+        self.key_bindings = build_key_bindings(self.pasted, self.open_editor, self._steer)
         self.was_empty = True
         """Whether the line was empty when `read` ended."""
         self._session: PromptSession[str] | None = None
@@ -306,6 +318,12 @@ class InputLine:
         if user_input.text:
             self.on_submit(user_input)
         return False
+
+    def _steer(self, buffer: Buffer) -> bool:
+        is_sent = bool(buffer.text.strip()) and self.on_steer(self.to_input(buffer.text))
+        if is_sent:
+            buffer.reset(append_to_history=True)
+        return is_sent
 
     def _completes_while_typing(self) -> bool:
         """Return True if proposals are shown without Tab: in the name of a command, and in a mention."""

@@ -2,7 +2,7 @@
 
 Terminals use two formats of reports: ``CSI code ; modifiers u`` (fixterms, the kitty keyboard protocol), and ``CSI 27 ;
 modifiers ; code ~`` (xterm's modifyOtherKeys). Both become the key that a terminal without such reports would have
-sent, and Enter with any modifier becomes Ctrl-J. `open_output` turns xterm's reports on if the terminal is known to
+sent, and Enter with Shift or Ctrl becomes Ctrl-J. `open_output` turns xterm's reports on if the terminal is known to
 support them.
 """
 
@@ -47,7 +47,7 @@ def _decode(found: re.Match[str]) -> str:
         return ""
     match code, modifiers & (_SHIFT | _ALT | _CTRL):
         case 13, held:
-            return "\n" if held else "\r"
+            return "\x1b\r" if held == _ALT else "\n" if held else "\r"
         case 9, held if held & _SHIFT:
             return "\x1b[Z"
         case 127, held:

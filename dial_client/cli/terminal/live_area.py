@@ -146,6 +146,8 @@ class LiveState:
     """Returns the lines of a picker for a width in columns and a maximum of rows; None if there is no picker."""
     is_asking: bool = False
     """Whether a question waits for its answer, which hides the clock of the turn."""
+    steering: list[str] = field(default_factory=list)
+    """Messages that the model gets with the next results of the turn."""
 
     @property
     def is_moving(self) -> bool:
@@ -168,7 +170,7 @@ def render(state: LiveState, columns: int, rows: int, now: float) -> list[str]:
     below = [format_running_call(call, columns, now, _choose_frame(now - call.since)) for call in calls[:limit]]
     if len(calls) > limit:
         below.append(fit(f"  … and {len(calls) - limit:,} more calls", columns - 1))
-    below += _format_queue(state.queued, columns)
+    below += _format_queue(state.steering, state.queued, columns)
     if state.is_asking:
         return below[-rows:]
     if state.starting:
@@ -208,7 +210,9 @@ def format_starting_servers(state: LiveState, columns: int, now: float) -> str:
     return f"{sign} {fit(f'{state.settled}starting: {names}', room)}{_DIM}{tail}{_PLAIN}"
 
 
-def _format_queue(messages: Sequence[str], columns: int) -> Iterable[str]:
+def _format_queue(steering: Sequence[str], messages: Sequence[str], columns: int) -> Iterable[str]:
+    for message in steering[-MAX_QUEUED:]:
+        yield f"{_DIM}{fit(f'with the next results: {to_one_line(message, MAX_TEXT)}', columns - 1)}{_PLAIN}"
     for message in messages[:MAX_QUEUED]:
         yield f"{_DIM}{fit(f'queued: {to_one_line(message, MAX_TEXT)}', columns - 1)}{_PLAIN}"
     if messages:

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import anyio
 
@@ -35,6 +35,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+
+class TakeAtOnce(Protocol):
+    """Takes an input while a turn runs, for the turn if it `steers`; returns False if the input waits for its end."""
+
+    def __call__(self, user_input: UserInput, /, *, steers: bool) -> bool:
+        """Take the input."""
+
+
 # Seconds to wait until the terminal is restored.
 MAX_CLOSING = 2.0
 
@@ -52,6 +60,8 @@ class Screen:
         self.theme = theme
         self.on_enter: Callable[[], object] = lambda: None
         """Called for Enter in an empty input line."""
+        self.take_at_once: TakeAtOnce = lambda _, **__: False
+        """Takes an input that need not wait for the end of the turn; returns False if it waits."""
         self._input_line: Any = None
         self._has_input = has_input
         self._on_interrupt: Callable[[], None] = process_runner.interrupts.interrupt
@@ -231,7 +241,7 @@ class Screen:
         from dial_client.cli.terminal.live_application import LiveApplication
 
         if self._has_input:
-            self._input_line = InputLine(self._send, history=find_history_path())
+            self._input_line = InputLine(self._send, history=find_history_path(), on_steer=self._steer)
         results: list[T] = []
         failures: list[Exception] = []
         self._application = LiveApplication(
@@ -373,7 +383,12 @@ class Screen:
             processor.feed_multiple(self._application.input.read_keys())
             context.copy().run(processor.process_keys)
 
+    def _steer(self, sent: UserInput) -> bool:
+        return self.live.activity is not None and self.take_at_once(sent, steers=True)
+
     def _send(self, sent: UserInput | None) -> None:
+        if sent is not None and self.live.activity is not None and self.take_at_once(sent, steers=False):
+            return
         self._question.begin_command()
         self._sent.append(sent)
         self._show_queue()

@@ -144,10 +144,8 @@ class TurnView(TurnSink):
                 self._finish_call(event)
             case ServerChanged(name, "failed" | "restarting" as status):
                 self._screen.print_faint(f"server {to_one_line(name, 80)}: {status}")
-            case MessageCompleted(message) if message.role is Role.ASSISTANT:
+            case MessageCompleted(message) if message.role is not Role.TOOL:
                 self._end_message(message)
-            case MessageCompleted(message) if message.steers:
-                self._screen.echo(UserInput(message.text, to_one_line(message.text, MAX_ECHO), message.text))
             case Finished(turn):
                 self._finish(turn)
 
@@ -173,7 +171,13 @@ class TurnView(TurnSink):
             self._print_part(rest, is_call=False)
 
     def _end_message(self, message: Message) -> None:
-        """End a message of the model, show its images, and name its files, which a terminal cannot show."""
+        """End a message of the model, show its images, and name its files, which a terminal cannot show.
+
+        A message of the user, which steers the turn, is shown as it is once the model gets it.
+        """
+        if message.role is Role.USER:
+            self._screen.echo(UserInput(message.text, to_one_line(message.text, MAX_ECHO), message.text))
+            return
         self._end_reasoning()
         self._end_answer()
         self._show_images(message.content)
