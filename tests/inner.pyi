@@ -71,6 +71,7 @@ from dial_client.cli.doctor.subject import ServerOutcome as ServerOutcome
 from dial_client.cli.doctor.subject import Subject as Subject
 from dial_client.cli.doctor.subject import run_servers as run_servers
 from dial_client.cli.doctor.tool_checks import format_size_lines as format_size_lines
+from dial_client.cli.download_progress import DownloadProgress as DownloadProgress
 from dial_client.cli.init_questions import choose_servers as choose_servers
 from dial_client.cli.input import file_completion as file_completion
 from dial_client.cli.input import file_mentions as file_mentions
@@ -304,6 +305,7 @@ from dial_client.messages.message import ToolSpec as ToolSpec
 from dial_client.messages.message import content_to_json as content_to_json
 from dial_client.messages.message import describe as message_describe
 from dial_client.messages.message import extract_text as extract_text
+from dial_client.messages.model import DOWNLOADING as DOWNLOADING
 from dial_client.messages.model import CallChunk as CallChunk
 from dial_client.messages.model import Completion as Completion
 from dial_client.messages.model import Delta as Delta

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from dial_client.cli.configuration_files import ask_for_files, describe_sources, find_profile_name
+from dial_client.cli.download_progress import DownloadProgress
 from dial_client.cli.options import Options
-from dial_client.cli.printed_streams import PrintedStream
 from dial_client.cli.word_wrap import print_to_stderr
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.model import Provider
 from dial_client.providers import is_recording_name, open_provider
-from dial_client.runtime.safe_text import sanitize, to_one_line
+from dial_client.runtime.safe_text import to_one_line
 from dial_client.settings import configuration
 from dial_client.settings.config_locations import FILE_NAME
 from dial_client.settings.config_types import Settings
@@ -61,7 +59,7 @@ def open_model(options: Options, settings: Settings) -> Provider:
         name,
         models=settings.models,
         base_url=options.base_url,
-        on_progress=_Progress(),
+        on_progress=DownloadProgress(),
         fallback_models=() if is_recording_name(name) else find_fallback_models(options, settings),
     )
 
@@ -91,33 +89,3 @@ def warn(text: str) -> None:
 def warn_once(text: str) -> None:
     """Print one line on standard error, but the same line only once in the life of the program."""
     warn(text)
-
-
-class _Progress:
-    """Shows the progress of a download: in the live area of a screen, else as a bar, without a terminal in lines."""
-
-    def __init__(self) -> None:
-        self._bar: Any = None
-        self._task: Any = None
-        self._printed_tenth = -1
-
-    def __call__(self, done: int, total: int, what: str) -> None:
-        if isinstance(sys.stderr, PrintedStream):
-            share = f"{done * 100 // total} % of {total / 1e6:,.0f} MB" if total else f"{done / 1e6:,.0f} MB"
-            sys.stderr.show_progress(f"{what}: {share}" if done < total or not total else "")
-        elif sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-            if self._bar is None:
-                columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-                self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
-                self._task = self._bar.add_task(sanitize(what), total=total)
-                self._bar.start()
-            self._bar.update(self._task, completed=done, total=total, description=sanitize(what))
-            if done >= total:
-                self._bar.stop()
-                self._bar = None
-        elif total and (tenth := done * 10 // total) != self._printed_tenth:
-            self._printed_tenth = tenth
-            warn_once(f"{what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB")

@@ -380,7 +380,7 @@ class DialClient:
         self._tasks = await BackgroundTasks.open()
         self._servers.start(self._tasks)
         self.model.reset()
-        self._tasks.start_soon(self.model.prepare)
+        self._tasks.start_soon(self.model.prepare_at_start)
 
     async def ready(self) -> None:
         """Wait until every server is ready or has failed; a server fails at its start-up timeout.

@@ -53,6 +53,7 @@ from dial_client.messages.model import (
     CallChunk,
     Completion,
     Delta,
+    Downloading,
     Instruction,
     ModelInfo,
     ModelRequest,
@@ -242,6 +243,11 @@ class RecordingProvider:
     def info(self) -> ModelInfo:
         """The description of the recorded model."""
         return self._provider.info
+
+    @property
+    def needs_download(self) -> bool:
+        """Whether the model of the recorded provider has to be downloaded."""
+        return isinstance(self._provider, Downloading) and self._provider.needs_download
 
     async def prepare(self) -> None:
         """Prepare the recorded provider."""

@@ -62,6 +62,8 @@ OnWait = Callable[[str, float], Awaitable[None]]
 
 # Called during the download of a model: the bytes so far, the bytes in total, and the name of the current step.
 OnDownload = Callable[[int, int, str], None]
+# The name of the step in which bytes arrive: only its speed says how long the download takes.
+DOWNLOADING = "downloading the model"
 
 
 class StructuredOutput(StrEnum):
@@ -331,6 +333,15 @@ class Preparable(Protocol):
 
     async def prepare(self) -> None:
         """Make the preparations now, while the servers start. Otherwise the first request makes them."""
+
+
+@runtime_checkable
+class Downloading(Protocol):
+    """A provider that downloads its model. The client prepares it for the first turn, not when the client opens."""
+
+    @property
+    def needs_download(self) -> bool:
+        """Whether the model is not on this machine yet."""
 
 
 @runtime_checkable

@@ -28,7 +28,16 @@ from dial_client.messages.errors import (
     ConfigError,
     ProviderError,
 )
-from dial_client.messages.model import Completion, Delta, ModelInfo, ModelRequest, OnDownload, Preparable, Provider
+from dial_client.messages.model import (
+    Completion,
+    Delta,
+    Downloading,
+    ModelInfo,
+    ModelRequest,
+    OnDownload,
+    Preparable,
+    Provider,
+)
 from dial_client.providers.http.endpoint import (
     NO_KEY,
     Endpoint,
@@ -385,6 +394,12 @@ class FallbackProvider:
         """The known properties of the model that is asked next, with the secrets of all models."""
         secrets = (secret for candidate in self._candidates for secret in candidate.provider.info.secrets)
         return replace(self._sort_candidates()[0].provider.info, secrets=tuple(dict.fromkeys(secrets)))
+
+    @property
+    def needs_download(self) -> bool:
+        """Whether the first model has to be downloaded."""
+        provider = self._candidates[0].provider
+        return isinstance(provider, Downloading) and provider.needs_download
 
     async def prepare(self) -> None:
         """Prepare the first model. The other models are prepared when they are asked."""

@@ -12,7 +12,7 @@ from anyio import to_thread
 
 from dial_client.hooks.middleware import MiddlewareChain
 from dial_client.messages.errors import ConfigError
-from dial_client.messages.model import ModelInfo, Preparable, Provider, ToolFormat, ToolFormatHandler
+from dial_client.messages.model import Downloading, ModelInfo, Preparable, Provider, ToolFormat, ToolFormatHandler
 from dial_client.providers import FallbackProvider, add_fallback_models, is_recording, open_provider
 from dial_client.providers.formats import ActiveFormat, build_handler
 from dial_client.runtime.logs import get_logger
@@ -106,6 +106,7 @@ class ClientModel:
         """The middleware of model requests, turns and tool calls."""
         self._is_fixed = False
         self._prepared = anyio.Event()
+        self._is_postponed = False  # whether the first turn prepares the model
         self.retired: list[Provider] = []
         """The models that are no longer used, which `close_retired` closes."""
         self._variants: dict[tuple[str | int | None, str | None], ClientModel] = {}
@@ -300,7 +301,15 @@ class ClientModel:
         assert self._unrecorded is not None
         return self._unrecorded
 
-    async def prepare(self) -> None:
+    async def prepare_at_start(self) -> None:
+        """Prepare the model while the servers start, unless it has to be downloaded: `wait_prepared` does that."""
+        provider = self.provider
+        if isinstance(provider, Downloading) and provider.needs_download:
+            self._is_postponed = True
+        else:
+            await self._prepare()
+
+    async def _prepare(self) -> None:
         """Prepare the model for the first request. An error is only logged here: the first request raises it again."""
         provider = self.provider
         try:
@@ -314,11 +323,14 @@ class ClientModel:
             await to_thread.run_sync(prices.preload, abandon_on_cancel=True)
 
     def reset(self) -> None:
-        """Make `wait_prepared` wait for the next `prepare`, because the client was opened again."""
-        self._prepared = anyio.Event()
+        """Make `wait_prepared` wait for the next `prepare_at_start`, because the client was opened again."""
+        self._prepared, self._is_postponed = anyio.Event(), False
 
     async def wait_prepared(self) -> None:
-        """Wait until the model is prepared."""
+        """Wait until the model is prepared; a model that has to be downloaded is prepared now."""
+        if self._is_postponed:
+            self._is_postponed = False
+            await self._prepare()
         await self._prepared.wait()
 
     async def aclose(self) -> None:

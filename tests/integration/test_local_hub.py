@@ -17,7 +17,15 @@ from urllib.parse import urlsplit
 import anyio
 import pytest
 
-from tests.inner import ConfigError, LocalProvider, ProviderError, choose, ensure_from_hub, open_provider
+from tests.inner import (
+    ConfigError,
+    LocalProvider,
+    ProviderError,
+    choose,
+    ensure_from_hub,
+    find_cache_folder,
+    open_provider,
+)
 
 pytestmark = pytest.mark.anyio
 pytest.importorskip("huggingface_hub", reason="the extra 'local' is not installed")
@@ -191,3 +199,24 @@ def test_the_environment_may_name_a_file_of_the_hub(monkeypatch: pytest.MonkeyPa
     pytest.importorskip("xllamacpp", reason="the extra 'local' is not installed")
     monkeypatch.setitem(os.environ, "DIAL_LOCAL_MODEL", "hf:some/model-GGUF")
     assert LocalProvider().info.name == "local"
+
+
+@asyncio_only
+async def test_a_model_of_the_hub_needs_a_download_until_its_file_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    provider = LocalProvider("hf:some/model-GGUF")
+    assert provider.needs_download
+    with loopback_hub(monkeypatch):
+        await ensure_from_hub("some/model-GGUF", find_cache_folder(), ignore_progress)
+    assert not provider.needs_download
+
+
+def test_the_embedded_model_needs_a_download_and_a_file_of_the_user_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "own.gguf").write_bytes(CONTENT)
+    assert LocalProvider().needs_download
+    assert not LocalProvider(str(tmp_path / "own.gguf")).needs_download

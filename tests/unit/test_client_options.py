@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from dial_client import (
@@ -25,6 +27,7 @@ from dial_client import (
 )
 from dial_client.extend import ModelInfo, ModelRequest, ReActFormatHandler
 from dial_client.testing import ScriptedProvider
+from tests.inner import FallbackProvider, Provider
 
 
 def test_from_config_takes_the_keywords_of_the_class() -> None:
@@ -259,6 +262,39 @@ async def test_opening_a_client_twice_prepares_the_model_once() -> None:
     turn = await dial.run("Hi")
     await dial.aclose()
     assert (model.count, turn.text) == (1, "One.")
+
+
+class Downloaded(Prepared):
+    """A provider whose model `prepare` downloads."""
+
+    @property
+    def needs_download(self) -> bool:
+        return not self.count
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("wrap", [lambda model: model, lambda model: FallbackProvider([model, ScriptedProvider([])])])
+async def test_a_model_is_downloaded_for_the_first_turn_and_not_when_the_client_opens(
+    wrap: Callable[[Provider], Provider],
+) -> None:
+    model = Downloaded(["One.", "Two."])
+    async with DialClient(wrap(model)) as dial:
+        await dial.ready()
+        await anyio.wait_all_tasks_blocked()
+        assert model.count == 0
+        assert (await dial.run("Hi")).text == "One."
+        await dial.run("Again")
+    assert model.count == 1
+
+
+@pytest.mark.anyio
+async def test_a_recording_downloads_nothing_before_the_first_turn(tmp_path: Path) -> None:
+    model = Downloaded(["One."])
+    async with DialClient(model, record=tmp_path / "recording.jsonl") as dial:
+        await anyio.wait_all_tasks_blocked()
+        assert model.count == 0
+        await dial.run("Hi")
+    assert model.count == 1
 
 
 @pytest.mark.anyio

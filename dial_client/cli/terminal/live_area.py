@@ -175,11 +175,10 @@ def render(state: LiveState, columns: int, rows: int, now: float) -> list[str]:
         return below[-rows:]
     if state.starting:
         below.append(format_starting_servers(state, columns, now))
+    key = "Ctrl-C" if state.queued else "Esc"  # while messages wait, Esc in an empty line removes the last one
     if state.progress:
-        below.append(fit(to_one_line(state.progress, MAX_TEXT), columns - 1))
-    if state.activity is not None:
-        # While messages wait, Esc in an empty line removes the last one.
-        key = "Ctrl-C" if state.queued else "Esc"
+        below.append(_format_progress(state.progress, columns, None if state.activity is None else key))
+    elif state.activity is not None:
         below.append(format_activity(state.activity, columns, now, key))
     left = rows - len(below)
     if left < 1 or state.draft is None:
@@ -197,6 +196,13 @@ def format_activity(activity: Activity, columns: int, now: float, key: str) -> s
     if room < 8:
         return f"{sign} {fit(to_one_line(activity.text, columns), max(1, columns - 3))}"
     return f"{sign} {fit(to_one_line(activity.text, MAX_TEXT), room)}{_DIM}{tail}{_PLAIN}"
+
+
+def _format_progress(progress: str, columns: int, key: str | None) -> str:
+    """Return the line with the progress of a download, and the key that stops the turn that waits, if one does."""
+    line = fit(to_one_line(progress, MAX_TEXT), columns - 1)
+    tail = f" · {key} stops" if key else ""
+    return f"{line}{_DIM}{tail}{_PLAIN}" if tail and count_cells(line + tail) < columns else line
 
 
 def format_starting_servers(state: LiveState, columns: int, now: float) -> str:

@@ -51,7 +51,14 @@ from dial_client.providers.embedded.decisions import (
     read_decision,
 )
 from dial_client.providers.embedded.process import CONTEXT_TOKENS, ModelProcess
-from dial_client.providers.embedded.weights import QWEN, ensure, ensure_from_hub, find_cache_folder, parse_name
+from dial_client.providers.embedded.weights import (
+    QWEN,
+    ensure,
+    ensure_from_hub,
+    find_cache_folder,
+    is_downloaded,
+    parse_name,
+)
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.settings.endpoint_profile import EndpointProfile
 
@@ -132,6 +139,13 @@ class LocalProvider:
         self._starting = anyio.Lock()
         self._start_scope: anyio.CancelScope | None = None
         self._closed = False
+
+    @property
+    def needs_download(self) -> bool:
+        """Whether the weights are not on this machine yet."""
+        if self._hub_name:
+            return not is_downloaded(self._hub_name, find_cache_folder())
+        return self._file is None and not (find_cache_folder() / QWEN.file).is_file()
 
     async def prepare(self, request: ModelRequest | None = None) -> None:
         """Download the weights and start the model, if it is not running.

