@@ -13,6 +13,7 @@ from dial_client.cli.options import Options
 from dial_client.cli.tty import Unanswered, can_ask_user
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.model import Provider
+from dial_client.providers import pin_address
 from dial_client.providers.presets import MODELS_OF_KEYS
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.settings.config_types import ModelProfile, Settings
@@ -44,29 +45,35 @@ async def with_default_model(options: Options, settings: Settings, environ: Mapp
     if find_model_name(options, settings):
         return settings
     for variable, model in MODELS_OF_KEYS.items():
-        if environ.get(variable):
+        # An endpoint at OPENAI_BASE_URL seldom has the usual model of OpenAI: it is asked for its models.
+        if environ.get(variable) and not pin_address(model, environ):
             warn_once(f"no model is named: using {model}, because {variable} is set (-m chooses another)")
             return replace(settings, default_model=model)
-    from dial_client.cli.models.model_search import ModelProposal, find_models
+    from dial_client.cli.models.model_proposals import find_offers
 
-    proposal: ModelProposal | None = next(
-        (found for found in await find_models(environ=environ) if found.name != "local"), None
-    )
-    if proposal is not None:
+    offers = await find_offers(environ)
+    proposal = offers.usual
+    if proposal is not None and proposal.name.partition(":")[0] != "local":
         about = to_one_line(proposal.about, 200)
         warn_once(f"no model is named and no key is set: using {proposal.name}, {about} (-m chooses another)")
     elif can_ask_user():
         from dial_client.cli.init_questions import ask_for_model
 
-        embedded = ModelProposal("local", "the embedded model, a demonstration: downloads 490 MB, needs no key")
+        proposal = None
         with suppress(Unanswered):
-            proposals = [embedded] if importlib.util.find_spec("xllamacpp") else []
-            proposal = await ask_for_model(proposals, "Which model answers? None is named, no key is set.")
+            proposal = await ask_for_model(offers, "Which model answers? None is named, no key is set.")
+    else:
+        proposal = None
     if proposal is None:
+        has_embedded = importlib.util.find_spec("xllamacpp") is not None
+        embedded = "-m local is the embedded model, a demonstration of 490 MB" if has_embedded else "-m ollama:ID"
         raise ConfigError(
             "no model is named, no key is set, and no local model server runs",
-            hint="give -m NAME (-m local is the embedded model, 490 MB), set OPENAI_API_KEY or ANTHROPIC_API_KEY, "
-            "or start Ollama, LM Studio, llama.cpp or vLLM",
+            hint=f"give -m NAME ({embedded}), set OPENAI_API_KEY or ANTHROPIC_API_KEY, "
+            "or start Ollama, LM Studio, llama.cpp or vLLM; dial-chat init asks for any other endpoint",
         )
-    own = {proposal.name: ModelProfile(proposal.name, **proposal.profile)} if proposal.profile else {}
+    profile = {**proposal.profile}
+    if "api_key" in profile:  # ${VARIABLE}, as init writes it
+        profile["api_key"] = environ.get(profile["api_key"].removeprefix("${").removesuffix("}"))
+    own = {proposal.name: ModelProfile(proposal.name, **profile)} if profile else {}
     return replace(settings, default_model=proposal.name, models={**settings.models, **own})

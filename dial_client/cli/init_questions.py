@@ -2,39 +2,142 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 
-from dial_client.cli.models.model_search import ModelProposal
+from dial_client.cli.models.endpoint_trial import EndpointTrial, try_endpoint
+from dial_client.cli.models.model_proposals import ModelOffers, ModelProposal, ModelSource, describe_name
 from dial_client.cli.servers.server_proposals import ServerProposal
 from dial_client.cli.tty import ask_for_line
-from dial_client.cli.word_wrap import print_lines
+from dial_client.cli.word_wrap import count_cells, print_lines
+from dial_client.messages.errors import ConfigError
 from dial_client.providers import open_provider
+from dial_client.providers.http.endpoint import normalize_url
 from dial_client.runtime.safe_text import escape_line
 
+# The maximum number of models of an endpoint that are printed at once.
+_MAX_CHOICES = 12
+# The maximum width of the names of choices in columns.
+_MAX_NAME = 20
 
-async def ask_for_model(
-    proposals: Sequence[ModelProposal], title: str = "1. Which model answers?"
-) -> ModelProposal | None:
-    """Return the model that the user chooses; None if no model was found and the user names none.
+
+async def ask_for_model(offers: ModelOffers, title: str = "1. Which model answers?") -> ModelProposal | None:
+    """Return the model that the user chooses; None if the user names none.
 
     Raises:
         Unanswered: The user cancels with Ctrl-C or Ctrl-D.
     """
     print(f"\n{title}")
-    _print_choices([(proposal.name, proposal.about) for proposal in proposals])
-    if not proposals:
-        print("   None was found: set a key such as OPENAI_API_KEY, start Ollama, or pip install 'dial-client[local]'.")
-    usual = f"Enter for {proposals[0].name}" if proposals else "Enter for none yet"
+    _print_choices([(row.name, row.about) for row in offers.rows], offers.unusable)
+    usual = offers.usual
     while True:
-        answer = await ask_for_line(f"   A number, the name of any model, or {usual}: ")
+        answer = await ask_for_line(
+            f"   A number, the name of any model, or Enter for {usual.name if usual else 'none'}: "
+        )
         if not answer:
-            return proposals[0] if proposals else None
-        if answer.isdecimal() and 0 < int(answer) <= len(proposals):
-            return proposals[int(answer) - 1]
-        chosen = _find_model(answer)
+            return usual
+        chosen: ModelProposal | ModelSource | None = _find_row(answer, offers.rows) or _find_model(answer)
+        if isinstance(chosen, ModelSource):
+            chosen = await (_choose_listed_model(chosen.models) if chosen.models else ask_for_endpoint())
         if chosen is not None:
             return chosen
+
+
+async def ask_for_endpoint(url: str = "", variable: str = "") -> ModelProposal | None:
+    """Ask for an endpoint and its key, try them, and return the model of it that the user chooses.
+
+    Args:
+        url: The address; empty to ask for it.
+        variable: The environment variable of the key; empty to ask for it.
+
+    Returns:
+        The model, or None if the user goes back.
+
+    Raises:
+        ConfigError: The address that was given cannot be used.
+        Unanswered: The user cancels with Ctrl-C or Ctrl-D.
+    """
+    while True:
+        address = url or await ask_for_line("   Its address, such as http://127.0.0.1:8080/v1 (Enter goes back): ")
+        if not address:
+            return None
+        try:
+            address = normalize_url(address if "://" in address else f"http://{address}", "the address")
+            if model := await _ask_at_address(address, variable):
+                return model
+        except ConfigError as error:
+            if url:
+                raise
+            print(f"   {escape_line(str(error))}")
+        if url:
+            raise ConfigError(f"no model of {url} was chosen", "dial-chat init asks again")
+
+
+async def _ask_at_address(address: str, variable: str) -> ModelProposal | None:
+    """Ask for the key of an address, try it, and return the model that the user chooses; None to ask again."""
+    variable = variable or await _ask_for_key_variable(needs_key=False)
+    trial = await try_endpoint(address, os.environ.get(variable, ""))
+    while trial.refuses_key:
+        print(f"   {escape_line(trial.problem)}")
+        variable = await _ask_for_key_variable(needs_key=True)
+        if not variable:
+            return None
+        trial = await try_endpoint(address, os.environ.get(variable, ""))
+    if trial.problem:
+        print(f"   {escape_line(trial.problem)}")
+        return None
+    return await _choose_served_model(trial, variable)
+
+
+async def _ask_for_key_variable(*, needs_key: bool) -> str:
+    """Return the name of the environment variable that has a key, which is set for this process; empty for none."""
+    usual = "Enter goes back" if needs_key else "Enter if it needs none"
+    while True:
+        name = await ask_for_line(f"   The environment variable with its key, such as OPENAI_API_KEY ({usual}): ")
+        if not name:
+            return ""
+        if re.fullmatch(r"[A-Z_][A-Z0-9_]*", name):
+            break
+        print("   Please give the name of a variable, in capital letters: the file never has the key itself.")
+    if not os.environ.get(name):
+        key = await ask_for_line(f"   {name} is not set here. The key, for this run only, never written: ", hidden=True)
+        if key:
+            os.environ[name] = key  # so that the question at the end of init is answered
+    return name
+
+
+async def _choose_served_model(trial: EndpointTrial, variable: str) -> ModelProposal | None:
+    host = escape_line(trial.endpoint.host)
+    if trial.ids:
+        print(f"   {host} answers.")
+        return await _choose_listed_model([trial.propose(model, variable) for model in trial.ids])
+    print(f"   {host} answers, and has no list of models.")
+    model = await ask_for_line("   The model's name there (Enter goes back): ")
+    return trial.propose(model, variable) if model else None
+
+
+async def _choose_listed_model(models: Sequence[ModelProposal]) -> ModelProposal | None:
+    """Return one of these models, which the user chooses by its number, its name, or a part of names."""
+    shown = [*models]
+    while True:
+        if len(shown) == 1:
+            print(f"   {escape_line(shown[0].name)}")
+            return shown[0]
+        for number, model in enumerate(shown[:_MAX_CHOICES], 1):
+            print_lines([f"   {number:>3}  {escape_line(str(model.profile.get('model') or model.name))}"])
+        if len(shown) > _MAX_CHOICES:
+            print(f"        … and {len(shown) - _MAX_CHOICES} more: a part of a name shows those that have it")
+        answer = await ask_for_line(f"   A number, a part of a name, or Enter for {shown[0].name}: ")
+        if not answer:
+            return shown[0]
+        if answer.isdecimal() and 0 < int(answer) <= len(shown):
+            return shown[int(answer) - 1]
+        ids = {model.profile.get("model") or model.name: model for model in models}
+        found = [ids[answer]] if answer in ids else [model for name, model in ids.items() if answer in name]
+        if not found:
+            print("   No model has that in its name.")
+        shown = found or shown
 
 
 async def ask_for_servers(proposals: Sequence[ServerProposal]) -> list[ServerProposal]:
@@ -88,20 +191,30 @@ async def ask_for_place(folder_file: str, user_file: str) -> bool:
             return answer == "2"
 
 
-def _print_choices(choices: Sequence[tuple[str, str]]) -> None:
-    width = min(40, max((len(name) for name, _ in choices), default=0))
-    for number, (name, about) in enumerate(choices, 1):
-        label = f"   {number:>2}  {escape_line(name):<{width}}  "
-        print_lines([label + escape_line(about)], len(label))
+def _print_choices(choices: Sequence[tuple[str, str]], unusable: Sequence[tuple[str, str]] = ()) -> None:
+    """Print the choices with their numbers, and below them what cannot be chosen yet."""
+    width = min(_MAX_NAME, max((count_cells(name) for name, _ in (*choices, *unusable)), default=0))
+    rows = [(f"{number:>2}", *choice) for number, choice in enumerate(choices, 1)]
+    for sign, name, about in (*rows, *((" -", *choice) for choice in unusable)):
+        label = f"   {sign}  {escape_line(name)}"
+        if count_cells(name) > width:  # the description of a long name begins in the next row
+            print(label)
+            label = ""
+        print_lines([f"{label:<{width + 7}}  {escape_line(about)}"], width + 9)
+
+
+def _find_row(answer: str, rows: Sequence[ModelProposal | ModelSource]) -> ModelProposal | ModelSource | None:
+    """Return the row of a number or of a name; None if there is none."""
+    if answer.isdecimal() and 0 < int(answer) <= len(rows):
+        return rows[int(answer) - 1]
+    return next((row for row in rows if row.name == answer), None)
 
 
 def _find_model(name: str) -> ModelProposal | None:
     """Return the model of a typed name; if there is no such model, print the reason and return None."""
-    from dial_client.messages.errors import ConfigError
-
     try:
         open_provider(name)
     except ConfigError as error:
         print(f"   {escape_line(str(error))}")
         return None
-    return ModelProposal(name, "as you named it")
+    return ModelProposal(name, describe_name(name))

@@ -144,6 +144,26 @@ def add_fallback_models(
     return FallbackProvider([provider, *opened])
 
 
+def pin_address(model: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return a profile with the address that the environment sets for a model; empty if it sets none.
+
+    The profile works in a shell without the variable of the address; it names the key as ``${VARIABLE}``.
+
+    Raises:
+        ConfigError: The variable has no address.
+    """
+    prefix, _, model_id = model.partition(":")
+    vendor = _PREFIXES.get(prefix)
+    if vendor is None or not environ.get(vendor.url_variable, "").strip():
+        return {}
+    url = _find_default_url(vendor, environ)
+    if url == vendor.url:
+        return {}
+    kind = {"preset": prefix} if vendor.preset is not None else {"api": str(vendor.api.value)}
+    key = next((variable for variable in vendor.key_variables if environ.get(variable, "").strip()), None)
+    return kind | {"base_url": url, "model": model_id} | ({"api_key": f"${{{key}}}"} if key else {})
+
+
 def _open_model(
     model: str,
     models: Mapping[str, ModelProfile],

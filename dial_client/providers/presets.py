@@ -130,3 +130,15 @@ def find_preset_by_url(url: str) -> Preset:
 
 # The default model if no model is named and the environment contains one of these keys.
 MODELS_OF_KEYS = {"ANTHROPIC_API_KEY": "anthropic:claude-sonnet-5-5", "OPENAI_API_KEY": "openai:gpt-6-luna"}
+
+# The environment variables with the keys of vendors, by the name of the preset; the first ones have a usual model.
+KEYS_OF_PRESETS = {
+    "anthropic": "ANTHROPIC_API_KEY",
+    "openai": "OPENAI_API_KEY",
+    "gemini": "GEMINI_API_KEY",
+    "mistral": "MISTRAL_API_KEY",
+    "deepseek": "DEEPSEEK_API_KEY",
+    "moonshot": "MOONSHOT_API_KEY",
+    "openrouter": "OPENROUTER_API_KEY",
+    "groq": "GROQ_API_KEY",
+}

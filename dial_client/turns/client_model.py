@@ -304,7 +304,7 @@ class ClientModel:
     async def prepare_at_start(self) -> None:
         """Prepare the model while the servers start, unless it has to be downloaded: `wait_prepared` does that."""
         provider = self.provider
-        if isinstance(provider, Downloading) and provider.needs_download:
+        if provider is not None and isinstance(provider, Downloading) and provider.needs_download:
             self._is_postponed = True
         else:
             await self._prepare()

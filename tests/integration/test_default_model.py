@@ -12,7 +12,7 @@ from tests.support.program import dial_chat
 from tests.support.screens import screen
 
 pytestmark = pytest.mark.anyio
-NO_SERVER = {"OLLAMA_HOST": "http://127.0.0.1:9"}
+NO_SERVER = {"DIAL_LOCAL_SERVERS": ""}
 
 
 async def test_a_named_model_is_kept() -> None:
@@ -29,8 +29,17 @@ async def test_a_key_in_the_environment_chooses_the_model_of_its_provider() -> N
 
 async def test_without_a_key_a_local_server_that_runs_is_used() -> None:
     with json_service({"/v1/models": {"data": [{"id": "qwen3:8b"}]}}) as ollama:
-        chosen = await with_default_model(Options(), parse("{}"), {"OLLAMA_HOST": ollama.url})
-    assert chosen.default_model == "ollama:qwen3:8b"
+        environ = {"DIAL_LOCAL_SERVERS": f"ollama={ollama.url}/v1"}
+        chosen = await with_default_model(Options(), parse("{}"), environ)
+    assert chosen.default_model == "qwen3-8b"
+    assert chosen.models["qwen3-8b"].base_url == f"{ollama.url}/v1"
+
+
+async def test_an_endpoint_of_the_environment_is_asked_for_its_models() -> None:
+    with json_service({"/v1/models": {"data": [{"id": "fake-1"}]}}) as endpoint:
+        environ = {"OPENAI_BASE_URL": f"{endpoint.url}/v1", "OPENAI_API_KEY": "k", **NO_SERVER}
+        chosen = await with_default_model(Options(), parse("{}"), environ)
+    assert chosen.default_model == "chat:fake-1"
 
 
 async def test_without_a_model_and_a_terminal_the_error_names_the_choices() -> None:
@@ -41,14 +50,14 @@ async def test_without_a_model_and_a_terminal_the_error_names_the_choices() -> N
 
 
 def test_the_embedded_model_is_not_used_unasked(tmp_path: Path) -> None:
-    answered = dial_chat(tmp_path, "Hi", **NO_SERVER)
+    answered = dial_chat(tmp_path, "Hi")
     assert answered.returncode == 2
     assert "-m NAME" in answered.stderr
 
 
 def test_in_a_terminal_the_user_is_asked(tmp_path: Path) -> None:
     (tmp_path / "replies.json").write_text('["Good morning."]')
-    with screen(tmp_path, "Hi", columns=120, OLLAMA_HOST=NO_SERVER["OLLAMA_HOST"]) as shown:
+    with screen(tmp_path, "Hi", columns=120) as shown:
         shown.until("Which model answers?")
         shown.until("the name of any model")
         shown.type("scripted:replies.json\r")

@@ -206,6 +206,7 @@ class ModelEndpoint:
         self.connections = 0  # that have been opened
         self.url = ""
         self.answer_to: Callable[[Recorded], Answer] | None = None  # chooses the answer in place of their order
+        self.answers_lookups = False  # whether `answer_to` chooses the answers to GET requests too
         self._answers = list(answers)
         self._described = described or refuse(404, "there is no such resource")
         self._lock = threading.Lock()
@@ -214,7 +215,7 @@ class ModelEndpoint:
         """Return the next answer; the last one again and again."""
         if request.method == "GET":
             self.lookups.append(request)
-            return self._described
+            return self.answer_to(request) if self.answer_to and self.answers_lookups else self._described
         with self._lock:
             self.requests.append(request)
             self.asked.set()

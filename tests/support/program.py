@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.inner import EnvFiles, TrustStore, build_variables, configuration, read_found
+from tests.inner import KEYS_OF_PRESETS, EnvFiles, TrustStore, build_variables, configuration, read_found
 from tests.support.fork_server import ForkedProcess, can_fork, start_server
 
 HERE = Path(__file__).parent
@@ -20,8 +20,8 @@ LONG = 300.0
 """Seconds: a guard against waiting for ever, never a measure."""
 PIPES: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
 _ENDPOINTS = (
-    "ANTHROPIC_API_KEY",
-    "OPENAI_API_KEY",
+    *KEYS_OF_PRESETS.values(),
+    "OLLAMA_HOST",
     "OPENAI_BASE_URL",
     "ANTHROPIC_BASE_URL",
     "DIAL_API_KEY",
@@ -74,7 +74,9 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
     }
     if sys.platform == "win32":
         home = {"WIN_PD_OVERRIDE_LOCAL_APPDATA": home["XDG_DATA_HOME"]}
-    return env | home | {"HOME": str(folder / "home"), "PYTHONPATH": str(HERE.parents[1])} | more
+    # Whatever listens at the usual ports of local model servers is not asked.
+    own = {"HOME": str(folder / "home"), "PYTHONPATH": str(HERE.parents[1]), "DIAL_LOCAL_SERVERS": ""}
+    return env | home | own | more
 
 
 def start_python(folder: Path, arguments: list[str], **options: Any) -> subprocess.Popen[Any]:

@@ -310,6 +310,10 @@ def trust(
 async def init(
     *,
     model: Annotated[str | None, Option("-m", "--model", metavar="NAME", help="The model that answers.")] = None,
+    base_url: Annotated[
+        str | None, Option(metavar="URL", help="The model's endpoint, whose models are listed.")
+    ] = None,
+    key_variable: Annotated[str, Option(metavar="NAME", help="The environment variable with the endpoint's key.")] = "",
     server: Annotated[
         list[str] | None,
         Option(
@@ -335,7 +339,9 @@ async def init(
     if user and folder:
         raise ConfigError("--user and --folder name different files", "give one of them")
     place = user if user or folder else None
-    return await write_first_configuration(InitChoice(place, model, tuple(server or ()), is_agreed=yes))
+    return await write_first_configuration(
+        InitChoice(place, model, base_url, key_variable, tuple(server or ()), is_agreed=yes)
+    )
 
 
 _CONFIG_ACTIONS = ("path", "show", "get", "set", "unset", "edit", "schema")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -17,7 +17,7 @@ from dial_client.messages.errors import ConfigError, ProviderError
 from dial_client.providers import open_provider
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.http_provider import HttpProvider
-from dial_client.settings.config_types import Api
+from dial_client.settings.config_types import Api, ModelProfile
 
 # Seconds by which this machine's clock may differ from the endpoint's clock.
 MAX_CLOCK_SECONDS = 300.0
@@ -32,7 +32,7 @@ async def check_model(subject: Subject) -> AsyncIterator[Finding]:
         for finding in _check_local_model(name):
             yield finding
     else:
-        for finding in await _find_problems(subject, name, subject.base_url):
+        for finding in await find_model_problems(name, subject.models, subject.environ, subject.base_url):
             yield finding
 
 
@@ -41,7 +41,8 @@ async def check_other_models(subject: Subject) -> AsyncIterator[Finding]:
     found: dict[str, list[Finding]] = {}
 
     async def ask(name: str) -> None:
-        found[name] = [finding for finding in await _find_problems(subject, name) if finding.level is Level.ERROR]
+        problems = await find_model_problems(name, subject.models, subject.environ)
+        found[name] = [finding for finding in problems if finding.level is Level.ERROR]
 
     async with anyio.create_task_group() as group:
         for name in subject.other_model_names:
@@ -51,11 +52,21 @@ async def check_other_models(subject: Subject) -> AsyncIterator[Finding]:
             yield Finding("DC515", f"the model {name!r} does not work: {finding.text}", finding.hint)
 
 
-async def _find_problems(subject: Subject, name: str, base_url: str | None = None) -> list[Finding]:
+async def find_model_problems(
+    name: str, models: Mapping[str, ModelProfile], environ: Mapping[str, str], base_url: str | None = None
+) -> list[Finding]:
+    """Return the reasons why a model cannot answer: its name, its key, its address, or what its endpoint says.
+
+    Args:
+        name: The name of the model.
+        models: The profiles of the configuration.
+        environ: The environment variables.
+        base_url: The address of ``--base-url``; None for that of the model.
+    """
     try:
         # Fallback models are checked by themselves.
-        models = {key: replace(profile, fallback_models=None) for key, profile in subject.models.items()}
-        provider = open_provider(name, models=models, base_url=base_url, environ=subject.environ)
+        models = {key: replace(profile, fallback_models=None) for key, profile in models.items()}
+        provider = open_provider(name, models=models, base_url=base_url, environ=environ)
     except ConfigError as error:
         code = "DC502" if "needs a key" in error.problem else "DC501"
         return [Finding(code, error.problem, error.hint, error.path, error.line, error.column)]

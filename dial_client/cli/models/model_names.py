@@ -125,6 +125,7 @@ class LocalModel:
 
 # Models of the hub whose own chat templates support tool calls. The sizes are those of the preferred files.
 _HUB = (
+    LocalModel("local:hf:bartowski/Qwen_Qwen3-1.7B-GGUF", 1_280_000_000, installed=False, about="1.7 B, thinks first"),
     LocalModel("local:hf:bartowski/Llama-3.2-3B-Instruct-GGUF", 2_020_000_000, installed=False, about="3 B"),
     LocalModel("local:hf:bartowski/Qwen_Qwen3-4B-GGUF", 2_500_000_000, installed=False, about="4 B, thinks first"),
     LocalModel("local:hf:bartowski/Qwen_Qwen3-8B-GGUF", 5_030_000_000, installed=False, about="8 B, thinks first"),
@@ -142,6 +143,16 @@ def list_local_models(folder: Path) -> list[LocalModel]:
             found.append(LocalModel(f"local:hf:{name}", file.stat().st_size, installed=True))
     installed = [model.name for model in found if model.installed]
     return found + [model for model in _HUB if not any(name.startswith(f"{model.name}/") for name in installed)]
+
+
+# The models of the hub that are recommended, each with the bytes of memory from which it is.
+_RECOMMENDED = ((7_500_000_000, "Qwen3-4B-"), (3_700_000_000, "Qwen3-1.7B-"))
+
+
+def choose_hub_model(memory: int | None) -> LocalModel | None:
+    """Return the model of the hub for a machine with so many bytes of memory: 4 B from 8 GB, 1.7 B from 4 GB."""
+    part = next((part for least, part in _RECOMMENDED if memory is not None and memory >= least), None)
+    return next((model for model in _HUB if part is not None and part in model.name), None)
 
 
 def list_installed() -> list[str]:

@@ -1,26 +1,18 @@
-"""Finds the models that can be used now: by API keys in the environment, on local servers, and embedded.
-
-The requests to endpoints are free: for the list of models, and empty requests that show which APIs there are.
-"""
+"""Free requests to endpoints: for the list of models, and empty requests that show which APIs there are."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
 
 import anyio
 
-from dial_client.messages.errors import ConfigError, ProviderError
-from dial_client.providers.http.endpoint import Endpoint, parse_ollama_host
+from dial_client.messages.errors import ProviderError
+from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.transport import FetchedResponse, HttpTransport
-from dial_client.providers.presets import MODELS_OF_KEYS, PRESETS
 from dial_client.settings.config_types import Api
 
 # Timeout in seconds of one request and its response.
@@ -131,90 +123,3 @@ def _parse_date(text: str) -> datetime | None:
     except ValueError:
         return None
     return date if date.tzinfo is not None else date.replace(tzinfo=UTC)
-
-
-# Timeout in seconds for all local servers together, which are requested concurrently.
-LOCAL_SECONDS = 1.0
-# The maximum number of models of one server that are proposed.
-_MAX_LISTED = 5
-
-
-@dataclass(frozen=True, slots=True)
-class ModelProposal:
-    """A model that can be chosen."""
-
-    name: str
-    """The value for ``defaultModel``: a prefix with an id, or the name of a profile."""
-    about: str
-    profile: Mapping[str, Any] = field(default_factory=dict)
-    """The entry of the model in ``models``; empty if the name alone is enough."""
-
-
-@dataclass(frozen=True, slots=True)
-class LocalServer:
-    """A program that serves models on this machine."""
-
-    title: str
-    preset: str
-    url: str
-    """The base URL of its API, up to ``/v1``."""
-
-
-def list_local_servers(environ: Mapping[str, str] = os.environ) -> tuple[LocalServer, ...]:
-    """Return the programs that serve models, at their usual addresses."""
-    servers = [
-        LocalServer(title, preset, PRESETS[preset].url)
-        for title, preset in (("LM Studio", "lmstudio"), ("llama.cpp", "llama.cpp"), ("vLLM", "vllm"))
-    ]
-    with suppress(ConfigError):  # an invalid OLLAMA_HOST is reported when a model of Ollama is asked for
-        servers.insert(0, LocalServer("Ollama", "ollama", parse_ollama_host(environ.get("OLLAMA_HOST") or "127.0.0.1")))
-    return tuple(servers)
-
-
-async def find_models(
-    servers: Sequence[LocalServer] | None = None,
-    environ: Mapping[str, str] = os.environ,
-    seconds: float = LOCAL_SECONDS,
-) -> list[ModelProposal]:
-    """Return the models that can be chosen, the best first: keys, local servers, the embedded model.
-
-    Args:
-        servers: The local servers to ask; None for the usual servers.
-        environ: The environment variables.
-        seconds: The timeout for all local servers together.
-    """
-    by_key = [
-        ModelProposal(model, f"{variable} is set")
-        for variable, model in MODELS_OF_KEYS.items()
-        if environ.get(variable)
-    ]
-    chosen_servers = list_local_servers(environ) if servers is None else servers
-    answers: dict[LocalServer, list[ModelProposal]] = {server: [] for server in chosen_servers}
-
-    async def ask(server: LocalServer) -> None:
-        answers[server] = await _list_models(server)
-
-    with anyio.move_on_after(seconds):
-        async with anyio.create_task_group() as group:
-            for server in chosen_servers:
-                group.start_soon(ask, server)
-    served = [proposal for proposals in answers.values() for proposal in proposals]
-    embedded = [ModelProposal("local", "the embedded model")] if importlib.util.find_spec("xllamacpp") else []
-    return [*by_key, *served, *embedded]
-
-
-async def _list_models(server: LocalServer) -> list[ModelProposal]:
-    """Return the models that a local server lists; an empty list if the server does not answer."""
-    try:
-        listing = await fetch_models(Endpoint(server.url))
-    except ProviderError:
-        return []
-    about, preset = f"{server.title} on this machine", server.preset
-    names = [name for name in listing.ids if name.isprintable()]
-    return [
-        ModelProposal(f"ollama:{name}", about)
-        if preset == "ollama"
-        else ModelProposal(preset, f"{about}: {name}", {"preset": preset, "model": name})
-        for name in names[:_MAX_LISTED]
-        if "embed" not in name
-    ]
