@@ -77,7 +77,7 @@ def test_mentions_in_standard_input_are_not_attached(folder: Path) -> None:
 
 def test_resources_are_attached_and_prompts_are_sent_in_a_conversation(folder: Path) -> None:
     pytest.importorskip("pty", reason="Windows has no pseudo-terminals of this kind")
-    with terminal(folder) as screen:
+    with terminal(folder, "--plain") as screen:
         screen.until(READY)
         screen.type("/resources\r")
         screen.until("@books:book://1", READY)
@@ -102,7 +102,7 @@ def test_resources_are_attached_and_prompts_are_sent_in_a_conversation(folder: P
 
 def test_tab_completes_resources_of_servers(folder: Path) -> None:
     pytest.importorskip("pty", reason="Windows has no pseudo-terminals of this kind")
-    with terminal(folder) as screen:
+    with terminal(folder, "--plain") as screen:
         screen.until(READY)
         screen.type("/resources\r")
         screen.until("@books:book://1", READY)

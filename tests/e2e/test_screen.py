@@ -60,13 +60,13 @@ def test_a_queued_message_can_be_removed_after_ctrl_d(tmp_path: Path) -> None:
         assert "Second." not in person.text
 
 
-@pytest.mark.parametrize("mode", [{"TERM": "dumb"}, {"NO_COLOR": "1"}], ids=["dumb", "no colour"])
-def test_a_turn_can_start_without_a_starting_server_in_line_mode(tmp_path: Path, mode: Any) -> None:
+@pytest.mark.parametrize(("options", "mode"), [((), {"TERM": "dumb"}), (("--plain",), {})], ids=["dumb", "plain"])
+def test_a_turn_can_start_without_a_starting_server_in_line_mode(tmp_path: Path, options: Any, mode: Any) -> None:
     slow = entry("WaitsForOthers", "--folder", str(tmp_path / "pids"), "--count", "9")
     (tmp_path / "pids").mkdir()
     broken = {"command": sys.executable, "args": ["-S", "-c", "raise SystemExit('there is no key for it')"]}
     write_config(tmp_path, {"slow": slow, "maps": broken}, ["Hello.", "Hello again."])
-    with screen(tmp_path, "--no-save", columns=60, **mode) as person:
+    with screen(tmp_path, "--no-save", *options, columns=60, **mode) as person:
         person.until_true(lambda: person.lines[-1:] == [">"], "no prompt")
         person.type("Say hi\r")
         person.until("starting: slow · press Enter to continue without them")
@@ -105,8 +105,8 @@ def test_a_one_shot_question_can_be_answered_without_a_starting_server(tmp_path:
     slow = entry("WaitsForOthers", "--folder", str(tmp_path / "pids"), "--count", "9")
     (tmp_path / "pids").mkdir()
     write_config(tmp_path, {"slow": slow}, ["Hello."])
-    for no_color in ("", "1"):
-        with screen(tmp_path, "--no-save", "Say hi", NO_COLOR=no_color) as person:
+    for options in ((), ("--plain",)):
+        with screen(tmp_path, "--no-save", *options, "Say hi") as person:
             person.until("press Enter to continue without them")
             person.type("\r")
             assert person.leave() == 0

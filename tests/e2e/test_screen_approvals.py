@@ -56,10 +56,10 @@ def test_calls_are_decided_by_keys(tmp_path: Path) -> None:
     assert "The user changed the arguments" in person.text
 
 
-@pytest.mark.parametrize("mode", [{"TERM": "dumb"}, {"NO_COLOR": "1"}], ids=["dumb", "no colour"])
-def test_an_argument_is_changed_line_by_line(tmp_path: Path, mode: Any) -> None:
+@pytest.mark.parametrize(("options", "mode"), [((), {"TERM": "dumb"}), (("--plain",), {})], ids=["dumb", "plain"])
+def test_an_argument_is_changed_line_by_line(tmp_path: Path, options: Any, mode: Any) -> None:
     write_config(tmp_path, {"raw": entry("Server")}, [{"tool_calls": CALLS[1:2]}, "Done."])
-    with screen(tmp_path, "--no-save", "Say hi", **mode) as person:
+    with screen(tmp_path, "--no-save", *options, "Say hi", **mode) as person:
         person.until("Run echo of raw?")
         for answer, shown in (
             ("?", "y: run this call; n: do not run it; a reason may follow"),

@@ -11,18 +11,14 @@ import pytest
 
 from tests.inner import COMMANDS
 from tests.support.program import entry, write_config
-from tests.support.screens import ScreenReader, screen
+from tests.support.screens import COLOURS, ScreenReader, screen
 
 LIBRARY = Path(__file__).parents[1] / "support" / "servers" / "library.py"
 LINES = "\n".join(f"line {number}" for number in range(60))
 CALLS = {"tool_calls": [{"name": "echo", "arguments": {"text": text}} for text in ("one", LINES)]}
 ANSWER = "# Weather\n\n- [x] **rain**\n\n```python\nprint('rain')\n```\n"
 ESC = "\x1b"
-MODES = {
-    "screen": {"TERM": "xterm-256color"},
-    "no colour": {"TERM": "xterm-256color", "NO_COLOR": "1"},
-    "dumb": {"TERM": "dumb"},
-}
+MODES: dict[str, dict[str, str]] = {"screen": {}, "no colour": {"NO_COLOR": "1"}, "plain": {}, "dumb": {"TERM": "dumb"}}
 PLAIN_MACHINE = {
     "DISPLAY": "",
     "WAYLAND_DISPLAY": "",
@@ -80,8 +76,9 @@ def test_every_command_works_at_every_width(tmp_path: Path, mode: str) -> None:
         "books": {"command": sys.executable, "args": ["-W", "ignore", str(LIBRARY), "stdio"]},
     }
     write_config(tmp_path, servers, {"replies": [CALLS, ANSWER], "after": "repeat"})
-    is_drawn = mode == "screen"
-    with screen(tmp_path, columns=200, rows=45, **(MODES[mode] | PLAIN_MACHINE)) as reader:
+    is_drawn = mode in ("screen", "no colour")
+    options = ("--plain",) if mode == "plain" else ()
+    with screen(tmp_path, *options, columns=200, rows=45, **(MODES[mode] | PLAIN_MACHINE)) as reader:
         person = Person(reader)
         reader.until("2 servers ready" if is_drawn else ">")
         reader.until_true(lambda: reader.lines[-1:] == [">"], "no prompt")
@@ -97,7 +94,8 @@ def test_every_command_works_at_every_width(tmp_path: Path, mode: str) -> None:
     assert {command.name for command in COMMANDS} - person.typed == {"/quit"}
     assert b"\x1b]0;" not in reader.raw
     assert mode != "dumb" or b"\x1b" not in reader.raw, "a terminal that only prints gets text alone"
-    assert (b"\x1b[1m" in reader.raw or b"\x1b[0;1m" in reader.raw) is is_drawn, "no styles without colours"
+    assert (b"\x1b[1m" in reader.raw or b"\x1b[0;1m" in reader.raw) is is_drawn
+    assert mode == "screen" or not COLOURS.search(reader.raw)
 
 
 def talk(person: Person, columns: int, *, is_drawn: bool) -> None:

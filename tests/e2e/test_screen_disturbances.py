@@ -99,13 +99,17 @@ def test_text_of_a_hostile_model_and_server_stays_in_its_rows(tmp_path: Path) ->
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("mode", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=["screen", "no colour", "dumb"])
-def test_text_of_a_hostile_server_stays_in_its_rows_in_every_mode(tmp_path: Path, mode: Any) -> None:
+@pytest.mark.parametrize(
+    ("options", "mode"),
+    [((), {}), ((), {"NO_COLOR": "1"}), (("--plain",), {}), ((), {"TERM": "dumb"})],
+    ids=["screen", "no colour", "plain", "dumb"],
+)
+def test_text_of_a_hostile_server_stays_in_its_rows_in_every_mode(tmp_path: Path, options: Any, mode: Any) -> None:
     forging = {"command": sys.executable, "args": ["-S", "-W", "ignore", "-m", "tests.support.servers.forging"]}
     call = {"tool_calls": [{"name": "echo", "arguments": {EVIL: EVIL}}, {"name": EVIL, "arguments": {}}]}
     replies = [call, {"text": f"{EVIL}\n" * 9, "reasoning": EVIL, "chunk_size": 7, "notes": [EVIL]}]
     write_config(tmp_path, {"evil": {**forging, "cwd": str(ROOT)}}, replies)
-    with screen(tmp_path, "--no-save", "-v", columns=60, rows=50, **mode) as person:
+    with screen(tmp_path, "--no-save", "-v", *options, columns=60, rows=50, **mode) as person:
         person.until_true(lambda: person.lines[-1:] == [">"], "no prompt")
         while " available" not in person.text.replace("There are no tools", ""):
             send_command(person, "/login evil", "evil")
@@ -115,7 +119,7 @@ def test_text_of_a_hostile_server_stays_in_its_rows_in_every_mode(tmp_path: Path
         person.until_true(lambda: "".join(person.lines[-1:]).startswith("Run echo of evil?"), "no question")
         shown_at = time.monotonic()
         person.until_true(lambda: time.monotonic() - shown_at > QUIET, "time stands still")
-        person.type("y" if not mode else "y\r")
+        person.type("y\r" if options or "TERM" in mode else "y")
         person.until_true(lambda: "✗" in person.recent() and person.lines[-1:] == [">"], "no end")
         person.type("\x04")
         assert person.leave() == 0

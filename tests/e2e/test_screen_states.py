@@ -18,11 +18,16 @@ import pytest
 from dial_client import __version__
 from tests.inner import QUIET, live_area
 from tests.support.program import entry, write_config
-from tests.support.screens import ScreenReader, screen
+from tests.support.screens import COLOURS, ScreenReader, screen
 
 SCREENS = Path(__file__).with_name("screens")
 WIDTHS = (200, 80, 60)
-MODES = {"screen": {"DIAL_TEST_FRESH": "1"}, "no-colour": {"NO_COLOR": "1"}, "dumb": {"TERM": "dumb"}}
+MODES: dict[str, dict[str, str]] = {
+    "screen": {"DIAL_TEST_FRESH": "1"},
+    "no-colour": {"NO_COLOR": "1"},
+    "plain": {"NO_COLOR": "1"},
+    "dumb": {"TERM": "dumb"},
+}
 BROKEN = {"command": sys.executable, "args": ["-S", "-c", "raise SystemExit('there is no key for the maps')"]}
 TABLE = """| city | weather |
 |:--|:--|
@@ -118,15 +123,17 @@ def test_every_state_equals_its_reviewed_screen(tmp_path: Path, mode: str) -> No
     servers = {"open": entry("Server", autoApprove=["*"]), "closed": entry("Server"), "maps": BROKEN}
     write_config(trip, servers, REPLIES * len(WIDTHS))
     home = {"HOME": str(tmp_path), "PROMPT_TOOLKIT_NO_CPR": "1"}
-    with screen(trip, "--no-save", columns=WIDTHS[0], rows=50, **(home | MODES[mode])) as person:
-        recorder = Recorder(person, is_drawn=mode == "screen")
+    options = ("--plain",) if mode == "plain" else ()
+    with screen(trip, "--no-save", *options, columns=WIDTHS[0], rows=50, **(home | MODES[mode])) as person:
+        recorder = Recorder(person, is_drawn=mode in ("screen", "no-colour"))
         recorder.wait_for_servers(is_announced=mode != "dumb")
         recorder.states.append("\n".join(person.text.splitlines()[: 2 if mode == "dumb" else 4]))
         for columns in WIDTHS:
             person.resize(columns, 50)
             recorder.wait_for_prompt()
             walk(recorder)
-            compare(f"{mode}-{columns}", "\n".join(recorder.states))
+            # Without colours, the same text is in the same place.
+            compare(f"{'screen' if mode == 'no-colour' else mode}-{columns}", "\n".join(recorder.states))
             recorder.states = []
         person.type("\x04")
         assert person.leave() == 0
@@ -136,7 +143,8 @@ def test_every_state_equals_its_reviewed_screen(tmp_path: Path, mode: str) -> No
     raw = re.sub(rb"^\| .*|^The model.*", b"", person.raw, flags=re.MULTILINE)
     assert mode != "dumb" or b"\x1b" not in raw
     styles = set(re.findall(rb"\x1b\[([0-9;]*)m", raw))
-    assert (styles <= {b"", b"0"}) is not recorder.is_drawn, "no styles without colours"
+    assert (styles <= {b"", b"0"}) is not recorder.is_drawn, "lines have no styles"
+    assert (COLOURS.search(raw) is not None) is (mode == "screen")
     if recorder.is_drawn:
         assert person.overrun == [], "nothing is wider than the screen, and words are whole"
 

@@ -29,7 +29,7 @@ def configured(folder: Path, *replies: Any, after: str = "error") -> Path:
 @pytest.mark.parametrize(("keys", "calls"), [("y\r", 1), ("n\r", 0), ("\r", 0), ("\x04", 0), ("No, it is Sunday\r", 0)])
 def test_a_tool_runs_only_after_approval(tmp_path: Path, keys: str, calls: int) -> None:
     log = configured(tmp_path, ECHO, "Done.")
-    with terminal(tmp_path, "--no-save", "Say hi", DIAL_TEST_FRESH="1") as screen:
+    with terminal(tmp_path, "--plain", "--no-save", "Say hi", DIAL_TEST_FRESH="1") as screen:
         shown = screen.until("raw wants to run echo", "Run echo of raw?", ASKED)
         screen.type(keys)
         behind = screen.until("Done.")
@@ -44,7 +44,7 @@ def test_a_tool_runs_only_after_approval(tmp_path: Path, keys: str, calls: int) 
 
 def test_all_arguments_are_shown_on_request_and_an_unknown_answer_repeats_the_prompt(tmp_path: Path) -> None:
     log = configured(tmp_path, ECHO, "Done.")
-    with terminal(tmp_path, "--no-save", "Say hi") as screen:
+    with terminal(tmp_path, "--plain", "--no-save", "Say hi") as screen:
         screen.until(ASKED)
         screen.type("v\r")
         assert screen.until("raw wants to run echo", "Run echo of raw?", ASKED).count("x") > 5000
@@ -58,7 +58,7 @@ def test_all_arguments_are_shown_on_request_and_an_unknown_answer_repeats_the_pr
 
 def test_the_model_gets_the_reason_of_a_denied_call(tmp_path: Path) -> None:
     configured(tmp_path, ECHO, "Done.")
-    with terminal(tmp_path, "Say hi") as screen:
+    with terminal(tmp_path, "--plain", "Say hi") as screen:
         screen.until(ASKED)
         screen.type("n, because it is Sunday\r")
         screen.until("Done.")
@@ -69,7 +69,7 @@ def test_the_model_gets_the_reason_of_a_denied_call(tmp_path: Path) -> None:
 
 def test_keys_pressed_before_the_prompt_are_ignored(tmp_path: Path) -> None:
     log = configured(tmp_path, ECHO, "Done.")
-    with terminal(tmp_path, "--no-save", "Say hi") as screen:
+    with terminal(tmp_path, "--plain", "--no-save", "Say hi") as screen:
         screen.type("y\ry\ry\r")
         screen.until(ASKED)
         screen.type("\r")
@@ -81,7 +81,7 @@ def test_keys_pressed_before_the_prompt_are_ignored(tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", ["s", "a"])
 def test_an_approval_for_the_session_applies_to_the_session(tmp_path: Path, key: str) -> None:
     log = configured(tmp_path, ECHO, ECHO, "Done.")
-    with terminal(tmp_path, "--no-save", "Say hi") as screen:
+    with terminal(tmp_path, "--plain", "--no-save", "Say hi") as screen:
         screen.until(ASKED)
         screen.type(f"{key}\r")
         screen.until("Done.")
@@ -91,7 +91,7 @@ def test_an_approval_for_the_session_applies_to_the_session(tmp_path: Path, key:
 
 def test_an_interrupt_at_the_prompt_ends_the_turn(tmp_path: Path) -> None:
     log = configured(tmp_path, ECHO, "Done.")
-    with terminal(tmp_path, "--no-save", "Say hi") as screen:
+    with terminal(tmp_path, "--plain", "--no-save", "Say hi") as screen:
         screen.until(ASKED)
         screen.type("\x03")
         assert screen.leave() == 130
@@ -100,7 +100,7 @@ def test_an_interrupt_at_the_prompt_ends_the_turn(tmp_path: Path) -> None:
 
 def test_a_user_can_stop_an_answer_and_continue_the_conversation(tmp_path: Path) -> None:
     configured(tmp_path, "Hello.", {"text": "I begin", "hang": True}, "Still here.")
-    with terminal(tmp_path) as screen:
+    with terminal(tmp_path, "--plain") as screen:
         screen.until(READY)
         screen.type("First\r")
         screen.until("Hello.", READY)

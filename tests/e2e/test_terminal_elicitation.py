@@ -35,7 +35,7 @@ def is_stored(folder: Path, words: str) -> bool:
 def test_a_form_is_filled_in_field_by_field(tmp_path: Path) -> None:
     configured(tmp_path, "pushes")
     count, gift, email = "count (a whole number) [1]:", "gift (yes or no, required):", "email (email):"
-    with terminal(tmp_path, "Go") as screen:
+    with terminal(tmp_path, "--plain", "Go") as screen:
         shown = screen.until("Name (required) [Ada]:")
         screen.type("\r")
         shown += fill_in(screen, (count, "99"))
@@ -67,7 +67,7 @@ def test_a_form_is_filled_in_field_by_field(tmp_path: Path) -> None:
 )
 def test_nothing_is_sent_without_confirmation(tmp_path: Path, keys: str, action: str) -> None:
     configured(tmp_path, "many", times=1)
-    with terminal(tmp_path, "Go") as screen:
+    with terminal(tmp_path, "--plain", "Go") as screen:
         screen.until("Yes (yes or no) [yes]:")
         screen.type("\r")
         screen.until(SEND)
@@ -78,7 +78,7 @@ def test_nothing_is_sent_without_confirmation(tmp_path: Path, keys: str, action:
 
 def test_a_completed_form_can_be_filled_in_again(tmp_path: Path) -> None:
     configured(tmp_path, "returns")
-    with terminal(tmp_path, "Go") as screen:
+    with terminal(tmp_path, "--plain", "Go") as screen:
         again = "Yes (yes or no) [no]:"
         fill_in(screen, ("Yes (yes or no) [yes]:", "n"), (SEND, "a"), (again, ""), (SEND, "y"))
         assert outcome(screen) == 0
@@ -88,7 +88,7 @@ def test_a_completed_form_can_be_filled_in_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("keys", "action"), [("y\r", "accept"), ("\r", "decline")])
 def test_the_full_url_is_shown_and_not_opened(tmp_path: Path, keys: str, action: str) -> None:
     configured(tmp_path, "page", url="http://127.0.0.1:9/" + "x" * 500)
-    with terminal(tmp_path, "Go") as screen:
+    with terminal(tmp_path, "--plain", "Go") as screen:
         shown = screen.until("Agree to shop (page)? [y]es  [n]o:")
         screen.type(keys)
         assert outcome(screen) == 0
@@ -100,7 +100,7 @@ def test_the_full_url_is_shown_and_not_opened(tmp_path: Path, keys: str, action:
 
 def test_an_interrupt_at_an_elicitation_ends_the_turn(tmp_path: Path) -> None:
     configured(tmp_path, "returns")
-    with terminal(tmp_path, "--no-save", "Go") as screen:
+    with terminal(tmp_path, "--plain", "--no-save", "Go") as screen:
         screen.until(ASKED, "[yes]:")
         screen.type("\x03")
         assert screen.leave() == 130
@@ -108,7 +108,7 @@ def test_an_interrupt_at_an_elicitation_ends_the_turn(tmp_path: Path) -> None:
 
 def test_sampling_needs_approval(tmp_path: Path) -> None:
     configured(tmp_path, "samples_too", "A word.")
-    with terminal(tmp_path, "--sampling", "Go") as screen:
+    with terminal(tmp_path, "--plain", "--sampling", "Go") as screen:
         shown = screen.until("shop wants to use your model", "Let shop use your model?", "[v]iew all  [q]uit turn:")
         screen.type("y\r")
         assert outcome(screen) == 0

@@ -26,8 +26,10 @@ def sent_messages(folder: Path) -> list[str]:
     return [text for (text,) in rows if json.loads(text)["role"] == "user"]
 
 
-@pytest.mark.parametrize("no_color", ["", "1"], ids=["live area", "lines"])
-def test_typed_pasted_attached_and_edited_input_and_shell_output_reach_the_model(tmp_path: Path, no_color: str) -> None:
+@pytest.mark.parametrize("options", [(), ("--plain",)], ids=["live area", "lines"])
+def test_typed_pasted_attached_and_edited_input_and_shell_output_reach_the_model(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
     write_config(tmp_path, replies={"replies": ["Understood."], "after": "repeat"})
     (tmp_path / "notes.txt").write_text("the content of the notes")
     (tmp_path / "pic.png").write_bytes(PNG)
@@ -35,8 +37,8 @@ def test_typed_pasted_attached_and_edited_input_and_shell_output_reach_the_model
     editor.write_text(
         "import sys, pathlib; file = pathlib.Path(sys.argv[1]); file.write_text(file.read_text() + ' edited')"
     )
-    environment = {"NO_COLOR": no_color, "EDITOR": f"{sys.executable} {editor}", "SHELL": "/bin/sh"}
-    with terminal(tmp_path, **environment) as screen:
+    environment = {"EDITOR": f"{sys.executable} {editor}", "SHELL": "/bin/sh"}
+    with terminal(tmp_path, *options, **environment) as screen:
         screen.until(">")
         screen.type("one\\\rtwo\x1b\rthree\nfour\r")
         screen.until("Understood.")

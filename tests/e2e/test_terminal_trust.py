@@ -213,7 +213,7 @@ def test_the_trust_command_without_a_file_prompts_and_the_banner_names_the_file(
         screen.until(QUESTION)
         screen.type("t\r")
         assert screen.leave() == 0
-    with terminal(tmp_path) as screen:
+    with terminal(tmp_path, "--plain") as screen:
         screen.until("model scripted", f"folder {tmp_path}", f"configuration {path.name}", ">")
         screen.type("\x04")
         assert screen.leave() == 0

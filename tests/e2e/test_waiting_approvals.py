@@ -31,12 +31,12 @@ def count_calls(folder: Path) -> int:
 
 def test_the_continued_conversation_asks_again_and_the_call_runs_once(tmp_path: Path) -> None:
     configure(tmp_path, CALLS)
-    with terminal(tmp_path, "Say hi") as screen:
+    with terminal(tmp_path, "--plain", "Say hi") as screen:
         screen.until("Run echo of raw?", ASKED)
         screen.process.kill()
     assert count_calls(tmp_path) == 0
     configure(tmp_path, "Done.", "And more.")
-    with terminal(tmp_path, "--continue") as screen:
+    with terminal(tmp_path, "--plain", "--continue") as screen:
         screen.until("a call waits for approval", "Run echo of raw?", ASKED)
         screen.type("y\r")
         screen.until("Done.")

@@ -18,8 +18,8 @@ READY = ">"
 """The prompt of the chat."""
 ASKED = "[q]uit turn"
 """The end of the prompt for an approval."""
-LINES_ONLY = {"TERM": "xterm", "COLUMNS": "200", "LINES": "50", "NO_COLOR": "1", "PROMPT_TOOLKIT_NO_CPR": "1"}
-"""The environment of a terminal without a live area."""
+WITHOUT_COLOURS = {"TERM": "xterm", "COLUMNS": "200", "LINES": "50", "NO_COLOR": "1", "PROMPT_TOOLKIT_NO_CPR": "1"}
+"""The environment of a terminal without colours."""
 
 
 class Terminal:
@@ -77,7 +77,7 @@ def plain(raw: str) -> str:
 
 @contextmanager
 def terminal(folder: Path, *words: str, typed_before: str = "", **env: str) -> Iterator[Terminal]:
-    """Run dial-chat in a terminal that shows lines only, as the user whose folders lie in `folder`.
+    """Run dial-chat in a terminal that shows lines without colours, as the user whose folders lie in `folder`.
 
     Args:
         folder: The working folder, which also has the user's folders.
@@ -85,7 +85,7 @@ def terminal(folder: Path, *words: str, typed_before: str = "", **env: str) -> I
         typed_before: Lines that the terminal has received before the program starts.
         env: Further environment variables.
     """
-    variables = environment(folder, **(LINES_ONLY | env))
+    variables = environment(folder, **(WITHOUT_COLOURS | env))
     with run_in_terminal(folder, words, variables, typed_before) as opened:
         yield opened
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import subprocess
@@ -20,6 +21,9 @@ from tests.support.program import LONG, environment, start_dial_chat
 
 pty: Any = pytest.importorskip("pty", reason="Windows has no pseudo-terminals of this kind")
 termios: Any = pytest.importorskip("termios")
+
+COLOURS = re.compile(rb"\x1b\[(?:\d+;)*(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])[;m]")
+"""A pattern of the escape sequences that set the colour of text or of its background."""
 
 
 class WatchedScreen(pyte.HistoryScreen):

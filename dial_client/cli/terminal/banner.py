@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,7 +31,7 @@ def check_theme(name: str) -> None:
 
 def can_draw(options: Options) -> bool:
     """Return True if a live area can be drawn: input and output are a terminal that moves its cursor."""
-    if options.plain or os.environ.get("NO_COLOR"):  # no-color.org
+    if options.plain:
         return False
     streams = (sys.stdin, sys.stdout, sys.stderr)
     return all(stream is not None and stream.isatty() for stream in streams) and can_move_cursor()
