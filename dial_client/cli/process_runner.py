@@ -12,11 +12,10 @@ from pathlib import Path
 
 import anyio
 
+from dial_client.cli.error_stream import report_error
 from dial_client.cli.options import ExitCode, Logs
 from dial_client.cli.printed_streams import discard
-from dial_client.cli.word_wrap import print_to_stderr
 from dial_client.messages.errors import ConfigError, ConversationNotFound, DialError, ProviderError, RequestRefused
-from dial_client.runtime.safe_text import sanitize
 from dial_client.turns.turn_handle import TurnHandle
 
 
@@ -158,7 +157,7 @@ def complain(error: Exception) -> int:
         case _ if not isinstance(error, DialError):
             problem = f"unexpected error: {type(error).__name__}: {error}"
             hint = " (dial-chat bug-report collects what a report needs)"
-    print_to_stderr(f"dial-chat: {sanitize(' '.join(problem.split()))}{hint}")
+    report_error(f"{problem}{hint}")
     return code
 
 
@@ -169,7 +168,7 @@ _UNWRITABLE = (errno.ENOSPC, errno.EBADF, errno.EFBIG, errno.EDQUOT)
 def complain_about_output(error: OSError) -> int:
     """Print on standard error that standard output cannot be written, and return the exit code."""
     with suppress(OSError):
-        print_to_stderr(f"dial-chat: the output cannot be written: {error.strerror}")
+        report_error(f"the output cannot be written: {error.strerror}")
     discard(sys.stdout)  # what is left in its buffer; else Python would report it at exit
     return ExitCode.UNEXPECTED
 

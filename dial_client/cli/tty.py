@@ -13,6 +13,7 @@ from typing import TextIO
 import anyio
 
 from dial_client.cli import process_runner
+from dial_client.cli.markdown.themes import understands_escapes
 from dial_client.cli.printed_streams import PrintedStream
 from dial_client.messages.message import Part
 
@@ -22,7 +23,7 @@ MAX_BYTES = 4096
 
 def can_move_cursor() -> bool:
     """Return False for a terminal that cannot move its cursor, such as one inside an editor."""
-    return sys.platform == "win32" or os.environ.get("TERM", "") not in ("", "dumb", "unknown")
+    return understands_escapes(os.environ)
 
 
 async def read_line(prompt: str, output: TextIO, *, hidden: bool = False) -> str:

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
 from collections.abc import Iterable
 from typing import TextIO
-
-from dial_client.cli.printed_streams import PrintedStream, discard
 
 HANGING = 2
 # The first column of a table row, with the spaces after it.
@@ -41,20 +38,6 @@ def fit(text: str, columns: int) -> str:
             break
         kept.append(char)
     return "".join(kept) + "…" if columns > 0 else ""
-
-
-def print_to_stderr(line: str) -> None:
-    """Print a line on standard error, with word wrap in a terminal; a screen in the terminal wraps lines itself.
-
-    Args:
-        line: The line, escaped already.
-    """
-    is_wrapped = sys.stderr.isatty() and not isinstance(sys.stderr, PrintedStream)
-    shown = break_words(line, shutil.get_terminal_size().columns) if is_wrapped else line
-    try:
-        print(shown, file=sys.stderr, flush=True)
-    except OSError:  # a full disk behind ``2>`` must not change the exit code
-        discard(sys.stderr)
 
 
 def break_words(text: str, columns: int) -> str:

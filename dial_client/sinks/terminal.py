@@ -11,6 +11,7 @@ import sys
 import textwrap
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Literal
 from unicodedata import east_asian_width
 
@@ -65,11 +66,17 @@ class TerminalSink(TurnSink):
         self._running: dict[str, tuple[str, str]] = {}
         # The id of the call whose start is shown in the last line; empty for any other last line.
         self._call_above = ""
+        # Whether a message of the model is being written, and the lines that wait for its end.
+        self._is_writing = False
+        self._notes: list[Callable[[], None]] = []
 
     def end(self) -> None:
         """End a turn: finish an incomplete line, and clear the status."""
-        self._end_row()
-        self._call_above = ""
+        self._begin_row()
+        self._is_writing = False
+        notes, self._notes = self._notes, []
+        for note in notes:
+            note()
 
     def show(self, event: Event) -> None:
         """Show one event. While a question is open, status events are dropped, and all other events wait."""
@@ -77,17 +84,18 @@ class TerminalSink(TurnSink):
             super().show(event)
 
     def let_print(self, print_line: Callable[[], None]) -> None:
-        """Call `print_line` after clearing the status and ending an incomplete line; wait while a question is open."""
+        """Call `print_line` on a row of its own: after the message that is being written, and any open question."""
+        self._do(partial(self._add_note, print_line))
 
-        def print_on_new_row() -> None:
+    def _add_note(self, print_line: Callable[[], None]) -> None:
+        self._notes.append(print_line)
+        if not self._is_writing:
             self.end()
-            print_line()
-
-        self._do(print_on_new_row)
 
     def _show(self, event: Event) -> None:
         match event:
             case TextDelta(text):
+                self._is_writing = True
                 self._write(self._safe_text.feed(text), "text")
             case ReasoningDelta(text) if self._shows_reasoning:
                 self._write(self._safe_reasoning.feed(text), "reasoning")
@@ -175,11 +183,18 @@ class TerminalSink(TurnSink):
             print(self._dim(text), end="", file=self._err, flush=True)
         self._row = "" if text.endswith("\n") else row
 
+    def _print_note(self, line: str) -> None:
+        self._add_note(partial(self._print_line, line))
+
     def _print_line(self, line: str) -> None:
-        self.end()
+        self._begin_row()
         if self._columns is not None and len(line) >= self._columns:
             line = textwrap.fill(line, self._columns - 1, subsequent_indent="  ", break_long_words=False)
         print(self._dim(line), file=self._err, flush=True)
+
+    def _begin_row(self) -> None:
+        self._end_row()
+        self._call_above = ""
 
     def _dim(self, text: str) -> str:
         has_colour = self._is_live and not os.environ.get("NO_COLOR")
@@ -215,7 +230,7 @@ class TerminalSink(TurnSink):
     def _end_message(self, message: Message) -> None:
         """End the text of a message, and describe its images and files, which a terminal cannot show."""
         self._write(self._safe_text.finish(), "text")
-        if self._row == "text":
+        if self._row == "text" or self._is_writing:
             self.end()
         if message.role is Role.ASSISTANT and not isinstance(message.content, str):
             for part in message.content:

@@ -143,7 +143,7 @@ class TurnSink(ABC):
 
     def log(self, message: ServerLog) -> None:
         """Show a log message of a server."""
-        self._do(partial(self._print_line, format_log(message)))
+        self._do(partial(self._print_note, format_log(message)))
 
     def _do(self, output: Callable[[], None]) -> None:
         """Call `output` now, or after the question that is open."""
@@ -192,6 +192,10 @@ class TurnSink(ABC):
     @abstractmethod
     def _print_line(self, line: str) -> None:
         """Print a line that is not part of the answer."""
+
+    @abstractmethod
+    def _print_note(self, line: str) -> None:
+        """Print a line that may come at any time: after the message that is being written."""
 
     def _find_shown(self, call_id: str) -> anyio.Event:
         return self._shown_calls.setdefault(call_id, anyio.Event())

@@ -153,8 +153,23 @@ def _cut_text(text: str, max_chars: int, more: str) -> str:
         return text
     head = max_chars * 3 // 4
     tail = max_chars - head
-    gap = f"\n[… {len(text) - head - tail:,} of {len(text):,} characters are left out here{more} …]\n"
-    return text[:head] + gap + (text[-tail:] if tail else "")
+    end = len(text) - tail
+    left_out = text.count("\n", head, end)
+    lines = f"{left_out:,} of {len(text.splitlines()):,} lines, " if left_out else ""
+    gap = f"\n[… {lines}{end - head:,} of {len(text):,} characters are left out here{more} …]\n"
+    return text[:head] + gap + text[end:]
+
+
+# The note in a text that was cut.
+_GAP = re.compile(r"\[… (?:([\d,]+) of ([\d,]+) lines, )?([\d,]+) of ([\d,]+) characters are left out here[^\n]*…\]")
+
+
+def describe_cut(text: str) -> str:
+    """Return how much of a result the model received, as ``782 of 5,000 lines``; empty if the text was not cut."""
+    if (found := _GAP.search(text)) is None:
+        return ""
+    left_lines, lines, left_chars, chars = (int((number or "0").replace(",", "")) for number in found.groups())
+    return f"{lines - left_lines:,} of {lines:,} lines" if lines else f"{chars - left_chars:,} of {chars:,} characters"
 
 
 def shorten(content: Content, max_chars: int, store_result: StoreResult | None) -> Content:

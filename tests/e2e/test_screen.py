@@ -135,3 +135,22 @@ def test_a_one_shot_answer_in_a_terminal_has_no_input_line(tmp_path: Path) -> No
     assert person.text.startswith("Weather\n")
     assert ">" not in person.text
     assert "tokens" not in person.text
+
+
+def test_a_line_about_a_server_waits_for_the_end_of_an_answer(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    pids.mkdir()
+    server = entry("WaitsForOthers", "--folder", str(pids), "--count", "1")
+    write_config(tmp_path, {"raw": server}, [{"text": "One line", "hang": True}])
+    with screen(tmp_path, "--no-save") as person:
+        person.until("1 server ready")
+        person.type("Say hi\r")
+        person.until("One line")
+        os.kill(int(next(pids.iterdir()).name), signal.SIGKILL)
+        person.until_true(lambda: len([*pids.iterdir()]) == 2, "the server was not started again")
+        assert "restarting" not in person.text
+        person.type("\x03")
+        person.until("server raw: restarting")
+        person.type("\x04")
+        assert person.leave() == 0
+    assert person.text.index("One line") < person.text.index("server raw: restarting")

@@ -23,6 +23,7 @@ from tests.inner import (
     ReasoningDelta,
     RoundStarted,
     ServerChanged,
+    ServerLog,
     StatusChanged,
     StopReason,
     TerminalSink,
@@ -400,3 +401,16 @@ def test_long_arguments_and_errors_are_truncated() -> None:
 def test_an_answer_with_a_control_character_is_shown_completely() -> None:
     shown = open_terminal(tty=False).show(TextDelta("the price\x9d is 4"), MessageCompleted(Message.assistant("x")))
     assert shown.out.getvalue() == "the price is 4\n"
+
+
+# --- lines that nobody has asked for --------------------------------------------------------------
+
+
+def test_a_line_of_the_program_waits_for_the_end_of_the_message_that_is_written() -> None:
+    shown = open_terminal(tty=False)
+    shown.show(TextDelta("It is "))
+    shown.sink.let_print(lambda: print("2 servers ready", file=shown.err))
+    shown.sink.log(ServerLog("maths", "warning", "low battery"))
+    assert shown.err.getvalue() == ""
+    shown.show(TextDelta("3."), MessageCompleted(Message.assistant("It is 3.")))
+    assert "".join(shown.written) == "It is 3.\n2 servers ready\nmaths (warning): low battery\n"

@@ -25,6 +25,7 @@ from tests.inner import (
     UsageSum,
     banner,
     count_cells,
+    cut,
     find_cursor,
     format_finished_call,
     format_usage_line,
@@ -102,7 +103,32 @@ def test_the_preview_of_json_leaves_out_lines_with_only_brackets() -> None:
         return [plain(line) for line in format_finished_call("a.b", "", result, 1, 60, MONO)][1:]
 
     assert preview('{\n  "days": [\n    {\n      "high": 21\n') == ['  │ "days": [', '  │ "high": 21']
-    assert preview("[\n[\n]\n]") == ["  │ ["]
+    assert preview("[\n[\n]") == ["  │ ["]
+
+
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        ('{\n  "timezone": "Asia/Tokyo",\n  "offset": 9\n}', ["timezone: Asia/Tokyo", "offset: 9"]),
+        ('{"place": {"x": 1}, "names": ["a", "é"]}', ['place: {"x": 1}', 'names: ["a", "é"]']),
+        ('["one, two", 3, 4]', ["one, two", "3"]),
+        ("[]", ["[]"]),
+        ("[" * 5_000, ["[" * 55 + "…"]),
+    ],
+)
+def test_the_preview_of_json_has_no_quotes_and_commas_around_its_members(content: str, shown: list[str]) -> None:
+    result = ToolCallResult("1", success=True, content=content)
+    lines = [plain(line) for line in format_finished_call("a.b", "", result, 1, 61, MONO)]
+    assert lines[1:] == [f"  │ {line}" for line in shown]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("line\n" * 5_000, "1,000 of 5,000 lines"), ("x" * 9_000, "5,000 of 9,000 characters"), ("a\nb", "2 lines")],
+)
+def test_a_result_that_was_cut_for_the_model_says_how_much_the_model_received(text: str, shown: str) -> None:
+    result = ToolCallResult("1", success=True, content=cut(text, 5_000))
+    assert plain(next(format_finished_call("a.b", "", result, 1, 80, MONO))).endswith(f" 1.00 s · {shown}")
 
 
 def test_an_error_shows_its_first_line_and_an_image_a_placeholder() -> None:

@@ -278,7 +278,7 @@ def test_a_multi_line_comment_has_the_colour_of_comments() -> None:
 
 def test_an_unclosed_fence_ends_with_its_list_item_or_the_answer() -> None:
     assert shown("```\ncode **x**")[1] == "code **x**"
-    assert shown("- a\n  ```\n  code\n- b")[2:] == ["code", "- b", "─" * 60]
+    assert shown("- a\n  ```\n  code\n- b")[2:] == ["code", "- b", "╰" + "─" * 59]
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,13 @@ from anyio import to_thread
 
 from dial_client.cli.configuration_files import describe_sources
 from dial_client.cli.default_model import read_with_model
+from dial_client.cli.error_stream import print_to_stderr
 from dial_client.cli.load_settings import warn_once
 from dial_client.cli.options import Options
 from dial_client.cli.terminal import banner
 from dial_client.cli.terminal.banner import can_draw
 from dial_client.cli.terminal.console import LineConsole
 from dial_client.cli.terminal.turn_view import open_screen
-from dial_client.cli.word_wrap import print_to_stderr
 from dial_client.messages.model import Provider
 from dial_client.settings.config_types import Settings
 from dial_client.settings.host_documents import describe_folder_servers

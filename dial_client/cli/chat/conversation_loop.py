@@ -21,6 +21,7 @@ from dial_client.cli.chat.slash_commands import (
     show_information,
 )
 from dial_client.cli.chat.startup_report import WaitForServers
+from dial_client.cli.error_stream import report_error
 from dial_client.cli.input.input_references import merge_messages, with_attachments
 from dial_client.cli.input.shell_command import ShellCommands
 from dial_client.cli.input.tab_completion import build_completer
@@ -178,7 +179,7 @@ class ConversationLoop:
         try:
             await wait_for_servers(self._chat.dial)
         except DialError as error:
-            warn(str(error))
+            report_error(str(error))
 
     async def _run_input(self, user_input: UserInput) -> CommandResult:
         """Run the input if it is a command; return its result, or the question to send to the model."""
@@ -193,7 +194,7 @@ class ConversationLoop:
             try:
                 result = CommandResult(await with_attachments(self._chat.dial, question))
             except ConfigError as error:
-                warn(f"not sent: {error}")
+                report_error(f"not sent: {error}")
                 return CommandResult(draft=question.text)
             self._shell.forget_outputs()
         return result
@@ -227,7 +228,7 @@ class ConversationLoop:
         except DialError as error:
             self._sink.end()
             # Not `warn_once`: print a repeated error again.
-            warn(f"{error}: /retry" if str(error).endswith(LEFT_OUT) else str(error))
+            report_error(f"{error}: /retry" if str(error).endswith(LEFT_OUT) else str(error))
         finally:
             self._sink.end()
             self._is_answering = False

@@ -15,6 +15,7 @@ from dial_client.cli.chat.chat_session import describe_limit, open_session
 from dial_client.cli.chat.startup_report import WaitForServers, wait_for_servers, wait_for_servers_in_lines
 from dial_client.cli.command_screen import CommandScreen, PlainScreen
 from dial_client.cli.default_model import read_with_model
+from dial_client.cli.error_stream import report_error
 from dial_client.cli.input.input_references import with_attachments
 from dial_client.cli.load_settings import print_notes
 from dial_client.cli.open_client import open_client
@@ -74,7 +75,7 @@ def print_output(turn: Turn) -> None:
     else:
         is_wrong = turn.stop_reason is StopReason.INVALID_OUTPUT
         problem = "the model answered" if is_wrong else f"no answer that fits the schema: {turn.stop_reason.sentence}"
-        print(f"dial-chat: {problem}: {to_one_line(turn.text, _MAX_SHOWN)}", file=sys.stderr, flush=True)
+        report_error(f"{problem}: {to_one_line(turn.text, _MAX_SHOWN)}")
 
 
 async def answer(options: Options, question: str, typed: str = "") -> int:

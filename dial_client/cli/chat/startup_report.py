@@ -11,6 +11,7 @@ import anyio
 
 from dial_client.cli import tty
 from dial_client.cli.load_settings import warn_once
+from dial_client.cli.markdown.themes import style
 from dial_client.cli.terminal import banner
 from dial_client.cli.terminal.console import LineConsole
 from dial_client.cli.terminal.screen import Screen
@@ -72,7 +73,8 @@ async def show_servers(dial: DialClient, screen: Screen, *, quiet: bool) -> None
 
     await _show_starting(dial, screen, list_starting)
     if not quiet:
-        screen.print_faint(banner.format_servers_line(dial.servers, len(dial.tools), screen.columns))
+        line = banner.format_servers_line(dial.servers, len(dial.tools), screen.columns)
+        screen.print_note(style(line, screen.theme.faint))
     await announce_servers(dial)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from anyio import to_thread
 
 from dial_client.cli import process_runner
 from dial_client.cli.changed_config import change_config, find_file, is_file_trusted, renew_trust
+from dial_client.cli.error_stream import report_error
 from dial_client.cli.input.user_programs import find_editor
 from dial_client.cli.options import ConfigChoice, ExitCode, Options
 from dial_client.cli.tty import ask_or_skip, can_ask_user
@@ -83,7 +83,7 @@ async def edit_file(options: Options, *, in_user_file: bool) -> int:
         problem = find_problem(read_text(path).text, path)
         if problem is None:
             break
-        print(f"dial-chat: {escape_line(str(problem))}", file=sys.stderr)
+        report_error(str(problem))
         if not (await ask_or_skip("[e]dit it again, or [l]eave it as it is: ")).strip().lower().startswith("e"):
             return ExitCode.USAGE
     renew_trust(path, was_trusted=was_trusted)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import anyio
 
+from dial_client.cli.error_stream import report_error
 from dial_client.cli.init_questions import ask_for_endpoint, ask_for_model, ask_for_place, ask_for_servers
 from dial_client.cli.load_settings import read_settings, warn
 from dial_client.cli.models.endpoint_trial import propose, split_model_name, try_endpoint
@@ -267,7 +268,7 @@ async def _try(path: Path, model: ModelProposal | None, question: str) -> int:
                 shown = count_noun(len(status.tools), "tool") if is_ready else to_one_line(problem, 200)
                 print_lines([f"  {f'{escape_line(status.name)}:':<{width + 1}} {shown}"], width + 4)
     except DialError as error:
-        warn(str(error))
+        report_error(str(error))
         return ExitCode.ANSWERED
     return ExitCode.ANSWERED if model is None else await _answer(settings, model, question)
 

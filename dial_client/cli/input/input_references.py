@@ -9,8 +9,9 @@ from pathlib import Path
 
 import anyio
 
+from dial_client.cli.error_stream import report_error
 from dial_client.cli.input.file_mentions import find_file_mentions, find_problem, read_files
-from dial_client.cli.load_settings import print_notes, warn
+from dial_client.cli.load_settings import print_notes
 from dial_client.cli.tty import UserInput
 from dial_client.client.dial_client import DialClient
 from dial_client.messages.errors import ConfigError, ServerError
@@ -47,7 +48,7 @@ async def build_prompt_message(dial: DialClient, line: str) -> Message | None:
         prompt, rest = _find_prompt(await dial.prompts.list(), line)
         return merge_messages(await dial.prompts.get(prompt.server, prompt.name, _parse_arguments(prompt, rest)))
     except (ConfigError, ServerError) as error:
-        warn(str(error))
+        report_error(str(error))
         return None
 
 

@@ -84,15 +84,15 @@ class BlockRenderer:
             case "code":
                 if not block.is_continued:
                     self._highlighter = Highlighter(block.language, theme)
-                    label = f"── {block.language} " if block.language else ""
+                    label = f"╭── {block.language} " if block.language else "╭"
                     width = min(room, MAX_RULE)
                     label = set_cell_size(label, min(cell_len(label), width))
                     yield Text().append(label + "─" * (width - cell_len(label)), theme.faint)
                 yield from map(self._highlighter.colour, block.text.split("\n")[:-1])
                 if not block.is_open:
-                    yield self._draw_rule(room)
+                    yield Text().append("╰" + "─" * (min(room, MAX_RULE) - 1), theme.faint)
             case "rule":
-                yield self._draw_rule(room)
+                yield Text().append("─" * min(room, MAX_RULE), theme.faint)
             case "formula":
                 yield from (Text("    ").append_text(row) for row in wrap(Text(to_unicode(block.text)), room - 4))
             case "table":
@@ -100,9 +100,6 @@ class BlockRenderer:
                     self._table = Table(block.rows, block.alignment, theme, room)
                 assert self._table is not None
                 yield from self._table.render(block.rows[1:], is_continued=block.is_continued)
-
-    def _draw_rule(self, room: int) -> Text:
-        return Text().append("─" * min(room, MAX_RULE), self._theme.faint)
 
     def _build_prefixes(self, block: Block) -> tuple[Text, Text]:
         """Return the prefix of the first row of a block, and the prefix of its other rows."""

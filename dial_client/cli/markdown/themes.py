@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -27,6 +28,8 @@ class Theme:
     faint: str = "2"
     success: str = ""
     failure: str = "1"
+    error: str = ""
+    """The label of an error of the program."""
     removed: str = ""
     tokens: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """The SGR parameters of tokens in code, by their names in Pygments: ``Keyword``, ``String``, ``Comment``."""
@@ -42,6 +45,7 @@ _STYLES = {
     "faint": ("2", "38;5;245", "38;5;242"),
     "success": ("32", "38;5;114", "38;5;28"),
     "failure": ("31", "38;5;174", "38;5;124"),
+    "error": ("1;31", "1;38;5;203", "1;38;5;160"),
     "removed": ("31", "38;5;174", "38;5;124"),
 }
 _TOKENS = {
@@ -98,6 +102,11 @@ def choose_theme(name: str, environment: Mapping[str, str]) -> Theme:
     if not has_colours or not background.isdecimal():
         return ANSI
     return LIGHT if int(background) in (7, 15) else DARK
+
+
+def understands_escapes(environment: Mapping[str, str]) -> bool:
+    """Return False for a terminal that shows escape sequences as text, such as one inside an editor."""
+    return sys.platform == "win32" or environment.get("TERM", "") not in ("", "dumb", "unknown")
 
 
 def style(text: str, parameters: str) -> str:

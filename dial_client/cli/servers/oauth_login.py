@@ -11,7 +11,8 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import anyio
 from anyio import to_thread
 
-from dial_client.cli.load_settings import read_settings, warn
+from dial_client.cli.error_stream import report_error
+from dial_client.cli.load_settings import read_settings
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.tty import ask_or_skip, can_ask_user
 from dial_client.client.dial_client import DialClient
@@ -103,10 +104,10 @@ async def log_in(options: Options, name: str, *, browser: bool) -> int:
             async with DialClient(servers={name: patient}, callbacks=Callbacks(login=login), logins=True) as dial:
                 status = dial.servers[name]
     except LoginFailed as error:
-        warn(str(error))
+        report_error(str(error))
         return ExitCode.UNEXPECTED
     if status.state is not ServerState.READY:
-        warn(f"{name}: {status.error or status.state.value}")
+        report_error(f"{name}: {status.error or status.state.value}")
         return ExitCode.UNEXPECTED
     print(f"{sanitize(name)}: ready, {count_noun(len(status.tools), 'tool')}")
     return ExitCode.ANSWERED

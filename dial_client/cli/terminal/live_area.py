@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from dial_client.cli.markdown.themes import Theme, style
 from dial_client.cli.word_wrap import count_cells, fit
@@ -12,6 +14,7 @@ from dial_client.messages.message import Content, ImagePart, ToolCallResult, ext
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.runtime.text import count_noun
 from dial_client.sinks.turn_display import MAX_CHARS
+from dial_client.tools.result_content import describe_cut
 
 PREVIEW_LINES = 2
 # The maximum characters of a result that are searched for lines of the preview.
@@ -87,10 +90,10 @@ def _format_call(name: str, arguments: str, columns: int) -> str:
 
 
 def _preview(text: str) -> list[str]:
-    """Return the first lines of a text with content; lines that have only brackets, as in JSON, are skipped."""
+    """Return the first lines of a text with content; of JSON ``key: value`` without quotes, commas and brackets."""
     first: list[str] = []
     found: list[str] = []
-    for line in text[:MAX_PREVIEWED].splitlines():
+    for line in _list_members(text) or text[:MAX_PREVIEWED].splitlines():
         if shown := to_one_line(line[:2_000], MAX_CHARS):
             first = first or [shown]
             if not _BRACKETS.fullmatch(shown):
@@ -100,10 +103,25 @@ def _preview(text: str) -> list[str]:
     return found or first
 
 
+def _list_members(text: str) -> list[str]:
+    """Return the first members or elements of a JSON text, as ``key: value`` without quotes; empty for other texts."""
+    if len(text) > MAX_PREVIEWED or text.lstrip()[:1] not in ("{", "["):
+        return []
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    members = [("", element) for element in value] if isinstance(value, list) else [*value.items()]
+    shown = ((name, part if isinstance(part, str) else json.dumps(part, ensure_ascii=False)) for name, part in members)
+    return [f"{name}: {part}" if name else part for name, part in islice(shown, 2 * PREVIEW_LINES)]
+
+
 def _format_size(content: Content) -> str:
     text = sanitize(extract_text(content)).strip()
     sizes = []
-    if "\n" in text:
+    if shown := describe_cut(text):
+        sizes.append(shown)
+    elif "\n" in text:
         sizes.append(f"{len(text.splitlines()):,} lines")
     elif len(text) > 100:
         sizes.append(f"{len(text):,} characters")

@@ -18,6 +18,7 @@ import anyio
 
 from dial_client.cli import process_runner, tty
 from dial_client.cli.command_screen import Search
+from dial_client.cli.error_stream import colour_label
 from dial_client.cli.markdown.markdown_stream import MarkdownStream
 from dial_client.cli.markdown.themes import Theme, choose_theme, style
 from dial_client.cli.printed_streams import redirect_prints
@@ -66,6 +67,8 @@ class Screen:
         self._has_input = has_input
         self._on_interrupt: Callable[[], None] = process_runner.interrupts.interrupt
         self._printed: deque[str] = deque()
+        # Lines of the program that wait for the end of an answer; None while no answer is written.
+        self._notes: list[str] | None = None
         self._sent: deque[UserInput | None] = deque()
         self._has_sent = anyio.Event()
         self._lock = anyio.Lock()
@@ -113,11 +116,28 @@ class Screen:
 
     def print_prose(self, text: str) -> None:
         """Print lines of the program itself, with word wrap."""
-        self.print(break_words(text, self.columns))
+        self.print(colour_label(break_words(text, self.columns), self.theme.error))
 
     def print_faint(self, line: str) -> None:
         """Print a less important line, in a faint style."""
         self.print(style(line, self.theme.faint))
+
+    def print_note(self, text: str) -> None:
+        """Print lines of the program that nobody has asked for: while an answer is written, after the answer."""
+        if self._notes is None:
+            self.print_prose(text)
+        else:
+            self._notes.append(text)
+
+    def hold_notes(self) -> None:
+        """Let notes wait until `release_notes`."""
+        self._notes = [] if self._notes is None else self._notes
+
+    def release_notes(self) -> None:
+        """Print the notes that have waited."""
+        notes, self._notes = self._notes, None
+        for note in notes or ():
+            self.print_prose(note)
 
     def refresh(self) -> None:
         """Redraw the live area soon. Any thread may call this."""
@@ -249,7 +269,7 @@ class Screen:
         )
         self._application.before_render += self._paint
         self._ended = anyio.Event()
-        with redirect_prints(self.print_prose, self._show_progress, self.ask_line):
+        with redirect_prints(self.print_note, self._show_progress, self.ask_line):
             async with anyio.create_task_group() as group:
                 await group.start(self._show)
                 group.start_soon(self._animate)

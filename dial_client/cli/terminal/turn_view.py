@@ -11,7 +11,7 @@ from functools import cache
 from threading import Thread
 
 from dial_client.cli.markdown.markdown_stream import MarkdownStream, prepare
-from dial_client.cli.markdown.themes import choose_theme
+from dial_client.cli.markdown.themes import choose_theme, style
 from dial_client.cli.options import Options
 from dial_client.cli.terminal.inline_images import draw, find_image_folder, find_images, find_protocol, save
 from dial_client.cli.terminal.live_area import BAR, Activity, RunningCall, format_finished_call
@@ -143,7 +143,7 @@ class TurnView(TurnSink):
             case ToolCallFinished():
                 self._finish_call(event)
             case ServerChanged(name, "failed" | "restarting" as status):
-                self._screen.print_faint(f"server {to_one_line(name, 80)}: {status}")
+                self._print_note(f"server {to_one_line(name, 80)}: {status}")
             case MessageCompleted(message) if message.role is not Role.TOOL:
                 self._end_message(message)
             case Finished(turn):
@@ -158,6 +158,7 @@ class TurnView(TurnSink):
         self._chars += len(text)
         if self._stream is None:
             self._stream = self._screen.open_answer()
+            self._screen.hold_notes()
         if final := self._stream.feed(text):
             self._print_part(final, is_call=False)
         live = self._screen.live
@@ -169,6 +170,7 @@ class TurnView(TurnSink):
         self._screen.live.draft = None
         if stream is not None and (rest := stream.finish()):
             self._print_part(rest, is_call=False)
+        self._screen.release_notes()
 
     def _end_message(self, message: Message) -> None:
         """End a message of the model, show its images, and name its files, which a terminal cannot show.
@@ -259,3 +261,6 @@ class TurnView(TurnSink):
 
     def _print_line(self, line: str) -> None:
         self._screen.print_faint(line)
+
+    def _print_note(self, line: str) -> None:
+        self._screen.print_note(style(line, self._screen.theme.faint))

@@ -1,0 +1,52 @@
+"""Lines of the program on standard error: errors, which look like errors, and what else a user has to know."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+
+from dial_client.cli.markdown.themes import choose_theme, style, understands_escapes
+from dial_client.cli.printed_streams import PrintedStream, discard
+from dial_client.cli.word_wrap import break_words
+from dial_client.runtime.safe_text import to_one_line
+
+LABEL = "error:"
+# The maximum characters of an error.
+_MAX_ERROR = 2_000
+
+
+def report_error(problem: str) -> None:
+    """Print an error on standard error, with word wrap in a terminal.
+
+    A terminal shows ``error: PROBLEM``, with a red label; elsewhere, where lines of several programs meet, the line
+    begins with ``dial-chat: error:``.
+
+    Args:
+        problem: The error; untrusted text in it is escaped here.
+    """
+    line = f"{LABEL} {to_one_line(problem, _MAX_ERROR)}"
+    print_to_stderr(line if sys.stderr.isatty() else f"dial-chat: {line}")
+
+
+def print_to_stderr(line: str) -> None:
+    """Print a line on standard error, with word wrap in a terminal; a screen in the terminal wraps lines itself.
+
+    Args:
+        line: The line, escaped already.
+    """
+    is_wrapped = sys.stderr.isatty() and not isinstance(sys.stderr, PrintedStream)
+    shown = line
+    if is_wrapped:
+        shown = break_words(line, shutil.get_terminal_size().columns)
+        if understands_escapes(os.environ):
+            shown = colour_label(shown, choose_theme("auto", os.environ).error)
+    try:
+        print(shown, file=sys.stderr, flush=True)
+    except OSError:  # a full disk behind ``2>`` must not change the exit code
+        discard(sys.stderr)
+
+
+def colour_label(text: str, parameters: str) -> str:
+    """Return the text of an error with its label in a style; any other text as it is."""
+    return f"{style(LABEL, parameters)}{text.removeprefix(LABEL)}" if text.startswith(f"{LABEL} ") else text
