@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.inner import COMMANDS
 from tests.support.program import LONG, entry, write_config
 from tests.support.screens import screen
 
@@ -154,3 +155,15 @@ def test_a_line_about_a_server_waits_for_the_end_of_an_answer(tmp_path: Path) ->
         person.type("\x04")
         assert person.leave() == 0
     assert person.text.index("One line") < person.text.index("server raw: restarting")
+
+
+def test_the_menu_of_commands_finds_letters_in_their_order_and_says_how_many_rows_it_has(tmp_path: Path) -> None:
+    write_config(tmp_path, {}, ["Hello."])
+    with screen(tmp_path, "--no-save") as person:
+        person.until("no servers, no tools")
+        person.type("/")
+        person.until_true(lambda: person.lines[-1:] == [f" {len(COMMANDS)}"], "no number of rows")
+        person.type("svr")
+        person.until_true(lambda: [line.split()[0] for line in person.lines[-1:]] == ["/servers"], "no fuzzy match")
+        person.type("\x15\x04")
+        assert person.leave() == 0

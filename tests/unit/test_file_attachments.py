@@ -116,13 +116,19 @@ def test_a_file_that_is_too_large_or_of_an_unsupported_type_is_refused(folder: P
 
 
 def completed(text: str) -> list[str]:
-    found = propose_local_completions(text, {"/talk": "", "/tools": ""}, {"/talk": lambda: {"more": "", "less": ""}})
+    found = propose_local_completions(
+        text, dict.fromkeys(["/talk", "/tools", "/retalk", "/to"], ""), {"/talk": lambda: {"more": "", "less": ""}}
+    )
     return [text[: len(text) - proposal.replaced] + proposal.text for proposal in found]
 
 
 def test_tab_completes_paths_commands_and_their_arguments(folder: Path) -> None:
     cases = {
-        "/t": ["/talk", "/tools"],
+        "/t": ["/talk", "/tools", "/to", "/retalk"],
+        "/tk": ["/talk", "/retalk"],
+        "/TAL": ["/talk", "/retalk"],
+        "/to": ["/tools"],
+        "/x": [],
         "/talk ": ["/talk more", "/talk less"],
         "/talk m": ["/talk more"],
         "see @REA": ["see @README.md"],

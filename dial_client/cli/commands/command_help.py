@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperOption
 
-from dial_client.cli.commands.typer_commands import list_command_names
+from dial_client.cli.commands.typer_commands import describe_command, list_command_names
 
 # The option groups of ``dial-chat --help``: headings with names of parameters. Other options form a last group.
 GROUPS = (
@@ -41,6 +42,7 @@ EXAMPLES = (
     """dial-chat --allow 'time/*' --output json "What time is it in Tokyo?\"""",
 )
 _COLUMN = 24
+_COMMAND_COLUMN = 15
 _REST = "Input and output"
 
 
@@ -86,23 +88,22 @@ def format_chat_help(command: Any, commands: Iterable[str], width: int) -> str:
     lines += ["", *textwrap.wrap(DESCRIPTION, width)]
     for heading, options in group_options(command):
         lines += ["", f"{heading}:", *(line for option in options for line in _format_option(option, width))]
+    lines += ["", "Commands, each with its own --help:"]
+    for name in commands:
+        # What follows a colon or a semicolon is in the help of the command itself.
+        lines += _format_option(OptionHelp(name, re.split("[;:] ", describe_command(name))[0]), width, _COMMAND_COLUMN)
     codes = ", ".join(f"{code} {word}" for code, word, _ in EXIT_CODES)
-    lines += ["", *_wrap_paragraph(f"Commands, each with its own --help: {', '.join(commands)}.", width)]
-    lines += _wrap_paragraph(f"Exit codes: {codes}.", width)
+    lines += ["", *textwrap.wrap(f"Exit codes: {codes}.", width, subsequent_indent="  ", break_on_hyphens=False)]
     lines += ["", "Examples:", *(f"  {example}" for example in EXAMPLES)]
     return "\n".join(lines)
 
 
-def _format_option(option: OptionHelp, width: int) -> list[str]:
-    text = textwrap.wrap(option.first_sentence, width - _COLUMN - 2)
+def _format_option(option: OptionHelp, width: int, column: int = _COLUMN) -> list[str]:
+    text = textwrap.wrap(option.first_sentence, width - column - 2)
     left = f"  {option.flags}"
-    first = [left, text.pop(0)] if len(left) <= _COLUMN else [left]
-    lines = [f"{first[0]:<{_COLUMN}}  {first[1]}" if len(first) > 1 else left]
-    return lines + [" " * (_COLUMN + 2) + line for line in text]
-
-
-def _wrap_paragraph(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width, subsequent_indent="  ", break_on_hyphens=False)
+    first = [left, text.pop(0)] if len(left) <= column else [left]
+    lines = [f"{first[0]:<{column}}  {first[1]}" if len(first) > 1 else left]
+    return lines + [" " * (column + 2) + line for line in text]
 
 
 class ChatTyperCommand(TyperCommand):

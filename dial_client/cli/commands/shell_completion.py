@@ -15,7 +15,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from inspect import getdoc
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,13 @@ from typer.core import TyperArgument
 
 from dial_client.cli.commands.command_help import describe_option
 from dial_client.cli.commands.command_line import find_command, find_prompt_words
-from dial_client.cli.commands.typer_commands import COMMANDS, GROUPS, build_command, list_command_names, list_options
+from dial_client.cli.commands.typer_commands import (
+    GROUPS,
+    build_command,
+    describe_command,
+    list_command_names,
+    list_options,
+)
 from dial_client.cli.configuration_files import find_files
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.safe_text import to_one_line
@@ -187,12 +192,7 @@ def _parse_listed_values(text: str) -> Candidates:
 
 def _list_commands(group: str) -> Candidates:
     """Return the commands of a group, or of the program, each with the first sentence of its help."""
-    found = {}
-    for name in sorted(list_command_names(group)):
-        full_name = f"{group} {name}".strip()
-        text = GROUPS[name][1] if full_name in GROUPS else getdoc(COMMANDS[full_name].callback)
-        found[name] = (text or "").partition(". ")[0]
-    return found
+    return {name: describe_command(f"{group} {name}".strip()) for name in sorted(list_command_names(group))}
 
 
 def print_candidates(shell: str, words: Sequence[str], environment: Mapping[str, str] = os.environ) -> int:

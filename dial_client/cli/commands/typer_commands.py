@@ -45,6 +45,12 @@ def list_command_names(group: str = "") -> list[str]:
     return [name.removeprefix(f"{group} ") for name in COMMANDS if name.startswith(f"{group} ")]
 
 
+def describe_command(name: str) -> str:
+    """Return the first sentence of the help of a command or a group, by its full name, without the full stop."""
+    text = GROUPS[name][1] if name in GROUPS else inspect.getdoc(COMMANDS[name].callback)
+    return (text or "").split("\n\n")[0].partition(". ")[0].rstrip(".").replace("\n", " ")
+
+
 @cache
 def build_command(name: str) -> Any:
     """Return a command; for the name of a group, the group with all its commands.

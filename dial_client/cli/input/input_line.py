@@ -17,13 +17,13 @@ from prompt_toolkit.completion import Completer
 from prompt_toolkit.cursor_shapes import ModalCursorShapeConfig
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER, EditingMode
-from prompt_toolkit.filters import Condition, has_focus, is_searching, vi_insert_mode, vi_mode
+from prompt_toolkit.filters import Condition, has_completions, has_focus, is_searching, vi_insert_mode, vi_mode
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
-from prompt_toolkit.layout.containers import HSplit, Window
-from prompt_toolkit.layout.controls import BufferControl
+from prompt_toolkit.layout.containers import ConditionalContainer, HSplit, Window
+from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.widgets import SearchToolbar
@@ -230,7 +230,25 @@ class InputLine:
             get_line_prefix=self._build_prefix,
             style="class:input",
         )
-        self.container = HSplit([self.window, self._search, CompletionsMenu(MENU_ROWS, scroll_offset=1)])
+        self.container = HSplit(
+            [
+                self.window,
+                self._search,
+                CompletionsMenu(MENU_ROWS, scroll_offset=1),
+                ConditionalContainer(
+                    Window(FormattedTextControl(self._count_completions), height=1, style="class:hint"),
+                    has_completions & Condition(lambda: bool(self._count_completions())),
+                ),
+            ]
+        )
+
+    def _count_completions(self) -> str:
+        """Return the place in a menu that does not show all its rows, as ``3 of 33``; else empty."""
+        state = self.buffer.complete_state
+        if state is None or len(state.completions) <= MENU_ROWS:
+            return ""
+        place = "" if state.complete_index is None else f"{state.complete_index + 1} of "
+        return f" {place}{len(state.completions)}"
 
     def to_input(self, text: str) -> UserInput:
         """Convert a text of the input line to the input to send."""

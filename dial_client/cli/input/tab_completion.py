@@ -43,8 +43,7 @@ def propose_local_completions(text: str, commands: Mapping[str, str], arguments:
     if text.startswith("/"):
         name, space, rest = text.partition(" ")
         if not space:
-            found = [Proposal(command, len(text), about) for command, about in commands.items() if command != text]
-            return [proposal for proposal in found if proposal.text.startswith(text)]
+            return _propose_names(text, commands)
         values = arguments[name]() if name in arguments else {}
         return [
             Proposal(value, len(rest), about)
@@ -67,7 +66,32 @@ async def _propose_prompts(dial: DialClient, text: str) -> list[Proposal]:
     names = {
         f"/{prompt.server}:{prompt.name}{' ' if prompt.arguments else ''}": prompt.description for prompt in prompts
     }
-    return [Proposal(name, len(text), about) for name, about in names.items() if name.startswith(text) and name != text]
+    return _propose_names(text, names)
+
+
+def _propose_names(typed: str, names: Mapping[str, str]) -> list[Proposal]:
+    """Return the names that begin with a typed text, then those that contain it, then those with its letters in order.
+
+    A whole name proposes only the names that begin with it.
+
+    Args:
+        typed: The text from ``/`` on.
+        names: The descriptions of commands or prompts, by their names from ``/`` on.
+    """
+    letters = typed[1:].lower()
+    scattered = re.compile(".*".join(map(re.escape, letters)))
+
+    def rank(name: str) -> int | None:
+        lower = name[1:].lower()
+        if lower.startswith(letters):
+            return 0
+        if typed in names:
+            return None
+        return 1 if letters in lower else 2 if scattered.search(lower) else None
+
+    ranked = [(rank(name), name) for name in names if name != typed]
+    found = sorted(((at, name) for at, name in ranked if at is not None), key=lambda pair: pair[0])
+    return [Proposal(name, len(typed), names[name]) for _, name in found]
 
 
 async def _propose_arguments(dial: DialClient, prompt: Prompt, text: str) -> list[Proposal]:

@@ -30,7 +30,17 @@ REDRAW = 0.02
 # Seconds after which Esc counts as the key itself, not as the start of a key code; and after which no further key can
 # follow a key in a key sequence, as in readline.
 ESCAPE, SEQUENCE = 0.1, 0.5
-_STYLE = {"question": "bold", "hint": "italic"}
+_STYLE = {
+    "question": "bold",
+    "hint": "italic",
+    # The menu of completions has the colours of the terminal, which suit every theme.
+    "completion-menu": "bg:default fg:default",
+    "completion-menu.completion.current": "bg:default fg:default reverse",
+    "completion-menu.meta.completion": "bg:default fg:default dim",
+    "completion-menu.meta.completion.current": "bg:default fg:default reverse dim",
+    "scrollbar.background": "bg:default",
+    "scrollbar.button": "bg:default reverse",
+}
 
 # Environment variables of terminals that wrap rows.
 _VARIABLES = ("TMUX", "VTE_VERSION", "KITTY_WINDOW_ID", "KONSOLE_VERSION", "ALACRITTY_WINDOW_ID", "WEZTERM_PANE")
