@@ -97,9 +97,9 @@ def build_reported_error(
     hint = f"; {endpoint.hint}" if status in (401, 403) and endpoint.hint else ""
     hint = f"; is {endpoint.base_url} the right address, and the model's name right?" if status == 404 else hint
     hint = f"; it asks the client to wait {retry_after:,.0f} s" if retry_after and retry_after >= 1 else hint
-    said = message.removesuffix(".") if hint else message
+    reason = message.removesuffix(".") if hint else message
     return ProviderError(
-        f"{answered}: {said}{hint}" if message else f"{answered}{hint}",
+        f"{answered}: {reason}{hint}" if message else f"{answered}{hint}",
         status=status,
         code=_find_code(status, code, f"{message}\n{kind}"),
         retry_after=retry_after,
