@@ -149,7 +149,7 @@ class ConversationLoop:
             try:
                 message = await with_attachments(self._chat.dial, question)
             except ConfigError as error:
-                warn(f"not sent: {error}")
+                report_error(f"not sent: {error}")
                 self._console.edit(user_input.text)
                 return
             self._shell.forget_outputs()
