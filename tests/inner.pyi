@@ -695,6 +695,9 @@ from dial_client.tools.approval import ApprovalContext as ApprovalContext
 from dial_client.tools.approval import Approver as Approver
 from dial_client.tools.approval import Decision as Decision
 from dial_client.tools.approval import find_reason_to_ask as find_reason_to_ask
+from dial_client.tools.approval_mode import PLAN_FIRST as PLAN_FIRST
+from dial_client.tools.approval_mode import PLAN_INSTRUCTION as PLAN_INSTRUCTION
+from dial_client.tools.approval_mode import ApprovalMode as ApprovalMode
 from dial_client.tools.argument_paths import MAX_PATH as MAX_PATH
 from dial_client.tools.argument_paths import lies_within as lies_within
 from dial_client.tools.argument_paths import may_reach as may_reach

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import anyio
 
+from dial_client.cli.approval_modes import choose_mode
 from dial_client.cli.audit_report import open_audit_log
 from dial_client.cli.load_settings import find_fallback_models, find_model_name, open_model
 from dial_client.cli.options import SERVE, Options
@@ -26,6 +27,7 @@ from dial_client.settings.config_locations import find_user_config
 from dial_client.settings.config_types import ModelProfile, Settings
 from dial_client.settings.policy_config import Policy, load_policy
 from dial_client.tools.approval import Approval, ApprovalContext, Approver, Decision
+from dial_client.tools.approval_mode import ApprovalMode
 
 
 @asynccontextmanager
@@ -42,11 +44,17 @@ async def open_client(
         options: The options of the command line, which override the configuration.
         settings: The configuration.
         provider: The opened model; None for a client that only calls tools.
-        approve: The approver; ``--yes`` replaces it.
+        approve: The approver; with ``--yes`` the answer is yes as long as the mode is ``auto``.
         callbacks: The callbacks for servers' requests.
-    """
 
-    async def allow_all(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:  # noqa: ARG001 - an approver
+    Raises:
+        ConfigError: The options or the configuration are wrong.
+    """
+    mode = choose_mode(options)
+
+    async def answer_yes(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
+        if approve is not None and dial.approvals.mode is not ApprovalMode.AUTO:
+            return await approve(call, tool, context)
         return Approval(Decision.ONCE, decided_by="--yes")
 
     audit = open_audit_log(options, settings)
@@ -60,7 +68,7 @@ async def open_client(
         provider,
         tool_format=choose_tool_format(options, settings),
         limits=build_limits(options, settings),
-        approve=allow_all if options.yes else approve,
+        approve=answer_yes if options.yes else approve,
         approval=_CommandPolicy(
             allow=options.allow,
             deny=options.deny,
@@ -69,6 +77,7 @@ async def open_client(
             tool_pins=not options.yes and "*" not in options.allow,  # without approvals, none to pin
             concurrent=True,
             single_user=True,
+            mode=mode,
         ),
         callbacks=callbacks,
         audit=audit,

@@ -29,6 +29,8 @@ SERVE = "dial-chat serve"
 Output = Literal["text", "json", "jsonl", "sse"]
 # The tool format: how tool calls are written.
 Format = Literal["native", "react", "xml", "auto"]
+# The mode of approval, see `tools.approval_mode`.
+Mode = Literal["ask", "read", "plan", "auto"]
 # The destination of the program's log. ``file`` is a file if standard error is a terminal, where the log would mix
 # with the answer; else standard error. ``warnings`` are the warnings alone, on standard error.
 Logs = Literal["none", "warnings", "stderr", "file"]
@@ -105,7 +107,24 @@ class Options:
         tuple[str, ...],
         Option(metavar="PATTERN", help="Tools that never run; overrides --allow. As SERVER/TOOL or TOOL; repeatable."),
     ] = ()
-    yes: Annotated[bool, Option("-y", "--yes", help="Run all calls that no rule denies, without asking.")] = False
+    mode: Annotated[
+        Mode | None,
+        Option(
+            metavar="MODE",
+            help="What runs without asking: ask, read, plan or auto. In read, what only reads; in plan, only what "
+            "reads runs, and the model answers with a plan; in auto, all that no rule denies or asks about. "
+            "Shift-Tab changes it.",
+        ),
+    ] = None
+    yes: Annotated[
+        bool,
+        Option(
+            "-y",
+            "--yes",
+            help="Run all calls that no rule denies, without asking. This is --mode auto, with yes as the answer to "
+            "the questions that are left.",
+        ),
+    ] = False
     """Run every call that no rule denies, without asking for approval. Not the same as ``allow=("*",)``."""
     policy: Annotated[
         Path | None,

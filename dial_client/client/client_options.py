@@ -18,6 +18,7 @@ from dial_client.settings.argument_types import check_folders, check_items
 from dial_client.settings.config_types import ModelProfile
 from dial_client.settings.policy_config import EVERYTHING, Policy
 from dial_client.tools.approval import Approver, Decisions
+from dial_client.tools.approval_mode import ApprovalMode
 from dial_client.tools.function_definition import Function, FunctionTool
 from dial_client.tools.function_tools import OnToolError
 from dial_client.turns.turn_handle import TurnObserver
@@ -35,7 +36,7 @@ class ApprovalPolicy:
 
     Raises:
         TypeError: `allow` or `deny` is no list of patterns, or another field has the wrong type.
-        ValueError: A pattern of `allow` can match no tool.
+        ValueError: A pattern of `allow` can match no tool, or there is no such mode.
     """
 
     # What precedes the names of the patterns in warnings and in the audit log: they are options of a command line, too.
@@ -58,6 +59,10 @@ class ApprovalPolicy:
     single_user: bool = False
     """True if one person answers for all turns, as in a terminal: the answer ``session`` then applies to all of them,
     not only to those of the same owner or conversation."""
+    mode: ApprovalMode | str = ApprovalMode.ASK
+    """What happens to calls that no rule and no grant decides: ``ask``, ``read``, ``plan`` or ``auto``, see
+    `ApprovalMode`. `DialClient.approvals.set_mode` changes it. Without an approver ``ask`` allows such calls, and
+    ``read`` and ``plan`` deny them."""
 
     def __post_init__(self) -> None:
         for name, patterns in (("allow", self.allow), ("deny", self.deny)):
@@ -73,6 +78,7 @@ class ApprovalPolicy:
                     way_out = f"a pattern is SERVER/TOOL, such as {example!r}, or {EVERYTHING!r}"
                     raise ValueError(f"allow=[{pattern!r}] allows nothing: {way_out}")
         check_folders(grants=self.grants, tool_pins=self.tool_pins)
+        object.__setattr__(self, "mode", ApprovalMode(self.mode))
 
 
 class StartKeywords(TurnKeywords, total=False):

@@ -36,6 +36,7 @@ from dial_client.settings.argument_types import (
 from dial_client.settings.config_types import ServerSettings
 from dial_client.settings.policy_config import load_policy
 from dial_client.tools.approval import ApprovalChecker, Approver
+from dial_client.tools.approval_mode import ApprovalMode
 from dial_client.tools.function_definition import Function, FunctionTool
 from dial_client.tools.function_tools import FunctionTools, OnToolError
 from dial_client.tools.grants import GrantStore
@@ -155,6 +156,7 @@ def build_approval_checker(
         open_grants(approval.grants),
         question_lock=nullcontext() if approval.concurrent else anyio.Lock(),
         single_user=approval.single_user,
+        mode=ApprovalMode(approval.mode),
     )
 
 

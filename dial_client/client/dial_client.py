@@ -49,6 +49,7 @@ from dial_client.settings.policy_config import load_policy
 from dial_client.sinks import sse_encoder
 from dial_client.stores.conversation_store import ConversationStore
 from dial_client.tools.approval import ApprovalChecker, Approver, Decisions, match_decisions
+from dial_client.tools.approval_mode import ApprovalMode
 from dial_client.tools.apps import Apps
 from dial_client.tools.executor import CallScope, ToolExecutor
 from dial_client.tools.function_definition import Function, FunctionOptions, FunctionT, FunctionTool
@@ -58,6 +59,7 @@ from dial_client.tools.result_content import ResultStore
 from dial_client.tools.taint import find_taint
 from dial_client.turns import turn_run
 from dial_client.turns.client_model import ClientModel, ModelSelection
+from dial_client.turns.context_report import ContextReport, measure_request
 from dial_client.turns.event_log import EventLog
 from dial_client.turns.instructions import TurnInstructions
 from dial_client.turns.mentions import Attached, attach
@@ -605,6 +607,38 @@ class DialClient:
         await servers.patience.wait()
         await servers.wait_for_tools()
         await self.model.wait_prepared()
+        return self._build_services(keywords, tool_format, hidden_tools)
+
+    def measure_context(
+        self,
+        messages: TurnInput,
+        *,
+        tool_format: str | None = None,
+        hidden_tools: Collection[str] = (),
+        **keywords: Unpack[TurnKeywords],
+    ) -> ContextReport:
+        """Return an estimate of what fills the model's context window when a conversation goes on.
+
+        Args:
+            messages: The conversation.
+            tool_format: The tool format, as for `start`.
+            hidden_tools: The offered names of tools that the model cannot call.
+            keywords: Further keywords, as for `run`.
+
+        Raises:
+            ConfigError: The client has no model, or as for `run`.
+            TypeError: As for `run`.
+        """
+        check_keywords(keywords)
+        conversation = (*to_messages(keywords.get("history") or ()), *to_messages(messages))
+        window = self.model.select(keywords.get("model"), tool_format).window_tokens
+        return measure_request(self._build_services(keywords, tool_format, hidden_tools), conversation, window)
+
+    def _build_services(
+        self, keywords: TurnKeywords, tool_format: str | None, hidden_tools: Collection[str]
+    ) -> turn_run.TurnServices:
+        """Return what a turn needs, as it is at this moment."""
+        servers = self._servers
         model, system = self.model.select(keywords.get("model"), tool_format), keywords.get("system")
         restarts = servers.restarts
         return turn_run.TurnServices(
@@ -616,7 +650,13 @@ class DialClient:
             await_tool_changes=servers.wait_for_tools,
             status_provider=self.model.status_provider,
             answers_at_limits=self._on_limit != "raise",
-            instructions=TurnInstructions((), servers.values, model.guidance, lambda: servers.patience.left_out),
+            instructions=TurnInstructions(
+                (),
+                servers.values,
+                model.guidance,
+                lambda: servers.patience.left_out,
+                lambda: self.approvals.mode is ApprovalMode.PLAN,
+            ),
             system=self.system if system is None else system,
             audit=self._executor.audit,
             middleware=self.model.middleware,

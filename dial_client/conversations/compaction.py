@@ -220,15 +220,23 @@ def compute_fill(
         turn: The latest turn of the conversation, if it ran in this process.
     """
     messages = repair_conversation(stored).messages
+    used = max(list_counted_tokens(stored, turn), default=0)
+    tokens = model.window_tokens
+    if not used or not tokens:
+        return model.window.estimate_fill(messages, tools, tokens)
+    # The estimate also counts requests that the endpoint refused as too long.
+    return max(used / tokens, model.window.estimate_fill(messages, tools))
+
+
+def list_counted_tokens(stored: Conversation, turn: TurnHandle | None) -> list[int]:
+    """Return the tokens that the endpoint counted for each request of the latest turn, each with its reply.
+
+    The list is empty if the turn ran in another process, or if the conversation was edited after it.
+    """
     last = stored.messages[-1] if stored.messages else None
     changes_version = (
         last is not None and last.entry is not None and last.entry.kind in (EntryKind.BRANCH, EntryKind.REMOVAL)
     )
     is_edited = last is not None and (last.replaces is not None or changes_version)
     usages = turn.recorder.request_usages if turn is not None and not is_edited else ()
-    used = max((usage.input_tokens + usage.output_tokens for usage in usages), default=0)
-    tokens = model.window_tokens
-    if not used or not tokens:
-        return model.window.estimate_fill(messages, tools, tokens)
-    # The estimate also counts requests that the endpoint refused as too long.
-    return max(used / tokens, model.window.estimate_fill(messages, tools))
+    return [usage.input_tokens + usage.output_tokens for usage in usages]

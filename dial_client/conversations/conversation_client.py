@@ -8,6 +8,7 @@ from typing import Protocol
 from dial_client.messages.limits import Limits
 from dial_client.messages.message import Message, ToolSpec
 from dial_client.turns.client_model import ClientModel
+from dial_client.turns.context_report import ContextReport
 from dial_client.turns.turn_handle import TurnHandle
 
 
@@ -29,6 +30,11 @@ class ConversationClient(Protocol):
     @property
     def start(self) -> Callable[..., TurnHandle]:
         """Starts a turn, and returns its handle (`DialClient.start`)."""
+        ...
+
+    @property
+    def measure_context(self) -> Callable[..., ContextReport]:
+        """Returns what fills the context window (`DialClient.measure_context`)."""
         ...
 
     def find_taint(self, messages: Sequence[Message]) -> tuple[str, ...]:

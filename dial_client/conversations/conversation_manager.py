@@ -54,6 +54,7 @@ from dial_client.conversations.compaction import (
     compute_fill,
     compute_max_kept_chars,
     find_older_part,
+    list_counted_tokens,
     summarize,
 )
 from dial_client.conversations.conversation_client import ConversationClient
@@ -104,6 +105,7 @@ from dial_client.stores.conversation_store import (
 from dial_client.stores.sql_store import SQLStore
 from dial_client.tools.approval import Decisions
 from dial_client.turns.client_model import ClientModel
+from dial_client.turns.context_report import ContextReport, with_counted_tokens
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 from dial_client.turns.turn_keywords import TurnKeywords, check_keywords
 
@@ -718,6 +720,27 @@ class ConversationManager:
             ConfigError: The conversation's model does not exist any more.
         """
         return self._compute_fill(await self._read(conversation_id))
+
+    async def measure_context(self, conversation_id: str) -> ContextReport:
+        """Return what fills the model's context window when a conversation goes on.
+
+        If its latest turn ran in this process, the sum of the parts is the number of tokens that the endpoint counted.
+
+        Raises:
+            ConversationNotFound: The conversation does not exist.
+            ConfigError: The client has no model, or the conversation's model does not exist any more.
+        """
+        stored = await self._read(conversation_id)
+        settings = self._read_settings(build_tree(stored).settings)
+        settings.select_model(self._dial.model, {})  # the conversation's model may not exist any more
+        report = self._dial.measure_context(
+            repair_conversation(stored).messages,
+            tool_format=settings.tool_format,
+            hidden_tools=settings.hidden_tools,
+            **settings.keywords,
+        )
+        counted = list_counted_tokens(stored, self._queue.find(stored.id))
+        return with_counted_tokens(report, counted[-1]) if counted else report
 
     def _compute_fill(self, stored: Conversation) -> float:
         return compute_fill(stored, self._select_model(stored), self._dial.tools, self._queue.find(stored.id))

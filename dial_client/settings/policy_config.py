@@ -88,6 +88,8 @@ class PolicyRule:
     """The required annotations of the tool, by the names of `ANNOTATIONS`."""
     tainted: bool | None = None
     """True if the conversation must contain untrusted content, False if it must not; None for no condition."""
+    read_only: bool = False
+    """Whether the user says that the calls which the rule allows only read."""
     reason: str = ""
     """The reason of the rule, shown to the model and the user."""
     name: str = ""
@@ -100,6 +102,7 @@ class PolicyRule:
             "paths": {name: list(folders) for name, folders in self.paths.items()},
             "annotations": dict(self.annotations),
             "tainted": self.tainted,
+            "readOnly": self.read_only or None,
             "reason": self.reason,
         }
         present = {key: value for key, value in conditions.items() if value not in ({}, None, "")}
@@ -200,7 +203,11 @@ def _read_rule(node: Node, names: Variables, name: str) -> PolicyRule:
     if len(effects) != 1:
         raise node.build_error("expected one of allow, ask and deny", 'a rule is like {"deny": "files/delete_*"}')
     effect = effects[0]
-    values = {key: CONDITIONS[key](found[key], names) for key in CONDITIONS if key in found}
+    values = {_FIELDS.get(key, key): CONDITIONS[key](found[key], names) for key in CONDITIONS if key in found}
+    if "readOnly" in found and effect is not Effect.ALLOW:
+        raise found["readOnly"].build_error(
+            "only a rule that allows has this key", "a mode never weakens a restriction"
+        )
     return PolicyRule(effect, _read_tools(found[effect], effect), name=name, **values)
 
 
@@ -268,5 +275,8 @@ CONDITIONS: Mapping[str, Callable[[Node, Variables], Any]] = {
     "paths": _read_folders,
     "annotations": _read_annotations,
     "tainted": lambda node, _: node.read_boolean(),
+    "readOnly": lambda node, _: node.read_boolean(),
     "reason": lambda node, _: node.read_string(),
 }
+# The fields of `PolicyRule` that are named otherwise than their keys.
+_FIELDS = {"readOnly": "read_only"}

@@ -24,6 +24,7 @@ from dial_client.servers.server_cache import ToolPins, build_definition, compare
 from dial_client.servers.status import ServerState
 from dial_client.settings.config_types import ServerSettings
 from dial_client.settings.policy_config import Effect, Policy, matches
+from dial_client.tools.approval_mode import DECIDED_BY, PLAN_FIRST, ApprovalMode, may_run, must_wait_for_plan
 from dial_client.tools.function_tools import FunctionTools
 from dial_client.tools.grants import Grant, GrantStore
 from dial_client.tools.policy import PolicyRules, ProposedCall, Verdict, can_act_or_send, check_patterns
@@ -192,6 +193,9 @@ class ApprovalChecker:
     """Held while the approver is asked; a `nullcontext` if it may be asked about several calls at the same time."""
     single_user: bool = field(default=False, kw_only=True)
     """True if one person answers for all calls: a grant for the session then applies to all of them."""
+    mode: ApprovalMode = field(default=ApprovalMode.ASK, kw_only=True)
+    """What happens to calls that no rule and no grant decides. A change applies from the next call on, also within a
+    running turn; a question that is open stays open."""
     # The grants for the session, the oldest first. The party is in each key, because one person must not answer for
     # another (`Origin.party`).
     _session: OrderedDict[_GrantKey, _SessionGrant] = field(default_factory=OrderedDict, init=False)
@@ -222,6 +226,9 @@ class ApprovalChecker:
         # A deny comes before everything, also before the approver: a tired user must not be able to allow it.
         if verdict is not None and verdict.effect is Effect.DENY:
             return Approval(Decision.DENY, verdict.reason or _FORBIDDEN, verdict.decided_by)
+        # Before rules and grants that allow: those were given for work, and a plan is asked for before any work.
+        if must_wait_for_plan(self.mode, call, verdict):
+            return Approval(Decision.DENY, PLAN_FIRST, f"{DECIDED_BY}{self.mode}")
         why = find_reason_to_ask(call, verdict)
         if not spec.server and not why:  # the host's own tools only read content of the conversation and resources
             return Approval(Decision.ONCE, decided_by="the host's own tool")
@@ -233,6 +240,9 @@ class ApprovalChecker:
         decided_by = granted.find_call(call) if why else self._find_permission(call, verdict, granted, origin)
         if not decided_by and (is_attended or why):
             return None
+        if not decided_by and self.mode is not ApprovalMode.ASK:
+            # Whoever has chosen a mode that asks about this call has not allowed it.
+            return deny_unattended(spec, ApprovalContext(call.server))
         decided_by = decided_by or NO_APPROVER
         # A permission is for the definition that was approved: a server may change the tool afterwards ("rug pull").
         if difference := self._describe_change(spec, granted) or change:
@@ -240,7 +250,8 @@ class ApprovalChecker:
                 return None
             log.warning("tool_changed", server=spec.server, tool=spec.tool)
             return deny_unattended(spec, ApprovalContext(call.server, difference))
-        if self.pins is not None:
+        # Nobody has looked at the definition of a tool that only the mode `AUTO` allows, so it counts as not approved.
+        if self.pins is not None and decided_by != f"{DECIDED_BY}{ApprovalMode.AUTO}":
             self.pins.pin(spec)
         return Approval(Decision.ONCE, decided_by=decided_by)
 
@@ -334,6 +345,14 @@ class ApprovalChecker:
         else:
             deny = (*deny, pattern)
         self.rules = replace(self.rules, allow=allow, deny=deny, typed=self.rules.typed | {pattern})
+
+    def set_mode(self, mode: ApprovalMode | str) -> None:
+        """Change the mode, from the next call on.
+
+        Raises:
+            ValueError: The mode is not one of ask, read, plan, auto.
+        """
+        self.mode = ApprovalMode(mode)
 
     def set_policy(self, policy: Policy) -> None:
         """Replace the rules of the policy."""
@@ -458,7 +477,9 @@ class ApprovalChecker:
             grant = grants.find(call.settings, call.spec)
             if grant is not None:
                 return f"grant {grant.id}"
-        return granted.find_call(call)
+        if single := granted.find_call(call):
+            return single
+        return f"{DECIDED_BY}{self.mode}" if may_run(self.mode, call, verdict) else ""
 
     def _describe_change_since_grant(self, call: ProposedCall, origin: Origin) -> str:
         """Return the difference between a tool's definition and its stored grant; empty without a difference."""

@@ -64,6 +64,8 @@ class Verdict:
     """The reason that the user wrote in the rule."""
     allows_tainted: bool = False
     """Whether the rule is for tainted conversations, so that untrusted content is no reason to ask."""
+    is_read_only: bool = False
+    """Whether the rule says that the calls it allows only read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,13 @@ class PolicyRules:
         denials = (rule for rule in matching if rule.effect is Effect.DENY)
         decisive = next(denials, None) or next(iter(matching), None)
         if decisive is not None:
-            return Verdict(decisive.effect, f"policy {decisive.name}", decisive.reason, decisive.tainted is True)
+            return Verdict(
+                decisive.effect,
+                f"policy {decisive.name}",
+                decisive.reason,
+                decisive.tainted is True,
+                decisive.read_only,
+            )
         # `autoApprove` and `--allow` come last: a policy can restrict what the servers' entries allow.
         allowed = next((pattern for pattern in self.allow if matches(pattern, spec.server, spec.tool)), None)
         if allowed is not None:

@@ -79,10 +79,27 @@ class ContextWindow:
 
     def _measure_tools(self, tools: tuple[ToolSpec, ...]) -> int:
         if self._tools[0] is not tools:
-            sent = (tool for tool in tools if not tool.deferred)
-            texts = (f"{tool.name}{tool.description}{json.dumps(tool.input_schema)}" for tool in sent)
-            self._tools = (tools, sum(map(_count_bytes, texts)))
+            self._tools = (tools, sum(_measure_tool(tool) for tool in tools if not tool.deferred))
         return self._tools[1]
+
+
+def estimate_instruction_tokens(instruction: Instruction) -> int:
+    """Return a conservative estimate of the tokens of an instruction."""
+    return _to_tokens(_measure_instructions((instruction,)))
+
+
+def estimate_tool_tokens(tool: ToolSpec) -> int:
+    """Return a conservative estimate of the tokens of a tool's definition."""
+    return _to_tokens(_measure_tool(tool))
+
+
+def estimate_message_tokens(message: Message) -> int:
+    """Return a conservative estimate of the tokens of a message."""
+    return _to_tokens(_measure_message(message))
+
+
+def _to_tokens(size: int) -> int:
+    return -(-size // _BYTES_PER_TOKEN)
 
 
 def _fit(messages: tuple[Message, ...], room: int) -> tuple[Message, ...]:
@@ -140,6 +157,10 @@ def _share(lengths: Sequence[int], room: int) -> int:
             return max(each, _MIN_RESULT_CHARS)
         room -= length
     return _MIN_RESULT_CHARS
+
+
+def _measure_tool(tool: ToolSpec) -> int:
+    return _count_bytes(f"{tool.name}{tool.description}{json.dumps(tool.input_schema)}")
 
 
 def _measure_instructions(instructions: Sequence[Instruction]) -> int:

@@ -14,6 +14,7 @@ from dial_client.providers.formats.text_history import neutralize
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.servers.connection import Connection
 from dial_client.servers.status import ServerState
+from dial_client.tools.approval_mode import PLAN_INSTRUCTION
 
 # Instructions on the use of native tools, for conversations without system messages.
 GUIDANCE = (
@@ -44,11 +45,15 @@ class TurnInstructions:
     """Instructions on tool use; None for `GUIDANCE`, if neither the conversation nor the format has instructions."""
     starting: Callable[[], Mapping[str, str]] = dict
     """Returns the names of the servers that are still starting, each with its running download, or an empty string."""
+    wants_plan: Callable[[], bool] = bool
+    """Returns whether the user wants a plan first; asked for each request, because the user may change the mode."""
 
     def select(self, *, has_tools: bool, tool_format: ToolFormat) -> tuple[Instruction, ...]:
         """Return the instructions of one request, to which the tool format adds its own."""
         starting = _describe_starting(self.starting())
         trailing = (Instruction(InstructionSource.HOST, starting),) if starting else ()
+        if self.wants_plan():
+            trailing = (*trailing, Instruction(InstructionSource.HOST, PLAN_INSTRUCTION))
         if not has_tools:
             return (*self.conversation, *trailing)
         guidance = self.guidance

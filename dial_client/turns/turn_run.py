@@ -173,6 +173,20 @@ async def _emit_answer(result: Turn, turn: TurnHandle) -> Turn:
     return replace(result, messages=(*question, *messages))
 
 
+def prepare_instructions(
+    services: TurnServices, messages: Sequence[Message]
+) -> tuple[TurnInstructions, tuple[Message, ...]]:
+    """Return the instructions of a turn, and its conversation without system messages."""
+    instructions, conversation = separate_instructions(messages)
+    starts_with_system_message = bool(messages) and messages[0].role is Role.SYSTEM
+    turn_instructions = services.instructions
+    if services.system and not starts_with_system_message:
+        instructions = (Instruction(InstructionSource.CONVERSATION, services.system), *instructions)
+    elif services.system is not None and turn_instructions.guidance is None:
+        turn_instructions = replace(turn_instructions, guidance="")
+    return replace(turn_instructions, conversation=instructions), conversation
+
+
 class TurnRun:
     """The steps of one turn: asks the model, runs the calls of its replies, and ends with a message.
 
@@ -204,18 +218,12 @@ class TurnRun:
         self._client_tool_names = frozenset(tool.name for tool in services.client_tools)
         # The servers' tools that were offered last, and all tools that were offered with them.
         self._offered: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] = ((), services.client_tools)
-        instructions, conversation = separate_instructions(messages)
-        starts_with_system_message = bool(messages) and messages[0].role is Role.SYSTEM
-        turn_instructions = services.instructions
-        if services.system and not starts_with_system_message:
-            instructions = (Instruction(InstructionSource.CONVERSATION, services.system), *instructions)
-        elif services.system is not None and turn_instructions.guidance is None:
-            turn_instructions = replace(turn_instructions, guidance="")
+        instructions, conversation = prepare_instructions(services, messages)
         self._answer = None if services.output is None else TypedAnswer(services.output, turn.recorder, self.emit)
         self._caller = ModelCaller(
             model=services.model,
             tools=self.offer_tools,
-            instructions=replace(turn_instructions, conversation=instructions),
+            instructions=instructions,
             emit=self.emit,
             recorder=turn.recorder,
             deadline=self._deadline,

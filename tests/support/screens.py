@@ -26,6 +26,9 @@ COLOURS = re.compile(rb"\x1b\[(?:\d+;)*(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])[;m]")
 """A pattern of the escape sequences that set the colour of text or of its background."""
 
 
+STATUS = re.compile(r"(^| · )mode (ask|read|plan|auto)( · | \(Shift-Tab\)|$)")
+
+
 class WatchedScreen(pyte.HistoryScreen):
     """A screen that keeps what the terminal broke at its right edge, instead of the program."""
 
@@ -71,7 +74,18 @@ class ScreenReader:
 
     @property
     def lines(self) -> list[str]:
-        """The rows of the screen, without those at its end that are empty."""
+        """The rows of the screen above the status line, without those at its end that are empty."""
+        rows = self._all_lines
+        return rows[:-1] if rows and STATUS.search(rows[-1]) else rows
+
+    @property
+    def status(self) -> str:
+        """The status line; empty if there is none."""
+        rows = self._all_lines
+        return rows[-1] if rows and STATUS.search(rows[-1]) else ""
+
+    @property
+    def _all_lines(self) -> list[str]:
         rows = [row.rstrip() for row in self._screen.display]
         while rows and not rows[-1]:
             rows.pop()
@@ -84,8 +98,8 @@ class ScreenReader:
         return "\n".join([*above, *self.lines])
 
     def cells(self) -> tuple[list[dict[int, Any]], int]:
-        """The rows of `lines` with the style of each cell, and the number of columns."""
-        return [self._screen.buffer[row] for row in range(len(self.lines))], self._screen.columns
+        """The rows with the style of each cell, and the number of columns."""
+        return [self._screen.buffer[row] for row in range(len(self._all_lines))], self._screen.columns
 
     def until(self, text: str, count: int = 1) -> str:
         """Read until a text has appeared so often, and return everything that was printed."""

@@ -29,6 +29,7 @@ from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.settings.config_types import Settings
 from dial_client.stores.conversation_store import ConversationSummary, MemoryStore
 from dial_client.stores.sql_store import SQLStore
+from dial_client.turns.context_report import ContextReport
 from dial_client.turns.turn_handle import TurnHandle
 
 _PAGE = 200
@@ -209,6 +210,12 @@ class ChatSession:
         async with aclosing(self._note_turns(stream)) as events:
             async for event in events:
                 yield event
+
+    async def measure_context(self) -> ContextReport:
+        """Return what fills the context window when the conversation goes on. Raises as the manager's method."""
+        if self.conversation_id is None:
+            return self.dial.measure_context(())
+        return await self.manager.measure_context(self.conversation_id)
 
     async def find_waiting(self) -> tuple[PendingApproval, ...]:
         """Return the calls of the conversation that wait for approval, once its last turn runs in no other program.

@@ -21,6 +21,7 @@ from dial_client.messages.token_usage import Usage
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.runtime.text import count_noun
 from dial_client.turns import prices
+from dial_client.turns.context_report import ContextReport
 
 # The maximum lines of an earlier answer that are shown again.
 MAX_LINES = 40
@@ -274,10 +275,45 @@ async def show_usage(session: ChatSession, arguments: str) -> None:  # noqa: ARG
         f"Tokens: {usage.input_tokens:,} in{cached}, {usage.output_tokens:,} out",
         f"Cost: {_describe_cost(known, len(costs))}",
     ]
-    if session.conversation_id is not None and (fill := await session.manager.measure(session.conversation_id)):
-        rule = f"it is compacted from {COMPACT_AT:.0%} on (/compact does it now)"
-        lines.append(f"Context window: about {fill:.0%} full; {rule}")
+    if session.conversation_id is not None and (fill := (await session.measure_context()).fill):
+        lines.append(f"Context window: {fill:.0%} full (/context shows what fills it); {_COMPACTED}")
     session.print("\n".join(lines))
+
+
+_COMPACTED = f"it is compacted at about {COMPACT_AT:.0%} (/compact does it now)"
+
+
+async def show_context(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
+    """Print what fills the context window: instructions, tools by server, messages and results of calls."""
+    session.print(format_context(await session.measure_context()))
+
+
+def format_context(report: ContextReport) -> str:
+    """Return the parts of the context window as a table, with their tokens and their shares of the window."""
+    total, window = report.tokens, report.window or 0
+    # The shares of a window of unknown size are those of the request.
+    whole = window or total or 1
+    sizes = [(f"{part.name} ({part.count})", f"about {part.tokens:,}", part.tokens) for part in report.parts]
+    if window:
+        sizes.append(("free", f"about {max(0, window - total):,}", max(0, window - total)))
+    names = max((len(name) for name, _, _ in sizes), default=0)
+    numbers = max((len(number) for _, number, _ in sizes), default=0)
+    about = "" if report.is_counted else "about "
+    full = f"{about}{total:,} of {window:,} tokens ({total / whole:.0%})" if window else f"{about}{total:,} tokens"
+    lines = [
+        f"Context window: {full}" + (", as the endpoint counted the last request" if report.is_counted else ""),
+        *(
+            f"  {to_one_line(name, 60):<{names}}  {number:>{numbers}}  {tokens / whole:>4.0%}"
+            for name, number, tokens in sizes
+        ),
+    ]
+    if report.left_out:
+        lines.append(f"{count_noun(report.left_out, 'message')} at the beginning are not sent: the window is full.")
+    if not window:
+        lines.append("The size of this model's window is not known; `contextWindow` of its profile sets it.")
+    what = "The parts are estimates" if report.is_counted else "All numbers are estimates"
+    lines.append(f"{what}. {_COMPACTED[0].upper()}{_COMPACTED[1:]}." if window else f"{what}.")
+    return "\n".join(lines)
 
 
 def _describe_cost(known: list[float], count: int) -> str:

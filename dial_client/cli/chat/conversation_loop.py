@@ -12,6 +12,7 @@ from anyio.abc import TaskGroup
 from dial_client.cli import elicitation_prompt, process_runner
 from dial_client.cli.chat.chat_session import ChatSession, CommandResult, describe_limit, open_session
 from dial_client.cli.chat.conversation_commands import show_last_exchange
+from dial_client.cli.chat.conversation_status import ConversationStatus
 from dial_client.cli.chat.slash_commands import (
     NOW,
     describe_commands,
@@ -103,6 +104,10 @@ class ConversationLoop:
     async def run(self, wait_for_servers: WaitForServers) -> None:
         """Answer input until the user leaves; meanwhile `wait_for_servers` reports on the start of the servers."""
         async with anyio.create_task_group() as group:
+            status = None
+            if isinstance(self._console, Screen):
+                status = ConversationStatus(self._chat, self._sink.usage, self._console, group)
+                group.start_soon(status.follow)
             group.start_soon(self._report_on_servers, wait_for_servers)
             if self._chat.conversation_id is not None and await self._chat.find_waiting():
                 self._console.print("The last turn was interrupted while a call waits for approval: it continues.")
@@ -119,6 +124,8 @@ class ConversationLoop:
                 while message is not None:
                     await self._answer(self._chat.ask(message))
                     message = self._take_unsent()
+                if status is not None:
+                    await status.measure()
             group.cancel_scope.cancel()
 
     def _take_at_once(self, user_input: UserInput, /, *, steers: bool) -> bool:

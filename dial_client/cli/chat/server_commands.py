@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dial_client.cli.approval_modes import MEANINGS, find_reason_against_auto
 from dial_client.cli.chat.chat_session import ChatSession
 from dial_client.cli.load_settings import read_settings
 from dial_client.cli.open_client import apply_configuration
@@ -11,6 +12,7 @@ from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.runtime.text import count_noun
 from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.settings.policy_config import Effect, matches, restricts
+from dial_client.tools.approval_mode import ApprovalMode
 
 
 async def show_tools(session: ChatSession, arguments: str) -> None:
@@ -70,6 +72,25 @@ def describe_status(status: ServerStatus) -> str:
 
 # The maximum number of tools that are named after a new rule.
 _MAX_NAMED = 6
+
+
+async def show_or_set_mode(session: ChatSession, arguments: str) -> None:
+    """Show the mode, or change it from the next call on.
+
+    Raises:
+        ConfigError: There is no such mode, or it is not possible in this folder.
+    """
+    mode = arguments.lower()
+    if mode and mode not in [*MEANINGS]:
+        raise ConfigError(f"there is no mode {to_one_line(arguments, 40)!r}", hint=f"one of {', '.join(MEANINGS)}")
+    if mode == ApprovalMode.AUTO and (why := find_reason_against_auto(session.options)):
+        raise ConfigError(f"the mode auto is not possible here: {why}")
+    if mode:
+        session.dial.approvals.set_mode(mode)
+        session.print(f"Mode {mode}: {MEANINGS[ApprovalMode(mode)]}.")
+        return
+    current = session.dial.approvals.mode
+    session.print("\n".join(f"{'→' if mode is current else ' '} {mode:<4}  {text}" for mode, text in MEANINGS.items()))
 
 
 async def approve(session: ChatSession, arguments: str) -> None:

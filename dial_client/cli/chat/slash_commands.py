@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from dial_client.cli import process_runner
+from dial_client.cli.approval_modes import MEANINGS
 from dial_client.cli.chat import conversation_commands, output_commands, server_commands
 from dial_client.cli.chat.chat_session import ChatSession, CommandResult
 from dial_client.cli.input.input_references import build_prompt_message
@@ -113,6 +114,7 @@ def list_command_arguments(session: ChatSession) -> Mapping[str, Callable[[], Ma
         "/servers": lambda: {f"restart {name}": state for name, state in list_servers().items()},
         "/restart": list_servers,
         "/login": list_servers,
+        "/mode": lambda: {mode.value: meaning for mode, meaning in MEANINGS.items()},
         "/approve": list_patterns,
         "/deny": list_patterns,
         "/grants": list_revocable,
@@ -121,7 +123,9 @@ def list_command_arguments(session: ChatSession) -> Mapping[str, Callable[[], Ma
 
 def describe_unknown(name: str) -> str:
     """Return a sentence about a command that does not exist, with the nearest existing command."""
-    near = difflib.get_close_matches(name, [*describe_commands(), *_ALIASES], n=1)
+    near = difflib.get_close_matches(name, [*describe_commands(), *_ALIASES])
+    # The commonest error is a change of order: /modle is /model, although /mode is nearer.
+    near.sort(key=lambda known: sorted(known) != sorted(name))
     hint = f"did you mean {near[0]}? " if near else ""
     return f"There is no command {to_one_line(name, 60)}: {hint}/help lists the commands."
 
@@ -194,12 +198,16 @@ COMMANDS = (
     ChatCommand(
         "/usage", "", "tokens, cost, and the context window (also /cost)", conversation_commands.show_usage, _always
     ),
+    ChatCommand("/context", "", "what fills the context window", conversation_commands.show_context, _always),
     ChatCommand("/tools", "[WORDS]", "the tools that the model can call", server_commands.show_tools, _always),
     ChatCommand("/servers", "[restart NAME]", "the servers and their state", server_commands.show_servers, _alone),
     ChatCommand("/restart", "NAME", "restart a server", server_commands.restart),
     ChatCommand("/resources", "", "the servers' resources; @SERVER:URI attaches one", server_commands.show_resources),
     ChatCommand("/prompts", "", "the servers' prompts; /SERVER:PROMPT sends one", server_commands.show_prompts),
     ChatCommand("/login", "NAME", "log in to a server", server_commands.log_in),
+    ChatCommand(
+        "/mode", "[MODE]", "what runs without asking (also Shift-Tab)", server_commands.show_or_set_mode, _always
+    ),
     ChatCommand("/approve", "PATTERN", "allow tools until you leave: time/*", server_commands.approve),
     ChatCommand("/deny", "PATTERN", "deny tools until you leave", server_commands.deny),
     ChatCommand("/grants", "[revoke PATTERN]", "the rules and grants for tools", server_commands.show_grants, _alone),

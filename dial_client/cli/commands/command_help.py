@@ -18,14 +18,11 @@ from dial_client.cli.commands.typer_commands import describe_command, list_comma
 # The option groups of ``dial-chat --help``: headings with names of parameters. Other options form a last group.
 GROUPS = (
     ("Model", "model base_url fallback_model system tool_format max_depth timeout tool_timeout no_stream"),
-    ("Servers and tools", "config profile trust strict allow deny yes policy sampling"),
+    ("Servers and tools", "config profile trust strict allow deny mode yes policy sampling"),
     ("Conversation", "continue_latest resume no_save record no_audit audit_arguments"),
 )
 USAGE = ("dial-chat [OPTIONS] [PROMPT]", "dial-chat COMMAND [OPTIONS]")
-DESCRIPTION = (
-    "Ask a chat model that can use your MCP servers: answer PROMPT, followed by any piped input, and exit. "
-    "Without PROMPT, hold a conversation."
-)
+DESCRIPTION = "Answer PROMPT and piped input with your MCP servers, or hold a conversation."
 EXIT_CODES = (
     (0, "answered", "The question was answered, or the command did what it was asked."),
     (1, "failed", "A tool call, a login or a check failed, or something unexpected happened."),

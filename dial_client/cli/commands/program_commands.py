@@ -128,7 +128,7 @@ def conversations(
 @command(
     "serve",
     *(*_CONFIGURATION, "model", "base_url", "tool_format", "system", "max_depth", "timeout", "tool_timeout"),
-    *("allow", "deny", "yes", "policy", "store", "no_save", "no_audit", "audit_arguments"),
+    *("allow", "deny", "mode", "yes", "policy", "store", "no_save", "no_audit", "audit_arguments"),
 )
 def serve(*, serve_options: ServeOptions, options: Options) -> CommandRun:
     """Serve over HTTP: an OpenAI-compatible endpoint that uses your tools, conversations, and a web page."""

@@ -82,13 +82,19 @@ class LiveApplication(Application[None]):
 
     Args:
         live_text: Returns the text of the live area, with ANSI sequences.
+        status_text: Returns the status line below the input line, with ANSI sequences; empty for none.
         input_line: The `InputLine`; None if there is none.
         question: The question line, which replaces the input line while a question is shown.
         key_bindings: The keys of the screen, in addition to those of the input line and of questions.
     """
 
     def __init__(
-        self, live_text: Callable[[], str], input_line: Any, question: QuestionLine, key_bindings: KeyBindings
+        self,
+        live_text: Callable[[], str],
+        status_text: Callable[[], str],
+        input_line: Any,
+        question: QuestionLine,
+        key_bindings: KeyBindings,
     ) -> None:
         self._wraps_rows = wraps_rows(os.environ)
         self._printed_at = -REPORT
@@ -99,6 +105,10 @@ class LiveApplication(Application[None]):
             ConditionalContainer(live, Condition(lambda: bool(live_text()))),
             ConditionalContainer(question.container, shown),
             ConditionalContainer(below, ~shown),
+            ConditionalContainer(
+                Window(FormattedTextControl(lambda: ANSI(status_text())), height=1),
+                Condition(lambda: bool(status_text())),
+            ),
         ]
         bindings, more = [key_bindings, question.key_bindings], dict[str, Any]()
         if input_line is not None:

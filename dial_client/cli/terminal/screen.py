@@ -22,9 +22,10 @@ from dial_client.cli.error_stream import colour_label
 from dial_client.cli.markdown.markdown_stream import MarkdownStream
 from dial_client.cli.markdown.themes import Theme, choose_theme, style
 from dial_client.cli.printed_streams import redirect_prints
-from dial_client.cli.terminal import live_area
+from dial_client.cli.terminal import live_area, status_line
 from dial_client.cli.terminal.live_area import LiveState
 from dial_client.cli.terminal.question_line import Picker, Question, QuestionLine
+from dial_client.cli.terminal.status_line import Status
 from dial_client.cli.tty import UserInput
 from dial_client.cli.word_wrap import break_line, break_words
 from dial_client.runtime.safe_text import sanitize
@@ -63,6 +64,8 @@ class Screen:
         """Called for Enter in an empty input line."""
         self.take_at_once: TakeAtOnce = lambda _, **__: False
         """Takes an input that need not wait for the end of the turn; returns False if it waits."""
+        self._find_status: Callable[[], Status] | None = None
+        self._change_mode: Callable[[], None] = lambda: None
         self._input_line: Any = None
         self._has_input = has_input
         self._on_interrupt: Callable[[], None] = process_runner.interrupts.interrupt
@@ -74,7 +77,7 @@ class Screen:
         self._lock = anyio.Lock()
         self._question = QuestionLine(self._keep_stray, self._focus)
         self._application: Any = None
-        self._live_text = ""
+        self._live_text = self._status_text = ""
         self._ended = anyio.Event()
         self._is_new_panel = False
 
@@ -245,6 +248,16 @@ class Screen:
         """Call `on_interrupt` for Ctrl-C; by default the running turn is cancelled, and then the program ends."""
         self._on_interrupt = on_interrupt
 
+    def show_status(self, find_status: Callable[[], Status], change_mode: Callable[[], None]) -> None:
+        """Show a status line below the input line, and change the mode by Shift-Tab.
+
+        Args:
+            find_status: Returns the status at each drawing.
+            change_mode: Changes to the next mode.
+        """
+        self._find_status, self._change_mode = find_status, change_mode
+        self.refresh()
+
     def edit(self, text: str) -> None:
         """Put a text into the input line."""
         if self._input_line is not None:
@@ -265,7 +278,7 @@ class Screen:
         results: list[T] = []
         failures: list[Exception] = []
         self._application = LiveApplication(
-            lambda: self._live_text, self._input_line, self._question, self._bind_keys()
+            lambda: self._live_text, lambda: self._status_text, self._input_line, self._question, self._bind_keys()
         )
         self._application.before_render += self._paint
         self._ended = anyio.Event()
@@ -289,6 +302,10 @@ class Screen:
         printed = self._take_printed()
         rows = max(1, self.rows // 2)
         self._live_text = "\n".join(live_area.render(self.live, self.columns, rows, time.monotonic()))
+        find_status = self._find_status if self.rows >= status_line.MIN_ROWS else None
+        self._status_text = (
+            "" if find_status is None else status_line.format_status(find_status(), self.columns, self.theme)
+        )
         self._application.paint_above(printed)
 
     def _bind_keys(self) -> KeyBindings:
@@ -327,6 +344,14 @@ class Screen:
         @bindings.add("enter", filter=has_only_keys, eager=True)
         def _(_: Any) -> None:
             self.on_enter()
+
+        is_list = Condition(lambda: self.live.items is not None)
+
+        # Also while a question is shown, whose keys are eager: the next calls are those that the user thinks of then.
+        @bindings.add("s-tab", filter=~has_completions & ~is_list, eager=True)
+        def _(_: Any) -> None:
+            self._change_mode()
+            self.refresh()
 
         # Not eager: Esc is also the first character of Alt with a key.
         @bindings.add("escape", filter=has_queued & ~has_completions)
