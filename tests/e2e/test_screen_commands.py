@@ -131,6 +131,8 @@ def look_around(person: Person, *, is_drawn: bool, is_dumb: bool) -> None:
     person.type("/models", "/model NAME answers with another one")
     person.type("/model", "Model: scripted")
     person.type("/usage", "tool calls", "Tokens:")
+    person.type("/context", "Context window:", "messages", "results of calls", "All numbers are estimates")
+    person.type("/mode", "→ ask asks before each call")
     person.type("/tools echo", "Says it again")
     person.type("/servers", "raw: ready: 1 tool")
     person.type("/resources", "book://1")
@@ -145,6 +147,9 @@ def change(person: Person, columns: int, *, is_drawn: bool, is_dumb: bool) -> No
     """Use the commands that change settings or files."""
     person.type("/system Be brief.", "Instructions: Be brief.")
     person.type("/format native", "Tool format: native")
+    person.type("/mode read", "Mode read: runs what only reads")
+    person.type("/mode careful", "there is no mode 'careful'")
+    person.type("/mode ask", "Mode ask: asks")
     person.type("/approve raw/*", "runs without approval")
     person.type("/deny books/*", "is denied")
     person.type("/restart", "missing server name")
