@@ -345,14 +345,6 @@ class Screen:
         def _(_: Any) -> None:
             self.on_enter()
 
-        is_list = Condition(lambda: self.live.items is not None)
-
-        # Also while a question is shown, whose keys are eager: the next calls are those that the user thinks of then.
-        @bindings.add("s-tab", filter=~has_completions & ~is_list, eager=True)
-        def _(_: Any) -> None:
-            self._change_mode()
-            self.refresh()
-
         # Not eager: Esc is also the first character of Alt with a key.
         @bindings.add("escape", filter=has_queued & ~has_completions)
         def _(_: Any) -> None:
@@ -366,7 +358,19 @@ class Screen:
         def _(event: Any) -> None:
             event.current_buffer.cancel_completion()
 
+        self._bind_key_of_modes(bindings)
         return bindings
+
+    def _bind_key_of_modes(self, bindings: KeyBindings) -> None:
+        from prompt_toolkit.filters import Condition, has_completions
+
+        is_list = Condition(lambda: self.live.items is not None)
+
+        # Also while a question is shown, whose keys are eager: the next calls are those that the user thinks of then.
+        @bindings.add("s-tab", filter=~has_completions & ~is_list, eager=True)
+        def _(_: Any) -> None:
+            self._change_mode()
+            self.refresh()
 
     async def _show(self, task_status: TaskStatus[None]) -> None:
         from dial_client.cli.input.keyboard import read_early_lines
