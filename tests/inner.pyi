@@ -127,6 +127,7 @@ from dial_client.cli.servers import oauth_login as oauth_login
 from dial_client.cli.servers.server_proposals import ServerProposal as ServerProposal
 from dial_client.cli.servers.server_proposals import choose_by_name as choose_by_name
 from dial_client.cli.servers.server_proposals import find_proposals as find_proposals
+from dial_client.cli.servers.tool_call import read_arguments as read_arguments
 from dial_client.cli.terminal import banner as banner
 from dial_client.cli.terminal import live_area as live_area
 from dial_client.cli.terminal.inline_images import CHUNK as CHUNK
@@ -451,6 +452,7 @@ from dial_client.runtime.safe_text import to_character_class as to_character_cla
 from dial_client.runtime.safe_text import to_one_line as to_one_line
 from dial_client.runtime.text import did_you_mean as did_you_mean
 from dial_client.runtime.text import find_nearest as find_nearest
+from dial_client.runtime.text import find_nearest_by_words as find_nearest_by_words
 from dial_client.schema import provider_schema as provider_schema
 from dial_client.schema.argument_check import ArgumentCheck as ArgumentCheck
 from dial_client.schema.docstrings import Docstring as Docstring

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+import shlex
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -16,22 +20,24 @@ from dial_client.providers import is_recording_name, open_provider
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.settings import configuration
 from dial_client.settings.config_locations import FILE_NAME
-from dial_client.settings.config_types import Settings
+from dial_client.settings.config_types import ServerSettings, Settings
 
 
 async def read_settings(options: Options, *, may_ask: bool = True, only_server: str | None = None) -> Settings:
     """Read the configuration. Without a configuration file there are no servers, and a warning says so.
 
     If ``-m`` names a recording, no file is read. A ``./servers.json`` that no option names is used only if the user
-    trusts it; with `may_ask`, the user is asked. With `only_server`, all other servers count as disabled.
+    trusts it; with `may_ask`, the user is asked. With `only_server`, all other servers count as disabled. The
+    servers of ``--server`` are added.
 
     Raises:
         ConfigError: The configuration is wrong; or it is not trusted, and the user cannot be asked.
     """
+    added = {name: server for name, server in read_added_servers(options.server) if only_server in (None, name)}
     if options.model and is_recording_name(options.model):
-        return configuration.parse("{}")
+        return replace(configuration.parse("{}"), servers=added)
     files = await ask_for_files(options, warn_once, may_ask=may_ask)
-    if not files:
+    if not files and not added:
         advice = "there are no tools; dial-chat init writes the file"
         warn_once(f"no {FILE_NAME} here or in your configuration folder: {advice}")
         from dial_client.settings.host_documents import describe_folder_servers
@@ -43,7 +49,29 @@ async def read_settings(options: Options, *, may_ask: bool = True, only_server: 
         warn_once(f"configuration: {describe_sources(settings.sources)}")
     for warning in settings.warnings:
         warn_once(warning)
-    return settings
+    for name in added:
+        if name in settings.servers:
+            raise ConfigError(f"--server: there is a server {name!r} already", "give it another name")
+    return replace(settings, servers={**settings.servers, **added})
+
+
+def read_added_servers(texts: Iterable[str]) -> Iterator[tuple[str, ServerSettings]]:
+    """Yield the servers of ``--server``: each text is ``NAME=COMMAND``, with its arguments, or ``NAME=URL``.
+
+    Raises:
+        ConfigError: A text has another form.
+    """
+    for text in texts:
+        name, _, target = text.partition("=")
+        try:
+            words = shlex.split(target, posix=sys.platform != "win32")
+        except ValueError:
+            raise ConfigError(f"--server {name}: a quotation mark is not closed") from None
+        if not name or not words:
+            raise ConfigError(f"--server {text!r} has no name and command", "--server 'NAME=COMMAND ARG' or NAME=URL")
+        is_url = len(words) == 1 and re.match("(?i)https?://", words[0])
+        entry = {"url": words[0]} if is_url else {"command": words[0], "args": words[1:]}
+        yield name, configuration.read_server_mapping(name, entry)
 
 
 def open_model(options: Options, settings: Settings) -> Provider:

@@ -63,6 +63,10 @@ class Options:
             "terminal you are asked.",
         ),
     ] = False
+    server: Annotated[
+        tuple[str, ...],
+        Option(metavar="NAME=COMMAND", help="Use this server, too, in this run. Or NAME=URL; repeatable."),
+    ] = ()
     profile: Annotated[
         str | None, Option(metavar="NAME", help="A profile of the configuration. Default: DIAL_PROFILE, else none.")
     ] = None

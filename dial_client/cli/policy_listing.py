@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dial_client.cli.load_settings import read_settings, warn
 from dial_client.cli.open_client import combine_rules
 from dial_client.cli.options import ExitCode, Options
-from dial_client.cli.servers.server_features import parse_arguments
+from dial_client.cli.servers.tool_call import parse_arguments
 from dial_client.client.client_setup import CACHE, open_cache, open_grants
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import ToolSpec

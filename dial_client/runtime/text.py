@@ -5,6 +5,7 @@ Surrogates are halves of a character of UTF-16, which no UTF-8 text may contain;
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 
@@ -40,3 +41,25 @@ def find_nearest(word: str, known: Iterable[str]) -> str:
 def fold_name(name: str) -> str:
     """Return the name in lower case, without ``_`` and ``-``."""
     return name.lower().replace("_", "").replace("-", "")
+
+
+def find_nearest_by_words(name: str, known: Iterable[str]) -> str:
+    """Return the known name that has the most words of a name, such as ``get_current_time`` for ``get_time``.
+
+    Of several such names it is the one with the most similar letters. Without a common word it is the name with similar
+    letters alone; empty if there is none.
+    """
+    from difflib import SequenceMatcher, get_close_matches
+
+    names, words = list(known), _split_words(name)
+    shared = {candidate: len(words & _split_words(candidate)) for candidate in names}
+    most = max(shared.values(), default=0)
+    if most * 2 >= len(words) and most:
+        best = (candidate for candidate in names if shared[candidate] == most)
+        return max(best, key=lambda candidate: SequenceMatcher(None, name[:60], candidate[:60]).ratio())
+    return next(iter(get_close_matches(name[:60], names, n=1, cutoff=0.5)), "")
+
+
+def _split_words(name: str) -> set[str]:
+    """Return the words of a name in lower case, separated by other characters than letters or by capitals."""
+    return {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+|\d+", name[:200])}

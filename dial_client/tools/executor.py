@@ -40,6 +40,7 @@ from dial_client.messages.message import (
 from dial_client.runtime.deadline import Deadline
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import sanitize
+from dial_client.runtime.text import find_nearest_by_words
 from dial_client.schema import tool_arguments
 from dial_client.servers.connection import Connection
 from dial_client.servers.server_cache import build_definition, compare_definitions
@@ -461,11 +462,8 @@ def _describe_arguments(route: Route) -> str:
 def _describe_unknown_tool(name: str, catalog: Catalog) -> str:
     if not catalog.routes:
         return f"There is no tool {name!r}; no tools are available."
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, catalog.routes, n=1, cutoff=0.5)
-    if near:
-        return f"There is no tool {name!r}. Did you mean {near[0]!r}?"
+    if nearest := find_nearest_by_words(name, catalog.routes):
+        return f"There is no tool {name!r}. Did you mean {nearest!r}?"
     return f"There is no tool {name!r}. Available are: {', '.join(list(catalog.routes)[:_MAX_TOOLS])}."
 
 

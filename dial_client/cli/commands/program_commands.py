@@ -70,7 +70,7 @@ def chat(
     return run_conversation(options)
 
 
-@command("tools", *_CONFIGURATION)
+@command("tools", *_CONFIGURATION, "server")
 def tools(*, options: Options, as_json: AsJson = False) -> CommandRun:
     """List the tools as they are offered to the model."""
     from dial_client.cli.servers.server_features import list_tools
@@ -78,7 +78,7 @@ def tools(*, options: Options, as_json: AsJson = False) -> CommandRun:
     return list_tools(options, as_json=as_json)
 
 
-@command("resources", *_CONFIGURATION)
+@command("resources", *_CONFIGURATION, "server")
 def resources(*, options: Options, as_json: AsJson = False) -> CommandRun:
     """List the resources of the servers: @SERVER:URI in a question attaches a resource."""
     from dial_client.cli.servers.server_features import list_resources_or_prompts
@@ -86,7 +86,7 @@ def resources(*, options: Options, as_json: AsJson = False) -> CommandRun:
     return list_resources_or_prompts(options, "resources", as_json=as_json)
 
 
-@command("prompts", *_CONFIGURATION)
+@command("prompts", *_CONFIGURATION, "server")
 def prompts(*, options: Options, as_json: AsJson = False) -> CommandRun:
     """List the prompts of the servers: /SERVER:PROMPT ARG=VALUE in a conversation sends a prompt."""
     from dial_client.cli.servers.server_features import list_resources_or_prompts
@@ -94,18 +94,25 @@ def prompts(*, options: Options, as_json: AsJson = False) -> CommandRun:
     return list_resources_or_prompts(options, "prompts", as_json=as_json)
 
 
-@command("call", *_CONFIGURATION, "tool_timeout", "no_audit", "audit_arguments")
+@command("call", *_CONFIGURATION, "server", "tool_timeout", "no_audit", "audit_arguments")
 def call(
     *,
-    name: Annotated[str, Argument(help="The name of the tool, as `dial-chat tools` lists it.")],
-    arguments: Annotated[str, Argument(help="The arguments, a JSON object.")] = "{}",
+    name: Annotated[str, Argument(metavar="SERVER/TOOL", help="The tool, or its name in `dial-chat tools`.")],
+    arguments: Annotated[
+        list[str] | None,
+        Argument(
+            metavar="[KEY=VALUE…]",
+            help="The arguments; a value of a list or an object is JSON, KEY=@FILE is the text of a file. Or one JSON "
+            "object.",
+        ),
+    ] = None,
     options: Options,
     as_json: AsJson = False,
 ) -> CommandRun:
-    """Call one tool, without a model. No approval is asked for: you make the call yourself."""
-    from dial_client.cli.servers.server_features import call_tool
+    """Call one tool, without a model; only its server starts. No approval is asked for: you make the call yourself."""
+    from dial_client.cli.servers.tool_call import call_tool
 
-    return call_tool(replace(options, timeout=options.tool_timeout), name, arguments, as_json=as_json)
+    return call_tool(replace(options, timeout=options.tool_timeout), name, arguments or (), as_json=as_json)
 
 
 @command("conversations")

@@ -1,9 +1,9 @@
-"""The commands ``tools``, ``resources``, ``prompts``, ``call``, ``servers list`` and ``servers test``."""
+"""The commands ``tools``, ``resources``, ``prompts``, ``servers list`` and ``servers test``."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
@@ -17,7 +17,7 @@ from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.word_wrap import print_lines
 from dial_client.client.dial_client import DialClient
 from dial_client.messages.errors import ConfigError
-from dial_client.messages.message import Failure, TextPart, ToolCallResult, ToolSpec, describe
+from dial_client.messages.message import TextPart, ToolCallResult, ToolSpec, describe
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.runtime.text import count_noun, did_you_mean
 from dial_client.servers.resources import Resource, ResourceTemplate
@@ -96,40 +96,6 @@ def _format_status(status: ServerStatus) -> str:
         return f"{name}: {status.state.value}: {to_one_line(status.error, 600)}"
     version = f", MCP {status.protocol_version}" if status.protocol_version else ""
     return f"{name}: {status.state.value}{version}, {count_noun(len(status.tools), 'tool')}"
-
-
-def parse_arguments(text: str) -> dict[str, Any]:
-    """Parse the arguments of a call, typed as JSON.
-
-    Raises:
-        ConfigError: The text is not a JSON object.
-    """
-    try:
-        parsed = json.loads(text)
-    except ValueError as error:
-        raise ConfigError(f"the arguments are not JSON: {error}", hint="""like '{"a": 1}'""") from None
-    if not isinstance(parsed, dict):
-        raise ConfigError("the arguments are not a JSON object", hint="""like '{"a": 1}'""")
-    return parsed
-
-
-async def call_tool(options: Options, name: str, arguments: str, *, as_json: bool) -> int:
-    """Call a tool and print its result.
-
-    Raises:
-        ConfigError: The arguments are not a JSON object, or there is no such tool.
-    """
-    call_arguments = parse_arguments(arguments)
-    options = replace(options, yes=True)
-    callbacks = elicitation_prompt.build_callbacks(options, TerminalSink())
-    async with open_client(options, await read_settings(options), None, None, callbacks) as dial:
-        await dial.ready()
-        print_notes(dial.notes)
-        result = await dial.call(name, call_arguments)
-    if result.failure is Failure.UNKNOWN_TOOL:
-        raise ConfigError(result.error or "unknown tool", hint="`dial-chat tools` lists them")
-    print(json.dumps(result.to_dict(), indent=2) if as_json else format_result(result))
-    return ExitCode.ANSWERED if result.success else ExitCode.UNEXPECTED
 
 
 def format_result(result: ToolCallResult) -> str:
@@ -252,7 +218,7 @@ async def check_server(options: Options, name: str, *, with_call: bool, as_json:
         ConfigError: There is no such server, or it is disabled.
     """
     settings = await read_settings(options, only_server=name)
-    server = _find(settings.servers, name)
+    server = find_server(settings.servers, name)
     single_server = replace(settings, servers={name: replace(server, lazy=False, required=False)})
     callbacks = elicitation_prompt.build_callbacks(options, TerminalSink())
     began = perf_counter()
@@ -276,9 +242,14 @@ async def check_server(options: Options, name: str, *, with_call: bool, as_json:
     return ExitCode.ANSWERED if check.is_good else ExitCode.UNEXPECTED
 
 
-def _find(servers: Any, name: str) -> ServerSettings:
+def find_server(servers: Mapping[str, ServerSettings], name: str) -> ServerSettings:
+    """Return the settings of a server.
+
+    Raises:
+        ConfigError: There is no such server, or it is disabled.
+    """
     server = servers.get(name)
-    if not isinstance(server, ServerSettings):
+    if server is None:
         hint = did_you_mean(name, servers) or f"there are {', '.join(servers) or 'none'}"
         raise ConfigError(f"there is no server {name!r}", hint)
     if not server.enabled:
