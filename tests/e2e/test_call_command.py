@@ -80,7 +80,7 @@ def test_only_the_server_of_the_tool_starts(tmp_path: Path) -> None:
     near = dial_chat(tmp_path, "call", "raw/echoes")
     assert (near.returncode, near.stdout) == (2, "")
     assert "there is no tool 'echoes' of raw (did you mean \"raw/echo\"?)" in near.stderr
-    assert 'did you mean "raw"?' in dial_chat(tmp_path, "call", "rav/echo").stderr
+    assert "there is no server 'rav'" in dial_chat(tmp_path, "call", "rav/echo").stderr
     assert "'hello' is not an argument" in dial_chat(tmp_path, "call", "raw/echo", "hello").stderr
 
 
