@@ -10,8 +10,10 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TextIO
+
+from dial_client.cli.markdown.themes import choose_theme, style, understands_escapes
 
 HANGING = 2
 # The first column of a table row, with the spaces after it.
@@ -107,8 +109,19 @@ def wrap_line(line: str, columns: int | None, indent: int | None = None) -> str:
     return break_line(line, columns, len(line) - len(line.lstrip()) + INDENT if indent is None else indent)
 
 
-def print_lines(lines: Iterable[str], indent: int | None = None) -> None:
-    """Print lines, each broken for the terminal as `wrap_line` does."""
+def print_lines(lines: Iterable[str], indent: int | None = None, styles: Mapping[str, str] | None = None) -> None:
+    """Print lines, each broken for the terminal as `wrap_line` does.
+
+    Args:
+        lines: The lines, escaped already.
+        indent: As in `wrap_line`.
+        styles: In a terminal with styles, the kind of `Theme` in which the first occurrence of a word is shown.
+    """
     columns = find_terminal_width(sys.stdout)
+    shown = styles if styles and columns is not None and understands_escapes(os.environ) else {}
+    theme = choose_theme("auto", os.environ)
     for line in lines:
-        print(wrap_line(line, columns, indent))
+        wrapped = wrap_line(line, columns, indent)
+        for word, kind in shown.items():
+            wrapped = wrapped.replace(word, style(word, getattr(theme, kind)), 1)
+        print(wrapped)

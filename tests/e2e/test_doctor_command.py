@@ -42,12 +42,12 @@ def test_a_fix_keeps_comments_and_trust_and_makes_a_backup(tmp_path: Path) -> No
     (tmp_path / "servers.json").write_text(text)
     trust(tmp_path)
     ran = dial_chat(tmp_path, "doctor", "--fix", "--only", "config")
-    assert (ran.returncode, ran.stdout.splitlines()[-1]) == (0, "Nothing is wrong.")
+    assert (ran.returncode, ran.stdout.splitlines()[-1]) == (0, "Nothing is wrong with the configuration.")
     mended = (tmp_path / "servers.json").read_text()
     assert "// mine" in mended
     assert '"defaultModel": "local"' in mended
     assert (tmp_path / "servers.json.bak").read_text() == text
-    assert dial_chat(tmp_path, "doctor", "--only", "config").stdout == "Nothing is wrong.\n"
+    assert dial_chat(tmp_path, "doctor", "--only", "config").stdout == "Nothing is wrong with the configuration.\n"
 
 
 def test_a_correct_configuration_has_no_finding_as_json(tmp_path: Path) -> None:

@@ -152,6 +152,8 @@ def test_a_line_about_a_server_waits_for_the_end_of_an_answer(tmp_path: Path) ->
         assert "restarting" not in person.text
         person.type("\x03")
         person.until("server raw: restarting")
+        person.type("/servers\r")
+        person.until("raw: ready: 1 tool, started again once: the server ended by SIGKILL")
         person.type("\x04")
         assert person.leave() == 0
     assert person.text.index("One line") < person.text.index("server raw: restarting")

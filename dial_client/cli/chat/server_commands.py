@@ -66,8 +66,15 @@ async def restart(session: ChatSession, name: str) -> None:
 
 def describe_status(status: ServerStatus) -> str:
     """Return the state of a server in one line."""
-    detail = status.error or count_noun(len(status.tools), "tool")
-    return f"{to_one_line(status.name, 60)}: {status.state.value}: {to_one_line(detail, 600)}"
+    detail = status.error or ""
+    if status.state is ServerState.READY:
+        again = f", started again {_count_times(status.restarts)}: {detail}" if status.restarts else ""
+        detail = f"{count_noun(len(status.tools), 'tool')}{again}"
+    return f"{to_one_line(status.name, 60)}: {status.state.value}{f': {to_one_line(detail, 600)}' if detail else ''}"
+
+
+def _count_times(number: int) -> str:
+    return "once" if number == 1 else f"{number:,} times"
 
 
 # The maximum number of tools that are named after a new rule.

@@ -28,6 +28,16 @@ from dial_client.settings.configuration import read_config_file
 MAX_LINE = 500
 # The exit code if a finding is an error.
 FAILED = 1
+# The kind of `Theme` for each level.
+_STYLES = {Level.ERROR: "error", Level.WARNING: "strong", Level.INFO: "faint"}
+# What the checks of a group look at, as in "Nothing is wrong with …".
+_CHECKED = {
+    Group.CONFIG: "the configuration",
+    Group.SERVERS: "the servers",
+    Group.TOOLS: "their tools",
+    Group.MODEL: "the model",
+    Group.FILES: "the stored files",
+}
 
 
 def read_groups(names: Sequence[str] | None) -> tuple[Group, ...]:
@@ -53,10 +63,10 @@ async def diagnose(options: Options, groups: Collection[Group], *, with_fixes: b
         print(json.dumps([finding.to_dict() for finding in findings], indent=2))
     else:
         for finding in findings:
-            print_lines(_format_lines(finding))
+            print_lines(_format_lines(finding), styles={f"{finding.level} {finding.code}": _STYLES[finding.level]})
         if sizes:
             print_lines(sizes)
-        print_lines([_format_summary(findings, with_fixes=with_fixes)])
+        print_lines([_format_summary(findings, groups, with_fixes=with_fixes)], styles={"Nothing is wrong": "success"})
     return FAILED if any(finding.level is Level.ERROR for finding in findings) else ExitCode.ANSWERED
 
 
@@ -153,9 +163,10 @@ def _format_lines(finding: Finding) -> list[str]:
     return lines
 
 
-def _format_summary(findings: Sequence[Finding], *, with_fixes: bool) -> str:
+def _format_summary(findings: Sequence[Finding], groups: Collection[Group], *, with_fixes: bool) -> str:
+    checked = [_CHECKED[group] for group in Group if group in groups]
     if not findings:
-        return "Nothing is wrong."
+        return f"Nothing is wrong with {', '.join(checked[:-1])}{' and ' if checked[1:] else ''}{checked[-1]}."
     counts = [(sum(finding.level is level for finding in findings), level.value) for level in Level]
     parts = [f"{count} {name}{'s' if count > 1 and name != 'info' else ''}" for count, name in counts if count]
     fixable = sum(finding.fix is not None for finding in findings)

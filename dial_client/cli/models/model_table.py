@@ -142,12 +142,14 @@ async def list_models(options: Options, word: str, *, is_refreshed: bool, as_jso
 
 def _print_endpoint(models: EndpointModels, word: str) -> None:
     if models.problem:
-        print_lines([f"{models.host}: {to_one_line(models.problem, 200)}"])
+        problem = to_one_line(models.problem, 200)
+        print_lines([f"{models.host}: {problem}"], styles={f": {problem}": "failure"})
         return
     found = [model for model in models.ids if word in f"{models.prefix}{model}"]
     shown = found if word else found[:MAX_SHOWN]
     count = f"{len(found)} of {count_noun(len(models.ids), 'model')}" if word else count_noun(len(found), "model")
-    print(f"{models.host}: {count}" + ("" if models.prefix else ', each for the "model" of a profile'))
+    heading = f"{models.host}: {count}" + ("" if models.prefix else ', each for the "model" of a profile')
+    print_lines([heading], styles={models.host: "strong"})
     width = max((len(models.prefix) + len(model) for model in shown), default=0)
     rows = (f"  {f'{models.prefix}{model}':<{width}}  {_describe_model(models.url, model)}".rstrip() for model in shown)
     print_lines(rows, width + 4)
@@ -186,7 +188,8 @@ def _print_local(found: list[LocalModel], memory: int | None) -> None:
     for model in found:
         state = "installed" if model.installed else "not installed"
         about = f"{model.size / 1e9:5.1f} GB  {state:<13}  {fits[model.name]:<{fits_width}}  {model.about}"
-        print_lines([f"{model.name:<{width}}  {about}".rstrip()], width + 2)
+        styles = {" installed": "success", "too large for this machine": "failure"}
+        print_lines([f"{model.name:<{width}}  {about}".rstrip()], width + 2, styles)
 
 
 def _as_json(

@@ -87,7 +87,9 @@ async def list_servers(options: Options, *, as_json: bool) -> None:
             for status in dial.servers.values():
                 error = status.error or ""
                 own = (*status.notes, *(line for line in status.stderr if error and line.strip() not in error))
-                print_lines([_format_status(status), *(f"    {to_one_line(line, 200)}" for line in own)])
+                kind = "success" if status.state is ServerState.READY else "failure" if error else "faint"
+                lines = [_format_status(status), *(f"    {to_one_line(line, 200)}" for line in own)]
+                print_lines(lines, styles={f": {status.state.value}": kind})
 
 
 def _format_status(status: ServerStatus) -> str:
