@@ -188,7 +188,7 @@ def _print_local(found: list[LocalModel], memory: int | None) -> None:
     for model in found:
         state = "installed" if model.installed else "not installed"
         about = f"{model.size / 1e9:5.1f} GB  {state:<13}  {fits[model.name]:<{fits_width}}  {model.about}"
-        styles = {" installed": "success", "too large for this machine": "failure"}
+        styles = {"installed": "success"} if model.installed else {"too large for this machine": "failure"}
         print_lines([f"{model.name:<{width}}  {about}".rstrip()], width + 2, styles)
 
 
