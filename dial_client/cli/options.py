@@ -142,7 +142,9 @@ class Options:
             "unless you have allowed it for the session.",
         ),
     ] = False
-    continue_latest: Annotated[bool, Option("--continue", help="Continue the latest conversation.")] = False
+    continue_latest: Annotated[bool, Option("--continue", help="Continue the latest conversation of this folder.")] = (
+        False
+    )
     resume: Annotated[
         str | None,
         Option(
@@ -150,6 +152,12 @@ class Options:
             help="Continue this conversation, or choose one. Name it by the beginning of its id, or by words in it.",
         ),
     ] = None
+    all_folders: Annotated[
+        bool,
+        Option(
+            "--all", help="With --continue, --resume: of all folders. Also conversations that a single question began."
+        ),
+    ] = False
     store: Annotated[
         str | None, Option(metavar="URL", help="Where conversations are stored: a SQLite file, or postgresql://…")
     ] = None

@@ -9,7 +9,7 @@ from typing import Any
 from dial_client.conversations.history import apply_edits, build_branch, find_last_exchange
 from dial_client.conversations.message_tree import build_tree
 from dial_client.messages.errors import ConfigError
-from dial_client.messages.message import Message, Role
+from dial_client.messages.message import Message, Role, TextPart
 from dial_client.stores.conversation_store import Conversation
 
 # The message that asks the model to go on, with its answer or with the work that a limit stopped; it is not stored.
@@ -66,6 +66,12 @@ def build_question(turn_input: ConversationInput | None) -> Message | None:
     if isinstance(message, str):
         return Message.user(message)
     return message if isinstance(message, Message) else None
+
+
+def find_typed_text(question: Message) -> str:
+    """Return the text of a question without its attachments, which follow as further parts of it."""
+    parts = () if isinstance(question.content, str) else question.content
+    return next((part.text for part in parts if isinstance(part, TextPart)), question.text)
 
 
 def build_first_messages(stored: Conversation, turn_input: ConversationInput) -> tuple[Message, ...]:

@@ -25,7 +25,12 @@ from dial_client.conversations.history import (
     repair_history,
 )
 from dial_client.conversations.message_tree import build_tree, extend
-from dial_client.conversations.turn_input import ConversationInput, build_first_messages, build_question
+from dial_client.conversations.turn_input import (
+    ConversationInput,
+    build_first_messages,
+    build_question,
+    find_typed_text,
+)
 from dial_client.hooks.audit.entries import Origin
 from dial_client.messages.errors import ConversationBusy, ConversationNotFound, DialError
 from dial_client.messages.message import Message, find_pending_approvals
@@ -172,7 +177,7 @@ class TurnQueue:
             ConversationBusy: The deadline has passed.
         """
         question = build_question(turn_input)
-        title = question.text if question is not None else ""
+        title = find_typed_text(question) if question is not None else ""
         while True:
             stored = await self.store.get(origin.conversation)
             if origin.owner not in ("", stored.owner):

@@ -76,7 +76,7 @@ def encode_error(error: Exception, head: dict[str, Any]) -> list[str]:
     """Return the server-sent events of a turn's error, without ``[DONE]``."""
     if isinstance(error, LimitReached):
         return encode_event(Finished(error.turn), head)
-    return [encode_named("error", _describe_error(error))]
+    return [encode_named("error", describe_error(error))]
 
 
 def encode_event(event: Event, head: dict[str, Any]) -> list[str]:
@@ -156,7 +156,8 @@ def _summarize_turn(turn: Turn) -> dict[str, Any]:
     return state
 
 
-def _describe_error(error: Exception) -> dict[str, Any]:
+def describe_error(error: Exception) -> dict[str, Any]:
+    """Return an error in JSON types: message, type, and status and code if it is of the model's endpoint."""
     if not isinstance(error, DialError):
         log.debug("stream_broke", error=type(error).__name__)
         return {"message": "the turn failed with an unexpected error: see the log", "type": type(error).__name__}

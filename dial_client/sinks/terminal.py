@@ -47,10 +47,18 @@ class TerminalSink(TurnSink):
     Args:
         reasoning: Whether to show the model's reasoning.
         usage: Whether to show the tokens of each turn, their cost if it is known, and the duration.
+        calls: Whether to show tool calls, and the text before them.
+        has_answer_alone: Whether standard output gets only the last text of a turn, and standard error the text
+            before tool calls. A text is then written when its message is complete, because calls may follow it.
     """
 
-    def __init__(self, *, reasoning: bool = False, usage: bool = False) -> None:
-        super().__init__(shows_reasoning=reasoning, shows_usage=usage)
+    def __init__(
+        self, *, reasoning: bool = False, usage: bool = False, calls: bool = True, has_answer_alone: bool = False
+    ) -> None:
+        super().__init__(shows_reasoning=reasoning, shows_usage=usage, shows_calls=calls)
+        self._has_answer_alone = has_answer_alone
+        # The text of the message that is not complete yet, if standard output has the answer alone.
+        self._unsettled: list[str] = []
         self._out = sys.stdout
         self._err = sys.stderr
         # Whether standard error is a terminal that can clear lines and show styles.
@@ -71,7 +79,8 @@ class TerminalSink(TurnSink):
         self._notes: list[Callable[[], None]] = []
 
     def end(self) -> None:
-        """End a turn: finish an incomplete line, and clear the status."""
+        """End a turn: write a text that is not complete, finish an incomplete line, and clear the status."""
+        self._settle(is_answer=True)
         self._begin_row()
         self._is_writing = False
         notes, self._notes = self._notes, []
@@ -80,6 +89,10 @@ class TerminalSink(TurnSink):
 
     def show(self, event: Event) -> None:
         """Show one event. While a question is open, status events are dropped, and all other events wait."""
+        if not self._shows_calls and isinstance(event, ToolCallStarted | ToolCallProgress | ToolCallFinished):
+            if isinstance(event, ToolCallStarted):
+                self._find_shown(event.call.id).set()
+            return
         if self._held is None or not isinstance(event, StatusChanged | ServerChanged | ToolCallProgress):
             super().show(event)
 
@@ -96,7 +109,7 @@ class TerminalSink(TurnSink):
         match event:
             case TextDelta(text):
                 self._is_writing = True
-                self._write(self._safe_text.feed(text), "text")
+                self._take_text(self._safe_text.feed(text))
             case ReasoningDelta(text) if self._shows_reasoning:
                 self._write(self._safe_reasoning.feed(text), "reasoning")
             case StatusChanged(text):
@@ -229,10 +242,27 @@ class TerminalSink(TurnSink):
 
     def _end_message(self, message: Message) -> None:
         """End the text of a message, and describe its images and files, which a terminal cannot show."""
-        self._write(self._safe_text.finish(), "text")
+        self._take_text(self._safe_text.finish())
+        if message.role is Role.ASSISTANT:
+            self._settle(is_answer=not message.tool_calls)
         if self._row == "text" or self._is_writing:
             self.end()
         if message.role is Role.ASSISTANT and not isinstance(message.content, str):
             for part in message.content:
                 if not isinstance(part, TextPart):
                     self._print_line(f"[{describe(part)}: not shown here]")
+
+    def _take_text(self, text: str) -> None:
+        if self._has_answer_alone:
+            self._unsettled.append(text)
+        else:
+            self._write(text, "text")
+
+    def _settle(self, *, is_answer: bool) -> None:
+        """Write the text of a message as the answer, or as lines that are not part of it."""
+        text, self._unsettled = "".join(self._unsettled), []
+        if is_answer:
+            self._write(text, "text")
+        elif self._shows_calls:
+            for line in text.strip().splitlines():
+                self._print_line(line)

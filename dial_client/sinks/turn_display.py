@@ -112,11 +112,12 @@ class TurnSink(ABC):
     Args:
         shows_reasoning: Whether to show the model's reasoning.
         shows_usage: Whether to show the tokens of each turn, their cost if it is known, and the duration.
+        shows_calls: Whether to show finished tool calls.
     """
 
-    def __init__(self, *, shows_reasoning: bool, shows_usage: bool) -> None:
+    def __init__(self, *, shows_reasoning: bool, shows_usage: bool, shows_calls: bool) -> None:
         self.usage = UsageSum()
-        self._shows_reasoning, self._shows_usage = shows_reasoning, shows_usage
+        self._shows_reasoning, self._shows_usage, self._shows_calls = shows_reasoning, shows_usage, shows_calls
         # The start time of the turn, moved forward by the seconds of its questions.
         self._begun = time.monotonic()
         self._questions, self._asked = 0, 0.0
@@ -129,6 +130,11 @@ class TurnSink(ABC):
     def begin(self) -> None:
         """Begin a turn, and start its clock."""
         self._begun = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """The seconds of the turn so far, without those of questions."""
+        return time.monotonic() - self._begun
 
     @abstractmethod
     def end(self) -> None:
@@ -202,7 +208,7 @@ class TurnSink(ABC):
 
     def _close_turn(self, turn: Turn) -> None:
         """Print what follows an answer: whether it was interrupted, and its usage."""
-        seconds = time.monotonic() - self._begun
+        seconds = self.seconds
         if turn.stop_reason is StopReason.CANCELLED:
             self._print_line("interrupted")
         self.usage.add(turn, seconds)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.program import dial_chat, entry, write_config
+from tests.support.program import LONG, dial_chat, entry, write_config
 
 ECHO = {"tool_calls": [{"name": "echo", "arguments": {"text": "hi"}}]}
 TALK = [{"text": "Let me ask."} | ECHO, {"text": "It said hi.", "chunk_size": 4}]
@@ -24,9 +24,47 @@ def folder(tmp_path: Path) -> Path:
 
 def test_an_answer_goes_to_standard_output_and_the_rest_to_standard_error(folder: Path) -> None:
     ran = dial_chat(folder, "Say hi", DIAL_TEST_FRESH="1")
-    assert (ran.returncode, ran.stdout) == (0, "Let me ask.\nIt said hi.\n")
-    assert '→ raw.echo(text="hi")' in ran.stderr
-    assert "✓" in ran.stderr
+    assert (ran.returncode, ran.stdout) == (0, "It said hi.\n")
+    lines = ran.stderr.splitlines()
+    assert lines[-3:-1] == ["Let me ask.", '→ raw.echo(text="hi")'], "the text before a call is not part of the answer"
+    assert "✓" in lines[-1]
+
+
+@pytest.mark.parametrize("option", ["-q", "--quiet"])
+def test_a_quiet_answer_is_printed_without_tool_calls(folder: Path, option: str) -> None:
+    ran = dial_chat(folder, option, "Say hi")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "It said hi.\n", "")
+
+
+BROKEN = [{"text": "The beginning of", "error": {"message": "no such model", "status": 404, "code": "unknown"}}]
+
+
+def test_the_text_up_to_an_error_goes_to_standard_output(folder: Path) -> None:
+    write_config(folder, {}, BROKEN)
+    ran = dial_chat(folder, "Tell me")
+    assert (ran.returncode, ran.stdout) == (3, "The beginning of\n")
+
+
+@pytest.mark.parametrize(("form", "head"), [("json", {}), ("jsonl", {"type": "error"})])
+def test_an_error_is_an_object_in_the_output_and_a_line_on_standard_error(
+    folder: Path, form: str, head: dict[str, str]
+) -> None:
+    write_config(folder, {}, BROKEN)
+    ran = dial_chat(folder, "--output", form, "Tell me")
+    printed = json.loads(ran.stdout.splitlines()[-1])
+    assert (ran.returncode, "no such model" in ran.stderr) == (3, True)
+    error = printed.pop("error")
+    assert "no such model" in error.pop("message")
+    assert error == {"type": "ProviderError", "status": 404, "code": "unknown"}
+    [conversation] = json.loads(dial_chat(folder, "conversations", "--all", "--json").stdout)
+    assert printed == {**head, "conversation_id": conversation["id"]}
+
+
+def test_an_error_before_the_question_is_an_object_in_the_output(folder: Path) -> None:
+    ran = dial_chat(folder, "--output", "json", "--no-save", "-m", "scripted:missing.json", "Hi")
+    printed = json.loads(ran.stdout)
+    assert (ran.returncode, printed["conversation_id"], printed["error"]["type"]) == (2, None, "ConfigError")
+    assert printed["error"]["message"] in " ".join(ran.stderr.split())
 
 
 def test_json_output_is_the_turn(folder: Path) -> None:
@@ -43,6 +81,9 @@ def test_json_output_is_the_turn(folder: Path) -> None:
         "is_error": False,
         "content": call["content"],
     }
+    [conversation] = json.loads(dial_chat(folder, "conversations", "--all", "--json").stdout)
+    assert (turn.pop("conversation_id"), turn.pop("model")) == (conversation["id"], conversation["model"])
+    assert 0 <= turn.pop("duration_s") < LONG
     assert sorted(turn) == ["depth", "messages", "notes", "stop_reason", "text", "usage"]
     assert (turn["text"], turn["stop_reason"], turn["depth"], ran.returncode) == ("It said hi.", "answered", 1, 0)
 
@@ -53,6 +94,7 @@ def test_jsonl_output_is_one_event_a_line_and_ends_in_the_turn(folder: Path) -> 
     assert {"type": "text_delta", "text": "It s"} in events
     assert events[-1]["type"] == "finished"
     assert events[-1]["turn"]["text"] == "It said hi."
+    assert len(events[-1]["turn"]["conversation_id"]) == 32
     started = next(event for event in events if event["type"] == "tool_call_started")
     assert started["server"] == "raw"
 
@@ -73,32 +115,32 @@ def test_standard_input_is_added_to_the_prompt(folder: Path) -> None:
     assert ran.returncode == 0
     saved = dial_chat(folder, "Summarise", stdin="a long text\n")
     assert saved.returncode == 0
-    shown = dial_chat(folder, "conversations", "list", "--json")
+    shown = dial_chat(folder, "conversations", "list", "--all", "--json")
     [conversation] = json.loads(shown.stdout)
     whole = dial_chat(folder, "conversations", "show", conversation["id"])
     assert whole.stdout.startswith("user: Summarise\n\na long text\n")
 
 
 def test_a_prompt_may_be_only_standard_input(folder: Path) -> None:
-    assert dial_chat(folder, stdin="Say hi").stdout == "Let me ask.\nIt said hi.\n"
+    assert dial_chat(folder, stdin="Say hi").stdout == "It said hi.\n"
 
 
 def test_a_conversation_is_continued(folder: Path) -> None:
     dial_chat(folder, "First")
     dial_chat(folder, "--continue", "Second")
-    [conversation] = json.loads(dial_chat(folder, "conversations", "--json").stdout)
+    [conversation] = json.loads(dial_chat(folder, "conversations", "--all", "--json").stdout)
     assert conversation["title"] == "First"
     dial_chat(folder, "--resume", conversation["id"], "Third")
     shown = json.loads(dial_chat(folder, "conversations", "show", conversation["id"], "--json").stdout)
     texts = [message["content"] for message in shown["messages"] if message["role"] == "user"]
     assert texts == ["First", "Second", "Third"]
     assert dial_chat(folder, "conversations", "delete", conversation["id"]).returncode == 0
-    assert json.loads(dial_chat(folder, "conversations", "--json").stdout) == []
+    assert json.loads(dial_chat(folder, "conversations", "--all", "--json").stdout) == []
 
 
 def test_nothing_is_stored_with_no_save(folder: Path) -> None:
     dial_chat(folder, "--no-save", "Say hi")
-    assert json.loads(dial_chat(folder, "conversations", "--json").stdout) == []
+    assert json.loads(dial_chat(folder, "conversations", "--all", "--json").stdout) == []
 
 
 def test_stored_conversations_have_private_permissions(folder: Path) -> None:

@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def listed(folder: Path, *words: str) -> list[dict[str, Any]]:
-    process = dial_chat(folder, "conversations", "list", "--json", *words)
+    process = dial_chat(folder, "conversations", "list", "--all", "--json", *words)
     assert process.returncode == 0, process.stderr
     found: list[dict[str, Any]] = json.loads(process.stdout)
     return found
@@ -45,8 +45,8 @@ def test_the_list_is_searched_and_has_pages(folder: Path) -> None:
     assert [(row["messages"], row["running"]) for row in everything] == [(1, False), (4, False), (4, False)]
     assert all(datetime.fromisoformat(row["created_at"]).tzinfo for row in everything)
     assert listed(folder, "--search", "köln NOON") == everything[2:]
-    first = dial_chat(folder, "conversations", "--limit", "2")
-    assert [line.split("  ")[0] for line in first.stdout.splitlines()] == [row["id"] for row in everything[:2]]
+    first = dial_chat(folder, "conversations", "--all", "--limit", "2")
+    assert [line.split("  ")[0] for line in first.stdout.splitlines()] == [row["id"][:8] for row in everything[:2]]
     cursor = first.stderr.partition("--cursor ")[2].strip()
     assert listed(folder, "--limit", "2", "--cursor", cursor) == everything[2:]
 
@@ -73,7 +73,7 @@ def test_a_note_says_that_a_command_waits_for_the_turn_of_another_program(folder
 
     anyio.run(take)
     write_config(folder, {}, ["Hello."])
-    with started(folder, "--continue", "Hi") as process:
+    with started(folder, "--continue", "--all", "Hi") as process:
         assert process.stderr
         assert any("waiting for it" in line for line in process.stderr)
         anyio.run(let_go)

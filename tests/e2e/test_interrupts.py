@@ -56,7 +56,7 @@ def test_the_first_interrupt_ends_the_turn_and_keeps_the_text_so_far(tmp_path: P
         events = read_until(process, "finished")
         assert process.wait(LONG) == 130
     assert events[-1]["turn"]["stop_reason"] == "cancelled"
-    [conversation] = json.loads(dial_chat(tmp_path, "conversations", "--json").stdout)
+    [conversation] = json.loads(dial_chat(tmp_path, "conversations", "--all", "--json").stdout)
     shown = json.loads(dial_chat(tmp_path, "conversations", "show", conversation["id"], "--json").stdout)
     assert [message["role"] for message in shown["messages"]] == ["user", "assistant"]
     assert "I begin".startswith(shown["messages"][1]["content"])

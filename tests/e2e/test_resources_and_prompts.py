@@ -21,7 +21,7 @@ def folder(tmp_path: Path) -> Path:
 
 def sent_contents(folder: Path) -> list[Any]:
     """Return the contents of the user's messages in the latest stored conversation."""
-    [latest, *_] = json.loads(dial_chat(folder, "conversations", "list", "--json").stdout)
+    [latest, *_] = json.loads(dial_chat(folder, "conversations", "list", "--all", "--json").stdout)
     shown = json.loads(dial_chat(folder, "conversations", "show", latest["id"], "--json").stdout)
     return [message["content"] for message in shown["messages"] if message["role"] == "user"]
 

@@ -36,7 +36,7 @@ def test_the_continued_conversation_asks_again_and_the_call_runs_once(tmp_path: 
         screen.process.kill()
     assert count_calls(tmp_path) == 0
     configure(tmp_path, "Done.", "And more.")
-    with terminal(tmp_path, "--plain", "--continue") as screen:
+    with terminal(tmp_path, "--plain", "--continue", "--all") as screen:
         screen.until("a call waits for approval", "Run echo of raw?", ASKED)
         screen.type("y\r")
         screen.until("Done.")

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
 
-from dial_client.cli import process_runner, tty
-from dial_client.cli.command_screen import MAX_FOUND, Choice, CommandScreen, pick
+from dial_client.cli import process_runner
+from dial_client.cli.chat.conversation_list import (
+    EVERYTHING,
+    FOLDER,
+    HINT,
+    Scope,
+    build_metadata,
+    list_conversations,
+    resolve,
+    shorten_id,
+)
+from dial_client.cli.command_screen import CommandScreen
 from dial_client.cli.load_settings import warn
 from dial_client.cli.options import Options
+from dial_client.cli.terminal.banner import MAX_TEXT, shorten_path
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.compaction import Compaction
 from dial_client.conversations.conversation_manager import LEASE, ConversationManager
 from dial_client.conversations.turn_input import Continuation
 from dial_client.conversations.turn_queue import POLL_INTERVAL
-from dial_client.messages.errors import ConfigError, ConversationNotFound, DialError
+from dial_client.messages.errors import ConfigError, DialError
 from dial_client.messages.events import Event, Finished, StatusChanged
 from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Message, PendingApproval
@@ -27,84 +38,56 @@ from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.settings.config_types import Settings
-from dial_client.stores.conversation_store import ConversationSummary, MemoryStore
+from dial_client.stores.conversation_store import ConversationStore, MemoryStore
 from dial_client.stores.sql_store import SQLStore
 from dial_client.turns.context_report import ContextReport
 from dial_client.turns.turn_handle import TurnHandle
 
-_PAGE = 200
-_HINT = "`dial-chat conversations` lists them"
 
-
-async def find_conversation(options: Options, manager: ConversationManager, screen: CommandScreen) -> str | None:
+async def find_conversation(
+    options: Options, store: ConversationStore, screen: CommandScreen, *, is_one_shot: bool
+) -> str | None:
     """Return the id of the conversation that the options name; None for a new conversation.
+
+    ``--continue`` takes the latest conversation of this folder; only a single question continues a one-shot.
 
     Raises:
         ConfigError: There is no conversation to continue, or several match.
         ConversationNotFound: There is no such conversation.
     """
     if options.resume is not None:
-        known = await resolve(options.resume, manager, screen)
+        known = await resolve(options.resume, store, screen, is_everywhere=options.all_folders)
         if known is None:
-            raise ConfigError("no conversation was chosen", hint=_HINT)
+            raise ConfigError("no conversation was chosen", hint=HINT)
     elif options.continue_latest:
-        latest = next(iter(await manager.list(limit=1)), None)
-        if latest is None:
-            raise ConfigError("there is no conversation to continue")
-        known = latest.id
+        known = await _find_latest(options, store, is_one_shot=is_one_shot)
     else:
         return None
-    if (await manager.get(known)).running:
+    stored = await store.get(known)
+    if stored.running:
         warn("a turn of this conversation is running, or its program was just killed: waiting for it")
+    folder = stored.metadata.get(FOLDER, "")
+    if folder not in ("", str(Path.cwd())):
+        shown = to_one_line(shorten_path(str(folder), str(Path.home())), MAX_TEXT)
+        warn(f"this conversation was held in {shown}: it goes on with the model and the servers of this folder")
     return known
 
 
-async def resolve(text: str, manager: ConversationManager, screen: CommandScreen) -> str | None:
-    """Return the id of the conversation that a text names by its id, the beginning of its id, or words in it.
-
-    If several conversations match, or the text is empty, the user chooses; None if they choose none.
-
-    Raises:
-        ConfigError: Several conversations match, and there is no terminal to ask at.
-        ConversationNotFound: No conversation matches.
-    """
-    text = text.strip()
-    if text:
-        found = [summary.id for summary in await _list_all(manager) if summary.id.startswith(text.lower())]
-        if text in found:
-            return text
-        found = found or [summary.id for summary in await manager.list(2, search=text)]
-        if not found:
-            raise ConversationNotFound(text, f"there is no conversation {to_one_line(text, 60)!r} ({_HINT})")
-        if len(found) == 1:
-            return found[0]
-    if not tty.can_ask_user():
-        problem = f"{to_one_line(text, 60)!r} matches several conversations" if text else "no conversation is named"
-        raise ConfigError(problem, hint=f"give more of its id; {_HINT}")
-    search = partial(_search, manager)
-    return await pick(screen, "Conversation", search, nothing="No conversation is stored yet.", words=text)
-
-
-async def _list_all(manager: ConversationManager) -> Sequence[ConversationSummary]:
-    page = await manager.list(_PAGE)
-    found = list(page)
-    while page.cursor is not None:
-        page = await manager.list(_PAGE, cursor=page.cursor)
-        found += page
-    return found
-
-
-async def _search(manager: ConversationManager, words: str) -> list[Choice]:
-    found: list[ConversationSummary] = list(await manager.list(MAX_FOUND, search=words))
-    if words and not found:
-        found = [summary for summary in await _list_all(manager) if summary.id.startswith(words.lower())]
-    return [Choice(summary.id, describe(summary)) for summary in found]
-
-
-def describe(summary: ConversationSummary) -> str:
-    """Return a conversation in one line: the beginning of its id, its time, its title."""
-    title = to_one_line(summary.title, 60) or "(no title)"
-    return f"{summary.id[:8]}  {summary.updated_at.astimezone():%Y-%m-%d %H:%M}  {title}"
+async def _find_latest(options: Options, store: ConversationStore, *, is_one_shot: bool) -> str:
+    """Return the id of the latest conversation; a line names a later single question of this folder."""
+    scope = EVERYTHING if options.all_folders else Scope.of_folder(has_one_shots=is_one_shot)
+    latest = next(iter(await list_conversations(store, scope, 1)), None)
+    skipped = None
+    if scope.folder is not None and not is_one_shot:
+        skipped = next(iter(await list_conversations(store, Scope.of_folder(has_one_shots=True), 1)), None)
+    way_on = "" if skipped is None else f"--resume {shorten_id(skipped.id)} continues your latest single question"
+    if latest is None:
+        where = " of this folder" if await store.list(1) else ""
+        hint = where and (way_on or "--continue --all takes the latest of all folders, --resume ID any")
+        raise ConfigError(f"there is no conversation{where} to continue", hint=hint)
+    if skipped not in (None, latest):
+        warn(way_on)
+    return latest.id
 
 
 # The settings of a conversation that belong to its model.
@@ -168,6 +151,12 @@ class ChatSession:
     """The summaries that were written in this run."""
     add_usage: Callable[[Usage, float | None], object] = lambda *_: None
     """Adds the usage of a summary: its tokens, and its cost in US dollars if known."""
+    title: str = ""
+    """The title of a new conversation; empty for the first words of its first question."""
+    is_one_shot: bool = False
+    """Whether the session asks a single question of the command line."""
+    _described: tuple[str, str] | None = None
+    """The conversation, and the model, whose metadata were stored in this run."""
 
     def print(self, text: str) -> None:
         """Print lines; text of models and servers in them must be escaped already."""
@@ -196,10 +185,14 @@ class ChatSession:
         """
         if self.conversation_id is None:
             # Create a conversation only with its first question, so that no empty conversation is stored.
-            self.conversation_id = (await self.manager.create()).id
-        elif await self.manager.measure(self.conversation_id) >= COMPACT_AT:
-            yield StatusChanged("Summarizing the older part of the conversation…")
-            await self._compact_first()
+            metadata = build_metadata({}, self.dial.model.name, is_one_shot=self.is_one_shot)
+            self.conversation_id = (await self.manager.create(self.title, metadata=metadata)).id
+            self._described = self.conversation_id, self.dial.model.name
+        else:
+            await self._update_metadata(self.conversation_id)
+            if await self.manager.measure(self.conversation_id) >= COMPACT_AT:
+                yield StatusChanged("Summarizing the older part of the conversation…")
+                await self._compact_first()
         stream = self.manager.stream_chat(
             self.conversation_id,
             question,
@@ -216,6 +209,17 @@ class ChatSession:
         if self.conversation_id is None:
             return self.dial.measure_context(())
         return await self.manager.measure_context(self.conversation_id)
+
+    async def _update_metadata(self, conversation_id: str) -> None:
+        """Store in which folder and with which model the conversation goes on."""
+        model = self.dial.model.name
+        if self._described == (conversation_id, model):
+            return
+        stored = (await self.manager.store.get(conversation_id)).metadata
+        metadata = build_metadata(stored, model, is_one_shot=self.is_one_shot)
+        if metadata != stored:
+            await self.manager.update(conversation_id, metadata=metadata)
+        self._described = conversation_id, model
 
     async def find_waiting(self) -> tuple[PendingApproval, ...]:
         """Return the calls of the conversation that wait for approval, once its last turn runs in no other program.
@@ -298,9 +302,23 @@ def _find_chosen(options: Options) -> Iterator[str]:
 
 @asynccontextmanager
 async def open_session(
-    options: Options, settings: Settings, dial: DialClient, screen: CommandScreen
+    options: Options,
+    settings: Settings,
+    dial: DialClient,
+    screen: CommandScreen,
+    *,
+    title: str = "",
+    is_one_shot: bool = False,
 ) -> AsyncGenerator[ChatSession, None]:
     """Open the conversation that the options name: a new or a stored conversation.
+
+    Args:
+        options: The options of the command line.
+        settings: The configuration in use.
+        dial: The client that answers the questions.
+        screen: The screen where commands print and ask.
+        title: The title of a new conversation; empty for the first words of its first question.
+        is_one_shot: Whether the session asks a single question of the command line.
 
     Raises:
         ConfigError: There is no conversation to continue, or no place to store one.
@@ -308,6 +326,8 @@ async def open_session(
     """
     if options.no_save and (options.continue_latest or options.resume is not None):
         raise ConfigError("--no-save cannot be combined with --continue or --resume")
+    if options.all_folders and not options.continue_latest and options.resume is None:
+        raise ConfigError("--all belongs to --continue or --resume", hint="dial-chat --continue --all")
     async with aclosing(MemoryStore() if options.no_save else SQLStore.sqlite()) as store:
         if isinstance(store, SQLStore):
             try:
@@ -315,5 +335,5 @@ async def open_session(
             except ConfigError as error:
                 raise replace(error, hint=error.hint or "--no-save answers without storing the conversation") from error
         manager = ConversationManager(dial, store, locked_settings=tuple(_find_chosen(options)))
-        known = await find_conversation(options, manager, screen)
-        yield ChatSession(dial, manager, options, settings, screen, known)
+        known = await find_conversation(options, store, screen, is_one_shot=is_one_shot)
+        yield ChatSession(dial, manager, options, settings, screen, known, title=title, is_one_shot=is_one_shot)

@@ -37,7 +37,8 @@ async def run_conversation(options: Options) -> None:
 
 
 async def _talk_in_lines(options: Options, settings: Settings, provider: Provider) -> None:
-    console, sink = LineConsole(), TerminalSink(reasoning=options.verbose, usage=options.verbose or not options.quiet)
+    console = LineConsole()
+    sink = TerminalSink(reasoning=options.verbose, usage=options.verbose or not options.quiet, calls=not options.quiet)
     if not options.quiet:
         print_to_stderr(banner.format_program_line(provider.info.name, banner.UNCUT))
         print_to_stderr(banner.format_folder_line(describe_sources(settings.sources), banner.UNCUT))

@@ -9,14 +9,15 @@ from typing import get_args
 from anyio import to_thread
 
 from dial_client.cli import tty
-from dial_client.cli.chat.chat_session import COMPACT_AT, MODEL_SETTINGS, ChatSession, CommandResult, resolve
+from dial_client.cli.chat.chat_session import COMPACT_AT, MODEL_SETTINGS, ChatSession, CommandResult
+from dial_client.cli.chat.conversation_list import ALL, resolve, shorten_id
 from dial_client.cli.command_screen import Choice, pick
 from dial_client.cli.open_client import switch_model
 from dial_client.cli.options import Format
 from dial_client.conversations.history import build_transcript
-from dial_client.conversations.turn_input import Continuation
+from dial_client.conversations.turn_input import Continuation, find_typed_text
 from dial_client.messages.errors import ConfigError
-from dial_client.messages.message import Message, Role, TextPart
+from dial_client.messages.message import Message, Role
 from dial_client.messages.token_usage import Usage
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.runtime.text import count_noun
@@ -33,12 +34,14 @@ async def begin_new(session: ChatSession, arguments: str) -> None:  # noqa: ARG0
     if previous_id is None or session.options.no_save:
         session.print("A new conversation.")
     else:
-        session.print(f"A new conversation. /resume {previous_id[:8]} goes back to the previous one.")
+        session.print(f"A new conversation. /resume {shorten_id(previous_id)} goes back to the previous one.")
 
 
 async def resume(session: ChatSession, arguments: str) -> None:
     """Continue another stored conversation: by its id, by words in it, or chosen from a list."""
-    known = await resolve(arguments, session.manager, session.screen)
+    words = arguments.split()
+    text = " ".join(word for word in words if word != ALL)
+    known = await resolve(text, session.manager.store, session.screen, is_everywhere=ALL in words)
     if known is None:
         session.print("The conversation stays the same.")
         return
@@ -51,7 +54,7 @@ async def show_last_exchange(session: ChatSession) -> None:
     if session.conversation_id is None:
         return
     conversation = build_transcript(await session.manager.store.get(session.conversation_id))
-    session.print(f"Conversation {conversation.id[:8]}: {to_one_line(conversation.title, 60) or '(no title)'}")
+    session.print(f"Conversation {shorten_id(conversation.id)}: {to_one_line(conversation.title, 60) or '(no title)'}")
     messages = conversation.messages
     start = max((index for index, message in enumerate(messages) if message.is_question), default=None)
     if start is None:
@@ -77,7 +80,9 @@ async def fork(session: ChatSession, arguments: str) -> None:
     original_id = session.require_id()
     copy = await session.manager.fork(original_id, title=arguments or None)
     session.conversation_id = copy.id
-    session.print(f"This is a copy now ({copy.id[:8]}). /resume {original_id[:8]} goes back to the original.")
+    session.print(
+        f"This is a copy now ({shorten_id(copy.id)}). /resume {shorten_id(original_id)} goes back to the original."
+    )
 
 
 async def rename(session: ChatSession, arguments: str) -> None:
@@ -122,12 +127,10 @@ async def go_on(session: ChatSession, arguments: str) -> CommandResult:
 async def edit(session: ChatSession, arguments: str) -> CommandResult:  # noqa: ARG001 - a `Run`
     """Remove the last exchange, and put its question into the input line."""
     question = await _remove_exchange(session)
-    parts = () if isinstance(question.content, str) else question.content
-    if len(parts) > 1:
+    if not isinstance(question.content, str) and len(question.content) > 1:
         session.print("The attachments of the question are not in the input line: mention them again.")
     session.print("Removed the last exchange: edit the question and send it (/redo restores the exchange).")
-    question_text = next((part.text for part in parts if isinstance(part, TextPart)), question.text)
-    return CommandResult(draft=question_text)
+    return CommandResult(draft=find_typed_text(question))
 
 
 async def compact(session: ChatSession, arguments: str) -> None:

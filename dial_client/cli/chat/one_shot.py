@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dial_client.cli import elicitation_prompt
-from dial_client.cli.chat.chat_session import describe_limit, open_session
+from dial_client.cli.chat.chat_session import ChatSession, describe_limit, open_session
 from dial_client.cli.chat.startup_report import WaitForServers, wait_for_servers, wait_for_servers_in_lines
 from dial_client.cli.command_screen import CommandScreen, PlainScreen
 from dial_client.cli.default_model import read_with_model
@@ -24,12 +24,13 @@ from dial_client.cli.terminal.banner import can_draw
 from dial_client.cli.terminal.turn_view import open_screen
 from dial_client.cli.terminal_approver import build_approver
 from dial_client.cli.tty import UserInput
-from dial_client.messages.errors import ConfigError, DialError, describe_system_error
+from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.messages.events import Event, Finished, TextDelta, to_dict
 from dial_client.messages.limits import StopReason
 from dial_client.messages.turn_result import Turn, output_to_json
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.sinks import sse_encoder
+from dial_client.sinks.sse_encoder import describe_error
 from dial_client.sinks.terminal import TerminalSink
 from dial_client.sinks.turn_display import TurnSink
 
@@ -83,6 +84,16 @@ async def answer(options: Options, question: str, typed: str = "") -> int:
 
     Resources and files that `typed` refers to are attached.
     """
+    opened: list[ChatSession] = []
+    try:
+        return await _answer(options, question, typed, opened.append)
+    except Exception as error:
+        if options.output in ("json", "jsonl"):
+            _print_error(error, opened[0].conversation_id if opened else None, options)
+        raise
+
+
+async def _answer(options: Options, question: str, typed: str, on_opened: Callable[[ChatSession], object]) -> int:
     schema = None if options.schema is None else read_schema(options.schema)
     settings, provider = await read_with_model(options)
     user_input = UserInput(question, question, typed)
@@ -92,8 +103,9 @@ async def answer(options: Options, question: str, typed: str = "") -> int:
         approve = build_approver(sink, screen, settings.servers)
         async with (
             open_client(options, settings, provider, approve, callbacks) as dial,
-            open_session(options, settings, dial, screen) as session,
+            open_session(options, settings, dial, screen, title=typed, is_one_shot=True) as session,
         ):
+            on_opened(session)
             await wait(dial)
             # A script may pass on untrusted text: without a terminal, attach only files of the working folder.
             message = await with_attachments(dial, user_input, None if sys.stderr.isatty() else Path.cwd())
@@ -102,42 +114,66 @@ async def answer(options: Options, question: str, typed: str = "") -> int:
                 if options.output == "sse":
                     await _print_sse(events, provider.info.name)
                 else:
-                    await _print(events, options, sink)
+                    await _print(events, session, sink)
             return choose_exit_code(session.turns[-1]) if session.turns else ExitCode.MODEL
 
     if options.output == "text" and schema is None and can_draw(options):
         screen, view = open_screen(options, has_input=False)
         return await screen.run(partial(answer_on, screen, view, partial(wait_for_servers, screen=screen)))
-    sink = TerminalSink(reasoning=options.verbose, usage=options.verbose)
+    sink = TerminalSink(
+        reasoning=options.verbose,
+        usage=options.verbose,
+        calls=not options.quiet,
+        has_answer_alone=not sys.stdout.isatty(),
+    )
     return await answer_on(PlainScreen(), sink, wait_for_servers_in_lines)
 
 
-async def _print(events: AsyncGenerator[Event, None], options: Options, sink: TurnSink) -> None:
+async def _print(events: AsyncGenerator[Event, None], session: ChatSession, sink: TurnSink) -> None:
+    options = session.options
     try:
         async for event in events:
-            _show(event, options, sink)
+            _show(event, session, sink)
             if isinstance(event, Finished):
                 print_notes(event.turn.notes)
                 print_notes(describe_limit(event.turn, _WAY_ON if not options.no_save else _RAISE))
-    except DialError as error:
-        if options.output == "jsonl":
-            print(json.dumps({"type": "error", "error": type(error).__name__, "message": str(error)}), flush=True)
-        raise
     finally:
         sink.end()
 
 
-def _show(event: Event, options: Options, sink: TurnSink) -> None:
+def _show(event: Event, session: ChatSession, sink: TurnSink) -> None:
     """Print an event in the form of ``--output``; of a text answer with ``--schema``, print only the JSON."""
+    options = session.options
     match options.output:
         case "text" if options.schema is None or not isinstance(event, TextDelta):
             sink.show(event)
             if options.schema is not None and isinstance(event, Finished):
                 print_output(event.turn)
         case "jsonl":
-            print(json.dumps(to_dict(event)), flush=True)
+            turn = {"turn": _describe_turn(event.turn, session, sink.seconds)} if isinstance(event, Finished) else {}
+            print(json.dumps(to_dict(event) | turn), flush=True)
         case "json" if isinstance(event, Finished):
-            print(json.dumps(event.turn.to_dict()), flush=True)
+            print(json.dumps(_describe_turn(event.turn, session, sink.seconds)), flush=True)
+
+
+def _describe_turn(turn: Turn, session: ChatSession, seconds: float) -> dict[str, Any]:
+    """Return a turn in JSON types, with the conversation to resume, the model and the duration."""
+    state = turn.to_dict()
+    first = {
+        "text": state.pop("text"),
+        "stop_reason": state.pop("stop_reason"),
+        "conversation_id": None if session.options.no_save else session.conversation_id,
+        "model": session.dial.model.name,
+        "duration_s": round(seconds, 3),
+    }
+    return first | state
+
+
+def _print_error(error: Exception, conversation_id: str | None, options: Options) -> None:
+    """Print an error in the form of ``--output``; standard error has it as a sentence."""
+    event = {"type": "error"} if options.output == "jsonl" else {}
+    kept_id = None if options.no_save else conversation_id
+    print(json.dumps({**event, "error": describe_error(error), "conversation_id": kept_id}), flush=True)
 
 
 async def _print_sse(events: AsyncGenerator[Event, None], model: str) -> None:

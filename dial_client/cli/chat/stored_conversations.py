@@ -9,11 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dial_client.cli.chat.conversation_list import (
+    EVERYTHING,
+    FOLDER,
+    MODEL,
+    ONE_SHOT,
+    Scope,
+    describe,
+    find_id,
+    list_conversations,
+)
 from dial_client.cli.load_settings import print_notes, warn
 from dial_client.conversations import export
 from dial_client.conversations.history import build_transcript, repair_history
 from dial_client.messages.errors import ConfigError, describe_system_error
-from dial_client.runtime.safe_text import sanitize, to_one_line
+from dial_client.runtime.safe_text import sanitize
 from dial_client.stores.conversation_store import Conversation, ConversationSummary
 from dial_client.stores.sql_store import SQLStore
 
@@ -30,6 +40,8 @@ class ConversationQuery:
     limit: int = 100
     cursor: str | None = None
     form: str = "markdown"
+    is_everywhere: bool = False
+    """Whether conversations of all folders, and one-shots, are listed."""
 
 
 async def manage(action: str, target: str | None, query: ConversationQuery) -> None:
@@ -37,7 +49,7 @@ async def manage(action: str, target: str | None, query: ConversationQuery) -> N
 
     Raises:
         ConfigError: The action is unknown, its target is missing, or an option or the imported file is wrong.
-        ConversationNotFound: There is no conversation with this id.
+        ConversationNotFound: No id begins with the target.
     """
     if action not in _ACTIONS:
         raise ConfigError(f"unknown action {action!r}", hint=f"one of {', '.join(_ACTIONS)}")
@@ -52,14 +64,17 @@ async def manage(action: str, target: str | None, query: ConversationQuery) -> N
 async def _list(store: SQLStore, _: str, query: ConversationQuery) -> None:
     if query.limit < 1:
         raise ConfigError("--limit is at least 1")
-    found = await store.list(query.limit, cursor=query.cursor, search=query.search)
+    scope = EVERYTHING if query.is_everywhere else Scope.of_folder()
+    found = await list_conversations(store, scope, query.limit, cursor=query.cursor, search=query.search)
     if query.as_json:
         print(json.dumps([_encode_summary(summary) for summary in found], indent=2))
     else:
         for summary in found:
-            print(f"{summary.id}  {summary.updated_at:%Y-%m-%d %H:%M}  {to_one_line(summary.title, 80)}")
+            print(describe(summary))
     if found.cursor is not None:
         warn(f"there are more: --cursor {found.cursor}")
+    elif not query.is_everywhere and not found:
+        warn("there is no conversation of this folder; --all lists those of all folders, and single questions")
 
 
 def _encode_summary(summary: ConversationSummary) -> dict[str, Any]:
@@ -70,6 +85,9 @@ def _encode_summary(summary: ConversationSummary) -> dict[str, Any]:
         "updated_at": summary.updated_at.isoformat(),
         "messages": summary.message_count,
         "running": summary.running,
+        "folder": summary.metadata.get(FOLDER),
+        "model": summary.metadata.get(MODEL),
+        "one_shot": bool(summary.metadata.get(ONE_SHOT)),
     }
 
 
@@ -92,7 +110,7 @@ async def _export(store: SQLStore, conversation_id: str, query: ConversationQuer
 
 async def _import(store: SQLStore, name: str, query: ConversationQuery) -> None:
     title, messages = export.from_json(_read_text(name))
-    made = await store.create(title, repair_history(messages))
+    made = await store.create(title, repair_history(messages), metadata={FOLDER: str(Path.cwd())})
     print(json.dumps({"id": made.id, "title": made.title}) if query.as_json else made.id)
 
 
@@ -108,11 +126,11 @@ def _read_text(name: str) -> str:
 
 
 async def _delete(store: SQLStore, conversation_id: str, _: ConversationQuery) -> None:
-    await store.delete(conversation_id)
+    await store.delete(await find_id(store, conversation_id))
 
 
 async def _read(store: SQLStore, conversation_id: str) -> Conversation:
-    conversation = build_transcript(await store.get(conversation_id))
+    conversation = build_transcript(await store.get(await find_id(store, conversation_id)))
     print_notes((*conversation.notes, "a turn is running") if conversation.running else conversation.notes)
     return conversation
 

@@ -19,7 +19,7 @@ from dial_client.cli.commands.typer_commands import describe_command, list_comma
 GROUPS = (
     ("Model", "model base_url fallback_model system tool_format max_depth timeout tool_timeout no_stream"),
     ("Servers and tools", "config server profile trust strict allow deny mode yes policy sampling"),
-    ("Conversation", "continue_latest resume no_save record no_audit audit_arguments"),
+    ("Conversation", "continue_latest resume all_folders no_save record no_audit audit_arguments"),
 )
 USAGE = ("dial-chat [OPTIONS] [PROMPT]", "dial-chat COMMAND [OPTIONS]")
 DESCRIPTION = "Answer PROMPT and piped input with your MCP servers, or hold a conversation."

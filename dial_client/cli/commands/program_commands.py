@@ -120,16 +120,19 @@ def conversations(
     *,
     action: Annotated[str, Argument(help="list, show, delete, export or import.")] = "list",
     target: Annotated[str | None, Argument(metavar="ID", help="The id of a conversation; for import, a file.")] = None,
+    all_folders: Annotated[
+        bool, Option("--all", help="List conversations of all folders, and those that a single question began.")
+    ] = False,
     search: Annotated[str, Option(metavar="WORDS", help="List conversations that contain all these words.")] = "",
     limit: Annotated[int, Option(metavar="N", help="The size of a page of the list.")] = 100,
     cursor: Annotated[str | None, Option(help="Continue the list after this cursor.")] = None,
     form: Annotated[str, Option("--format", metavar="FORM", help="Export as markdown or json.")] = "markdown",
     as_json: AsJson = False,
 ) -> CommandRun:
-    """List, show, delete, export or import stored conversations."""
+    """List the conversations of this folder, or show, delete, export or import one."""
     from dial_client.cli.chat.stored_conversations import ConversationQuery, manage
 
-    return manage(action, target, ConversationQuery(as_json, search, limit, cursor, form))
+    return manage(action, target, ConversationQuery(as_json, search, limit, cursor, form, all_folders))
 
 
 @command(

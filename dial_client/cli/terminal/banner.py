@@ -57,8 +57,8 @@ def format_folder_line(configuration: str, columns: int) -> str:
     The home folder is shown as ``~``, and a configuration in the folder by its relative path.
     """
     home, folder = str(Path.home()), str(Path.cwd())
-    shown_folder = to_one_line(_shorten(folder, home), MAX_TEXT)
-    name = to_one_line(_shorten(configuration, home), MAX_TEXT)
+    shown_folder = to_one_line(shorten_path(folder, home), MAX_TEXT)
+    name = to_one_line(shorten_path(configuration, home), MAX_TEXT)
     name = name.removeprefix(f"{shown_folder}/")
     return fit(f"folder {shown_folder} · configuration {name}", columns - 1)
 
@@ -89,5 +89,6 @@ def format_settled_servers(servers: Mapping[str, ServerStatus]) -> str:
     return f"{', '.join(parts)}, " if parts else ""
 
 
-def _shorten(path: str, home: str) -> str:
+def shorten_path(path: str, home: str) -> str:
+    """Return a path with ``~`` in place of the home folder."""
     return f"~{path.removeprefix(home)}" if home != "/" and f"{path}/".startswith(f"{home}/") else path

@@ -50,7 +50,8 @@ def open_screen(options: Options, *, has_input: bool = True) -> tuple[Screen, Tu
     """Return a screen, and the view that shows turns on it."""
     screen = Screen(choose_theme(options.theme, os.environ), has_input=has_input)
     shows_usage = options.verbose or (has_input and not options.quiet)
-    return screen, TurnView(screen, shows_reasoning=options.verbose, shows_usage=shows_usage)
+    view = TurnView(screen, shows_reasoning=options.verbose, shows_usage=shows_usage, shows_calls=not options.quiet)
+    return screen, view
 
 
 @cache
@@ -76,10 +77,13 @@ class TurnView(TurnSink):
         screen: The screen.
         shows_reasoning: Show the model's reasoning.
         shows_usage: Show the tokens of each turn, its cost if known, and its seconds.
+        shows_calls: Show finished tool calls. Running calls are in the live area in any case.
     """
 
-    def __init__(self, screen: Screen, *, shows_reasoning: bool = False, shows_usage: bool = False) -> None:
-        super().__init__(shows_reasoning=shows_reasoning, shows_usage=shows_usage)
+    def __init__(
+        self, screen: Screen, *, shows_reasoning: bool = False, shows_usage: bool = False, shows_calls: bool = True
+    ) -> None:
+        super().__init__(shows_reasoning=shows_reasoning, shows_usage=shows_usage, shows_calls=shows_calls)
         self._screen = screen
         self._images = find_protocol(os.environ)
         self._stream: MarkdownStream | None = None
@@ -231,8 +235,9 @@ class TurnView(TurnSink):
         lines = format_finished_call(
             running.name, running.arguments, result, duration, self._screen.columns, self._screen.theme
         )
-        self._print_part("\n".join(lines), is_call=True)
-        self._show_images(result.content)
+        if self._shows_calls:
+            self._print_part("\n".join(lines), is_call=True)
+            self._show_images(result.content)
         if self._running:
             names = [call.name for call in self._running.values()]
             self._say(f"Waiting for {names[0] if len(names) == 1 else f'{len(names)} calls'}…")
