@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from site_pages.manual_page import build_manual_page
-from tests.inner import EXAMPLES, build_all_commands, build_command, format_chat_help, group_options, list_command_names
+from tests.inner import (
+    EXAMPLES,
+    HostName,
+    build_all_commands,
+    build_command,
+    format_chat_help,
+    group_options,
+    list_command_names,
+)
 from tests.inner import program_commands as registered  # noqa: F401 - the import registers the commands
 
 ROOT = Path(__file__).parents[2]
@@ -36,6 +44,11 @@ def test_help_is_short_and_has_every_option_every_command_and_three_examples(
     shown = {line.split()[0] for line in lines[lines.index("Commands, each with its own --help:") + 1 :] if line}
     assert {name.partition(" ")[0] for name in commands if name} <= shown
     assert lines[-3:] == [f"  {example}" for example in EXAMPLES]
+
+
+def test_the_help_of_the_import_names_every_host(commands: dict[str, Any]) -> None:
+    source = next(parameter for parameter in commands["servers import"].params if parameter.name == "source")
+    assert [host for host in HostName if host not in source.help] == []
 
 
 def test_an_option_takes_one_line_of_help(chat: Any) -> None:

@@ -137,8 +137,8 @@ def import_(
         str | None,
         Argument(
             metavar="[HOST|FILE]",
-            help="claude-desktop, claude-code, cursor, vscode, windsurf, gemini-cli, codex, goose or zed; or a file. "
-            "Without it, all hosts that are found.",
+            help="claude-desktop, claude-code, cursor, vscode, windsurf, gemini-cli, codex, goose, zed, opencode, "
+            "crush, amp, librechat or continue; or a file. Without it, all hosts that are found.",
         ),
     ] = None,
     server: Annotated[list[str] | None, Option(metavar="NAME", help="Import this server only. Repeatable.")] = None,
