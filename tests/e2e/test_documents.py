@@ -162,7 +162,7 @@ FIRST_STEPS = (
     ("init", "--yes", "--model", "local", "--server", "time"),
     ("servers",),
     ("tools",),
-    ("call", "get_current_time", '{"timezone": "Asia/Tokyo"}'),
+    ("call", "time/get_current_time", "timezone=Asia/Tokyo"),
 )
 
 
