@@ -17,6 +17,7 @@ from dial_client.cli.chat.chat_session import ChatSession as ChatSession
 from dial_client.cli.chat.chat_session import CommandResult as CommandResult
 from dial_client.cli.chat.chat_session import describe_limit as describe_limit
 from dial_client.cli.chat.chat_session import open_session as open_session
+from dial_client.cli.chat.conversation_commands import format_context as format_context
 from dial_client.cli.chat.output_commands import find_code as find_code
 from dial_client.cli.chat.output_commands import to_osc52 as to_osc52
 from dial_client.cli.chat.slash_commands import COMMANDS as COMMANDS
@@ -148,6 +149,8 @@ from dial_client.cli.terminal.question_line import Picker as Picker
 from dial_client.cli.terminal.question_line import Question as Question
 from dial_client.cli.terminal.question_line import QuestionLine as QuestionLine
 from dial_client.cli.terminal.screen import Screen as Screen
+from dial_client.cli.terminal.status_line import Status as Status
+from dial_client.cli.terminal.status_line import format_status as format_status
 from dial_client.cli.terminal.turn_view import TurnView as TurnView
 from dial_client.cli.terminal_approver import TerminalApprover as TerminalApprover
 from dial_client.cli.trust_review import build_change_rows as build_change_rows
@@ -606,6 +609,7 @@ from dial_client.settings.config_editor import remove_server as remove_server
 from dial_client.settings.config_editor import remove_value as remove_value
 from dial_client.settings.config_editor import set_enabled as set_enabled
 from dial_client.settings.config_editor import set_value as set_value
+from dial_client.settings.config_editor import trust_read_only_tools as trust_read_only_tools
 from dial_client.settings.config_editor import write_text as write_text
 from dial_client.settings.config_entries import MODEL_ALIASES as MODEL_ALIASES
 from dial_client.settings.config_entries import MODEL_KEYS as MODEL_KEYS
@@ -737,6 +741,9 @@ from dial_client.turns import model_call as model_call
 from dial_client.turns import status_text as status_text
 from dial_client.turns.client_model import ClientModel as ClientModel
 from dial_client.turns.client_model import ModelSelection as ModelSelection
+from dial_client.turns.context_report import ContextPart as ContextPart
+from dial_client.turns.context_report import ContextReport as ContextReport
+from dial_client.turns.context_report import with_counted_tokens as with_counted_tokens
 from dial_client.turns.context_window import NOTE as NOTE
 from dial_client.turns.context_window import ContextWindow as ContextWindow
 from dial_client.turns.conversation_context import ConversationContext as ConversationContext

@@ -1,4 +1,4 @@
-"""The output of ``dial-chat policy`` and ``dial-chat grants``."""
+"""The work of ``dial-chat policy`` and ``dial-chat grants``, and of ``dial-chat trust SERVER --read-only``."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dial_client.cli.changed_config import change_config, find_holder
 from dial_client.cli.load_settings import read_settings, warn
 from dial_client.cli.open_client import combine_rules
-from dial_client.cli.options import ExitCode, Options
+from dial_client.cli.options import ConfigChoice, ExitCode, Options
 from dial_client.cli.servers.tool_call import parse_arguments
 from dial_client.client.client_setup import CACHE, open_cache, open_grants
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import ToolSpec
-from dial_client.runtime.safe_text import to_one_line
+from dial_client.runtime.safe_text import escape_line, to_one_line
 from dial_client.schema.provider_schema import Unsupported
 from dial_client.servers.server_cache import ServerCache
+from dial_client.settings import config_editor
 from dial_client.settings.config_types import ServerSettings, Settings
 from dial_client.settings.policy_config import Effect, PolicyRule, matches
 from dial_client.tools import policy
@@ -118,6 +120,33 @@ async def test_call(options: Options, name: str, arguments: str, *, is_tainted: 
         if found is None:
             warn(f"the annotations of this tool are not known: `dial-chat tools` asks {server} for them")
     return _CODES[effect]
+
+
+async def trust_read_only_tools(server: str) -> None:
+    """Let the tools that a server calls read-only run without a question, in the file that has the server.
+
+    Raises:
+        ConfigError: There is no such server, or the file cannot be written.
+    """
+    before = find_holder(server, ConfigChoice())
+    shown = escape_line(server)
+    change_config(
+        before,
+        lambda text: config_editor.trust_read_only_tools(text, server),
+        f"{shown} is trusted, and its read-only tools are allowed",
+    )
+    known = await _read_approval_state(Options())
+    entry, tools = known.settings.servers.get(server), known.tools.get(server)
+    if tools is None:
+        print(f"Its tools are not known yet: `dial-chat tools` asks {shown} for them.")
+        return
+    decided: dict[Effect, list[str]] = {effect: [] for effect in Effect}
+    for tool in tools:
+        call = ProposedCall(_build_spec(server, tool.name, tool), {}, entry)
+        decided[_decide(call, known.rules.find_verdict(call))[0]].append(to_one_line(tool.name, 60))
+    for effect, meaning in ((Effect.ALLOW, "without a question"), (Effect.ASK, "asked about"), (Effect.DENY, "denied")):
+        if decided[effect]:
+            print(f"{meaning}: {', '.join(decided[effect])}")
 
 
 def _decide(call: ProposedCall, verdict: Verdict | None) -> tuple[Effect, str, str]:

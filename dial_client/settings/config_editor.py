@@ -1,6 +1,7 @@
 """Edits of JSON with comments that change one member, and preserve every other character of the text.
 
     set_value      replaces a value, or appends a member to its object
+    append_value   appends a value to a list
     remove_value   removes a member
 
 Comments, order, trailing commas, indentation and line ends are preserved; a new member is indented like the members
@@ -15,6 +16,8 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +46,15 @@ def set_value(text: str, keys: Sequence[str], value: Any) -> str:
         ConfigError: The text is not JSON, or a value on the path is no object.
     """
     return _Text(text).with_value(tuple(keys), value)
+
+
+def append_value(text: str, keys: Sequence[str], value: Any) -> str:
+    """Return the text with a value appended to the list at `keys`, which is created if it is missing or empty.
+
+    Arguments and errors are those of `set_value`.
+    """
+    found = _Text(text)
+    return found.with_element(tuple(keys), value) if found.has_elements(tuple(keys)) else set_value(text, keys, [value])
 
 
 def remove_value(text: str, keys: Sequence[str]) -> str:
@@ -86,6 +98,13 @@ class _Text:
             value = {key: value}
         return self._apply_changes(self._build_addition(keys[:depth], str(keys[depth]), value))
 
+    def has_elements(self, keys: Keys) -> bool:
+        """Return whether there is a list at `keys` that is not empty."""
+        if self._count_existing(keys) < len(keys):
+            return False
+        value = _get_value(self._root.value, keys)
+        return isinstance(value, list | tuple) and bool(value)
+
     def without(self, keys: Keys) -> str:
         """Return the text without a member and its comma."""
         if not keys or self._count_existing(keys) < len(keys):
@@ -120,17 +139,35 @@ class _Text:
         if not members:
             return [self._build_first_member(start, close, key, value)]
         last = (*parent, members[-1])
-        end = self._root.source.ends[last]
+        span = self._root.source.names[last], self._root.source.ends[last]
+        return self._build_next(*span, close, partial(_format_member, key, value))
+
+    def _build_next(
+        self, start: int, end: int, close: int, format_part: Callable[[str | None, str], str]
+    ) -> list[_Change]:
+        """Return the changes that append a part behind the last member or element, in its layout.
+
+        Args:
+            start: The start of the last part.
+            end: The end of the last part.
+            close: The index of the bracket that closes the object or the list.
+            format_part: Returns the text of the new part for an indentation, or None for a single line, and a unit.
+        """
         comma = self._find_comma_after(end)
         missing = [] if comma is not None else [(end, end, ",")]
-        name_index = self._root.source.names[last]
-        if not self._begins_its_line(name_index):
+        if not self._begins_its_line(start):
             index = end if comma is None else comma + 1
-            return [*missing, (index, index, f" {_format_member(key, value, None, '')}{'' if comma is None else ','}")]
+            return [*missing, (index, index, f" {format_part(None, '')}{'' if comma is None else ','}")]
         index = len(self._text[:close].rstrip(" \t\n"))
-        indent = self._indent_at(name_index)
-        member = _format_member(key, value, indent, self._find_unit())
-        return [*missing, (index, index, f"\n{indent}{member}{'' if comma is None else ','}")]
+        indent = self._indent_at(start)
+        part = format_part(indent, self._find_unit())
+        return [*missing, (index, index, f"\n{indent}{part}{'' if comma is None else ','}")]
+
+    def with_element(self, keys: Keys, value: Any) -> str:
+        """Return the text with a value appended to a list that is not empty."""
+        last = (*keys, len(_get_value(self._root.value, keys)) - 1)
+        span, close = (self._root.source.values[last], self._root.source.ends[last]), self._root.source.ends[keys] - 1
+        return self._apply_changes(self._build_next(*span, close, partial(_format_value, value)))
 
     def _build_first_member(self, start: int, close: int, key: str, value: Any) -> _Change:
         """Return the change that inserts the first member into an empty object."""
@@ -282,6 +319,28 @@ def set_enabled(text: str, name: str, *, is_enabled: bool) -> str:
     if key in keys and found[key].value is value:
         return text
     return set_value(text, keys.get(key, [*path, key]), value)
+
+
+def trust_read_only_tools(text: str, name: str) -> str:
+    """Return the text with a rule that allows the tools that a server calls read-only, and with trust in its hints.
+
+    The text is the same if it has both already.
+
+    Raises:
+        ConfigError: There is no such server.
+    """
+    check_server(text, name)
+    outline = configuration.outline(text)
+    entry = outline.servers[name]
+    if "trusted" not in entry or entry["trusted"].value is not True:
+        key = str(entry["trusted"].keys[-1]) if "trusted" in entry else "trusted"
+        text = set_value(text, [*find_servers_path(text), name, key], True)  # noqa: FBT003 - the value
+    # The name of a server may have characters of globs.
+    rule = {"allow": f"{escape(name)}/*", "annotations": {"readOnlyHint": True}}
+    policy = outline.unknown.get("policy")
+    rules = policy.value if policy is not None and isinstance(policy.value, list | tuple) else ()
+    # Behind the other rules, so that a rule that asks about one of the tools still does.
+    return text if rule in rules else append_value(text, ["policy"], rule)
 
 
 def check_server(text: str, name: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.inner import GrantStore, ServerSettings, ToolSpec, Transport
-from tests.support.program import dial_chat, entry, write_config
+from tests.support.program import dial_chat, entry, python_server, write_config
 
 RULES = [
     {"deny": "raw/*", "paths": {"*": "~/.ssh"}, "reason": "keys stay where they are"},
@@ -125,6 +125,39 @@ def test_allowing_every_tool_does_not_skip_approvals_after_taint(tmp_path: Path,
     ran = dial_chat(tmp_path, *words, "--output", "json", "go on")
     assert ran.returncode == code
     assert ("mail/echo: the conversation holds untrusted content from web/echo" in ran.stderr) == (code == 5)
+
+
+# --- trust SERVER --read-only -----------------------------------------------------------------------
+
+ANNOTATED = """
+from mcp.server import MCPServer
+from mcp_types import ToolAnnotations
+
+server = MCPServer("files")
+for name, is_read in (("read", True), ("write", False)):
+    server.add_tool(lambda: name, name=name, annotations=ToolAnnotations(read_only_hint=is_read))
+server.run()
+"""
+
+
+def test_the_read_only_tools_of_a_server_run_without_a_question_after_one_command(tmp_path: Path) -> None:
+    (tmp_path / "files.py").write_text(ANNOTATED, encoding="utf-8")
+    replies: dict[str, Any] = {"replies": [{"tool_calls": [{"name": "read", "arguments": {}}]}, "Ok."]}
+    write_config(tmp_path, {"files": python_server(tmp_path / "files.py")}, replies)
+    assert dial_chat(tmp_path, "go on").returncode == 5
+    ran = dial_chat(tmp_path, "trust", "files", "--read-only")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.splitlines()[0].startswith("files is trusted, and its read-only tools are allowed in ")
+    again = dial_chat(tmp_path, "trust", "files", "--read-only")
+    assert "are allowed already" in again.stdout
+    assert dial_chat(tmp_path, "go on").returncode == 0, "the changed file is trusted, as it was before"
+    known = dial_chat(tmp_path, "trust", "files", "--read-only").stdout.splitlines()
+    assert known[1:] == ["without a question: read", "asked about: write"]
+
+
+@pytest.mark.parametrize("words", [["file", "--read-only"], ["--read-only"], ["x", "--read-only", "--revoke"]], ids=str)
+def test_the_name_of_a_server_is_needed_to_trust_its_tools(folder: Path, words: list[str]) -> None:
+    assert dial_chat(folder, "trust", *words).returncode == 2
 
 
 # --- grants -----------------------------------------------------------------------------------------

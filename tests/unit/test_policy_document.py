@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.inner import PolicyRules, ProposedCall, Settings, ToolSpec, find_reason_to_ask, parse
+from tests.inner import PolicyRules, ProposedCall, Settings, ToolSpec, find_reason_to_ask, parse, trust_read_only_tools
 
 PAGE = (Path(__file__).parents[2] / "docs" / "policy.md").read_text(encoding="utf-8")
-(CONFIGURATION,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+RECIPE, CONFIGURATION = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
 EXAMPLES = re.findall(r"^dial-chat policy test (.+?) +# (allow|ask|deny)", PAGE, re.MULTILINE)
 
 
@@ -38,6 +38,11 @@ def test_an_example_gives_the_decision_that_the_page_states(settings: Settings, 
     is_denied = verdict is not None and verdict.effect == "deny"
     is_asked = verdict is None or find_reason_to_ask(call, verdict) != ""
     assert ("deny" if is_denied else "ask" if is_asked else "allow") == expected
+
+
+def test_the_command_for_tools_that_read_writes_the_recipe_of_the_page() -> None:
+    text = '{"mcpServers": {"files": {"command": "mcp-server-filesystem", "args": ["."]}}}'
+    assert json.loads(trust_read_only_tools(text, "files")) == json.loads(RECIPE)
 
 
 def test_read_only_tools_of_trusted_servers_are_allowed_as_the_page_states(settings: Settings) -> None:

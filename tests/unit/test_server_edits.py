@@ -18,6 +18,7 @@ from tests.inner import (
     read_text,
     remove_server,
     set_enabled,
+    trust_read_only_tools,
     write_text,
 )
 
@@ -154,3 +155,40 @@ def test_a_file_that_is_not_utf_8_is_not_edited(tmp_path: Path) -> None:
         read_text(path)
     with pytest.raises(ConfigError, match="regular file"):
         read_text(tmp_path)
+
+
+RULE = {"allow": "a/*", "annotations": {"readOnlyHint": True}}
+LAYOUTS = [
+    ("", [RULE]),
+    (', "policy": []', [RULE]),
+    (', "policy": [{"deny": "b/*"}]', [{"deny": "b/*"}, RULE]),
+    (', "policy": [\n    {"deny": "b/*"}, // never\n  ]', [{"deny": "b/*"}, RULE]),
+    (', "policy": [\n    {"deny": "b/*"} // never\n  ]', [{"deny": "b/*"}, RULE]),
+]
+
+
+@pytest.mark.parametrize(("rest", "rules"), LAYOUTS)
+@pytest.mark.parametrize("entry", ['{"command": "x"}', '{"command": "x", "trusted": false}'])
+def test_the_tools_that_only_read_are_allowed_behind_the_other_rules(
+    entry: str, rest: str, rules: list[dict[str, Any]]
+) -> None:
+    edited = trust_read_only_tools(f'{{"mcpServers": {{"a": {entry}}}{rest}}}', "a")
+    read = parse(edited)
+    assert read.servers["a"].trusted
+    written = [{key: value for key, value in rule.to_dict().items() if key != "rule"} for rule in read.policy]
+    assert written == [
+        {key: [value] if isinstance(value, str) else value for key, value in rule.items()} for rule in rules
+    ]
+    assert ("// never" in edited) == ("// never" in rest), "comments stay"
+    assert trust_read_only_tools(edited, "a") == edited
+
+
+def test_a_name_with_characters_of_globs_allows_only_tools_of_this_server() -> None:
+    edited = trust_read_only_tools('{"mcpServers": {"[ab]": {"command": "x"}, "a": {"command": "x"}}}', "[ab]")
+    assert parse(edited).policy[0].tools == ("[[]ab]/*",)
+
+
+def test_servers_at_the_top_level_get_the_rule_beside_them() -> None:
+    edited = trust_read_only_tools('{"a": {"command": "x"}}', "a")
+    assert list(parse(edited).servers) == ["a"]
+    assert parse(edited).policy[0].tools == ("a/*",)

@@ -283,7 +283,7 @@ async def show_usage(session: ChatSession, arguments: str) -> None:  # noqa: ARG
     session.print("\n".join(lines))
 
 
-_COMPACTED = f"it is compacted at about {COMPACT_AT:.0%} (/compact does it now)"
+_COMPACTED = f"the conversation is compacted at about {COMPACT_AT:.0%} (/compact does it now)"
 
 
 async def show_context(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`

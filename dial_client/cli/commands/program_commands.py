@@ -304,13 +304,31 @@ def grants(
 def trust(
     *,
     file: Annotated[
-        Path | None, Argument(metavar="[FILE]", help="A servers.json, or its folder: trusted without a question.")
+        Path | None,
+        Argument(
+            metavar="[FILE]",
+            help="A servers.json, or its folder: trusted without a question. With --read-only the name of a server.",
+        ),
     ] = None,
+    read_only: Annotated[
+        bool,
+        Option(
+            "--read-only",
+            help="Let the tools that a server calls read-only run without a question; FILE is the server's name.",
+        ),
+    ] = False,
     list_all: Annotated[bool, Option("--list", help="List the files that are trusted.")] = False,
     revoke: Annotated[bool, Option("--revoke", help="Revoke the trust in FILE, or in ./servers.json.")] = False,
     as_json: AsJson = False,
 ) -> CommandRun:
     """Trust a servers.json, so that dial-chat uses it in its folder; without FILE, show ./servers.json and ask."""
+    if read_only:
+        from dial_client.cli.policy_listing import trust_read_only_tools
+        from dial_client.messages.errors import ConfigError
+
+        if file is None or list_all or revoke or as_json:
+            raise ConfigError("--read-only needs the name of a server", hint="dial-chat trust SERVER --read-only")
+        return trust_read_only_tools(str(file))
     from dial_client.cli.trust_prompt import manage
 
     return manage(file, list_all=list_all, revoke=revoke, as_json=as_json)

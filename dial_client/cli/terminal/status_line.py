@@ -69,5 +69,7 @@ def _list_forms(status: Status) -> Iterator[tuple[str, list[str]]]:
     yield mode + _KEY, [part for part in (context, cost, starting, failed) if part]
     yield mode, [part for part in (context, cost, starting, failed) if part]
     yield mode, [part for part in (fill, cost, *short) if part]
-    yield mode, [part for part in (fill, short[1] or short[0]) if part]
+    both = f"{status.starting + status.failed} not ready" if starting and failed else short[0] or short[1]
+    yield mode, [part for part in (fill, cost, both) if part]
+    yield mode, [part for part in (fill, both) if part]
     yield mode, []
