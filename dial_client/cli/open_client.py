@@ -12,7 +12,8 @@ import anyio
 
 from dial_client.cli.approval_modes import choose_mode
 from dial_client.cli.audit_report import open_audit_log
-from dial_client.cli.load_settings import find_fallback_models, find_model_name, open_model
+from dial_client.cli.folder_texts import MAX_CHARS, FolderTexts, build_instructions
+from dial_client.cli.load_settings import find_fallback_models, find_model_name, open_model, warn_once
 from dial_client.cli.options import SERVE, Options
 from dial_client.client.client_options import ApprovalPolicy
 from dial_client.client.config_changes import change_servers
@@ -94,6 +95,15 @@ async def open_client(
         await dial.aclose()
         if audit is not None:
             audit.close()
+
+
+def use_instructions(dial: DialClient, texts: FolderTexts) -> None:
+    """Let the turns of a client follow the instructions of files, at most for a quarter of the context window."""
+    tokens = dial.model.window_tokens
+    room = MAX_CHARS if tokens is None else min(MAX_CHARS, tokens)  # a token has about four characters
+    dial.file_instructions, cut = build_instructions(texts.instructions, room)
+    if cut:
+        warn_once(cut)
 
 
 class _CommandPolicy(ApprovalPolicy):

@@ -54,7 +54,7 @@ class Options:
             "./servers.json if you trust it.",
         ),
     ] = None
-    trust: Annotated[bool, Option("--trust", help="Trust the ./servers.json of this folder for this run.")] = False
+    trust: Annotated[bool, Option("--trust", help="Trust the files of this folder for this run.")] = False
     strict: Annotated[
         bool,
         Option(
@@ -90,6 +90,7 @@ class Options:
         Format | None, Option(metavar="FORMAT", help="How calls are written: native, react, xml or auto.")
     ] = None
     system: Annotated[str | None, Option(metavar="TEXT", help="Instructions for the model.")] = None
+    no_instructions: Annotated[bool, Option("--no-instructions", help="Leave out AGENTS.md and CLAUDE.md.")] = False
     max_depth: Annotated[int | None, Option(metavar="N", help="At most N rounds of tool calls; 50 by default.")] = None
     timeout: Annotated[float | None, Option(metavar="S", help="Seconds for a turn; 120 without a terminal.")] = None
     tool_timeout: Annotated[float | None, Option(metavar="S", help="Seconds for one tool call; 60 by default.")] = None

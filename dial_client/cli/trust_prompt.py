@@ -151,12 +151,17 @@ async def _decide(path: Path) -> int:
 
 def _trust(path: Path, *, as_json: bool) -> int:
     found, env_files = read_found(path), EnvFiles()
-    outline = configuration.outline(found.data, str(path))
-    trusted = trust_now(found, env_files)
+    if path.suffix == ".md":  # instructions or a command for the model
+        summary = number_lines(found.text, None)
+        trusted = TrustStore().save(found, {})
+    else:
+        outline = configuration.outline(found.data, str(path))
+        summary = render_rows(build_rows(outline, env_files, path.parent.absolute()), None)
+        trusted = trust_now(found, env_files)
     if as_json:
         print(json.dumps(_as_json(trusted), indent=2))
         return ExitCode.ANSWERED
-    print(render_rows(build_rows(outline, env_files, path.parent.absolute()), None))
+    print(summary)
     print(f"trusted, until it changes: {escape_line(trusted.location)}")
     return ExitCode.ANSWERED
 

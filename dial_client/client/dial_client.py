@@ -30,7 +30,7 @@ from dial_client.messages.errors import ConfigError, DialError
 from dial_client.messages.events import Event
 from dial_client.messages.limits import Limits
 from dial_client.messages.message import Content, Message, ToolCallRequest, ToolCallResult, ToolSpec
-from dial_client.messages.model import ModelSettings, Provider, ToolFormat, ToolFormatHandler
+from dial_client.messages.model import Instruction, ModelSettings, Provider, ToolFormat, ToolFormatHandler
 from dial_client.messages.turn_result import Turn
 from dial_client.providers import is_recording
 from dial_client.runtime.background_tasks import BackgroundTasks
@@ -149,6 +149,8 @@ class DialClient:
     _is_entered = False
     system: str | None
     """Instructions for the next turns of conversations that do not begin with a system message."""
+    file_instructions: tuple[Instruction, ...] = ()
+    """Instructions from files, such as ``AGENTS.md``, for the next turns of all conversations."""
     resources: Resources
     """The resources of all servers."""
     prompts: Prompts
@@ -656,6 +658,7 @@ class DialClient:
                 model.guidance,
                 lambda: servers.patience.left_out,
                 lambda: self.approvals.mode is ApprovalMode.PLAN,
+                self.file_instructions,
             ),
             system=self.system if system is None else system,
             audit=self._executor.audit,

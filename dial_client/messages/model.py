@@ -42,6 +42,8 @@ class InstructionSource(StrEnum):
     """The host itself, such as its guidance on tool use."""
     CONVERSATION = "conversation"
     """A system message of the conversation, or the ``system`` option of the client."""
+    FILES = "files"
+    """A file of the user or of the working folder, such as ``AGENTS.md``."""
     SERVERS = "servers"
     """A connected MCP server: its instructions, or the system prompt of its sampling request."""
     TOOL_FORMAT = "tool_format"

@@ -15,6 +15,7 @@ from dial_client.turns.turn_run import TurnServices, prepare_instructions
 _INSTRUCTIONS = {
     InstructionSource.CONVERSATION: "your instructions",
     InstructionSource.HOST: "instructions of the program",
+    InstructionSource.FILES: "instructions of files",
     InstructionSource.SERVERS: "instructions of servers",
     InstructionSource.TOOL_FORMAT: "tools, as instructions",
 }

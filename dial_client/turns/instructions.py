@@ -47,6 +47,8 @@ class TurnInstructions:
     """Returns the names of the servers that are still starting, each with its running download, or an empty string."""
     wants_plan: Callable[[], bool] = bool
     """Returns whether the user wants a plan first; asked for each request, because the user may change the mode."""
+    files: tuple[Instruction, ...] = ()
+    """Instructions from files, such as ``AGENTS.md``; sent with every request."""
 
     def select(self, *, has_tools: bool, tool_format: ToolFormat) -> tuple[Instruction, ...]:
         """Return the instructions of one request, to which the tool format adds its own."""
@@ -55,14 +57,14 @@ class TurnInstructions:
         if self.wants_plan():
             trailing = (*trailing, Instruction(InstructionSource.HOST, PLAN_INSTRUCTION))
         if not has_tools:
-            return (*self.conversation, *trailing)
+            return (*self.files, *self.conversation, *trailing)
         guidance = self.guidance
         if guidance is None:
             guidance = GUIDANCE if tool_format is ToolFormat.NATIVE and not self.conversation else ""
         leading = (Instruction(InstructionSource.HOST, guidance),) if guidance else ()
         if servers := _describe_servers(self.servers()):
             trailing = (Instruction(InstructionSource.SERVERS, servers), *trailing)
-        return (*leading, *self.conversation, *trailing)
+        return (*leading, *self.files, *self.conversation, *trailing)
 
 
 def _describe_servers(servers: Iterable[Connection]) -> str:

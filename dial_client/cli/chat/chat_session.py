@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from dial_client.cli.chat.conversation_list import (
     resolve,
     shorten_id,
 )
+from dial_client.cli.chat.own_commands import OwnCommand
 from dial_client.cli.command_screen import CommandScreen
 from dial_client.cli.load_settings import warn
 from dial_client.cli.options import Options
@@ -143,6 +144,8 @@ class ChatSession:
     """The screen where commands print and ask."""
     conversation_id: str | None = None
     """The id of a stored conversation; None to create one with the first question."""
+    own_commands: Mapping[str, OwnCommand] = field(default_factory=dict)
+    """The user's own commands, by their names."""
     turn: TurnHandle | None = None
     """The running turn, or the latest one."""
     turns: list[Turn] = field(default_factory=list)

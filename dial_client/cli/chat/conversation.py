@@ -11,6 +11,7 @@ from anyio import to_thread
 from dial_client.cli.configuration_files import describe_sources
 from dial_client.cli.default_model import read_with_model
 from dial_client.cli.error_stream import print_to_stderr
+from dial_client.cli.folder_texts import FolderTexts, read_folder_texts
 from dial_client.cli.load_settings import warn_once
 from dial_client.cli.options import Options
 from dial_client.cli.terminal import banner
@@ -26,6 +27,7 @@ from dial_client.sinks.terminal import TerminalSink
 async def run_conversation(options: Options) -> None:
     """Run a conversation until the user leaves."""
     settings, provider = await read_with_model(options)
+    texts = await read_folder_texts(options)
     # Without any file `read_settings` has said so.
     is_only_users = (
         settings.sources and not options.config and Path.cwd() not in {file.parent for file in settings.sources}
@@ -33,15 +35,17 @@ async def run_conversation(options: Options) -> None:
     if is_only_users and (of_other_hosts := describe_folder_servers(Path.cwd())):
         warn_once(of_other_hosts)
     talk = _talk_on_screen if can_draw(options) else _talk_in_lines
-    await talk(options, settings, provider)
+    await talk(options, settings, provider, texts)
 
 
-async def _talk_in_lines(options: Options, settings: Settings, provider: Provider) -> None:
+async def _talk_in_lines(options: Options, settings: Settings, provider: Provider, texts: FolderTexts) -> None:
     console = LineConsole()
     sink = TerminalSink(reasoning=options.verbose, usage=options.verbose or not options.quiet, calls=not options.quiet)
     if not options.quiet:
         print_to_stderr(banner.format_program_line(provider.info.name, banner.UNCUT))
         print_to_stderr(banner.format_folder_line(describe_sources(settings.sources), banner.UNCUT))
+        if texts.names:
+            print_to_stderr(banner.format_instructions_line(texts.names, banner.UNCUT))
     from dial_client.cli.chat.conversation_loop import run_loop
     from dial_client.cli.chat.startup_report import announce_servers, skip_on_enter_in_lines
     from dial_client.client.dial_client import DialClient
@@ -60,17 +64,19 @@ async def _talk_in_lines(options: Options, settings: Settings, provider: Provide
 
     during_answer = partial(skip_on_enter_in_lines, console=console, print_line=print_line)
     try:
-        await run_loop(options, settings, provider, console, sink, wait_for_servers, during_answer)
+        await run_loop(options, settings, provider, texts, console, sink, wait_for_servers, during_answer=during_answer)
     finally:
         if sink.usage.turns > 1 and not options.quiet:
             print_to_stderr(sink.usage.line)
 
 
-async def _talk_on_screen(options: Options, settings: Settings, provider: Provider) -> None:
+async def _talk_on_screen(options: Options, settings: Settings, provider: Provider, texts: FolderTexts) -> None:
     screen, view = open_screen(options)
     if not options.quiet:
         screen.print_faint(banner.format_program_line(provider.info.name, screen.columns))
         screen.print_faint(banner.format_folder_line(describe_sources(settings.sources), screen.columns))
+        if texts.names:
+            screen.print_faint(banner.format_instructions_line(texts.names, screen.columns))
 
     async def hold_conversation() -> None:
         # In a thread, so that the prompt is shown and accepts keys meanwhile.
@@ -79,7 +85,7 @@ async def _talk_on_screen(options: Options, settings: Settings, provider: Provid
         from dial_client.cli.chat.startup_report import show_servers
 
         wait_for_servers = partial(show_servers, screen=screen, quiet=options.quiet)
-        await run_loop(options, settings, provider, screen, view, wait_for_servers)
+        await run_loop(options, settings, provider, texts, screen, view, wait_for_servers)
 
     try:
         await screen.run(hold_conversation)

@@ -13,21 +13,24 @@ from dial_client.cli import elicitation_prompt, process_runner
 from dial_client.cli.chat.chat_session import ChatSession, CommandResult, describe_limit, open_session
 from dial_client.cli.chat.conversation_commands import show_last_exchange
 from dial_client.cli.chat.conversation_status import ConversationStatus
+from dial_client.cli.chat.own_commands import read_own_commands
 from dial_client.cli.chat.slash_commands import (
     NOW,
     describe_commands,
     is_information,
     list_command_arguments,
+    list_names,
     run_command,
     show_information,
 )
 from dial_client.cli.chat.startup_report import WaitForServers
 from dial_client.cli.error_stream import report_error
+from dial_client.cli.folder_texts import FolderTexts
 from dial_client.cli.input.input_references import merge_messages, with_attachments
 from dial_client.cli.input.shell_command import ShellCommands
 from dial_client.cli.input.tab_completion import build_completer
 from dial_client.cli.load_settings import warn, warn_once
-from dial_client.cli.open_client import open_client
+from dial_client.cli.open_client import open_client, use_instructions
 from dial_client.cli.options import Options
 from dial_client.cli.terminal.console import Console
 from dial_client.cli.terminal.screen import Screen
@@ -50,13 +53,15 @@ _PATIENCE = 60.0
 _MAX_BESIDE = 20.0
 
 
-async def run_loop(
+async def run_loop(  # noqa: PLR0913 - all that a conversation needs
     options: Options,
     settings: Settings,
     provider: Provider,
+    texts: FolderTexts,
     console: Console,
     sink: TurnSink,
     wait_for_servers: WaitForServers,
+    *,
     during_answer: WaitForServers | None = None,
 ) -> None:
     """Open the client and the conversation, and answer input until the user leaves."""
@@ -65,7 +70,12 @@ async def run_loop(
         open_client(options, settings, provider, build_approver(sink, console, settings.servers), callbacks) as dial,
         open_session(options, settings, dial, console) as chat,
     ):
-        console.complete_with(build_completer(dial, describe_commands(), list_command_arguments(chat)))
+        chat.own_commands, problems = read_own_commands(texts.commands, list_names())
+        for problem in problems:
+            warn_once(problem)
+        own = {name: command.description for name, command in chat.own_commands.items()}
+        console.complete_with(build_completer(dial, {**describe_commands(), **own}, list_command_arguments(chat)))
+        use_instructions(dial, texts)
         # A person sees the wait, and may interrupt it.
         dial.model.patience = _PATIENCE
         chat.add_usage = sink.usage.add_usage

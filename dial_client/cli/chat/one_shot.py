@@ -16,9 +16,10 @@ from dial_client.cli.chat.startup_report import WaitForServers, wait_for_servers
 from dial_client.cli.command_screen import CommandScreen, PlainScreen
 from dial_client.cli.default_model import read_with_model
 from dial_client.cli.error_stream import report_error
+from dial_client.cli.folder_texts import read_folder_texts
 from dial_client.cli.input.input_references import with_attachments
 from dial_client.cli.load_settings import print_notes
-from dial_client.cli.open_client import open_client
+from dial_client.cli.open_client import open_client, use_instructions
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.terminal.banner import can_draw
 from dial_client.cli.terminal.turn_view import open_screen
@@ -96,6 +97,7 @@ async def answer(options: Options, question: str, typed: str = "") -> int:
 async def _answer(options: Options, question: str, typed: str, on_opened: Callable[[ChatSession], object]) -> int:
     schema = None if options.schema is None else read_schema(options.schema)
     settings, provider = await read_with_model(options)
+    texts = await read_folder_texts(options)
     user_input = UserInput(question, question, typed)
 
     async def answer_on(screen: CommandScreen, sink: TurnSink, wait: WaitForServers) -> int:
@@ -106,6 +108,7 @@ async def _answer(options: Options, question: str, typed: str, on_opened: Callab
             open_session(options, settings, dial, screen, title=typed, is_one_shot=True) as session,
         ):
             on_opened(session)
+            use_instructions(dial, texts)
             await wait(dial)
             # A script may pass on untrusted text: without a terminal, attach only files of the working folder.
             message = await with_attachments(dial, user_input, None if sys.stderr.isatty() else Path.cwd())

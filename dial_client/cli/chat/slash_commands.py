@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import get_args
 
@@ -11,6 +11,7 @@ from dial_client.cli import process_runner
 from dial_client.cli.approval_modes import MEANINGS
 from dial_client.cli.chat import conversation_commands, output_commands, server_commands
 from dial_client.cli.chat.chat_session import ChatSession, CommandResult
+from dial_client.cli.chat.own_commands import OwnCommand
 from dial_client.cli.input.input_references import build_prompt_message
 from dial_client.cli.options import Format
 from dial_client.cli.tty import Unanswered
@@ -75,12 +76,19 @@ async def _run(line: str, session: ChatSession) -> CommandResult | None:
     for command in COMMANDS:
         if command.name == full_name:
             return await command.run(session, arguments.strip())
+    if (own := session.own_commands.get(full_name)) is not None:
+        return CommandResult(own.build_message(arguments.strip()) or None)
     if ":" in name:
         return CommandResult(await build_prompt_message(session.dial, line))
     if "/" in name[1:]:
         return CommandResult(line)
-    session.print(describe_unknown(name))
+    session.print(describe_unknown(name, session.own_commands))
     return None
+
+
+def list_names() -> frozenset[str]:
+    """Return the names of all commands of the program, and their aliases."""
+    return frozenset((*describe_commands(), *_ALIASES))
 
 
 def describe_commands() -> Mapping[str, str]:
@@ -121,9 +129,9 @@ def list_command_arguments(session: ChatSession) -> Mapping[str, Callable[[], Ma
     }
 
 
-def describe_unknown(name: str) -> str:
+def describe_unknown(name: str, own: Iterable[str] = ()) -> str:
     """Return a sentence about a command that does not exist, with the nearest existing command."""
-    near = difflib.get_close_matches(name, [*describe_commands(), *_ALIASES])
+    near = difflib.get_close_matches(name, [*list_names(), *own])
     # The commonest error is a change of order: /modle is /model, although /mode is nearer.
     near.sort(key=lambda known: sorted(known) != sorted(name))
     hint = f"did you mean {near[0]}? " if near else ""
@@ -133,9 +141,10 @@ def describe_unknown(name: str) -> str:
 async def _help(session: ChatSession, arguments: str) -> None:
     """List all commands, or the commands that `arguments` names."""
     words = [f"/{word.lstrip('/')}" for word in arguments.split()]
-    found = [command for command in COMMANDS if not words or command.name in words]
+    commands: tuple[ChatCommand | OwnCommand, ...] = (*COMMANDS, *session.own_commands.values())
+    found = [command for command in commands if not words or command.name in words]
     if not found:
-        session.print(describe_unknown(words[0]))
+        session.print(describe_unknown(words[0], session.own_commands))
         return
     usages = [f"{command.name} {command.arguments}".strip() for command in found]
     width = max(len(usage) for usage in usages)

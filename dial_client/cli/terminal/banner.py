@@ -63,6 +63,13 @@ def format_folder_line(configuration: str, columns: int) -> str:
     return fit(f"folder {shown_folder} · configuration {name}", columns - 1)
 
 
+def format_instructions_line(names: str, columns: int) -> str:
+    """Return the line with the files whose instructions the model reads; the home folder is shown as ``~``."""
+    home = str(Path.home())
+    shown = ", ".join(to_one_line(shorten_path(name, home), MAX_TEXT) for name in names.split(", "))
+    return fit(f"instructions {shown}", columns - 1)
+
+
 def format_servers_line(servers: Mapping[str, ServerStatus], tools: int, columns: int) -> str:
     """Return the line with the number of servers in each state, and the number of tools."""
     if not servers:

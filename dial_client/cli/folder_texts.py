@@ -1,0 +1,206 @@
+"""Texts for the model from files: ``AGENTS.md``, ``CLAUDE.md`` and commands, of the user and of the working folder.
+
+The texts of the folder were written by others, so nothing in them is used before the user trusts them: each file by its
+location and its content, as a ``servers.json``. The user is asked once about all files that are new or changed, and not
+again about a content that the user did not trust.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from anyio import lowlevel
+
+from dial_client.cli.load_settings import warn_once
+from dial_client.cli.options import Options
+from dial_client.cli.trust_review import diff_text
+from dial_client.cli.trust_summary import SummaryRow, number_lines, render_rows
+from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
+from dial_client.cli.word_wrap import find_terminal_width
+from dial_client.messages.errors import ConfigError
+from dial_client.messages.model import Instruction, InstructionSource
+from dial_client.providers import is_recording_name
+from dial_client.runtime.safe_text import escape_line, sanitize
+from dial_client.runtime.text import count_noun
+from dial_client.settings.config_locations import build_user_config_path
+from dial_client.settings.config_trust import FoundFile, TrustedFile, TrustStore, read_found
+
+# The files with instructions for the model.
+NAMES = ("AGENTS.md", "CLAUDE.md")
+# The folder of commands in the working folder, and its name in the user's configuration folder.
+FOLDER_COMMANDS = Path(".dial", "commands")
+USER_COMMANDS = "commands"
+# The maximum number of files with commands in one folder.
+MAX_COMMANDS = 100
+# The maximum characters of all instructions that the model reads.
+MAX_CHARS = 40_000
+# The maximum lines of a file that the question shows.
+MAX_SHOWN_LINES = 8
+_QUESTION = "[t]rust, [n]ot now, [v]iew every line: "
+
+
+@dataclass(frozen=True, slots=True)
+class FolderTexts:
+    """The texts that are in use."""
+
+    instructions: tuple[FoundFile, ...] = ()
+    """The files with instructions, those of the user first."""
+    commands: tuple[FoundFile, ...] = ()
+    """The files with commands, those of the user first."""
+
+    @property
+    def names(self) -> str:
+        """The paths of the files with instructions; empty if there are none."""
+        return ", ".join(str(file.path) for file in self.instructions)
+
+
+async def read_folder_texts(options: Options) -> FolderTexts:
+    """Return the user's own texts, and those of the working folder that the user trusts; ask about the others.
+
+    Without a terminal nothing is asked, and a line names the files that are not used.
+    """
+    if options.model and is_recording_name(options.model):
+        return FolderTexts()
+    names = () if options.no_instructions else NAMES
+    user_folder = build_user_config_path().parent
+    own = [*_read_named(user_folder, names), *_read_commands(user_folder / USER_COMMANDS)]
+    folder = Path()
+    found = [*_read_named(folder, names), *_read_commands(FOLDER_COMMANDS)]
+    known = {file.target for file in own}
+    trusted = await _select_trusted([file for file in found if file.target not in known], may_ask=not options.trust)
+    used = [*own, *trusted]
+    instructions = dict[str, FoundFile]()
+    for file in used:
+        if file.path.name in NAMES and file.text.strip():
+            instructions.setdefault(file.digest, file)
+    return FolderTexts(tuple(instructions.values()), tuple(file for file in used if file.path.name not in NAMES))
+
+
+def build_instructions(files: Iterable[FoundFile], max_chars: int = MAX_CHARS) -> tuple[tuple[Instruction, ...], str]:
+    """Return an instruction for each file, and a sentence about what was left out for want of room, or an empty text.
+
+    Args:
+        files: The files, in the order in which the model reads them.
+        max_chars: The maximum characters of all texts together.
+    """
+    instructions, cut = [], []
+    for file in files:
+        text = sanitize(file.text).strip()
+        kept = text[: max(0, max_chars)]
+        max_chars -= len(kept)
+        if len(kept) < len(text):
+            cut.append(f"{file.path} ({len(kept):,} of {len(text):,} characters)")
+            kept += "\n[cut here: the file is longer]"
+        whose = "the user's own" if file.path.is_absolute() else "the working folder's"
+        head = f"Instructions of the user, from {whose} {file.path.name}:"
+        instructions.append(Instruction(InstructionSource.FILES, f"{head}\n\n{kept}"))
+    return tuple(instructions), f"instructions are cut: the model reads {', '.join(cut)}" if cut else ""
+
+
+def _read_named(folder: Path, names: Iterable[str]) -> Iterator[FoundFile]:
+    for name in names:
+        if (path := folder / name).is_file():
+            yield from _read(path)
+
+
+def _read_commands(folder: Path) -> Iterator[FoundFile]:
+    try:
+        paths = sorted(path for path in folder.glob("*.md") if path.is_file())
+    except OSError:
+        return
+    if len(paths) > MAX_COMMANDS:
+        warn_once(f"{folder}: only the first {MAX_COMMANDS} of {len(paths)} commands are offered")
+    for path in paths[:MAX_COMMANDS]:
+        yield from _read(path)
+
+
+def _read(path: Path) -> Iterator[FoundFile]:
+    try:
+        yield read_found(path)
+    except ConfigError as error:
+        warn_once(f"not used: {error}")
+
+
+async def _select_trusted(found: Sequence[FoundFile], *, may_ask: bool) -> Sequence[FoundFile]:
+    """Return the files of the working folder that are in use; with ``--trust`` (not `may_ask`), all of them."""
+    if not may_ask:
+        return found
+    store, declined = TrustStore(), TrustStore(_find_declined_folder())
+    before = {file.location: store.find(file.location) for file in found}
+    trusted = [file for file in found if (known := before[file.location]) is not None and known.matches(file)]
+    asked = [file for file in found if file not in trusted and not _matches(declined.find(file.location), file)]
+    if not asked:
+        return trusted
+    if not can_ask_user():
+        names = ", ".join(str(file.path) for file in asked)
+        warn_once(f"not used, because you have not trusted it: {names} (`dial-chat trust FILE` trusts it)")
+        return trusted
+    is_trusted = await _ask_for_trust(asked, [before[file.location] for file in asked])
+    for file in asked:
+        try:
+            (store if is_trusted else declined).save(file, {})
+        except OSError as error:
+            warn_once(f"your decision cannot be stored: {error.strerror}; it holds for this run")
+            break
+    return [file for file in found if file in trusted or (is_trusted and file in asked)]
+
+
+async def _ask_for_trust(files: Sequence[FoundFile], before: Sequence[TrustedFile | None]) -> bool:
+    width = find_terminal_width(sys.stderr)
+    _print_to_user("This folder has texts for the model, which you have not trusted:")
+    for file, known in zip(files, before, strict=True):
+        lines = _show(file, known, width)
+        changed = "" if known is None else ", changed since you trusted it"
+        _print_to_user(f"{escape_line(str(file.path))} ({count_noun(len(file.text.splitlines()), 'line')}{changed})")
+        if Path(file.target).parent != Path(file.location).parent:
+            _print_to_user(f"  it is a link to: {escape_line(file.target)}")
+        hidden = len(lines) - MAX_SHOWN_LINES
+        shown = lines if hidden <= 0 else [*lines[:MAX_SHOWN_LINES], f"  … {count_noun(hidden, 'more line')}"]
+        _print_to_user(*shown)
+    _print_to_user("The model would follow them as your own instructions, or be offered them as commands.")
+    while True:
+        match await _ask():
+            case "t" | "trust":
+                _print_to_user("Trusted, until they change; `dial-chat trust --revoke FILE` revokes this.")
+                return True
+            case "" | "n" | "no" | "not now":
+                _print_to_user("Not used; you are asked again when they change.")
+                return False
+            case "v" | "view":
+                for file in files:
+                    _print_to_user(escape_line(str(file.path)), number_lines(file.text, width))
+            case _:
+                _print_to_user("Please answer t, n or v.")
+
+
+def _show(file: FoundFile, known: TrustedFile | None, width: int | None) -> list[str]:
+    """Return the lines of a new file, or the changes of a file that was trusted before."""
+    if known is None:
+        rows = (SummaryRow(f"  | {escape_line(line)}") for line in file.text.splitlines())
+        return render_rows(rows, width).split("\n")
+    return render_rows(diff_text(known.text, file.text), width).split("\n")
+
+
+async def _ask() -> str:
+    try:
+        return (await ask_for_line(_QUESTION)).strip().lower()
+    except Unanswered:
+        await lowlevel.checkpoint()  # if Ctrl-C cancelled the program, this raises the cancellation
+        return "n"
+
+
+def _matches(known: TrustedFile | None, file: FoundFile) -> bool:
+    return known is not None and known.matches(file)
+
+
+def _find_declined_folder() -> Path:
+    from platformdirs import user_data_dir
+
+    return Path(user_data_dir("dial-client"), "declined-files")
+
+
+def _print_to_user(*texts: str) -> None:
+    print("\n".join(texts), file=sys.stderr, flush=True)
