@@ -39,6 +39,10 @@ from dial_client.cli.commands.command_line import find_near_command as find_near
 from dial_client.cli.commands.command_line import is_bare_word as is_bare_word
 from dial_client.cli.commands.command_line import normalize_resume as normalize_resume
 from dial_client.cli.commands.command_line import split_command as split_command
+from dial_client.cli.commands.foreign_words import find_hint as find_hint
+from dial_client.cli.commands.foreign_words import is_misspelled_command as is_misspelled_command
+from dial_client.cli.commands.foreign_words import translate_command as translate_command
+from dial_client.cli.commands.foreign_words import translate_options as translate_options
 from dial_client.cli.commands.program_commands import run as run
 from dial_client.cli.commands.shell_completion import SCRIPTS as SCRIPTS
 from dial_client.cli.commands.shell_completion import choose_shell as choose_shell

@@ -172,6 +172,10 @@ class Options:
     audit_arguments: Annotated[
         bool, Option("--audit-arguments", help="Write the arguments of calls into the audit log.")
     ] = False
+    print_answer: Annotated[
+        bool,
+        Option("-p", "--print", help="Answer the words as a question, and exit. They may be the name of a command."),
+    ] = False
     prompt_file: Annotated[
         Path | None, Option("-f", "--file", metavar="FILE", help="Read the prompt from a file; - is standard input.")
     ] = None

@@ -344,3 +344,32 @@ def test_verbose_prints_actions_and_no_content(folder: Path) -> None:
         assert event in ran.stderr
     assert "secret" not in ran.stderr
     assert json.loads(ran.stdout)["text"] == "It said hi."
+
+
+@pytest.mark.parametrize(
+    "words", [("what", "time", "is", "it"), ("-p", "what time is it"), ("--print", "what", "time", "is it")]
+)
+def test_words_without_quotes_are_one_question(folder: Path, words: tuple[str, ...]) -> None:
+    ran = dial_chat(folder, "--json", *words)
+    assert json.loads(ran.stdout)["messages"][0]["content"] == "what time is it"
+
+
+def test_a_misspelled_command_is_not_sent_unless_it_is_marked_as_a_question(folder: Path) -> None:
+    for words in (["modles"], ["modles", "list"]):
+        ran = dial_chat(folder, *words)
+        assert (ran.returncode, ran.stdout) == (2, "")
+        assert f"did you mean: dial-chat {' '.join(['models', *words[1:]])};" in ran.stderr.replace("\n", " ")
+    assert dial_chat(folder, "-p", "modles").stdout == "It said hi.\n"
+    assert dial_chat(folder, "-p", "tools").stdout == "It said hi.\n"
+
+
+def test_the_option_print_needs_a_question(folder: Path) -> None:
+    ran = dial_chat(folder, "-p")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "dial-chat" in ran.stderr
+
+
+def test_an_option_of_another_program_is_answered_with_what_to_type(folder: Path) -> None:
+    ran = dial_chat(folder, "--dangerously-skip-permissions", "Say hi")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.endswith("--dangerously-skip-permissions is not an option here; type -y\n")

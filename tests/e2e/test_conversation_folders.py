@@ -146,6 +146,15 @@ def test_the_list_to_resume_from_has_other_folders_at_its_end(home: Path, elsewh
         assert screen.leave() == 0
 
 
+def test_a_word_that_leaves_in_other_programs_is_not_sent(home: Path) -> None:
+    with terminal(home, **PLAIN) as screen:
+        screen.type("?\r")
+        screen.until("/quit", "leave (also Ctrl-D)")
+        screen.type("exit\r")
+        assert screen.leave() == 0
+    assert listed(home, home, "--all") == []
+
+
 def test_pages_of_a_folder_leave_out_the_conversations_of_other_folders(home: Path, elsewhere: Path) -> None:
     for number in range(3):
         store_conversation(home, f"Here {number}", folder=str(home))

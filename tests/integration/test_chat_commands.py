@@ -119,7 +119,18 @@ async def test_commands_that_need_messages_report_an_empty_conversation() -> Non
             assert "no tool was called" in await person.shows(line), line
         assert "did you mean /servers?" in await person.shows("/server")
         assert (await person.type("/usr/bin/env is what?")).message == "/usr/bin/env is what?"
-        assert (await person.type("/exit")).quit
+        for line in ("/exit", "exit", "Quit", "/q"):
+            assert (await person.type(line)).quit, line
+
+
+async def test_commands_of_other_programs_work_or_name_what_to_type() -> None:
+    async with chat() as person:
+        assert await person.shows("/mcp") == await person.shows("/servers")
+        assert await person.shows("/permissions") == await person.shows("/grants")
+        assert await person.shows("?") == await person.shows("/help")
+        assert await person.shows("/help mcp") == await person.shows("/help servers")
+        assert "here: !dial-chat config shows" in await person.shows("/config")
+        assert "here: !dial-chat doctor" in await person.shows("/doctor")
 
 
 async def test_an_exchange_is_undone_retried_and_edited() -> None:

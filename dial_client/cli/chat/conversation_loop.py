@@ -17,6 +17,7 @@ from dial_client.cli.chat.own_commands import read_own_commands
 from dial_client.cli.chat.slash_commands import (
     NOW,
     describe_commands,
+    is_command,
     is_information,
     list_command_arguments,
     list_names,
@@ -149,7 +150,9 @@ class ConversationLoop:
             self._beside.start_soon(self._inform, user_input.text)
             return True
         turn = self._chat.turn
-        if not steers or turn is None or turn.has_ended or user_input.shown.startswith(("/", "!")):
+        if not steers or turn is None or turn.has_ended:
+            return False
+        if is_command(user_input.shown) or user_input.shown.startswith("!"):
             return False
         self._beside.start_soon(self._steer, turn, user_input)
         return True
@@ -204,7 +207,7 @@ class ConversationLoop:
             self._console.print_prose(await self._shell.run(user_input.text))
             return CommandResult()
         result = CommandResult(user_input.text or None)
-        if user_input.shown.startswith("/"):
+        if is_command(user_input.shown):
             result = await run_command(user_input.text, self._chat)
         if isinstance(result.message, str):
             question = replace(user_input, text=result.message, attachments=self._shell.outputs)

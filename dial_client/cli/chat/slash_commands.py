@@ -37,11 +37,15 @@ class ChatCommand:
     """Returns whether the command only shows something, with these arguments: it then runs beside a turn, too."""
 
 
+def is_command(line: str) -> bool:
+    """Return True if a line is a command: it begins with ``/``, or is a word such as ``exit``, typed alone."""
+    return line.startswith("/") or line.strip().lower() in _WORDS
+
+
 def is_information(line: str) -> bool:
     """Return True if a line is a command that only shows something."""
-    name, _, arguments = line.strip().partition(" ")
-    full_name = _ALIASES.get(name.lower(), name.lower())
-    return any(command.name == full_name and command.informs(arguments.strip()) for command in COMMANDS)
+    full_name, arguments = _parse(line)
+    return any(command.name == full_name and command.informs(arguments) for command in COMMANDS)
 
 
 async def show_information(line: str, session: ChatSession) -> None:
@@ -71,13 +75,13 @@ async def run_command(line: str, session: ChatSession) -> CommandResult:
 
 
 async def _run(line: str, session: ChatSession) -> CommandResult | None:
-    name, _, arguments = line.partition(" ")
-    full_name = _ALIASES.get(name.lower(), name.lower())
+    name = line.partition(" ")[0]
+    full_name, arguments = _parse(line)
     for command in COMMANDS:
         if command.name == full_name:
-            return await command.run(session, arguments.strip())
+            return await command.run(session, arguments)
     if (own := session.own_commands.get(full_name)) is not None:
-        return CommandResult(own.build_message(arguments.strip()) or None)
+        return CommandResult(own.build_message(arguments) or None)
     if ":" in name:
         return CommandResult(await build_prompt_message(session.dial, line))
     if "/" in name[1:]:
@@ -89,6 +93,12 @@ async def _run(line: str, session: ChatSession) -> CommandResult | None:
 def list_names() -> frozenset[str]:
     """Return the names of all commands of the program, and their aliases."""
     return frozenset((*describe_commands(), *_ALIASES))
+
+
+def _parse(line: str) -> tuple[str, str]:
+    """Return the full name of the command of a line, and its arguments."""
+    name, _, arguments = _WORDS.get(line.strip().lower(), line.strip()).partition(" ")
+    return _ALIASES.get(name.lower(), name.lower()), arguments.strip()
 
 
 def describe_commands() -> Mapping[str, str]:
@@ -131,6 +141,8 @@ def list_command_arguments(session: ChatSession) -> Mapping[str, Callable[[], Ma
 
 def describe_unknown(name: str, own: Iterable[str] = ()) -> str:
     """Return a sentence about a command that does not exist, with the nearest existing command."""
+    if instead := _INSTEAD.get(name.lower()):
+        return f"There is no command {name.lower()} here: {instead}."
     near = difflib.get_close_matches(name, [*list_names(), *own])
     # The commonest error is a change of order: /modle is /model, although /mode is nearer.
     near.sort(key=lambda known: sorted(known) != sorted(name))
@@ -140,7 +152,7 @@ def describe_unknown(name: str, own: Iterable[str] = ()) -> str:
 
 async def _help(session: ChatSession, arguments: str) -> None:
     """List all commands, or the commands that `arguments` names."""
-    words = [f"/{word.lstrip('/')}" for word in arguments.split()]
+    words = [_ALIASES.get(word, word) for word in (f"/{word.lstrip('/')}" for word in arguments.split())]
     commands: tuple[ChatCommand | OwnCommand, ...] = (*COMMANDS, *session.own_commands.values())
     found = [command for command in commands if not words or command.name in words]
     if not found:
@@ -166,7 +178,41 @@ _HELP_END = [
     "/SERVER:PROMPT ARG=VALUE sends a prompt of a server; @SERVER:URI in a question attaches a resource.",
     "Tab completes; Esc or Ctrl-C stops an answer; Ctrl-D leaves.",
 ]
-_ALIASES = {"/exit": "/quit", "/clear": "/new", "/cost": "/usage", "/regenerate": "/retry"}
+# Words that are commands if they are typed alone, as in many programs.
+_WORDS = {"exit": "/quit", "quit": "/quit", "?": "/help"}
+# Further names of commands, most of them of other programs.
+_ALIASES = {
+    "/exit": "/quit",
+    "/q": "/quit",
+    "/?": "/help",
+    "/clear": "/new",
+    "/reset": "/new",
+    "/sessions": "/resume",
+    "/history": "/resume",
+    "/branch": "/fork",
+    "/rewind": "/undo",
+    "/regenerate": "/retry",
+    "/compress": "/compact",
+    "/summarize": "/compact",
+    "/cost": "/usage",
+    "/stats": "/usage",
+    "/status": "/usage",
+    "/mcp": "/servers",
+    "/extensions": "/servers",
+    "/permissions": "/grants",
+    "/approvals": "/grants",
+}
+# What to type in place of commands of other programs.
+_INSTEAD = {
+    "/config": "!dial-chat config shows the files of the configuration; /model, /mode and /theme change a conversation",
+    "/settings": "!dial-chat config shows the files of the configuration",
+    "/init": "!dial-chat init writes a first configuration",
+    "/doctor": "!dial-chat doctor checks the configuration",
+    "/bug": "!dial-chat bug-report collects what a report needs",
+    "/logout": "!dial-chat servers logout NAME",
+    "/plan": "/mode plan",
+    "/vim": "start with DIAL_EDITING_MODE=vi",
+}
 
 # The command that steers the running turn.
 NOW = "/now"

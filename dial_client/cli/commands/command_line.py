@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import sys
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from dial_client.cli.commands.typer_commands import GROUPS, build_command, list_command_names, list_options
 from dial_client.cli.error_stream import report_error
@@ -36,15 +36,24 @@ def find_command(words: Sequence[str]) -> tuple[str, list[str]]:
 
 def _take_command(words: Sequence[str], names: Container[str]) -> tuple[str, list[str]]:
     places = find_prompt_words(words)
-    if places and words[places[0]] in names:
+    if places and words[places[0]] in names and not has_print_option(words):
         return words[places[0]], [*words[: places[0]], *words[places[0] + 1 :]]
     return "", [*words]
 
 
 def find_prompt_words(words: Sequence[str], command: str = "") -> list[int]:
     """Return the indexes of the words that are neither options of a command nor their values, up to ``--``."""
+    return [index for index, is_option in _sort_words(words, command) if not is_option]
+
+
+def find_option_words(words: Sequence[str], command: str = "") -> list[int]:
+    """Return the indexes of the options of a command, up to ``--``, without those of their values."""
+    return [index for index, is_option in _sort_words(words, command) if is_option]
+
+
+def _sort_words(words: Sequence[str], command: str) -> Iterator[tuple[int, bool]]:
+    """Yield the index of each word up to ``--`` that is no value of an option, and whether the word is an option."""
     options = list_options(build_command(command))
-    found: list[int] = []
     skip = False
     for index, word in enumerate(words):
         if skip:
@@ -53,9 +62,15 @@ def find_prompt_words(words: Sequence[str], command: str = "") -> list[int]:
             break
         elif word.startswith("-") and len(word) > 1:
             skip = word in options and not options[word].is_flag
+            yield index, True
         else:
-            found.append(index)
-    return found
+            yield index, False
+
+
+def has_print_option(words: Sequence[str]) -> bool:
+    """Return True if ``-p`` precedes the first word of a prompt, which then is no command."""
+    end = next(iter(find_prompt_words(words)), len(words))
+    return any(words[index] in ("-p", "--print") for index in find_option_words(words[:end]))
 
 
 def is_bare_word(words: Sequence[str]) -> bool:
@@ -63,6 +78,7 @@ def is_bare_word(words: Sequence[str]) -> bool:
     places = find_prompt_words(words)
     return (
         "--" not in words
+        and not has_print_option(words)
         and len(places) == 1
         and re.fullmatch(r"[A-Za-z][A-Za-z-]{1,30}", words[places[0]]) is not None
     )
@@ -85,10 +101,16 @@ _ALIASES = {
     "history": "conversations",
     "sessions": "conversations",
     "chats": "conversations",
+    "session": "conversations",
+    "logs": "conversations",
+    "mcp": "servers",
+    "extensions": "servers",
+    "configure": "init",
     "resume": "--resume=",
     "continue": "--continue",
     "chat": "",
     "login": "servers login NAME",
+    "auth": "servers login NAME",
     "logout": "servers logout NAME",
     "export": "conversations export ID",
     "import": "conversations import FILE",
@@ -102,26 +124,27 @@ _ALIASES = {
 
 
 def resolve_bare_word(words: Sequence[str]) -> list[str] | None:
-    """Return the arguments to run for a prompt of one word; None to run nothing.
+    """Return the arguments to run for a prompt of one word, or of a word and an action; None to run nothing.
 
     A word that resembles no command is a question for the model. For any other word the user is asked in a terminal;
     without a terminal nothing is sent, and a message on standard error names the command.
     """
-    place = find_prompt_words(words)[0]
+    place, *further = find_prompt_words(words)
     word = words[place]
     near = find_near_command(word)
     if near is None:
         return [*words]
-    shown = near if near.startswith("pip ") else f"dial-chat {near.removesuffix('=')}".strip()
+    prompt = [word, *(words[index] for index in further)]
+    shown = near if near.startswith("pip ") else " ".join(["dial-chat", near.removesuffix("="), *prompt[1:]]).strip()
     can_run = near == near.lower() and not near.startswith("pip ")
     is_terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
     if not is_terminal:
-        hint = f"did you mean: {shown}; to ask the model: dial-chat -- {word}"
+        hint = f"did you mean: {shown}; to ask the model: dial-chat -- {' '.join(prompt)}"
         report_error(f"{word!r} is not a command; {hint}")
         return None
     answer = _ask(word, shown, can_run=can_run)
     if answer == "s":
-        return [*words[:place], *words[place + 1 :], "--", word]
+        return [*(text for index, text in enumerate(words) if index not in (place, *further)), "--", *prompt]
     return [*words[:place], *near.split(), *words[place + 1 :]] if answer == "r" else None
 
 

@@ -13,7 +13,14 @@ from typer import Argument, Option
 from dial_client import __version__
 from dial_client.cli.commands.command_help import ChatTyperCommand
 from dial_client.cli.commands.command_line import is_bare_word, normalize_resume, resolve_bare_word, split_command
+from dial_client.cli.commands.foreign_words import (
+    find_hint,
+    is_misspelled_command,
+    translate_command,
+    translate_options,
+)
 from dial_client.cli.commands.typer_commands import PROGRAM, CommandRun, build_command, command
+from dial_client.cli.error_stream import report_error
 from dial_client.cli.options import AsJson, ExitCode, Options, ServeOptions
 
 _CONFIGURATION = ("config", "trust", "strict", "profile", "verbose")
@@ -29,8 +36,9 @@ def _print_version(is_asked: bool) -> None:  # noqa: FBT001 - a callback of Type
 @command("", *_CHAT, cls=ChatTyperCommand)
 def chat(
     *,
-    prompt: Annotated[
-        str | None, Argument(help="The question. Without one, hold a conversation in the terminal.")
+    words: Annotated[
+        list[str] | None,
+        Argument(metavar="[PROMPT]", help="The question. Without one, hold a conversation in the terminal."),
     ] = None,
     options: Options,
     install_completion: Annotated[
@@ -48,6 +56,7 @@ def chat(
     ] = False,
 ) -> CommandRun:
     """Ask a chat model that can use the tools of your MCP servers, or hold a conversation."""
+    prompt = " ".join(words) if words else None
     if install_completion or show_completion:
         from dial_client.cli.commands.shell_completion import set_up_completion
 
@@ -57,6 +66,10 @@ def chat(
 
     check_theme(options.theme)
     question = prompt_input.read(prompt, options.prompt_file)
+    if question is None and options.print_answer:
+        from dial_client.messages.errors import ConfigError
+
+        raise ConfigError("-p needs a question", hint='dial-chat -p "PROMPT", or pipe one in')
     if question is not None:
         from dial_client.cli.chat.one_shot import answer
 
@@ -426,11 +439,18 @@ def _build_unknown_action(action: str, actions: str) -> Exception:
 def run(arguments: Sequence[str]) -> int:
     """Run the command of these arguments, and return its exit code."""
     name, words = split_command(normalize_resume(arguments))
-    if not name and is_bare_word(words):
-        resolved = resolve_bare_word(words)
-        if resolved is None:
+    if not name:
+        name, words = split_command(translate_command(words))
+    if not name:
+        words = translate_options(words)
+        if hint := find_hint(words):
+            report_error(hint)
             return int(ExitCode.USAGE)
-        name, words = split_command(resolved)
+        if is_bare_word(words) or is_misspelled_command(words):
+            resolved = resolve_bare_word(words)
+            if resolved is None:
+                return int(ExitCode.USAGE)
+            name, words = split_command(resolved)
     try:
         build_command(name)(words, prog_name=f"{PROGRAM} {name}".strip())
     except SystemExit as end:

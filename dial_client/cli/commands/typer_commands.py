@@ -88,6 +88,8 @@ def _process_value(parameter: Any, context: Any, value: Any) -> Any:
     expected = parameter.type_descriptor.annotation
     if expected is Path and type(value) is str:
         return Path(value)  # the command that opens the file reports what is wrong with it
+    if type(value) is tuple and expected == list[str]:
+        return [*value] or None
     if type(value) is expected or (value in (None, parameter.default) and not parameter.required):
         return value if parameter.callback is None else parameter.callback(context, parameter, value)
     return type(parameter).process_value(parameter, context, value)
