@@ -26,7 +26,18 @@ async def read_with_model(options: Options) -> tuple[Settings, Provider]:
         ConfigError: The configuration is wrong or not trusted, or the model cannot be found or opened.
     """
     settings = await with_default_model(options, await read_settings(options))
-    return settings, open_model(options, settings)
+    provider = open_model(options, settings)
+    if is_demonstration(options, settings) and not options.quiet:
+        from dial_client.cli.models.model_proposals import describe_demonstration
+
+        warn_once(f"local is {describe_demonstration()}. -m NAME chooses another; dial-chat models lists them")
+    return settings, provider
+
+
+def is_demonstration(options: Options, settings: Settings) -> bool:
+    """Return True if the embedded model with its usual weights answers."""
+    name = find_model_name(options, settings)
+    return name == "local" and name not in settings.models and not os.environ.get("DIAL_LOCAL_MODEL")
 
 
 async def with_default_model(options: Options, settings: Settings, environ: Mapping[str, str] = os.environ) -> Settings:

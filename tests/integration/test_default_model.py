@@ -63,3 +63,15 @@ def test_in_a_terminal_the_user_is_asked(tmp_path: Path) -> None:
         shown.type("scripted:replies.json\r")
         shown.until("Good morning.")
         assert shown.leave() == 0
+
+
+def test_the_embedded_model_says_what_it_is_and_is_not_downloaded_at_an_empty_prompt(tmp_path: Path) -> None:
+    pytest.importorskip("xllamacpp", reason="the extra 'local' is not installed")
+    with screen(tmp_path, "-m", "local", columns=120, HF_HUB_OFFLINE="1") as shown:
+        shown.until("local is a demonstration that needs no key")
+        shown.until("model local (a demonstration)")
+        shown.until("no servers, no tools")
+        shown.type("\x04")
+        assert shown.leave() == 0
+        assert "downloading the model" not in shown.text
+    assert not (tmp_path / "home" / "xdg_cache_home" / "dial-client" / "models").exists()

@@ -9,7 +9,7 @@ from pathlib import Path
 from anyio import to_thread
 
 from dial_client.cli.configuration_files import describe_sources
-from dial_client.cli.default_model import read_with_model
+from dial_client.cli.default_model import is_demonstration, read_with_model
 from dial_client.cli.error_stream import print_to_stderr
 from dial_client.cli.folder_texts import FolderTexts, read_folder_texts
 from dial_client.cli.load_settings import warn_once
@@ -38,11 +38,15 @@ async def run_conversation(options: Options) -> None:
     await talk(options, settings, provider, texts)
 
 
+def _name_model(options: Options, settings: Settings, provider: Provider) -> str:
+    return f"{provider.info.name} (a demonstration)" if is_demonstration(options, settings) else provider.info.name
+
+
 async def _talk_in_lines(options: Options, settings: Settings, provider: Provider, texts: FolderTexts) -> None:
     console = LineConsole()
     sink = TerminalSink(reasoning=options.verbose, usage=options.verbose or not options.quiet, calls=not options.quiet)
     if not options.quiet:
-        print_to_stderr(banner.format_program_line(provider.info.name, banner.UNCUT))
+        print_to_stderr(banner.format_program_line(_name_model(options, settings, provider), banner.UNCUT))
         print_to_stderr(banner.format_folder_line(describe_sources(settings.sources), banner.UNCUT))
         if texts.names:
             print_to_stderr(banner.format_instructions_line(texts.names, banner.UNCUT))
@@ -73,7 +77,7 @@ async def _talk_in_lines(options: Options, settings: Settings, provider: Provide
 async def _talk_on_screen(options: Options, settings: Settings, provider: Provider, texts: FolderTexts) -> None:
     screen, view = open_screen(options)
     if not options.quiet:
-        screen.print_faint(banner.format_program_line(provider.info.name, screen.columns))
+        screen.print_faint(banner.format_program_line(_name_model(options, settings, provider), screen.columns))
         screen.print_faint(banner.format_folder_line(describe_sources(settings.sources), screen.columns))
         if texts.names:
             screen.print_faint(banner.format_instructions_line(texts.names, screen.columns))
