@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,8 +43,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Reduce the examples of property tests on the newest Python; the oldest Python runs the full number.
 
-    Test workers share one fork server, which imports most packages of the project once.
+    No test asks what listens at the usual ports of local model servers. Test workers share one fork server, which
+    imports most packages of the project once.
     """
+    os.environ["DIAL_LOCAL_SERVERS"] = ""
     has_workers = bool(config.getoption("numprocesses", None))
     if has_workers and any(UNIT not in (path, *path.parents) for path in map(Path.absolute, map(Path, config.args))):
         share_server()

@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 from tests.inner import QWEN, LocalModel, list_local_models, measure_memory
+from tests.support.model_endpoint import Say, model_endpoint, one_json
 from tests.support.program import dial_chat
+from tests.support.screens import screen
 
 
 def test_downloaded_and_available_models_are_listed(tmp_path: Path) -> None:
@@ -119,10 +121,10 @@ def test_the_models_of_an_endpoint_are_listed_and_cached_for_a_day(tmp_path: Pat
     with endpoint("b-2", "a-1", "esc\x1b[31m") as (url, requests):
         variables = {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "k"}
         listed = dial_chat(tmp_path, "models", "list", "1", **variables).stdout.splitlines()
-        assert [line.split()[:1] for line in listed[1:2]] == [["openai:a-1"]]
+        assert [line.split()[:1] for line in listed[1:2]] == [["chat:a-1"]]
         assert listed[0].endswith("1 of 2 models")
         every = json.loads(dial_chat(tmp_path, "models", "--json", **variables).stdout)["endpoints"][0]["models"]
-        assert [model["name"] for model in every] == ["openai:a-1", "openai:b-2"]
+        assert [model["name"] for model in every] == ["chat:a-1", "chat:b-2"]
         assert requests == ["/v1/models Bearer k"]
         dial_chat(tmp_path, "models", "--refresh", **variables)
         assert len(requests) == 2
@@ -134,5 +136,45 @@ def test_an_endpoint_that_refuses_the_key_is_named_and_other_models_are_listed(t
         (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": {}, "models": profiles}))
         printed = dial_chat(tmp_path, "models", "--trust").stdout
     assert "mine: good, of your configuration" in printed
-    assert "refuses the key" in printed
+    assert "needs a key" in printed
     assert '1 model, each for the "model" of a profile\n  good' in printed
+
+
+def test_the_models_of_an_address_are_listed_without_a_key(tmp_path: Path) -> None:
+    with endpoint("b-2", "a-1") as (url, requests):
+        lines = dial_chat(tmp_path, "models", "--base-url", url).stdout.splitlines()
+        assert lines[0].endswith(f"2 models, each as -m chat:ID --base-url {url}")
+        assert [line.strip() for line in lines[1:]] == ["a-1", "b-2"], "and nothing of other endpoints"
+        assert dial_chat(tmp_path, "models", "--base-url", url, "--json").stdout.count('"a-1"') == 1
+        assert requests[0] == "/v1/models Bearer not-needed"
+        alone = dial_chat(tmp_path, "models", "list", "chat:", OPENAI_BASE_URL=url).stdout
+        assert "chat:a-1" in alone
+    refused = dial_chat(tmp_path, "models", "--base-url", "http://127.0.0.1:9/v1")
+    assert "127.0.0.1:9: " in refused.stdout
+
+
+def test_models_of_servers_on_this_machine_are_listed(tmp_path: Path) -> None:
+    with endpoint("qwen3:8b") as (url, _):
+        servers = f"vllm={url},lmstudio=http://127.0.0.1:9/v1"
+        printed = dial_chat(tmp_path, "models", DIAL_LOCAL_SERVERS=servers).stdout
+    assert "qwen3:8b" in printed and "vLLM" in printed
+    assert "LM Studio" not in printed and "127.0.0.1:9" not in printed, "what does not run is not named"
+
+
+@pytest.mark.once
+def test_in_a_conversation_the_models_that_are_really_there_can_be_chosen(tmp_path: Path) -> None:
+    (tmp_path / "replies.json").write_text('["Hello."]')
+    with model_endpoint([Say("I am good.")], one_json({"data": [{"id": "good-1"}, {"id": "other-2"}]})) as served:
+        servers = f"vllm={served.url}/v1"
+        with screen(tmp_path, "-m", "scripted:replies.json", columns=100, DIAL_LOCAL_SERVERS=servers) as shown:
+            shown.until("no servers, no tools")
+            shown.type("/models\r")
+            shown.until("good-1 (vLLM on this machine)")
+            shown.type("/model\r")
+            shown.until("good-1", 2)
+            shown.type("good\r")
+            shown.until("Model: chat:good-1@127.0.0.1")
+            shown.type("Who are you?\r")
+            shown.until("I am good.")
+            shown.type("\x04")
+            assert shown.leave() == 0

@@ -38,7 +38,7 @@ from dial_client.messages.message import Message, PendingApproval
 from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.safe_text import sanitize, to_one_line
-from dial_client.settings.config_types import Settings
+from dial_client.settings.config_types import ModelProfile, Settings
 from dial_client.stores.conversation_store import ConversationStore, MemoryStore
 from dial_client.stores.sql_store import SQLStore
 from dial_client.turns.context_report import ContextReport
@@ -160,6 +160,8 @@ class ChatSession:
     """Whether the session asks a single question of the command line."""
     _described: tuple[str, str] | None = None
     """The conversation, and the model, whose metadata were stored in this run."""
+    offered: dict[str, ModelProfile] = field(default_factory=dict)
+    """Profiles of models that endpoints listed in this run; the configuration does not have them."""
 
     def print(self, text: str) -> None:
         """Print lines; text of models and servers in them must be escaped already."""

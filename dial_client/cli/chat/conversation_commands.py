@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import get_args
 
@@ -21,11 +22,14 @@ from dial_client.messages.message import Message, Role
 from dial_client.messages.token_usage import Usage
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.runtime.text import count_noun
+from dial_client.settings.config_types import ModelProfile
 from dial_client.turns import prices
 from dial_client.turns.context_report import ContextReport
 
 # The maximum lines of an earlier answer that are shown again.
 MAX_LINES = 40
+# The maximum number of models of endpoints that /models prints.
+_MAX_OFFERED = 30
 
 
 async def begin_new(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
@@ -186,6 +190,9 @@ async def show_or_switch(session: ChatSession, arguments: str) -> None:
             return
     if arguments:
         options = replace(session.options, model=arguments, base_url=None)
+        if arguments in session.offered and arguments not in session.settings.models:
+            models = {**session.settings.models, arguments: session.offered[arguments]}
+            session.settings = replace(session.settings, models=models)
         await switch_model(session.dial, options, session.settings)
         session.manager.locked_settings |= frozenset(MODEL_SETTINGS)
         await to_thread.run_sync(prices.preload)  # the price list has the sizes of context windows
@@ -198,6 +205,7 @@ async def _choose(session: ChatSession) -> str | None:
 
     names = {name: f"{about} (from the configuration)" for name, about in _list_profiles(session).items()}
     names |= dict.fromkeys(await to_thread.run_sync(list_installed), "on this machine")
+    names = {**await _list_offered(session), **names}
     known = [Choice(name, to_one_line(f"{name}  {about}", 200)) for name, about in names.items()]
     prefixes = ", ".join(_list_usable()) or "openai:ID"
 
@@ -226,9 +234,29 @@ async def show_models(session: ChatSession, arguments: str) -> None:  # noqa: AR
     lines = [describe_model(session)]
     for name, profile in session.settings.models.items():
         lines.append(f"  {to_one_line(name, 60)}: {to_one_line(profile.model or name, 80)} (from the configuration)")
-    lines += [f"  {name} ({variable} is set)" for name, variable in _list_usable().items()]
     lines += [f"  {name} (on this machine)" for name in list_installed()]
+    offered = await _list_offered(session)
+    unlisted = {prefix: variable for prefix, variable in _list_usable().items() if not _is_listed(prefix, offered)}
+    lines += [f"  {name} ({variable} is set)" for name, variable in unlisted.items()]
+    shown = [*offered.items()][:_MAX_OFFERED]
+    lines += [f"  {to_one_line(name, 80)} ({to_one_line(about, 80)})" for name, about in shown]
+    if len(offered) > _MAX_OFFERED:
+        lines.append(f"  … and {len(offered) - _MAX_OFFERED} more: /model finds them by a part of their name")
     session.print("\n".join([*lines, "/model NAME answers with another one; any ID of a vendor is accepted."]))
+
+
+def _is_listed(prefix: str, names: Iterable[str]) -> bool:
+    """Return True if a name has the prefix of ``openai:ID``."""
+    return any(name.startswith(prefix.removesuffix("ID")) for name in names)
+
+
+async def _list_offered(session: ChatSession) -> dict[str, str]:
+    """Return the models that endpoints list now, with descriptions; their profiles stay known to the session."""
+    from dial_client.cli.models.model_table import list_usable_models
+
+    found = await list_usable_models(session.settings, session.options.base_url)
+    session.offered |= {model.name: ModelProfile(model.name, **model.profile) for model in found if model.profile}
+    return {model.name: model.about for model in found if model.name not in session.settings.models}
 
 
 def _list_profiles(session: ChatSession) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -11,6 +12,7 @@ import anyio
 
 from dial_client.cli.configuration_files import find_files, find_profile_name
 from dial_client.cli.load_settings import warn
+from dial_client.cli.models.endpoint_trial import try_endpoint
 from dial_client.cli.models.model_names import (
     LocalModel,
     list_local_models,
@@ -18,13 +20,14 @@ from dial_client.cli.models.model_names import (
     read_fresh_ids,
     store_lists,
 )
+from dial_client.cli.models.model_proposals import SECONDS, ModelProposal, list_local_servers, list_served_models
 from dial_client.cli.models.model_search import fetch_models
 from dial_client.cli.options import Options
 from dial_client.cli.word_wrap import print_lines
 from dial_client.messages.errors import ConfigError, ProviderError
 from dial_client.messages.model import ModelInfo
 from dial_client.messages.token_usage import Usage
-from dial_client.providers import open_provider
+from dial_client.providers import open_provider, pin_address
 from dial_client.providers.embedded.weights import find_cache_folder
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.http_provider import HttpProvider
@@ -52,9 +55,14 @@ class EndpointModels:
 
 
 async def find_endpoints(settings: Settings) -> list[tuple[Endpoint, str]]:
-    """Return the endpoints of the profiles and of the vendors whose key is set, each with the prefix of its models."""
+    """Return the endpoints of the profiles and of the vendors whose key is set, each with the prefix of its models.
+
+    An endpoint at ``OPENAI_BASE_URL`` is listed without a key too; its models are named for chat completions.
+    """
     found: dict[str, tuple[Endpoint, str]] = {}
     names = [(f"{prefix}:-", f"{prefix}:") for prefix, variable in _KEYS.items() if os.environ.get(variable)]
+    if pin_address("chat:-", os.environ):
+        names = [("chat:-", "chat:"), *(name for name in names if name[1] != "openai:")]
     for name, prefix in (*names, *((name, "") for name in settings.models)):
         try:
             provider = open_provider(name, models=settings.models)
@@ -66,12 +74,15 @@ async def find_endpoints(settings: Settings) -> list[tuple[Endpoint, str]]:
     return list(found.values())
 
 
-async def list_endpoints(endpoints: list[tuple[Endpoint, str]], *, is_refreshed: bool) -> list[EndpointModels]:
+async def list_endpoints(
+    endpoints: list[tuple[Endpoint, str]], *, is_refreshed: bool, is_cached: bool = True
+) -> list[EndpointModels]:
     """Return the models of each endpoint, requested concurrently; cached lists are used for a day.
 
     Args:
         endpoints: The endpoints to list, with their prefixes.
         is_refreshed: Request all lists again, even if they are cached.
+        is_cached: Cache the lists.
     """
     cache = {} if is_refreshed else read_fresh_ids()
     listed = [
@@ -86,7 +97,8 @@ async def list_endpoints(endpoints: list[tuple[Endpoint, str]], *, is_refreshed:
             listed[number] = replace(listed[number], problem=str(error).removeprefix(f"{endpoint.host} "))
             return
         refused = listing.status in (401, 403)
-        problem = "refuses the key" if refused else f"has no list of models (HTTP {listing.status})"
+        refusal = "refuses the key" if endpoint.key else "needs a key"
+        problem = refusal if refused else f"has no list of models (HTTP {listing.status})"
         ids = tuple(sorted(filter(str.isprintable, listing.ids)))
         listed[number] = replace(listed[number], ids=ids, problem="" if listing.ids else problem)
 
@@ -94,6 +106,8 @@ async def list_endpoints(endpoints: list[tuple[Endpoint, str]], *, is_refreshed:
         for number, (endpoint, _) in enumerate(endpoints):
             if endpoint.base_url not in cache:
                 group.start_soon(request, number, endpoint)
+    if not is_cached:
+        return listed
     fetched = (models for models in listed if models.ids and models.url not in cache)
     store_lists({models.url: (models.prefix, models.ids) for models in fetched})
     return listed
@@ -116,11 +130,15 @@ async def list_models(options: Options, word: str, *, is_refreshed: bool, as_jso
     Raises:
         ConfigError: The configuration is wrong.
     """
+    if options.base_url:
+        await _list_models_of_address(options.base_url, word, as_json=as_json)
+        return
     in_use = find_files(options.config, trust=options.trust)
     if in_use.untrusted is not None:
         warn(f"the {FILE_NAME} of this folder is not trusted: its models are left out")
     settings = configuration.combine(in_use.files, find_profile_name(options))
     listed = await list_endpoints(await find_endpoints(settings), is_refreshed=is_refreshed)
+    listed += await _list_served(known=[models.url for models in listed])
     local, memory = list_local_models(find_cache_folder()), measure_memory()
     prices.preload()
     if as_json:
@@ -140,7 +158,56 @@ async def list_models(options: Options, word: str, *, is_refreshed: bool, as_jso
         )
 
 
-def _print_endpoint(models: EndpointModels, word: str) -> None:
+async def _list_models_of_address(base_url: str, word: str, *, as_json: bool) -> None:
+    """Print the models of one address. The list is not cached: its models have no name without the address.
+
+    Raises:
+        ConfigError: The URL is not an address.
+    """
+    provider = open_provider("chat:-", base_url=base_url)
+    assert isinstance(provider, HttpProvider)
+    await provider.aclose()
+    [models] = await list_endpoints([(provider.endpoint, "")], is_refreshed=True, is_cached=False)
+    prices.preload()
+    if as_json:
+        print(json.dumps({"endpoints": _endpoints_as_json([models])}, indent=2))
+    else:
+        _print_endpoint(models, word, f", each as -m chat:ID --base-url {base_url}")
+
+
+async def _list_served(known: Sequence[str]) -> list[EndpointModels]:
+    """Return the models of the servers that run on this machine, without those at URLs that are known already."""
+    servers = [server for server in list_local_servers() if server.url not in known]
+    endpoints = [(Endpoint(server.url), "ollama:" if server.preset == "ollama" else "") for server in servers]
+    listed: list[EndpointModels] = []
+    with anyio.move_on_after(SECONDS):
+        listed = await list_endpoints(endpoints, is_refreshed=True, is_cached=False)
+    titles = {server.url: server.title for server in servers}
+    return [replace(models, host=f"{titles[models.url]} at {models.host}") for models in listed if not models.problem]
+
+
+async def list_usable_models(settings: Settings, base_url: str | None = None) -> list[ModelProposal]:
+    """Return the models that a conversation can switch to, apart from profiles and files: those that endpoints list.
+
+    Args:
+        settings: The configuration.
+        base_url: The address of ``--base-url``; None for none.
+    """
+    proposals: list[ModelProposal] = []
+    endpoints = [(endpoint, prefix) for endpoint, prefix in await find_endpoints(settings) if prefix]
+    with anyio.move_on_after(SECONDS):
+        for models in await list_endpoints(endpoints, is_refreshed=False):
+            proposals += [ModelProposal(f"{models.prefix}{model}", f"of {models.host}") for model in models.ids]
+    with anyio.move_on_after(SECONDS):
+        for server in list_local_servers():
+            proposals += await list_served_models(server)
+    if base_url:
+        trial = await try_endpoint(base_url)
+        proposals += [trial.propose(model) for model in trial.ids]
+    return proposals
+
+
+def _print_endpoint(models: EndpointModels, word: str, usage: str = ', each for the "model" of a profile') -> None:
     if models.problem:
         problem = to_one_line(models.problem, 200)
         print_lines([f"{models.host}: {problem}"], styles={f": {problem}": "failure"})
@@ -148,7 +215,7 @@ def _print_endpoint(models: EndpointModels, word: str) -> None:
     found = [model for model in models.ids if word in f"{models.prefix}{model}"]
     shown = found if word else found[:MAX_SHOWN]
     count = f"{len(found)} of {count_noun(len(models.ids), 'model')}" if word else count_noun(len(found), "model")
-    heading = f"{models.host}: {count}" + ("" if models.prefix else ', each for the "model" of a profile')
+    heading = f"{models.host}: {count}" + ("" if models.prefix else usage)
     print_lines([heading], styles={models.host: "strong"})
     width = max((len(models.prefix) + len(model) for model in shown), default=0)
     rows = (f"  {f'{models.prefix}{model}':<{width}}  {_describe_model(models.url, model)}".rstrip() for model in shown)
@@ -195,7 +262,16 @@ def _print_local(found: list[LocalModel], memory: int | None) -> None:
 def _as_json(
     settings: Settings, listed: list[EndpointModels], local: list[LocalModel], memory: int | None
 ) -> dict[str, Any]:
-    endpoints = [
+    return {
+        "profiles": {name: profile.model or name for name, profile in settings.models.items()},
+        "endpoints": _endpoints_as_json(listed),
+        "memory": memory,
+        "models": [asdict(model) | {"fits": None if memory is None else model.fits(memory)} for model in local],
+    }
+
+
+def _endpoints_as_json(listed: list[EndpointModels]) -> list[dict[str, Any]]:
+    return [
         {
             "host": models.host,
             "problem": models.problem or None,
@@ -205,9 +281,3 @@ def _as_json(
         }
         for models in listed
     ]
-    return {
-        "profiles": {name: profile.model or name for name, profile in settings.models.items()},
-        "endpoints": endpoints,
-        "memory": memory,
-        "models": [asdict(model) | {"fits": None if memory is None else model.fits(memory)} for model in local],
-    }
