@@ -106,11 +106,11 @@ def build_filter(server: str, tool: str, since: str, conversation: str) -> Match
     return matches
 
 
-async def show(folder: Path | None, matches: Matches, *, as_json: bool) -> None:
-    """Print all selected entries, the oldest first."""
-    for line in read_lines(_find_log_folder(folder)):
-        if line.fields is not None and matches(line.fields):
-            _print(line.fields, as_json=as_json)
+async def show(folder: Path | None, matches: Matches, lines: int | None, *, as_json: bool) -> None:
+    """Print the selected entries, the oldest first; with `lines` only the last ones."""
+    found = (line.fields for line in read_lines(_find_log_folder(folder)) if line.fields and matches(line.fields))
+    for fields in found if lines is None else deque(found, maxlen=lines):
+        _print(fields, as_json=as_json)
 
 
 async def tail(folder: Path | None, matches: Matches, lines: int, *, follow: bool, as_json: bool) -> None:

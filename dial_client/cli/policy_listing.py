@@ -185,7 +185,7 @@ def _build_spec(server: str, name: str, tool: Tool | None) -> ToolSpec:
 
 
 async def manage_grants(revoked: str | None, *, as_json: bool) -> None:
-    """Print all grants; or revoke the grants that an id, a pattern or ``--all`` selects, and print these.
+    """Print all grants; or revoke the grants that an id, a pattern or ``--all`` selects, and print which they were.
 
     Raises:
         ConfigError: There is no such grant.
@@ -198,7 +198,8 @@ async def manage_grants(revoked: str | None, *, as_json: bool) -> None:
         return
     for grant in found:
         target = f"{grant.reached} in {grant.cwd}" if grant.cwd else grant.reached
-        print(to_one_line(f"{grant.id}  {grant.server}/{grant.tool}  since {grant.since}: {target}", 400))
+        verb = "" if revoked is None else "revoked: "
+        print(to_one_line(f"{verb}{grant.id}  {grant.server}/{grant.tool}  since {grant.since}: {target}", 400))
     if not found:
         warn("no grants")
 

@@ -176,7 +176,7 @@ def test_grants_are_listed_and_revoked(tmp_path: Path) -> None:
     first, *_ = json.loads(dial_chat(tmp_path, "grants", "--json").stdout)
     assert (first["server"], first["tool"]) == ("clock", "now")
     assert dial_chat(tmp_path, "grants", "--revoke", "nope/x").returncode == 2
-    assert dial_chat(tmp_path, "grants", "--revoke", first["id"]).stdout.splitlines() == [lines[0]]
-    assert dial_chat(tmp_path, "grants", "--revoke", "watch/*").stdout.splitlines() == [lines[2]]
-    assert dial_chat(tmp_path, "grants", "--revoke", "--all").stdout.splitlines() == [lines[1]]
+    assert dial_chat(tmp_path, "grants", "--revoke", first["id"]).stdout.splitlines() == [f"revoked: {lines[0]}"]
+    assert dial_chat(tmp_path, "grants", "--revoke", "watch/*").stdout.splitlines() == [f"revoked: {lines[2]}"]
+    assert dial_chat(tmp_path, "grants", "--revoke", "--all").stdout.splitlines() == [f"revoked: {lines[1]}"]
     assert store.list_grants() == ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -145,6 +145,16 @@ def conversations(
     """List the conversations of this folder, or show, delete, export or import one."""
     from dial_client.cli.chat.stored_conversations import ConversationQuery, manage
 
+    _refuse_unused(
+        f"conversations {action}",
+        {
+            "--search": (search != "", "list"),
+            "--limit": (limit != 100, "list"),
+            "--cursor": (cursor is not None, "list"),
+            "--all": (all_folders, "list"),
+            "--format": (form != "markdown", "export"),
+        },
+    )
     return manage(action, target, ConversationQuery(as_json, search, limit, cursor, form, all_folders))
 
 
@@ -166,8 +176,8 @@ def audit(
     action: Annotated[str, Argument(help="show, tail or verify.")] = "show",
     follow: Annotated[bool, Option("-f", "--follow", help="tail: print new entries until Ctrl-C.")] = False,
     lines: Annotated[
-        int, Option("-n", "--lines", min=0, metavar="N", help="tail: the number of last entries to print.")
-    ] = 10,
+        int | None, Option("-n", "--lines", min=0, metavar="N", help="Only the last N entries. For tail: 10.")
+    ] = None,
     server: Annotated[str, Option(metavar="PATTERN", help="Only entries of these servers.")] = "",
     tool: Annotated[str, Option(metavar="PATTERN", help="Only entries of these tools.")] = "",
     since: Annotated[
@@ -187,12 +197,25 @@ def audit(
     """
     from dial_client.cli import audit_report
 
+    _refuse_unused(
+        f"audit {action}",
+        {
+            "--follow": (follow, "tail"),
+            "--lines": (lines is not None, "show, tail"),
+            "--server": (server != "", "show, tail"),
+            "--tool": (tool != "", "show, tail"),
+            "--since": (since != "", "show, tail"),
+            "--conversation": (conversation != "", "show, tail"),
+            "--head": (head != "", "verify"),
+        },
+    )
     matches = audit_report.build_filter(server, tool, since, conversation)
     match action:
         case "show":
-            return audit_report.show(folder, matches, as_json=as_json)
+            return audit_report.show(folder, matches, lines, as_json=as_json)
         case "tail":
-            return audit_report.tail(folder, matches, lines, follow=follow, as_json=as_json)
+            last = 10 if lines is None else lines
+            return audit_report.tail(folder, matches, last, follow=follow, as_json=as_json)
         case "verify":
             return audit_report.check(folder, head, as_json=as_json)
         case _:
@@ -249,6 +272,7 @@ def models(
     """List the models of your endpoints and of this machine; or test what a model can do."""
     from dial_client.messages.errors import ConfigError
 
+    _refuse_unused(f"models {action}", {"--refresh": (refresh, "list")})
     match action, name:
         case "list", _:
             from dial_client.cli.models.model_table import list_models
@@ -283,6 +307,7 @@ def policy(
     from dial_client.cli import policy_listing
     from dial_client.messages.errors import ConfigError
 
+    _refuse_unused(f"policy {action}", {"--tainted": (tainted, "test")})
     match action, name:
         case "list", None:
             return policy_listing.list_rules(options, as_json=as_json)
@@ -404,6 +429,14 @@ async def config(
     """Print the configuration files and folders, show or change values, or print the JSON Schema of servers.json."""
     from dial_client.cli.configuration import configuration_edits, configuration_report
 
+    _refuse_unused(
+        f"config {action}",
+        {
+            "--origin": (origin, "show"),
+            "--user": (user, "set, unset, edit"),
+            "--json": (as_json, "path, show, get, schema"),
+        },
+    )
     match action:
         case "path":
             configuration_report.print_paths(options, as_json=as_json)
@@ -428,6 +461,21 @@ async def config(
             hint = did_you_mean(action, _CONFIG_ACTIONS) or f"one of {', '.join(_CONFIG_ACTIONS)}"
             raise ConfigError(f"unknown command: config {action}", hint=hint)
     return ExitCode.ANSWERED
+
+
+def _refuse_unused(command: str, options: Mapping[str, tuple[bool, str]]) -> None:
+    """Raise `ConfigError` for an option that the named action does not use, so that no option is ignored in silence.
+
+    Args:
+        command: The command with its action: ``audit verify``.
+        options: The options, each with whether it is given, and the actions that use it.
+    """
+    from dial_client.messages.errors import ConfigError
+
+    name, _, action = command.partition(" ")
+    for option, (is_given, actions) in options.items():
+        if is_given and action not in actions.split(", "):
+            raise ConfigError(f"{option} has no effect with {command}", f"it belongs to: {name} {actions}")
 
 
 def _build_unknown_action(action: str, actions: str) -> Exception:

@@ -17,6 +17,7 @@ from dial_client.cli.options import ConfigChoice, ExitCode, Options
 from dial_client.cli.tty import ask_or_skip, can_ask_user
 from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.runtime.safe_text import escape_line
+from dial_client.runtime.text import find_nearest, fold_name
 from dial_client.settings.config_editor import (
     ConfigText,
     find_problem,
@@ -26,20 +27,52 @@ from dial_client.settings.config_editor import (
     set_value,
     write_text,
 )
+from dial_client.settings.config_entries import LIMIT_KEYS, OTHER_HOSTS_KEYS, SERVER_ALIASES, SERVER_KEYS
+from dial_client.settings.config_values import COMMENTS, TOP_KEYS, quote_key
 from dial_client.settings.jsonc import read
+
+# The keys of a server's entry that have an effect here, or in another host.
+SERVER_NAMES = (*SERVER_KEYS, *SERVER_ALIASES, *OTHER_HOSTS_KEYS)
 
 
 def set_key(options: Options, key: str | None, value: str | None, *, in_user_file: bool) -> None:
     """Set one value of a file. `value` is JSON; text that is not JSON is a string.
 
     Raises:
-        ConfigError: Key or value is missing, or the file would not be a valid configuration any more.
+        ConfigError: Key or value is missing, the key has no effect, or the file would not be a valid configuration.
     """
     if not key or value is None:
         raise ConfigError("missing value", hint="dial-chat config set KEY VALUE, such as defaultModel local")
     before = read_text(find_file(ConfigChoice(user=in_user_file, file=options.config)))
     keys = _find_keys(before, key)
+    _check_key(before.text, keys)
     change_config(before, lambda text: set_value(text, keys, _parse_value(value)), f"set {escape_line(key)}")
+
+
+def _check_key(text: str, keys: Sequence[str]) -> None:
+    """Refuse a key that has no effect, at the top level or in the entry of a server. Readers check all other keys.
+
+    Raises:
+        ConfigError: The key is unknown; the hint names the nearest key.
+    """
+    servers = find_servers_path(text)
+    if not servers and keys[0] not in TOP_KEYS:
+        keys, known = keys[1:], SERVER_NAMES
+        prefix = ""
+    elif keys[:1] == servers:
+        keys, known, prefix = keys[2:], SERVER_NAMES, f"{servers[0]}.{keys[1]}." if len(keys) > 1 else ""
+    else:
+        known, prefix = TOP_KEYS, ""
+    if not keys or keys[0].startswith(COMMENTS) or fold_name(keys[0]) in map(fold_name, known):
+        return
+    near = find_nearest(keys[0], known) or ("" if prefix else _find_limit(keys[0]))
+    hint = f'did you mean "{prefix}{near}"?' if near else "`dial-chat config schema` lists the keys"
+    raise ConfigError(f"the key {quote_key(keys[0])} would have no effect", hint)
+
+
+def _find_limit(key: str) -> str:
+    nearest = find_nearest(key, LIMIT_KEYS)
+    return f"limits.{nearest}" if nearest else ""
 
 
 def unset_key(options: Options, key: str | None, *, in_user_file: bool) -> None:
