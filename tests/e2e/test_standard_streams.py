@@ -16,8 +16,8 @@ from tests.support.program import LONG, environment
 
 pytestmark = [pytest.mark.once, pytest.mark.skipif(sys.platform == "win32", reason="the shell of Windows has no >&-")]
 
-NO_SPACE = "dial-chat: the output cannot be written: No space left on device"
-CLOSED = "dial-chat: the output cannot be written: Bad file descriptor"
+NO_SPACE = "dial-chat: error: the output cannot be written: No space left on device"
+CLOSED = "dial-chat: error: the output cannot be written: Bad file descriptor"
 DIAL_CHAT = f"{shlex.quote(sys.executable)} -m dial_client"
 needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has /dev/full")
 
@@ -39,7 +39,7 @@ def run_in_shell(folder: Path, command: str) -> subprocess.CompletedProcess[byte
         pytest.param("-m scripted:replies.json hi >/dev/full", 1, NO_SPACE, marks=needs_full),
         ("--help >&-", 1, CLOSED),
         ("-m scripted:replies.json hi >&-", 1, CLOSED),
-        ("-m scripted:replies.json <&-", 2, "dial-chat: no prompt given"),
+        ("-m scripted:replies.json <&-", 2, "dial-chat: error: no prompt given"),
         ("-m nothing:x hi 2>&-", 2, ""),
         pytest.param("-m nothing:x hi 2>/dev/full", 2, "", marks=needs_full),
         ("-m nothing:x hi >&- 2>&- <&-", 2, ""),

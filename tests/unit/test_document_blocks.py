@@ -18,7 +18,7 @@ import pytest
 
 import dial_client
 from dial_client import extend, testing
-from tests.inner import build_all_commands, list_command_names, read, read_schema
+from tests.inner import build_all_commands, list_command_names, normalize_resume, read, read_schema
 from tests.inner import program_commands as registered  # noqa: F401 - the import registers the commands
 
 pytestmark = pytest.mark.once
@@ -103,7 +103,7 @@ def find_errors(line: str) -> str:
     command = commands.get(name) or commands[f"{name} list"]
     context = command.context_class(command, info_name="dial-chat")
     try:
-        _, left, _ = command.make_parser(context).parse_args(args=list(rest))
+        _, left, _ = command.make_parser(context).parse_args(args=normalize_resume(rest))
     except Exception as error:  # noqa: BLE001 - typer has copies of click's exceptions
         return str(error)
     return f"unexpected {left}" if left else ""

@@ -47,4 +47,4 @@ def test_the_error_for_a_missing_folder_is_one_line(
     monkeypatch.chdir(gone)
     gone.rmdir()
     assert run_to_exit_code(command, logs="none") is code
-    assert capsys.readouterr().err.startswith(f"dial-chat: {line}")
+    assert capsys.readouterr().err.startswith(f"dial-chat: error: {line}")
