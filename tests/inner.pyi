@@ -4,12 +4,14 @@
 from dial_client.cli import process_runner as process_runner
 from dial_client.cli import trust_summary as trust_summary
 from dial_client.cli import tty as tty
-from dial_client.cli.approval_prompt import BAR as BAR
-from dial_client.cli.approval_prompt import MAX_MARKS as MAX_MARKS
+from dial_client.cli.approval_box import ApprovalBox as ApprovalBox
+from dial_client.cli.approval_prompt import KEYS as APPROVAL_KEYS
 from dial_client.cli.approval_prompt import build_question as build_question
-from dial_client.cli.approval_prompt import describe_request as describe_request
 from dial_client.cli.approval_prompt import explain as explain
 from dial_client.cli.approval_prompt import parse_answer as parse_answer
+from dial_client.cli.approval_rows import BAR as BAR
+from dial_client.cli.approval_rows import MAX_MARKS as MAX_MARKS
+from dial_client.cli.approval_rows import ShownCall as ShownCall
 from dial_client.cli.changed_config import find_file as find_file
 from dial_client.cli.changed_config import find_holder as find_holder
 from dial_client.cli.chat import output_commands as output_commands
@@ -27,6 +29,7 @@ from dial_client.cli.chat.slash_commands import list_command_arguments as list_c
 from dial_client.cli.chat.slash_commands import run_command as run_command
 from dial_client.cli.chat.startup_report import announce_servers as announce_servers
 from dial_client.cli.command_screen import Choice as Choice
+from dial_client.cli.command_screen import Panel as Panel
 from dial_client.cli.command_screen import Search as Search
 from dial_client.cli.command_screen import choose_by_number as choose_by_number
 from dial_client.cli.command_screen import pick as pick
@@ -782,6 +785,7 @@ from dial_client.turns.turn_run import TurnServices as TurnServices
 from dial_client.turns.turn_run import run_turn as run_turn
 
 __all__ = [
+    "APPROVAL_KEYS",
     "CONFIG_TRUST_MAX_BYTES",
     "CONFIG_VALUES_MAX_DEPTH",
     "FILE_CHANGES_MAX_BYTES",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -27,6 +27,9 @@ class Choice:
 
 # The maximum number of items that a search returns; more words find the other items.
 MAX_FOUND = 100
+
+# Returns the rows of a panel for a width in columns and a maximum of rows; foreign text in them is escaped already.
+Panel = Callable[[int, int], list[str]]
 
 # Returns the items that contain all words of a text, at most `MAX_FOUND`; for an empty text it returns all items.
 Search = Callable[[str], Awaitable[Sequence[Choice]]]
@@ -55,8 +58,21 @@ class CommandScreen(Protocol):
     def print_prose(self, text: str) -> None:
         """Print sentences of the program, with word wrap in a terminal."""
 
-    async def ask_key(self, lines: Sequence[str], question: str, keys: Mapping[str, str]) -> str:
-        """Return the pressed key. `keys` maps each valid key to its meaning; for any other key, ask again."""
+    def show_panel(self, panel: Panel) -> AbstractContextManager[None]:
+        """Show rows above the questions of this context; where nothing can be drawn, do nothing."""
+
+    async def ask_key(
+        self,
+        lines: Sequence[str],
+        question: str,
+        keys: Mapping[str, str],
+        *,
+        on_move: Callable[[int], None] | None = None,
+    ) -> str:
+        """Return the pressed key. `keys` maps each valid key to its meaning; for any other key, ask again.
+
+        `on_move` is called with a number of rows for the keys that move through a list, which answer nothing.
+        """
 
     async def ask_line(self, question: str, *, hidden: bool = False, default: str = "") -> str:
         """Return the typed line."""
@@ -129,7 +145,18 @@ class PlainScreen:
         """Print text with word wrap in a terminal; elsewhere without, because a program may read the output."""
         self.print(break_words(text, shutil.get_terminal_size().columns) if sys.stdout.isatty() else text)
 
-    async def ask_key(self, lines: Sequence[str], question: str, keys: Mapping[str, str]) -> str:
+    def show_panel(self, _: Panel) -> AbstractContextManager[None]:
+        """Do nothing, because nothing is drawn."""
+        return nullcontext()
+
+    async def ask_key(
+        self,
+        lines: Sequence[str],
+        question: str,
+        keys: Mapping[str, str],
+        *,
+        on_move: Callable[[int], None] | None = None,  # noqa: ARG002 - there is nothing to move
+    ) -> str:
         """Ask until the user types one of the keys as a line, and return it."""
         for line in lines:
             print(line, file=sys.stderr)

@@ -6,7 +6,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dial_client.cli.approval_prompt import BAR, add_bars, measure_terminal_width
+from dial_client.cli.approval_prompt import SEPARATOR, measure_terminal_width
+from dial_client.cli.approval_rows import BAR, add_bars
 from dial_client.cli.load_settings import warn_once
 from dial_client.cli.options import Options
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
@@ -72,7 +73,7 @@ async def _open(question: Elicitation) -> ElicitationAnswer:
 async def _choose(question: str, words: Sequence[str]) -> str:
     """Ask for one of these words, or for its first letter, and return the word; Enter alone is "no"."""
     answers = {typed: word for word in words for typed in (word[0], word)} | {"": "no"}
-    keys = "  ".join(f"[{word[0]}]{word[1:]}" for word in words)
+    keys = SEPARATOR.join(f"{word[0]} {word}" for word in words)
     while (typed := (await ask_for_line(f"{question} {keys}: ")).lower()) not in answers:
         _print_line(f"one of: {', '.join(filter(None, answers))}; Enter alone is no")
     return answers[typed]
@@ -183,7 +184,7 @@ def _format_asker(question: Elicitation) -> str:
 
 
 def _print_foreign(lines: Iterable[str]) -> None:
-    for line in add_bars(lines, measure_terminal_width(), None):
+    for line in add_bars(lines, measure_terminal_width()):
         _print_line(line)
 
 

@@ -15,25 +15,26 @@ import anyio
 import anyio.to_thread
 
 from dial_client.cli import process_runner
+from dial_client.cli.approval_box import ApprovalBox
 from dial_client.cli.approval_prompt import (
-    ADDED,
-    ANSWERS,
-    ANSWERS_FOR_ALL,
-    ANSWERS_FOR_SAMPLING,
-    BAR,
-    REMOVED,
+    BACK,
+    ESCAPE,
+    KEYS,
+    KEYS_FOR_SAMPLING,
+    LESS,
+    SEPARATOR,
+    AnswerKey,
+    build_keys_for_all,
     build_question,
-    build_question_for_all,
-    describe_request,
+    describe_decision,
     explain,
     measure_terminal_width,
     parse_answer,
-    remove_keys,
 )
+from dial_client.cli.approval_rows import BAR, ShownCall
 from dial_client.cli.command_screen import CommandScreen, PlainScreen
 from dial_client.cli.input import user_programs
 from dial_client.cli.load_settings import warn_once
-from dial_client.cli.markdown.themes import Theme, style
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.cli.word_wrap import break_words
 from dial_client.client.sampling import SAMPLING
@@ -49,10 +50,6 @@ from dial_client.tools.file_changes import FileChange, find_changes, find_edits
 MAX_INLINE = 200
 # The highest number of a call or an argument that can be chosen by a key.
 MAX_NUMBER = 9
-# The maximum characters of the user's reason that are printed.
-MAX_REASON = 200
-# The text that is printed after a question, by the key that answered it.
-_DECISIONS = {"y": "yes", "s": "yes, for this session", "a": "yes, always", "n": "no", "q": "quit the turn"}
 # Seconds to wait for further calls of the same reply, to ask about them in one question.
 GATHER = 0.05
 
@@ -88,7 +85,7 @@ async def edit_arguments(call: ToolCallRequest, tool: ToolSpec, screen: CommandS
                 return replace(call, arguments=arguments)
         lines = [f"The arguments do not fit: {to_one_line('; '.join(problems), 500)}"]
         keys = {"e": "edit again", "d": "drop the change"}
-        if await screen.ask_key(lines, "[e]dit again  [d]rop the change:", keys) == "d":
+        if await screen.ask_key(lines, "e edit again · d drop the change:", keys) == "d":
             break
     return call
 
@@ -99,7 +96,7 @@ async def _choose(call: ToolCallRequest, screen: CommandScreen) -> str | None:
     if len(names) <= 1:
         return names[0] if names else None
     keys = {str(at): to_one_line(escape_unseen(name), 30) for at, name in enumerate(names[:MAX_NUMBER], 1)}
-    shown = "  ".join(f"[{key}] {name}" for key, name in keys.items())
+    shown = SEPARATOR.join(f"{key} {name}" for key, name in keys.items())
     return names[int(await screen.ask_key([shown], "Which argument?", keys)) - 1]
 
 
@@ -183,50 +180,79 @@ class TerminalApprover:
         assert waiting.answer is not None
         return waiting.answer
 
-    async def _ask(self, batch: list[_Waiting]) -> None:
-        """Ask about calls until all of them are answered; a mistyped answer decides nothing."""
-        lines = self._describe(batch)
-        while batch:
-            columns, first = measure_terminal_width(), batch[0]
-            alone: dict[str, _Waiting] = {}
-            if len(batch) > 1:
-                alone = {str(waiting.number): waiting for waiting in batch if waiting.number <= MAX_NUMBER}
-                keys = {**ANSWERS_FOR_ALL, **dict.fromkeys(alone, "that call alone")}
-                question = build_question_for_all({waiting.number: waiting.tool for waiting in batch}, columns)
-            else:
-                keys = ANSWERS_FOR_SAMPLING if first.is_sampling else ANSWERS
-                question = build_question(first.tool, first.context.server, columns)
-            try:
-                text = await self._read([*lines, *question[0]], question[1], keys)
-                if text in alone:
-                    lines = []
-                    await self._ask([alone[text]])
-                else:
-                    lines = await self._take(text, batch, keys)
-            except Unanswered as how:
-                _answer(batch, Approval(Decision.DENY, str(how)))
-            self._apply_lasting_approvals(batch)
-            left = [waiting for waiting in batch if waiting.answer is None]
-            if len(left) == 1 < len(batch):
-                lines = self._describe(left)
-            batch = left
+    async def _ask(self, batch: list[_Waiting], *, is_one_of_several: bool = False) -> None:
+        """Ask about calls until all of them are answered; a mistyped answer decides nothing.
 
-    async def _take(self, text: str, batch: list[_Waiting], keys: Mapping[str, str]) -> list[str]:
-        """Take an answer about all calls of a batch, and return the lines to print if they need another one."""
+        Args:
+            batch: The calls.
+            is_one_of_several: Whether the call was chosen from a list, to which the user can go back.
+        """
+        box = self._build_box(batch, is_one_of_several=is_one_of_several)
+        lines: list[str] | None = None
+        with self._screen.show_panel(lambda columns, rows: box.render(columns, rows)):  # noqa: PLW0108 - the box changes
+            while batch:
+                alone = {str(waiting.number): waiting for waiting in batch} if len(batch) > 1 else {}
+                try:
+                    text = await self._read(box, lines)
+                    if is_one_of_several and parse_answer(text) == "back":
+                        return
+                    if text in alone:
+                        await self._ask([alone[text]], is_one_of_several=True)
+                        lines = None
+                    else:
+                        lines = await self._take(text, batch, box)
+                except Unanswered as how:
+                    self._answer(batch, Approval(Decision.DENY, str(how)))
+                self._apply_lasting_approvals(batch)
+                left = [waiting for waiting in batch if waiting.answer is None]
+                if left and (lines is None or len(left) < len(batch)):
+                    is_whole = box.is_whole and len(left) == len(batch)
+                    box = self._build_box(left, is_one_of_several=is_one_of_several, is_whole=is_whole)
+                batch = left
+
+    async def _take(self, text: str, batch: list[_Waiting], box: ApprovalBox) -> list[str] | None:
+        """Take an answer about all calls of a batch; return lines that explain the keys if the answer is unknown."""
         answer = parse_answer(text)
-        if answer == "view":
-            return self._describe(batch, whole=True)
-        if answer == "edit" and "e" in keys:
+        if answer == "details":
+            box.is_whole = not box.is_whole
+        elif answer == "edit" and any(key.letter == "e" for key in box.keys):
             batch[0].edited = await edit_arguments(batch[0].edited, batch[0].tool, self._screen)
             await self._compare(batch[0])
-            return self._describe(batch)
-        if answer == "quit":
+        elif answer == "quit":
             process_runner.interrupts.interrupt()
-            answer = Approval(Decision.DENY, "the user ended the turn")
-        if not isinstance(answer, Approval):
-            return [explain(keys)]
-        _answer(batch, answer)
-        return []
+            self._answer(batch, Approval(Decision.DENY, "the user ended the turn"))
+        elif isinstance(answer, Approval):
+            self._answer(batch, answer)
+        else:
+            return [explain(box.keys)]
+        return None
+
+    def _build_box(
+        self, batch: Sequence[_Waiting], *, is_one_of_several: bool = False, is_whole: bool = False
+    ) -> ApprovalBox:
+        """Return the box about calls; one with the numbers of the calls if there are several."""
+        keys: tuple[AnswerKey, ...] = KEYS
+        if len(batch) > 1:
+            keys = build_keys_for_all([waiting.number for waiting in batch if waiting.number <= MAX_NUMBER])
+        elif batch[0].is_sampling:
+            keys = KEYS_FOR_SAMPLING
+        elif not batch[0].edited.arguments:
+            keys = tuple(key for key in KEYS if key.letter != "e")
+        if is_one_of_several:
+            keys = (*keys[:-1], BACK, keys[-1])
+        if is_whole:
+            keys = tuple(LESS if key.letter == LESS.letter else key for key in keys)
+        calls = {waiting.number: self._describe(waiting) for waiting in batch}
+        return ApprovalBox(calls, keys, self._screen.theme, is_whole)
+
+    def _answer(self, batch: Sequence[_Waiting], answer: Approval) -> None:
+        """Answer all calls of a batch, and show what was decided."""
+        for waiting in batch:
+            arguments = waiting.edited.arguments
+            waiting.answer = replace(answer, arguments=None if arguments == waiting.call.arguments else arguments)
+        is_changed = any(waiting.edited.arguments != waiting.call.arguments for waiting in batch)
+        shown = [self._describe(waiting) for waiting in batch]
+        self._sink.note_decision(describe_decision(shown, answer, is_changed=is_changed))
 
     def _apply_lasting_approvals(self, batch: list[_Waiting]) -> None:
         """Approve waiting calls of tools that were approved for the session or always, but not of changed tools."""
@@ -247,49 +273,34 @@ class TerminalApprover:
         settings = found if isinstance(found, ServerSettings) else None
         waiting.changes = await anyio.to_thread.run_sync(find_changes, waiting.edited.arguments, settings)
 
-    def _describe(self, batch: list[_Waiting], *, whole: bool = False) -> list[str]:
-        """Return the lines about calls; if there are several, those about each begin with its number."""
-        described = []
-        for waiting in batch:
-            changes = [*find_edits(waiting.call.arguments, waiting.edited.arguments), *waiting.changes]
-            lines = describe_request(
-                waiting.edited, waiting.tool, waiting.context, measure_terminal_width(), whole=whole, changes=changes
-            )
-            number = f"{waiting.number}  " if len(batch) > 1 else ""
-            described += [f"{number}{next(lines)}", *lines]
-        return described
+    def _describe(self, waiting: _Waiting) -> ShownCall:
+        changes = [*find_edits(waiting.call.arguments, waiting.edited.arguments), *waiting.changes]
+        settings = self._servers.get(waiting.context.server)
+        is_trusted = isinstance(settings, ServerSettings) and settings.trusted
+        return ShownCall(waiting.edited, waiting.tool, waiting.context, changes, is_trusted)
 
-    async def _read(self, lines: Sequence[str], last: str, keys: Mapping[str, str]) -> str:
-        """Return the user's answer, as text for `parse_answer`."""
+    async def _read(self, box: ApprovalBox, lines: Sequence[str] | None) -> str:
+        """Return the user's answer, as text for `parse_answer`.
+
+        Args:
+            box: The box with the calls and the keys.
+            lines: The lines to print in place of the box, where it has been printed already.
+        """
         screen = self._screen
         if isinstance(screen, PlainScreen):
-            for line in lines:
-                print(line if line.startswith(BAR[0]) else break_words(line, measure_terminal_width()), file=sys.stderr)
+            columns = measure_terminal_width()
+            before, last = build_question([*box.calls.values()], box.keys, columns)
+            for line in [*(box.format_plain(columns) if lines is None else lines), *before]:
+                print(line if line.startswith(BAR[0]) else break_words(line, columns), file=sys.stderr)
             sys.stderr.flush()
             return await ask_for_line(last)
-        key = await screen.ask_key([paint(line, screen.theme) for line in lines], last, keys)
-        reason = ""
-        if key == "n":
-            with suppress(Unanswered):
-                reason = await screen.ask_line("No, because (Enter for no reason):")
-        if (answer := _DECISIONS.get(key)) is not None:
-            because = f", because {to_one_line(reason, MAX_REASON)}" if reason else ""
-            rows = break_words(f"{remove_keys(last)}{answer}{because}", measure_terminal_width()).splitlines()
-            screen.print("\n".join(style(row, screen.theme.faint) for row in rows))
-        return f"n, {reason}" if reason else key
-
-
-def _answer(batch: list[_Waiting], answer: Approval) -> None:
-    for waiting in batch:
-        arguments = waiting.edited.arguments
-        waiting.answer = replace(answer, arguments=None if arguments == waiting.call.arguments else arguments)
-
-
-def paint(line: str, theme: Theme) -> str:
-    """Return a line of the prompt in colours. Untrusted text in it must be escaped already."""
-    bar, text = line[: len(BAR)], line[len(BAR) :]
-    if bar in (ADDED, REMOVED):
-        return style(line, theme.success if bar == ADDED else theme.removed)
-    if line.startswith(BAR[0]):
-        return style(bar, theme.faint) + text
-    return style(line, theme.strong if " wants to " in line else theme.faint)
+        numbers = {str(number): "that call alone" for number in box.calls if number <= MAX_NUMBER}
+        keys = {key.letter: key.meaning for key in box.keys if len(key.letter) == 1} | (
+            numbers if len(box.calls) > 1 else {}
+        )
+        key = await screen.ask_key([], "", keys | {ESCAPE: "do not run it"}, on_move=box.move)
+        if key != "n":
+            return key
+        with suppress(Unanswered):
+            return f"n, {await screen.ask_line('No, because (Enter for no reason):')}"
+        return key

@@ -30,6 +30,20 @@ def format_argument(name: str, value: Any) -> list[str]:
     return [escape_unseen(line) for line in _format_entry(f"{_format_key(name)}:", value, 0)]
 
 
+def format_name(name: str) -> str:
+    """Return the name of an argument, quoted if it is not plain, with invisible characters escaped."""
+    return escape_unseen(_format_key(name))
+
+
+def format_value(value: Any) -> list[str]:
+    """Return the lines that show a value: the first stands beside its name, further lines are indented below.
+
+    The first line of a text with line breaks is ``|``, that of a list or an object with content is empty.
+    """
+    first, *lines = _format_entry("", value, 0)
+    return [escape_unseen(line) for line in (first.removeprefix(" "), *lines)]
+
+
 def _format_entry(head: str, value: Any, depth: int) -> Iterator[str]:
     """Yield the lines of a value after its `head`: on the same line, or indented below it."""
     if isinstance(value, str):
@@ -43,7 +57,7 @@ def _format_entry(head: str, value: Any, depth: int) -> Iterator[str]:
             inner = "-" if key is None else f"{_format_key(str(key))}:"
             yield from (f"  {line}" for line in _format_entry(inner, item, depth + 1))
     else:
-        yield f"{head} {_format_json(value)}"
+        yield f"{head} {format_json(value)}"
 
 
 def _format_text(value: str) -> list[str]:
@@ -51,14 +65,15 @@ def _format_text(value: str) -> list[str]:
     text = value.replace("\r\n", "\n")
     if "\n" in text:
         return ["|", *text.removesuffix("\n").split("\n")]
-    return [_format_json(text) if _NEEDS_QUOTES.match(text) else text]
+    return [format_json(text) if _NEEDS_QUOTES.match(text) else text]
 
 
 def _format_key(name: str) -> str:
-    return name if _PLAIN_KEY.match(name) else _format_json(name)
+    return name if _PLAIN_KEY.match(name) else format_json(name)
 
 
-def _format_json(value: Any) -> str:
+def format_json(value: Any) -> str:
+    """Return a value as one line of JSON."""
     try:
         return json.dumps(value, ensure_ascii=False, default=str)
     except (RecursionError, ValueError):
@@ -115,6 +130,20 @@ def to_claims(tool: ToolSpec) -> dict[str, Any]:
     }
     annotations = {name: hint for name, hint in hints.items() if hint is not None}
     return {"title": tool.title, "description": tool.description, "annotations": annotations}
+
+
+_EFFECTS = {
+    "destructiveHint": "destructive",
+    "readOnlyHint": "read-only",
+    "openWorldHint": "open world",
+    "idempotentHint": "idempotent",
+}
+
+
+def list_effects(tool: ToolSpec) -> list[str]:
+    """Return the effects that the server claims for its tool: ``["destructive", "open world"]``."""
+    claimed = to_claims(tool)["annotations"]
+    return [effect for hint, effect in _EFFECTS.items() if claimed.get(hint)]
 
 
 _HINTS = {

@@ -105,6 +105,9 @@ class TerminalSink(TurnSink):
         if not self._is_writing:
             self.end()
 
+    def note_decision(self, _: str) -> None:
+        """Do nothing, because the typed answer stays on the screen."""
+
     def _show(self, event: Event) -> None:
         match event:
             case TextDelta(text):

@@ -188,6 +188,10 @@ class TurnSink(ABC):
                 self._begun += time.monotonic() - max(self._asked, self._begun)
 
     @abstractmethod
+    def note_decision(self, line: str) -> None:
+        """Show what the user decided about calls, unless the typed answer stays on the screen."""
+
+    @abstractmethod
     def _reserve(self, call_id: str | None) -> AbstractAsyncContextManager[None]:
         """Wait for the place of a question, and prepare it; the arguments are those of `question`."""
 

@@ -10,8 +10,8 @@ import difflib
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from dial_client.tools.argument_paths import find_current_folder, lies_within
 MAX_BYTES = 256 * 1024
 # Maximum lines, from the first difference on, of each text in a comparison; longer texts would take too long.
 MAX_LINES = 1_000
+# The titles of a comparison with a file, and of one with no text, because there is no such file.
+COMPARED, NEW = "compared with the file as it is", "new file"
 # Unchanged lines shown around each change.
 CONTEXT = 3
 _PATHS = ("path", "file_path", "filePath", "filepath", "file", "filename", "file_name", "target_file", "relative_path")
@@ -55,17 +57,36 @@ def find_changes(arguments: Mapping[str, Any], settings: ServerSettings | None) 
         settings: The server's entry. Files are read only in its working folder, its roots, the folders among its
             arguments, and the current folder.
     """
-    changes = [
-        _compare(old, f"replaced by {new}", before, after, (new,)) for old, new, before, after in _find_pairs(arguments)
+    pairs = list(_find_pairs(arguments))
+    known = [
+        (_compare(old, f"replaced by {new}", before, after, (new,)), [(before, after)])
+        for old, new, before, after in pairs
     ]
-    changes += [_compare_edits(name, items) for name, items in arguments.items()]
-    known = [change for change in changes if change is not None]
+    known += [_compare_edits(name, items) for name, items in arguments.items()]
+    changes = [(change, replacements) for change, replacements in known if change is not None]
     path = next((arguments[name] for name in _PATHS if isinstance(arguments.get(name), str)), None)
     name = next((name for name in _CONTENTS if isinstance(arguments.get(name), str)), None)
-    if known or path is None or name is None or (old := _read(path, settings)) is None:
-        return known
-    change = _compare(name, "compared with the file as it is", old, arguments[name])
+    if path is None or not (changes or name) or (found := _read(path, settings)) is None:
+        return [change for change, _ in changes]
+    old, title = found
+    if changes:
+        return [_show_in_file(change, replacements, old) for change, replacements in changes]
+    change = _compare(name, title, old, arguments[name]) if name is not None else None
     return [] if change is None else [change]
+
+
+def _show_in_file(change: FileChange, replacements: Sequence[tuple[str, str]], text: str) -> FileChange:
+    """Return a change with the lines of the file around it; unchanged if the old texts do not occur exactly once."""
+    after = text
+    for old, new in replacements:
+        if not old or after.count(old) != 1:
+            return change
+        after = after.replace(old, new)
+    if (lines := diff(text, after)) is None:
+        return change
+    shown = {line[1:] for line in lines}
+    left_out = sum(line not in shown for old, new in replacements for line in _split(old, new)[1])
+    return replace(change, lines=tuple(lines), unchanged=left_out)
 
 
 def names_same_file(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
@@ -107,24 +128,23 @@ def _to_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2, default=str)
 
 
-def _compare_edits(name: str, items: Any) -> FileChange | None:
-    """Return the change of a list of edits; None if the argument is not a list of edits."""
+def _compare_edits(name: str, items: Any) -> tuple[FileChange | None, list[tuple[str, str]]]:
+    """Return the change of a list of edits, with the edits; None as the change if the argument is no such list."""
     if not isinstance(items, list) or not items or not all(isinstance(item, Mapping) for item in items):
-        return None
+        return None, []
     lines: list[str] = []
+    edits: list[tuple[str, str]] = []
     unchanged = 0
     for item in items:
         pairs = list(_find_pairs(item))
         # An edit with a further field may do more than the diff shows, so the user sees the arguments themselves.
-        if len(pairs) != 1 or len(item) != 2:
-            return None
-        change = _compare(name, "", *pairs[0][2:])
-        if change is None:
-            return None
+        if len(pairs) != 1 or len(item) != 2 or (change := _compare(name, "", *pairs[0][2:])) is None:
+            return None, []
+        edits.append(pairs[0][2:])
         lines += [*(["@"] if lines else []), *change.lines]
         unchanged += change.unchanged
     title = f"{len(items):,} {'replacement' if len(items) == 1 else 'replacements'}"
-    return FileChange(name, title, tuple(lines), unchanged=unchanged)
+    return FileChange(name, title, tuple(lines), unchanged=unchanged), edits
 
 
 def _split(old: str, new: str) -> tuple[list[str], list[str]]:
@@ -145,18 +165,26 @@ def diff(old: str, new: str) -> list[str] | None:
     before, after = _split(old, new)
     if before == after:
         return None
-    start = next((index for index, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), 0)
-    start = max(0, start - CONTEXT)
-    if max(len(before), len(after)) - start > MAX_LINES:
+    shorter = min(len(before), len(after))
+    pairs = enumerate(zip(before, after, strict=False))
+    start = next((index for index, pair in pairs if pair[0] != pair[1]), shorter)
+    ends = zip(reversed(before[start:]), reversed(after[start:]), strict=False)
+    end = next((index for index, pair in enumerate(ends) if pair[0] != pair[1]), shorter - start)
+    start, end = max(0, start - CONTEXT), max(0, end - CONTEXT)
+    before, after = before[start : len(before) - end], after[start : len(after) - end]
+    if max(len(before), len(after)) > MAX_LINES:
         return None
-    lines = difflib.unified_diff(before[start:], after[start:], n=CONTEXT, lineterm="")
-    # The first two lines are the headers of the diff. The numbers of the hunks would count from `start`.
-    shown = [line for index, line in enumerate(lines) if index > 1 and not line.startswith("@@")]
-    return shown or None
+    # The first three lines are the headers of the diff and of its first part. The numbers in those of further parts
+    # would count from `start`.
+    _, _, _, *lines = difflib.unified_diff(before, after, n=CONTEXT, lineterm="")
+    return ["@" if line.startswith("@@") else line for line in lines]
 
 
-def _read(path: str, settings: ServerSettings | None) -> str | None:
-    """Return the text of a file in the folders of the server; None if it must not or cannot be read."""
+def _read(path: str, settings: ServerSettings | None) -> tuple[str, str] | None:
+    """Return the text of a file in the folders of the server, and the title of a comparison with this text.
+
+    The text is empty if there is no such file. The result is None if the file must not or cannot be read.
+    """
     working_folder = settings.cwd if settings is not None else None
     bases = [working_folder or find_current_folder()]
     folders = [*bases, find_current_folder()]
@@ -172,6 +200,9 @@ def _read(path: str, settings: ServerSettings | None) -> str | None:
         # A device or a pipe might block the question, or be changed by reading it.
         if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
             return None
-        return file.read_bytes()[:MAX_BYTES].decode("utf-8").replace("\r\n", "\n")
+        old = file.read_bytes()[:MAX_BYTES].decode("utf-8").replace("\r\n", "\n")
+    except FileNotFoundError:
+        return "", NEW
     except (OSError, ValueError):
         return None
+    return old, COMPARED

@@ -119,8 +119,8 @@ def test_foreign_text_stays_in_its_rows(tmp_path: Path) -> None:
     call = {"tool_calls": [{"name": "echo", "arguments": {"text": EVIL, EVIL: EVIL}}, {"name": EVIL, "arguments": {}}]}
     write_config(tmp_path, {"raw": entry("Server")}, [call, {"text": EVIL * 3, "chunk_size": 7}])
     with screen(tmp_path, "Say hi") as person:
-        person.until("Run echo of raw?")
-        assert person.lines[-1].startswith(("Run echo of raw?", "[y]es")), "the question is the last line"
+        person.until("╭ echo · raw")
+        person.until_true(lambda: person.lines[-1].startswith("╰ y yes"), "the question is the last line")
         assert not any(line.startswith(("Allow everything?", "> forged")) for line in person.lines)
         person.type("y")
         assert person.leave() in (0, 5)

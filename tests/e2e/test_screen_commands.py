@@ -175,7 +175,7 @@ def test_a_dumb_terminal_gets_prompts_and_no_escape_sequence(tmp_path: Path) -> 
         reader.until_true(lambda: reader.lines[-1:] == [">"], "no prompt")
         person.type("Say it", "Said it.", keys=(("Run echo of raw?", "y\r"),))
         person.begin("Again")
-        person.wait_for("[q]uit turn")
+        person.wait_for("q stop")
         reader.process.send_signal(signal.SIGINT)
         reader.until_true(lambda: reader.lines[-1:] == [">"], "no prompt behind the turn that was stopped")
         reader.process.send_signal(signal.SIGINT)

@@ -85,7 +85,8 @@ def test_text_of_a_hostile_model_and_server_stays_in_its_rows(tmp_path: Path) ->
     )
     for columns in (60, 200):
         with screen(tmp_path, "--no-save", "Say hi", columns=columns) as person:
-            person.until_true(lambda: "".join(person.lines[-1:]).startswith("Run all 2: 1 echo of evil"), "no question")
+            person.until_true(lambda: "".join(person.lines[-1:]).startswith("╰ "), "no question")
+            assert "2 calls to decide" in person.text
             assert not any(forges(line) for line in person.recent().splitlines())
             person.type("y")
             assert person.leave() in (0, 5)
@@ -116,7 +117,8 @@ def test_text_of_a_hostile_server_stays_in_its_rows_in_every_mode(tmp_path: Path
         for command, shown in (("/tools", "echo"), ("/servers", "evil"), ("/resources", "x://"), ("/prompts", "greet")):
             send_command(person, command, shown)
         person.type("Say hi\r")
-        person.until_true(lambda: "".join(person.lines[-1:]).startswith("Run echo of evil?"), "no question")
+        question = "Run echo of evil?" if mode else "╰ "
+        person.until_true(lambda: "".join(person.lines[-1:]).startswith(question), "no question")
         shown_at = time.monotonic()
         person.until_true(lambda: time.monotonic() - shown_at > QUIET, "time stands still")
         person.type("y\r" if options or "TERM" in mode else "y")
@@ -134,7 +136,7 @@ def test_text_of_a_hostile_server_stays_in_its_rows_in_every_mode(tmp_path: Path
 
 def forges(line: str) -> bool:
     """Return True if a line begins like a prompt of the program."""
-    return line.startswith((">", "Run nothing", "[y]es to nothing"))
+    return line.startswith((">", "Run nothing", "y yes to nothing"))
 
 
 def foreign_sequences(raw: bytes) -> set[bytes]:

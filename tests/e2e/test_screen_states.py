@@ -179,25 +179,43 @@ def walk(recorder: Recorder) -> None:
 
 def decide(recorder: Recorder) -> None:
     """Deny the second of two calls with a reason, and approve the first."""
-    person, enter = recorder.person, "" if recorder.is_drawn else "\r"
-    recorder.wait_for_question("Run all 2")
-    shown = time.monotonic()
-    # A key right after the prompt appears is ignored.
-    person.until_true(lambda: time.monotonic() - shown > QUIET, "time stands still")
-    recorder.note("two calls wait for approval")
-    person.type(f"2{enter}")
-    recorder.wait_for_question("Run echo of closed?")
-    recorder.note("one of them is asked about alone")
-    if recorder.is_drawn:
+    person = recorder.person
+    if not recorder.is_drawn:
+        recorder.wait_for_question("Run all 2")
+        recorder.note("two calls wait for approval")
+        person.type("2\r")
+        recorder.wait_for_question("Run echo of closed?")
+        recorder.note("one of them is asked about alone")
+        person.type("no, it is Sunday\r")
+        recorder.wait_for_question("Run echo of closed?", 2)
+        person.type("y\r")
+    else:
+        wait_for_box(recorder, "2 calls to decide")
+        shown = time.monotonic()
+        # A key right after the box appears is ignored.
+        person.until_true(lambda: time.monotonic() - shown > QUIET, "time stands still")
+        recorder.note("two calls wait for approval")
+        person.type("2")
+        wait_for_box(recorder, "number  7")
+        recorder.note("one of them is asked about alone")
         person.type("n")
         recorder.wait_for_question("No, because")
         person.type("it is Sunday\r")
-    else:
-        person.type("no, it is Sunday\r")
-    recorder.wait_for_question("Run echo of closed?", 2)
-    person.type(f"y{enter}")
+        wait_for_box(recorder, "path     notes.txt")
+        recorder.note("the other one is asked about")
+        person.type("y")
     person.until_true(lambda: "Noted." in recorder.rows(), "no answer")
     recorder.wait_for_prompt()
+
+
+def wait_for_box(recorder: Recorder, text: str) -> None:
+    """Wait until the last rows are a box with a text, whose last row has no hint."""
+    person = recorder.person
+
+    def is_shown() -> bool:
+        return any(text in row for row in recorder.rows()) and person.lines[-1].startswith("╰ ")
+
+    person.until_true(is_shown, f"no box with {text!r}")
 
 
 def interrupt(recorder: Recorder) -> None:

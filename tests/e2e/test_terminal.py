@@ -30,24 +30,24 @@ def configured(folder: Path, *replies: Any, after: str = "error") -> Path:
 def test_a_tool_runs_only_after_approval(tmp_path: Path, keys: str, calls: int) -> None:
     log = configured(tmp_path, ECHO, "Done.")
     with terminal(tmp_path, "--plain", "--no-save", "Say hi", DIAL_TEST_FRESH="1") as screen:
-        shown = screen.until("raw wants to run echo", "Run echo of raw?", ASKED)
+        shown = screen.until("echo · raw", "Run echo of raw?", ASKED)
         screen.type(keys)
         behind = screen.until("Done.")
         code = screen.leave()
     assert asked(log) == calls
     assert code == (0 if calls else 5)
-    assert "│ text: |\n│   a\n│   run it? y\n" in shown
+    assert "2 lines\n│   a\n│   run it? y\n" in shown
     assert "\n→ raw.echo\n" in behind, "what was asked about is shown once"
-    assert '│ "\\u001b[2Jkey": xxx' in shown
-    assert re.search(r"\n  … 2,\d\d\d more characters: \[v\]iew all\n", shown)
+    assert '│ "\\u001b[2Jkey"  xxx' in shown
+    assert re.search(r"\n│   … 2,\d\d\d more characters · d shows all\n", shown)
 
 
 def test_all_arguments_are_shown_on_request_and_an_unknown_answer_repeats_the_prompt(tmp_path: Path) -> None:
     log = configured(tmp_path, ECHO, "Done.")
     with terminal(tmp_path, "--plain", "--no-save", "Say hi") as screen:
         screen.until(ASKED)
-        screen.type("v\r")
-        assert screen.until("raw wants to run echo", "Run echo of raw?", ASKED).count("x") > 5000
+        screen.type("d\r")
+        assert screen.until("echo · raw", "Run echo of raw?", ASKED).count("x") > 5000
         screen.type("yep\r")
         screen.until("y: run this call", ASKED)
         screen.type("y\r")

@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.test_elicitation_prompts import configured
 from tests.support.pseudo_terminal import Terminal, terminal
 
-SEND = "[y]es  [n]o  [a]gain:"
+SEND = "y yes · n no · a again:"
 ASKED = "shop asks, while it runs "
 
 
@@ -89,7 +89,7 @@ def test_a_completed_form_can_be_filled_in_again(tmp_path: Path) -> None:
 def test_the_full_url_is_shown_and_not_opened(tmp_path: Path, keys: str, action: str) -> None:
     configured(tmp_path, "page", url="http://127.0.0.1:9/" + "x" * 500)
     with terminal(tmp_path, "--plain", "Go") as screen:
-        shown = screen.until("Agree to shop (page)? [y]es  [n]o:")
+        shown = screen.until("Agree to shop (page)? y yes · n no:")
         screen.type(keys)
         assert outcome(screen) == 0
     assert "shop wants you to open an address, while it runs page:" in shown
@@ -109,8 +109,8 @@ def test_an_interrupt_at_an_elicitation_ends_the_turn(tmp_path: Path) -> None:
 def test_sampling_needs_approval(tmp_path: Path) -> None:
     configured(tmp_path, "samples_too", "A word.")
     with terminal(tmp_path, "--plain", "--sampling", "Go") as screen:
-        shown = screen.until("shop wants to use your model", "Let shop use your model?", "[v]iew all  [q]uit turn:")
+        shown = screen.until("shop wants to use your model", "Let shop use your model?", "d details · q stop:")
         screen.type("y\r")
         assert outcome(screen) == 0
-    assert '│ "1. user": A word?' in shown
+    assert '│ "1. user"   A word?' in shown
     assert is_stored(tmp_path, "A word.")

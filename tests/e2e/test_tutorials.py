@@ -155,7 +155,7 @@ def test_a_call_without_a_rule_is_approved_in_the_terminal_and_denied_without_a_
         )
         assert (denied.returncode, "--allow git/git_status" in denied.stderr) == (5, True), denied
         with reader.type_at_terminal(question) as screen:
-            screen.until("Run git_status of git?")
+            screen.until("╭ git_status · git")
             screen.type("y")
             assert screen.leave() == 0
             assert "branch" in screen.text

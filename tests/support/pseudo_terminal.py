@@ -16,7 +16,7 @@ from tests.support.screens import open_terminal
 
 READY = ">"
 """The prompt of the chat."""
-ASKED = "[q]uit turn"
+ASKED = "q stop"
 """The end of the prompt for an approval."""
 WITHOUT_COLOURS = {"TERM": "xterm", "COLUMNS": "200", "LINES": "50", "NO_COLOR": "1", "PROMPT_TOOLKIT_NO_CPR": "1"}
 """The environment of a terminal without colours."""

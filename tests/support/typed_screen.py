@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 
-from tests.inner import MONO, Search, choose_by_number
+from tests.inner import MONO, Panel, Search, choose_by_number
 
 
 class TypedScreen:
@@ -45,7 +45,17 @@ class TypedScreen:
     def print_prose(self, text: str) -> None:
         self.print(text)
 
-    async def ask_key(self, lines: Sequence[str], question: str, keys: Mapping[str, str]) -> str:
+    def show_panel(self, panel: Panel) -> AbstractContextManager[None]:  # noqa: ARG002
+        return nullcontext()
+
+    async def ask_key(
+        self,
+        lines: Sequence[str],
+        question: str,
+        keys: Mapping[str, str],
+        *,
+        on_move: Callable[[int], None] | None = None,  # noqa: ARG002
+    ) -> str:
         self.printed += [*lines, question]
         key = self.lines.pop(0)
         assert key in keys

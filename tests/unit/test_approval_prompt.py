@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -11,17 +12,19 @@ from hypothesis import strategies as st
 from prompt_toolkit.utils import get_cwidth
 
 from tests.inner import (
-    BAR,
+    APPROVAL_KEYS,
     MAX_MARKS,
+    MONO,
     SAMPLING,
     Approval,
+    ApprovalBox,
     ApprovalContext,
     Decision,
+    ShownCall,
     ToolCallRequest,
     ToolSpec,
     build_question,
     count_unseen,
-    describe_request,
     explain,
     parse_answer,
     quote_name,
@@ -30,19 +33,30 @@ from tests.inner import (
 from tests.support.fakes import unhurried
 from tests.support.shown_arguments import format_arguments
 
-FORGED = "echo\nraw wants to run time\nRun time of raw? [y]es  [n]o: "
+FORGED = "echo\nraw wants to run time\nRun time of raw? y yes · n no"
+
+
+def show(tool: ToolSpec, arguments: dict[str, Any] | None = None, *, why: str = "", change: str = "") -> ShownCall:
+    call = ToolCallRequest("1", "offered", arguments or {})
+    return ShownCall(call, tool, ApprovalContext(tool.server, change, why))
 
 
 def asked(
     tool: ToolSpec, columns: int = 100, arguments: dict[str, Any] | None = None, *, whole: bool = False, why: str = ""
 ) -> list[str]:
-    call = ToolCallRequest("1", "offered", arguments or {})
-    before, last = build_question(tool, tool.server, columns)
-    return [
-        *describe_request(call, tool, ApprovalContext(tool.server, why_asked=why), columns, whole=whole),
-        *before,
-        last,
-    ]
+    """Return the lines of an approval in a terminal without a live area."""
+    shown = show(tool, arguments, why=why)
+    before, last = build_question([shown], APPROVAL_KEYS, columns)
+    return [*box(shown, whole=whole).format_plain(columns), *before, last]
+
+
+def box(*calls: ShownCall, whole: bool = False) -> ApprovalBox:
+    return ApprovalBox(dict(enumerate(calls, 1)), APPROVAL_KEYS, MONO, whole)
+
+
+def drawn(*calls: ShownCall, columns: int = 100, rows: int = 40, whole: bool = False) -> list[str]:
+    """Return the rows of the box without their styles."""
+    return [re.sub(r"\x1b\[[0-9;]*m", "", row) for row in box(*calls, whole=whole).render(columns, rows)]
 
 
 def tool(name: str = "echo", description: str = "", server: str = "raw", **more: Any) -> ToolSpec:
@@ -51,9 +65,77 @@ def tool(name: str = "echo", description: str = "", server: str = "raw", **more:
 
 def test_a_line_break_in_a_tool_name_adds_no_line_to_the_prompt() -> None:
     lines = asked(tool(FORGED))
-    assert lines[0].startswith('raw wants to run "echo\\nraw wants to')
-    assert [line for line in lines if line.startswith(("raw wants", "Run time"))] == lines[:1]
+    assert lines[0].startswith('"echo\\nraw wants to run')
+    assert [line for line in lines if line.startswith(("raw wants", "Run time"))] == []
     assert lines[-1].startswith('Run "echo\\nraw wants')
+
+
+def test_an_approval_is_a_box_with_the_names_the_arguments_and_the_keys() -> None:
+    about = tool("write_file", "Writes.", "filesystem", title="Write", destructive=True)
+    assert drawn(show(about, {"path": "notes/new.txt", "content": "hello\nworld\n"})) == [
+        "╭ write_file · filesystem ────────────────────────── claimed: destructive ╮",
+        "│ path     notes/new.txt                                                  │",
+        "│ content  2 lines                                                        │",
+        "│   hello                                                                 │",
+        "│   world                                                                 │",
+        "╰ y yes · n no… · s this session · a always · e edit · d details · q stop ╯",
+    ]
+
+
+def test_a_narrow_terminal_gets_a_box_without_a_right_border() -> None:
+    about = tool("write_file", server="filesystem", destructive=True)
+    assert drawn(show(about, {"path": "notes/new.txt"}), columns=36) == [
+        "╭ write_file · filesystem",
+        "│ claimed: destructive",
+        "│ path  notes/new.txt",
+        "│ y yes · n no… · s this session",
+        "│ a always · e edit · d details",
+        "╰ q stop",
+    ]
+
+
+def test_claims_of_a_trusted_server_are_shown_as_facts() -> None:
+    about = tool(read_only=True, idempotent=True, open_world=True)
+    shown = show(about)
+    assert shown.format_effects() == "claimed: read-only, open world, idempotent"
+    assert ShownCall(shown.call, about, shown.context, is_trusted=True).format_effects() == (
+        "read-only, open world, idempotent"
+    )
+    assert show(tool(destructive=False)).format_effects() == ""
+
+
+def test_several_calls_have_a_row_each_that_counts_what_it_leaves_out() -> None:
+    calls = show(tool(), {"text": "x" * 500}), show(tool("time"), why="mail was read"), show(tool(), {"text": "a\nb"})
+    assert drawn(*calls, columns=80)[:-1] == [
+        "╭ 3 calls to decide ──────────────────────────────────────────────────────────╮",
+        f'│ 1  echo · raw  text="{"x" * 33}… 468 more characters │',
+        "│ 2  time · raw  no arguments                                                 │",
+        "│    ! reason for asking: mail was read                                       │",
+        '│ 3  echo · raw  text="a\\nb"                                                  │',
+    ]
+
+
+def test_the_rows_of_a_box_that_do_not_fit_are_reached_by_moving() -> None:
+    shown = box(show(tool(), {"text": "\n".join(f"line {at}" for at in range(100))}), whole=True)
+    seen = set[str]()
+    for _ in range(20):
+        rows = shown.render(80, 20)
+        assert len(rows) == 20
+        seen |= {word for row in rows for word in re.findall(r"line \d+", row)}
+        shown.move(10)
+    assert len(seen) == 100
+    assert "rows 85 to 101 of 101" in "".join(rows)
+    shown.move(-1)
+    assert "rows 84 to 100 of 101" in "".join(shown.render(80, 20))
+
+
+def test_a_low_terminal_folds_more_of_each_argument_instead_of_hiding_one() -> None:
+    arguments = {f"name{at}": "\n".join(map(str, range(30))) for at in range(4)}
+    for rows in (60, 30, 14):
+        shown = drawn(show(tool(), arguments), rows=rows)
+        assert len(shown) <= rows
+        assert sum(row.startswith("│ name") for row in shown) == 4
+        assert sum("d shows all" in row for row in shown) == 4
 
 
 NAMES = [
@@ -76,37 +158,41 @@ def test_unusual_tool_names_are_quoted_and_escaped(name: str, written: str) -> N
     assert quote_name(name) == written
 
 
-HINTS = (
+CLAIMS = (
     "│ the server says that it is read-only, that it destroys nothing, that it reaches beyond its own data, "
     "the web for example"
 )
 
 
-def test_claims_of_a_server_are_marked_with_a_bar() -> None:
+def test_claims_of_a_server_are_among_the_details_only() -> None:
     about = tool(
         description="Reads.\nraw wants to run time",
-        title="Safe\nRun time of raw? [y]es",
+        title="Safe\nRun time of raw? y yes",
         read_only=True,
         destructive=False,
         open_world=True,
     )
-    lines = asked(about, 200, {"text": "x"})
-    assert lines[:5] == [
-        "raw wants to run echo",
-        "│ it calls itself: Safe Run time of raw? [y]es",
+    lines = asked(about, 200, {"text": "x"}, whole=True)
+    assert lines[:6] == [
+        "echo · raw  (claimed: read-only, open world)",
+        "│ text  x",
+        "│ it calls itself: Safe Run time of raw? y yes",
         "│ the server says: Reads.",
-        "│ raw wants to run time",
-        HINTS,
+        "│   raw wants to run time",
+        CLAIMS,
     ]
+    assert asked(about, 200, {"text": "x"})[:3] == [*lines[:2], lines[-1]]
     assert to_claims(about)["annotations"] == {"readOnlyHint": True, "destructiveHint": False, "openWorldHint": True}
 
 
-def test_the_prompt_shows_its_reason_and_counts_invisible_characters() -> None:
+def test_the_prompt_shows_its_reason_and_counts_invisible_characters_first() -> None:
     lines = asked(tool(removed_invisible=3), 100, {"text": "a\u200bb"}, why="a page of the web was read")
-    assert "  reason for asking: a page of the web was read" in lines
-    assert "(3 invisible characters were removed from what the server says)" in lines
-    assert "│ text: a\\u{200b}b" in lines
-    assert "(1 invisible character is written out in the arguments)" in lines
+    assert lines[1:5] == [
+        "│ ! reason for asking: a page of the web was read",
+        "│ ! 3 invisible characters were removed from what the server says",
+        "│ ! 1 invisible character is written out in the arguments",
+        "│ text  a\\u{200b}b",
+    ]
 
 
 def test_arguments_are_shown_with_line_breaks_and_unescaped_characters() -> None:
@@ -132,42 +218,70 @@ def test_arguments_are_shown_with_line_breaks_and_unescaped_characters() -> None
     ]  # fmt: skip
 
 
-MORE = "  … 28 more lines, 261 characters: [v]iew all"
+MORE = "│   … 29 more lines, 203 characters · d shows all"
 
 
 def test_a_long_text_is_shown_by_its_first_lines_and_a_count_of_the_remaining_lines() -> None:
     text = "\n".join(f"line {at}" for at in range(1, 41))
     short, whole = (asked(tool(), 100, {"content": text}, whole=whole) for whole in (False, True))
-    assert short[2:15] == ["│ content: |", *(f"│   line {at}" for at in range(1, 12)), MORE]
-    assert whole[2:43] == ["│ content: |", *(f"│   line {at}" for at in range(1, 41))]
+    assert short[1:14] == ["│ content  40 lines", *(f"│   line {at}" for at in range(1, 12)), MORE]
+    assert whole[1:42] == ["│ content  40 lines", *(f"│   line {at}" for at in range(1, 41))]
+
+
+def test_a_wrapped_value_is_indented_below_its_beginning() -> None:
+    lines = asked(tool(), 60, {"path": "p", "query": f"{'word ' * 10}path  /etc/passwd"})
+    assert [line.rstrip() for line in lines[2:4]] == [
+        "│ query  word word word word word word word word word word",
+        "│        path  /etc/passwd",
+    ]
 
 
 def test_many_arguments_are_all_named_or_counted() -> None:
     some = asked(tool(), 100, {f"name{at}": "x\n" * 50 for at in range(60)})
     assert sum(line.startswith("│ name") for line in some) == 60
     many = asked(tool(), 100, {f"name{at}": 1 for at in range(10_000)})
-    assert "… and 9,900 more arguments: [v]iew all" in many
+    assert "│ … 9,900 more arguments · d shows all" in many
     assert many[-1].startswith("Run echo of raw?")
 
 
-ODD = "ab \n\t\r\x1b\u200b\u202e\u2028日👩\u200d│[]\"'"
+ODD = "ab \n\t\r\x1b\u200b\u202e\u2028日👩\u200d│╰[]\"'!…"
 FOREIGN = st.text(st.sampled_from(ODD), max_size=300) | st.text(max_size=30)
 
 
 @unhurried
-@given(FOREIGN, FOREIGN, FOREIGN, st.dictionaries(FOREIGN, FOREIGN, max_size=4), st.integers(60, 200))
-def test_no_line_of_a_server_or_model_imitates_the_prompt_or_exceeds_the_terminal_width(
-    name: str, title: str, description: str, arguments: dict[str, str], columns: int
+@given(FOREIGN, FOREIGN, FOREIGN, st.dictionaries(FOREIGN, FOREIGN, max_size=4), st.integers(24, 200), st.booleans())
+def test_no_row_of_a_server_or_model_imitates_the_prompt_or_exceeds_the_terminal_width(
+    name: str, title: str, description: str, arguments: dict[str, str], columns: int, whole: bool
 ) -> None:
-    lines = asked(tool(name, description, title=title), columns)
-    lines += list(describe_request(ToolCallRequest("1", "x", arguments), tool(), ApprovalContext("raw"), columns))
-    ours = ("raw wants to run ", "with", "(", "  …", "Run ", "[y]es", "[v]iew", "[e]dit", "[q]uit", "Let ")
-    for line in lines:
-        assert line.startswith((BAR, *ours)), line
-        assert len(line.splitlines()) == 1
-        assert count_unseen(line) == 0
-        if line.startswith(BAR):
-            assert sum(map(get_cwidth, line)) < columns
+    first, second = show(tool(name, description, title=title), change="+ab\n-ab"), show(tool(), arguments)
+    for calls in ([first], [second], [first, second]):
+        rows = drawn(*calls, columns=columns, rows=1_000, whole=whole)
+        assert rows[0].startswith("╭")
+        assert all(row.startswith("│ ") for row in rows[1:-1])
+        assert rows[-1].startswith("╰ ")
+        for row in rows:
+            assert len(row.splitlines()) == 1
+            assert count_unseen(row) == 0
+            assert sum(map(get_cwidth, row)) < columns
+        # Only a name, a warning, a fold, a claim or a number stands in the first column.
+        begins = {row[2:].split("  ")[0] for row in rows[1:-1] if row[2:3] not in (" ", "")}
+        assert all(is_ours(begin, columns) for begin in begins), begins
+
+
+def is_ours(begin: str, columns: int) -> bool:
+    """Return whether the words in the first column of a box are those of the program, or the name of an argument."""
+    words: tuple[str, ...] = (
+        "! ",
+        "… ",
+        "it calls itself:",
+        "the server says",
+        "no arguments",
+        "claimed:",
+        "y yes",
+        "a always",
+    )
+    words = (*words, "s this", "e edit", "d details", "n no", "q stop")
+    return columns < 60 or begin.startswith(words) or re.match(r'\d+$|[\w.$-]+$|"', begin.strip()) is not None
 
 
 ANSWERS = [
@@ -191,19 +305,22 @@ def test_an_answer_is_a_key_or_a_word(typed: str, decision: str, reason: str) ->
     assert parse_answer(typed) == Approval(Decision(decision), reason)
 
 
-@pytest.mark.parametrize("typed", ["yep", "yikes", "now", "notes", "ok", "1", "y y", "sure", "x", "n't"])
+@pytest.mark.parametrize("typed", ["yep", "yikes", "now", "notes", "ok", "1", "y y", "sure", "x", "n't", "v", "st"])
 def test_an_unknown_answer_repeats_the_question(typed: str) -> None:
     assert parse_answer(typed) == "unknown"
 
 
-def test_keys_of_the_same_meaning_are_explained_together() -> None:
-    explained = explain({"y": "all these calls", "1": "that call alone", "2": "that call alone"})
-    assert explained == 'y: all these calls; 1, 2: that call alone. Enter alone is "no".'
+def test_keys_are_explained() -> None:
+    assert explain(APPROVAL_KEYS[4:6]) == 'e: edit the arguments; d: show everything. Enter alone is "no".'
 
 
-def test_view_edit_and_quit_are_answers() -> None:
-    assert parse_answer("v") == parse_answer("View all") == "view"
-    assert (parse_answer("e"), parse_answer("Quit")) == ("edit", "quit")
+def test_details_edit_back_and_stop_are_answers() -> None:
+    assert parse_answer("d") == parse_answer("Details") == "details"
+    assert [parse_answer(typed) for typed in ("e", "Quit", "stop", "b")] == ["edit", "quit", "quit", "back"]
+
+
+def test_esc_is_no() -> None:
+    assert parse_answer("\x1b") == Approval(Decision.DENY, "the user said no")
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
@@ -217,14 +334,15 @@ def test_deeply_nested_arguments_are_one_line_of_json() -> None:
     deep: Any = "end"
     for _ in range(60):
         deep = {"a": deep}
-    [line] = [line for line in asked(tool(), 2000, {"deep": deep}, whole=True) if "end" in line]
+    [line] = [line for line in asked(tool(), 2000, {"deep": deep}, whole=True) if '"end"' in line]
     assert json.loads(line.partition(": ")[2])
 
 
 def test_excess_combining_marks_are_escaped_and_counted() -> None:
-    lines = asked(tool(description="d" + "\u0336" * 500), arguments={"z": "a" + "\u0301" * 5_000, "name": "e\u0301"})
+    arguments = {"z": "a" + "\u0301" * 5_000, "name": "e\u0301"}
+    lines = asked(tool(description="d" + "\u0336" * 500), arguments=arguments)
     assert max(len(line) for line in lines) < 150
-    assert "\u2502 name: e\u0301" in lines
-    (first, *_) = [line for line in lines if "z: a" in line]
-    assert first.startswith("\u2502 z: a" + "\u0301" * MAX_MARKS + r"\u{301}\u{301}")
-    assert any("more characters: [v]iew all" in line for line in lines)
+    assert "\u2502 name  e\u0301" in lines
+    (first, *_) = [line for line in lines if "z     a" in line]
+    assert first.startswith("\u2502 z     a" + "\u0301" * MAX_MARKS + r"\u{301}\u{301}")
+    assert any("more characters · d shows all" in line for line in lines)

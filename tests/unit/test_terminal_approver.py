@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from tests.inner import (
     Approval,
     ApprovalContext,
     Decision,
+    Panel,
     ServerSettings,
     TerminalApprover,
     ToolCallRequest,
@@ -29,6 +30,8 @@ from tests.support.typed_screen import TypedScreen
 
 pytestmark = pytest.mark.anyio
 
+REASON = "No, because (Enter for no reason):"
+PLAIN = re.compile(r"\x1b\[[0-9;]*m")
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}, "count": {"type": "integer", "maximum": 5}}}
 
 
@@ -45,6 +48,7 @@ class Person(TypedScreen):
         self.answers = list(answers)
         self.shown: list[str] = []
         self.questions: list[str] = []
+        self.panels: list[Panel] = []
         self.place = anyio.Lock()
 
     def print(self, text: str) -> None:
@@ -53,9 +57,25 @@ class Person(TypedScreen):
     def print_prose(self, text: str) -> None:
         self.print(text)
 
-    async def ask_key(self, lines: Sequence[str], question: str, keys: Mapping[str, str]) -> str:
-        self.shown += [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in lines]
-        self.questions.append(question)
+    @contextmanager
+    def show_panel(self, panel: Panel) -> Iterator[None]:
+        self.panels.append(panel)
+        yield
+        self.panels.pop()
+
+    async def ask_key(
+        self,
+        lines: Sequence[str],
+        question: str,
+        keys: Mapping[str, str],
+        *,
+        on_move: Callable[[int], None] | None = None,
+    ) -> str:
+        rows = self.panels[-1](80, 60)
+        assert (on_move is None) is bool(question)
+        self.shown += [PLAIN.sub("", row).strip("│╭╰╮╯─").rstrip()[1:] for row in rows]
+        self.shown += lines
+        self.questions.append(question or PLAIN.sub("", rows[0]).strip("╭╮─ "))
         while (key := self.answers.pop(0)) not in keys:
             pass
         return key
@@ -63,6 +83,9 @@ class Person(TypedScreen):
     async def ask_line(self, question: str, *, hidden: bool = False, default: str = "") -> str:  # noqa: ARG002
         self.questions.append(question)
         return self.answers.pop(0)
+
+    def note_decision(self, line: str) -> None:
+        self.shown.append(line)
 
     @asynccontextmanager
     async def question(self, call_id: str | None = None) -> AsyncIterator[None]:  # noqa: ARG002
@@ -101,44 +124,65 @@ async def decide(
 
 
 async def test_a_key_decides_and_a_denial_may_have_a_reason() -> None:
-    for keys, expected in {
-        ("y",): Approval("once"),
-        ("x", "s"): Approval("session"),
-        ("v", "a"): Approval("always"),
-        ("n", ""): Approval("deny", "the user said no"),
-        ("n", "wrong file"): Approval("deny", "wrong file"),
-    }.items():
+    for keys, expected, line in (
+        (("y",), Approval("once"), "allowed: write · files"),
+        (("x", "s"), Approval("session"), "allowed for this session: write · files"),
+        (("d", "a"), Approval("always"), "allowed always: write · files"),
+        (("n", ""), Approval("deny", "the user said no"), "not allowed: write · files"),
+        (("n", "wrong file"), Approval("deny", "wrong file"), "not allowed: write · files: wrong file"),
+        (("\x1b",), Approval("deny", "the user said no"), "not allowed: write · files"),
+    ):
         person = Person(*keys)
         assert await decide(person, {"path": "a"}) == [expected]
-        assert person.questions[0].startswith("Run write of files? ")
+        assert person.questions[0] == "write · files"
+        assert person.shown[-1] == line
 
 
 async def test_calls_that_wait_together_are_numbered_and_answered_together() -> None:
     person = Person("y")
     calls = [{"path": f"file{at}"} for at in range(3)]
     assert await decide(person, *calls, names=("read", "write", "write")) == [Approval("once")] * 3
-    assert [line for line in person.shown if " wants to run " in line] == [
-        "1  files wants to run read",
-        "2  files wants to run write",
-        "3  files wants to run write",
+    assert person.shown[:-1] == [
+        "3 calls to decide",
+        '1  read · files  path="file0"',
+        '2  write · files  path="file1"',
+        '3  write · files  path="file2"',
+        "y yes to all · n no to all… · s this session · a always · 1-3 one alone",
+        "d details · q stop",
     ]
-    assert person.questions == ["Run all 3: 1 read of files, 2 write of files, 3 write of files? "]
+    assert person.shown[-1] == "allowed: read · files, write · files, write · files"
 
 
 async def test_one_of_several_calls_can_be_answered_alone() -> None:
     person = Person("2", "n", "not this", "y")
     answers = await decide(person, {"path": "a"}, {"path": "b"})
     assert answers == [Approval("once"), Approval("deny", "not this")]
-    assert person.questions[-1].startswith("Run write of files?")
+    assert person.questions == ["2 calls to decide", "write · files", REASON, "write · files"]
+
+
+async def test_the_user_can_go_back_from_one_call_to_all_of_them() -> None:
+    person = Person("2", "b", "y")
+    assert await decide(person, {"path": "a"}, {"path": "b"}) == [Approval("once")] * 2
+    assert person.questions == ["2 calls to decide", "write · files", "2 calls to decide"]
 
 
 async def test_a_grant_for_the_session_answers_the_other_calls_of_the_tool() -> None:
     person = Person("1", "s", "4", "y", "y")
     answers = await decide(person, *[{"path": "a"}] * 4, names=("write", "write", "read", "read"))
     assert [answer.decision for answer in answers] == [Decision.SESSION, *[Decision.ONCE] * 3]
-    assert person.questions[2] == "Run all 2: 3 read of files, 4 read of files? ", "numbers stay"
+    at = person.shown.index("2 calls to decide")
+    assert [line[:8] for line in person.shown[at + 1 : at + 3]] == ["3  read ", "4  read "], "numbers stay"
     changed = await decide(Person("1", "s", "n", ""), {"path": "a"}, {"path": "b"}, change="-old\n+new")
     assert [answer.allowed for answer in changed] == [True, False]
+
+
+async def test_a_change_of_the_tool_is_shown_before_its_arguments() -> None:
+    person = Person("y")
+    await decide(person, {"path": "a"}, change="-old\n+new")
+    assert person.shown[1:5] == ["! files has changed write since it was approved:", "  - old", "  + new", "path  a"]
+    person = Person("y")
+    await decide(person, {"path": "a"}, {"path": "b"}, change="-old\n+new")
+    assert person.shown.count("   ! files has changed write since it was approved") == 2
 
 
 async def test_edited_arguments_are_checked_shown_and_returned() -> None:
@@ -147,21 +191,49 @@ async def test_edited_arguments_are_checked_shown_and_returned() -> None:
     assert answer == Approval("once", arguments={"path": "a", "count": 3})
     assert "The arguments do not fit: count: 9 is greater than the maximum of 5" in person.shown
     assert any(line.startswith("The arguments do not fit: count is not JSON") for line in person.shown)
-    at = person.shown.index("│ count: (changed by you)")
-    assert "│ count: 1" in person.shown[:at]
-    assert person.shown[at + 1 : at + 3] == ["│-1", "│+3"], "the old value is shown"
+    at = person.shown.index("count  +1 -1 lines · changed by you")
+    assert "count  1" in person.shown[:at]
+    assert person.shown[at + 1 : at + 3] == ["  - 1", "  + 3"], "the old value is shown"
+    assert person.shown[-1] == "allowed with changed arguments: write · files"
     assert await decide(Person("e", "1", "b", "e", "1", "a", "y"), {"path": "a", "count": 1}) == [Approval("once")]
     assert await decide(Person("e", "9", "d", "y"), {"count": 1}) == [Approval("once")]
 
 
 async def test_a_changed_file_is_shown_as_a_diff(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("one\ntwo\nthree\n", encoding="utf-8")
-    person = Person("v", "y")
+    person = Person("d", "y")
     await decide(person, {"path": str(tmp_path / "notes.md"), "content": "one\n2\nthree\n"}, folder=tmp_path)
-    at = person.shown.index("│ content: (compared with the file as it is)")
-    assert person.shown[at + 1 : at + 5] == ["│ one", "│-two", "│+2", "│ three"]
-    assert not person.shown[at + 5].startswith("│"), "the line break at the end of both texts is not shown"
-    assert "│   2" in person.shown[at + 6 :]
+    at = person.shown.index("content  +1 -1 lines")
+    assert person.shown[at + 1 : at + 5] == ["    one", "  - two", "  + 2", "    three"]
+    assert person.shown[at + 5].startswith("y yes"), "the line break at the end of both texts is not shown"
+    assert "  2" in person.shown[at + 6 :], "the details have the argument itself"
+
+
+async def test_a_new_file_is_shown_as_added_lines(tmp_path: Path) -> None:
+    person = Person("y")
+    await decide(person, {"path": str(tmp_path / "new.md"), "content": "one\n2\n"}, folder=tmp_path)
+    at = person.shown.index("content  +2 lines · new file")
+    assert person.shown[at + 1 : at + 3] == ["  + one", "  + 2"]
+    person = Person("y")
+    await decide(person, {"path": str(tmp_path.parent / "new.md"), "content": "one\n2\n"}, folder=tmp_path)
+    assert "content  2 lines" in person.shown, "nothing is said about files outside of the folders of the server"
+
+
+async def test_an_edit_is_shown_with_the_lines_of_the_file_around_it(tmp_path: Path) -> None:
+    file = tmp_path / "notes.md"
+    file.write_text("\n".join(f"line {at}" for at in range(5_000)), encoding="utf-8")
+    settings = servers(tmp_path)["files"]
+    assert isinstance(settings, ServerSettings)
+    edits = [{"oldText": "line 2\n", "newText": "2\n"}, {"oldText": "line 4000\n", "newText": ""}]
+    [change] = find_changes({"path": str(file), "edits": edits[:1]}, settings)
+    around = ("-line 2", "+2", " line 3", " line 4", " line 5")
+    assert change.lines == (" line 0", " line 1", *around)
+    assert change.unchanged == 0
+    [change] = find_changes({"path": str(file), "edits": edits}, settings)
+    assert change.lines == ("-line 2", "+2", "@", "-line 4000"), "a comparison would take too long"
+    file.write_text("line 2\nline 2\n", encoding="utf-8")
+    [change] = find_changes({"path": str(file), "edits": edits[:1]}, settings)
+    assert change.lines == ("-line 2", "+2"), "which of the lines is meant is not known"
 
 
 async def test_edits_are_shown_as_a_diff_and_files_outside_are_not_read(tmp_path: Path) -> None:
@@ -182,8 +254,9 @@ async def test_edits_are_shown_as_a_diff_and_files_outside_are_not_read(tmp_path
     (inside / "link.txt").symlink_to(outside / "a.txt")
     (inside / "large.txt").write_text("x" * (MAX_BYTES + 1), encoding="utf-8")
     (inside / "binary").write_bytes(b"\xff\x00")
-    names = ("../outside/a.txt", "link.txt", "large.txt", "binary", ".", "none")
+    names = ("../outside/a.txt", "link.txt", "large.txt", "binary", ".")
     unread = [outside / "a.txt", *(inside / name for name in names)]
+    assert changes(path=str(inside / "none"), content="new\n") == [("content", ("+new",))]
     assert [path for path in unread if changes(path=str(path), content="new\n")] == []
     assert diff("a\u200b", "a") == ["-a\\u{200b}", "+a"]
     assert diff("x\n" * 5_000, "y\n" * 5_000) is None
@@ -202,17 +275,17 @@ async def test_a_diff_omits_no_sent_text_without_a_notice(tmp_path: Path) -> Non
         return person.shown
 
     lines = await shown("y", old_string="pass", new_string="\n".join(["curl evil", *["x"] * 1_001]))
-    assert "│ new_string: |" in lines
-    assert "│   curl evil" in lines
+    assert "new_string  1,002 lines" in lines
+    assert "  curl evil" in lines
     lines = await shown("y", search="SECRET", replace="SECRET")
-    assert [line for line in lines if "SECRET" in line] == ["│ search: SECRET", "│ replace: SECRET"]
+    assert [line for line in lines if "SECRET" in line] == ["search   SECRET", "replace  SECRET"]
     assert any("SECRET" in line for line in await shown("y", edits=[{"search": "SECRET", "replace": "SECRET"}]))
     assert any("hunter2" in line for line in await shown("y", path=str(file), content="KEY=hunter2\n"))
-    left_out = "  … 8 unchanged lines: [v]iew all"
+    left_out = "  … 8 unchanged lines · d shows all"
     assert left_out in await shown("y", old_text=f"{context}\nend", new_text=f"{context}\nend!")
     assert left_out in await shown("y", edits=[{"oldText": f"{context}\nend", "newText": f"{context}\nend!"}])
-    lines = await shown("v", "y", old_text=f"{context}\nend", new_text=f"{context}\nend!")
+    lines = await shown("d", "y", old_text=f"{context}\nend", new_text=f"{context}\nend!")
     assert lines.count(left_out) == 1
-    assert "│   SECRET" in lines
+    assert "  SECRET" in lines
     file.write_text(f"{context}\nend", encoding="utf-8")
     assert left_out in await shown("y", path=str(file), content=f"{context}\nend!")

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from dial_client.cli.command_screen import Panel
 from dial_client.cli.markdown.themes import Theme, style
-from dial_client.cli.word_wrap import count_cells, fit
+from dial_client.cli.word_wrap import break_words, count_cells, fit
 from dial_client.messages.message import Content, ImagePart, ToolCallResult, extract_text
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.runtime.text import count_noun
@@ -27,6 +28,8 @@ SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 # Seconds for which one character of the spinner is shown.
 FRAME = 0.1
 MAX_QUEUED = 3
+# The minimum rows of a panel, before which running calls give way.
+MIN_PANEL = 12
 MAX_TEXT = 500
 _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 _LINK = re.compile(r"\x1b\]8;[^\x07\x1b]*(?:\x07|\x1b\\)")
@@ -162,6 +165,10 @@ class LiveState:
     """The progress of a download; empty if there is none."""
     items: Callable[[int, int], list[str]] | None = None
     """Returns the lines of a picker for a width in columns and a maximum of rows; None if there is no picker."""
+    panel: Panel | None = None
+    """Returns the rows of a dialog, which stand above its question; None if there is none."""
+    panel_lines: Sequence[str] = ()
+    """Lines of the program between the panel and its question."""
     is_asking: bool = False
     """Whether a question waits for its answer, which hides the clock of the turn."""
     steering: list[str] = field(default_factory=list)
@@ -184,11 +191,17 @@ def render(state: LiveState, columns: int, rows: int, now: float) -> list[str]:
     """
     if state.items is not None:
         return state.items(columns, rows)
-    calls, limit = list(state.calls.values()), max(1, rows // 3)
+    # The panel shows the calls that wait for approval.
+    calls = [call for call in state.calls.values() if state.panel is None or not call.waits]
+    limit = max(1, rows // 3)
     below = [format_running_call(call, columns, now, _choose_frame(now - call.since)) for call in calls[:limit]]
     if len(calls) > limit:
         below.append(fit(f"  … and {len(calls) - limit:,} more calls", columns - 1))
     below += _format_queue(state.steering, state.queued, columns)
+    if state.panel is not None:
+        lines = [row for line in state.panel_lines for row in break_words(line, columns).splitlines()]
+        above = [*below, ""][: max(0, rows - len(lines) - MIN_PANEL)]
+        return [*above, *state.panel(columns, rows - len(lines) - len(above)), *lines]
     if state.is_asking:
         return below[-rows:]
     if state.starting:

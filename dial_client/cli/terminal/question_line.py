@@ -35,6 +35,8 @@ MAX_HINT = 40
 
 # The keys that move through a list, each with the number of items to move by.
 _MOVES = {"up": -1, "down": 1, "c-p": -1, "c-n": 1, "s-tab": -1, "tab": 1, "pageup": -10, "pagedown": 10}
+# The keys that also move the rows above a question.
+_SCROLLING = ("up", "down", "pageup", "pagedown")
 # The maximum number of items that are shown at once.
 MAX_ITEMS = 12
 HINT = "type to search · ↑ ↓ choose · Enter takes · Esc leaves"
@@ -53,9 +55,15 @@ class Question:
     on_text: Callable[[str], None] | None = None
     """For a list: called with the line whenever it changes."""
     on_move: Callable[[int], None] | None = None
-    """For a list: called with the number of items to move down."""
+    """For a list, or for rows above a question: called with the number of items or rows to move down."""
     answer: str | None = None
+    """The answer, once there is one."""
     is_over: anyio.Event = field(default_factory=anyio.Event)
+
+    @property
+    def is_list(self) -> bool:
+        """Whether the answer is chosen from a list."""
+        return self.on_move is not None and self.keys is None
 
     def settle(self, answer: str | None) -> None:
         """End the question with an answer, or with None if there is none."""
@@ -130,7 +138,7 @@ class QuestionLine:
         from prompt_toolkit.document import Document
 
         self.buffer.set_document(Document(default), bypass_readonly=True)
-        is_expected = question.on_move is not None or self._last_key <= self._answered
+        is_expected = question.is_list or self._last_key <= self._answered
         self._is_armed = is_expected or self._clock() - self._last_key > BUSY
         self.current = question
         self._on_change()
@@ -148,7 +156,8 @@ class QuestionLine:
         if self.current is None:
             return []
         hint = f"({self.current.hint}) " if self.current.hint else ""
-        return [("class:question", f"{self.current.text.rstrip()} "), ("class:hint", hint)]
+        text = f"{self.current.text.rstrip()} " if self.current.text else ""
+        return [("class:question", text), ("class:hint", hint)]
 
     def _pass_on_text(self, buffer: Any) -> None:
         if self.current is not None and self.current.on_text is not None:
@@ -165,7 +174,8 @@ class QuestionLine:
 
         shown = Condition(lambda: self.is_shown)
         by_key = Condition(lambda: self.current is not None and (self.current.keys is not None or not self._is_armed))
-        is_list = Condition(lambda: self.current is not None and self.current.on_move is not None)
+        is_list = Condition(lambda: self.current is not None and self.current.is_list)
+        can_move = Condition(lambda: self.current is not None and self.current.on_move is not None)
         bindings = KeyBindings()
 
         @bindings.add("<any>", filter=by_key, eager=True)
@@ -187,12 +197,14 @@ class QuestionLine:
                 self.current.settle(None)
 
         for key, items in _MOVES.items():
-            bindings.add(key, filter=is_list, eager=True)(partial(self._move, items))
+            is_bound = can_move if key in _SCROLLING else is_list
+            bindings.add(key, filter=is_bound, eager=True)(partial(self._move, items))
         return bindings
 
     def _move(self, items: int, _: Any) -> None:
         if self.current is not None and self.current.on_move is not None:
             self.current.on_move(items)
+            self._on_change()
 
     def _answer_by_key(self, key: str) -> None:
         question = self.current

@@ -10,14 +10,14 @@ import os
 import shutil
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import anyio
 
 from dial_client.cli import process_runner, tty
-from dial_client.cli.command_screen import Search
+from dial_client.cli.command_screen import Panel, Search
 from dial_client.cli.error_stream import colour_label
 from dial_client.cli.markdown.markdown_stream import MarkdownStream
 from dial_client.cli.markdown.themes import Theme, choose_theme, style
@@ -47,6 +47,8 @@ class TakeAtOnce(Protocol):
 
 # Seconds to wait until the terminal is restored.
 MAX_CLOSING = 2.0
+# The rows below a panel: the question, one to spare for an answer that is wrapped, and the status line.
+QUESTION_ROWS = 3
 
 
 class Screen:
@@ -164,18 +166,36 @@ class Screen:
             self._is_new_panel = True
             yield
 
-    async def ask_key(self, lines: Sequence[str], question: str, keys: Mapping[str, str]) -> str:
+    @contextmanager
+    def show_panel(self, panel: Panel) -> Iterator[None]:
+        """Show rows in the live area, above the questions of this context, which print nothing."""
+        outer, self.live.panel = self.live.panel, panel
+        try:
+            yield
+        finally:
+            self.live.panel, self.live.panel_lines = outer, ()
+            self.refresh()
+
+    async def ask_key(
+        self,
+        lines: Sequence[str],
+        question: str,
+        keys: Mapping[str, str],
+        *,
+        on_move: Callable[[int], None] | None = None,
+    ) -> str:
         r"""Ask for one key, and return it. For any other key, show a hint.
 
         Args:
-            lines: The lines to print above the question.
+            lines: The lines to print above the question; below a panel they are drawn.
             question: The question, on the last line of the screen.
-            keys: The meaning of each key; ``"\r"`` is Enter.
+            keys: The meaning of each key; ``"\r"`` is Enter, ``"\x1b"`` is Esc.
+            on_move: Is called with a number of rows for the keys that move through a list.
 
         Raises:
             Unanswered: The user pressed Ctrl-C or Ctrl-D.
         """
-        return await self._ask(Question(question, keys), lines)
+        return await self._ask(Question(question, keys, on_move=on_move), lines)
 
     async def ask_line(self, question: str, *, hidden: bool = False, default: str = "") -> str:
         """Ask for a line, and return it without leading and trailing spaces.
@@ -300,7 +320,7 @@ class Screen:
 
     def _paint(self, _: object) -> None:
         printed = self._take_printed()
-        rows = max(1, self.rows // 2)
+        rows = max(1, self.rows // 2 if self.live.panel is None else self.rows - QUESTION_ROWS)
         self._live_text = "\n".join(live_area.render(self.live, self.columns, rows, time.monotonic()))
         find_status = self._find_status if self.rows >= status_line.MIN_ROWS else None
         self._status_text = (
@@ -418,9 +438,12 @@ class Screen:
 
     async def _ask(self, question: Question, lines: Sequence[str], default: str = "") -> str:
         self._read_early_keys()
-        separator, self._is_new_panel = ("\n",) if self._is_new_panel else (), False
-        for line in (*separator, *lines):
-            self.print(line)
+        if self.live.panel is not None:
+            self.live.panel_lines = lines
+        else:
+            separator, self._is_new_panel = ("\n",) if self._is_new_panel else (), False
+            for line in (*separator, *lines):
+                self.print(line)
         return await self._question.ask(question, default)
 
     def _read_early_keys(self) -> None:

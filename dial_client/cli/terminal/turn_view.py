@@ -17,6 +17,7 @@ from dial_client.cli.terminal.inline_images import draw, find_image_folder, find
 from dial_client.cli.terminal.live_area import BAR, Activity, RunningCall, format_finished_call
 from dial_client.cli.terminal.screen import Screen
 from dial_client.cli.tty import UserInput
+from dial_client.cli.word_wrap import break_words
 from dial_client.messages.citations import format_source_list
 from dial_client.messages.events import (
     Event,
@@ -91,8 +92,10 @@ class TurnView(TurnSink):
         self._thought = ""
         self._chars = 0
         self._running: dict[str, RunningCall] = {}
-        # Whether the last printed text was a tool call.
+        # Whether the last printed text was a tool call, or a decision about one.
         self._follows_call = False
+        # Whether a call waits for approval, in the live area.
+        self._is_approving = False
 
     def begin(self) -> None:
         """Begin a turn, and start the clock of the live line."""
@@ -113,22 +116,36 @@ class TurnView(TurnSink):
 
     @asynccontextmanager
     async def _reserve(self, call_id: str | None) -> AsyncGenerator[None, None]:
-        """Wait for the place of a question. The call that it is about waits too, and is not in the live area."""
+        """Wait for the place of a question. The call that it is about waits too, and the question shows it."""
         call = self._running.get(call_id or "")
         question_began = time.monotonic()
         if call is not None:
             call.waits = True
         try:
             async with self._screen.panel():
-                self._follows_call, self._screen.live.is_asking = False, True
-                self._screen.live.calls = {key: call for key, call in self._running.items() if key != call_id}
+                # An approval is drawn in the live area; the lines of other questions are printed.
+                self._is_approving = call_id is not None
+                self._follows_call = self._follows_call and self._is_approving
+                self._screen.live.is_asking = True
                 try:
                     yield
                 finally:
-                    self._screen.live.is_asking, self._screen.live.calls = False, self._running
+                    self._screen.live.is_asking = self._is_approving = False
         finally:
             if call is not None:
                 call.waits, call.since = False, call.since + time.monotonic() - question_began
+
+    def show(self, event: Event) -> None:
+        """Show one event; during a question only progress, and during an approval also the other calls."""
+        if self._is_approving and not self._held and isinstance(event, ToolCallStarted | ToolCallFinished):
+            self._show(event)
+        else:
+            super().show(event)
+
+    def note_decision(self, line: str) -> None:
+        """Print what the user decided about calls: the line that remains of the approval."""
+        rows = break_words(line, self._screen.columns).splitlines()
+        self._print_part("\n".join(style(row, self._screen.theme.faint) for row in rows), is_call=True)
 
     def _show(self, event: Event) -> None:
         self._screen.live.is_waiting = self._screen.live.is_waiting and isinstance(event, ServerChanged)
