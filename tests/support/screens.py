@@ -76,7 +76,9 @@ class ScreenReader:
     def lines(self) -> list[str]:
         """The rows of the screen above the status line, without those at its end that are empty."""
         rows = self._all_lines
-        return rows[:-1] if rows and STATUS.search(rows[-1]) else rows
+        if rows and STATUS.search(rows[-1]):
+            rows.pop()
+        return _without_empty_end(rows)
 
     @property
     def status(self) -> str:
@@ -86,10 +88,7 @@ class ScreenReader:
 
     @property
     def _all_lines(self) -> list[str]:
-        rows = [row.rstrip() for row in self._screen.display]
-        while rows and not rows[-1]:
-            rows.pop()
-        return rows
+        return _without_empty_end([row.rstrip() for row in self._screen.display])
 
     @property
     def text(self) -> str:
@@ -187,6 +186,12 @@ class ScreenReader:
             self._stream.feed(data)
             return True
         return False
+
+
+def _without_empty_end(rows: list[str]) -> list[str]:
+    while rows and not rows[-1]:
+        rows.pop()
+    return rows
 
 
 def open_terminal(columns: int, rows: int) -> tuple[int, int]:

@@ -204,6 +204,7 @@ class QuestionLine:
     def _move(self, items: int, _: Any) -> None:
         if self.current is not None and self.current.on_move is not None:
             self.current.on_move(items)
+            self._last_answer = ""  # the next key is not the last one, held too long
             self._on_change()
 
     def _answer_by_key(self, key: str) -> None:
