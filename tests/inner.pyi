@@ -85,6 +85,7 @@ from dial_client.cli.input import file_completion as file_completion
 from dial_client.cli.input import file_mentions as file_mentions
 from dial_client.cli.input import shell_command as shell_command
 from dial_client.cli.input import user_programs as user_programs
+from dial_client.cli.input.clipboard_image import save_clipboard_image as save_clipboard_image
 from dial_client.cli.input.file_completion import Proposal as Proposal
 from dial_client.cli.input.file_mentions import FileMention as FileMention
 from dial_client.cli.input.file_mentions import build_mentions as build_mentions

@@ -176,3 +176,12 @@ def test_commands_that_inform_answer_while_an_answer_runs(tmp_path: Path) -> Non
         person.until("queued: /rename Weather")
         person.type("\x03")
         person.until("Renamed: Weather")
+
+
+@pytest.mark.once
+def test_alt_enter_before_the_turn_has_started_queues_the_message(tmp_path: Path) -> None:
+    write_config(tmp_path, {}, ["First answer.", "Second answer."])
+    with screen(tmp_path, "--no-save") as person:
+        person.until_last(">")
+        person.type(f"First\rSecond{ESC}\r")
+        person.until("Second answer.")

@@ -161,6 +161,8 @@ class ConversationLoop:
         # Shielded, because the turn may end meanwhile.
         with anyio.move_on_after(_MAX_BESIDE, shield=True):
             await show_information(line, self._chat)
+            if isinstance(self._console, Screen) and self._console.live.draft is not None:
+                self._console.print("\n")  # the answer goes on below
 
     async def _steer(self, turn: TurnHandle, user_input: UserInput) -> None:
         # Files are read first; if the turn ends meanwhile, the message is the next question.

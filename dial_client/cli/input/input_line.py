@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import sys
@@ -29,9 +30,11 @@ from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.widgets import SearchToolbar
 
 from dial_client.cli.input import user_programs
-from dial_client.cli.input.file_mentions import build_mentions
+from dial_client.cli.input.clipboard_image import save_clipboard_image
+from dial_client.cli.input.file_mentions import build_mention, build_mentions
 from dial_client.cli.input.keyboard import open_input, open_output, read_early_lines
 from dial_client.cli.input.pasted_text import PastedTexts, normalize_newlines
+from dial_client.cli.load_settings import warn
 from dial_client.cli.tty import UserInput, can_move_cursor, read_line
 from dial_client.runtime.safe_text import sanitize
 from dial_client.turns.mentions import MENTION
@@ -118,7 +121,10 @@ def _from_inputrc(text: str) -> str:
 
 
 def build_key_bindings(
-    pasted: PastedTexts, open_editor: Callable[[Buffer], None], steer: Callable[[Buffer], bool]
+    pasted: PastedTexts,
+    open_editor: Callable[[Buffer], None],
+    steer: Callable[[Buffer], bool],
+    paste_image: Callable[[Buffer], None],
 ) -> KeyBindings:
     """Return the key bindings of the input line; they are active only while the default buffer has the focus.
 
@@ -126,6 +132,7 @@ def build_key_bindings(
         pasted: Stores the long texts that are pasted.
         open_editor: Opens the text of a buffer in an editor.
         steer: Sends the text of a buffer to the running turn; returns False if there is no turn or no text.
+        paste_image: Inserts a mention of the image in the clipboard into a buffer.
     """
     keys = KeyBindings()
     has_input_focus = has_focus(DEFAULT_BUFFER)
@@ -158,6 +165,11 @@ def build_key_bindings(
     def _delete_pasted_text(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         buffer.delete_before_cursor(len(pasted.find_placeholder_before(buffer.document.text_before_cursor)))
+
+    # Terminals keep Ctrl-V or pass it on; text is pasted by the terminal.
+    @keys.add("c-v", filter=inserts)
+    def _paste_image(event: KeyPressEvent) -> None:
+        paste_image(event.current_buffer)
 
     @keys.add("c-x", "c-e", filter=has_input_focus)
     def _edit(event: KeyPressEvent) -> None:
@@ -217,7 +229,7 @@ class InputLine:
             multiline=True,
             accept_handler=self._accept,
         )
-        self.key_bindings = build_key_bindings(self.pasted, self.open_editor, self._steer)
+        self.key_bindings = build_key_bindings(self.pasted, self.open_editor, self._steer, self._paste_image)
         self.was_empty = True
         """Whether the line was empty when `read` ended."""
         self._session: PromptSession[str] | None = None
@@ -342,6 +354,20 @@ class InputLine:
         if is_sent:
             buffer.reset(append_to_history=True)
         return is_sent
+
+    def _paste_image(self, buffer: Buffer) -> None:
+        get_app().create_background_task(self._insert_image(buffer))
+
+    async def _insert_image(self, buffer: Buffer) -> None:
+        try:
+            path = await asyncio.to_thread(save_clipboard_image)
+        except (OSError, ValueError) as error:
+            warn(f"no image is pasted: {error}")
+            return
+        if path is None:
+            warn("there is no image in the clipboard, or no program that returns it (docs/terminal-input.md)")
+        else:
+            buffer.insert_text(f"{build_mention(str(path))} ")
 
     def _completes_while_typing(self) -> bool:
         """Return True if proposals are shown without Tab: in the name of a command, and in a mention."""

@@ -456,7 +456,11 @@ class Screen:
             context.copy().run(processor.process_keys)
 
     def _steer(self, sent: UserInput) -> bool:
-        return self.live.activity is not None and self.take_at_once(sent, steers=True)
+        if self.live.activity is None and not self._sent:
+            return False
+        if self.live.activity is None or not self.take_at_once(sent, steers=True):
+            self._send(sent)  # the turn has not started yet
+        return True
 
     def _send(self, sent: UserInput | None) -> None:
         if sent is not None and self.live.activity is not None and self.take_at_once(sent, steers=False):
