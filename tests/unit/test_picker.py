@@ -52,6 +52,16 @@ async def test_typed_text_filters_the_list_and_arrow_keys_move_the_selection() -
 
 
 @pytest.mark.anyio
+async def test_the_columns_of_a_list_are_aligned() -> None:
+    async def find_rows(_: str) -> list[Choice]:
+        return [Choice("a", "610ed89b     now  Rain"), Choice("b", "720ed89b  12 min  Sun")]
+
+    picker = Picker(find_rows, MONO, lambda: None)
+    await picker.update()
+    assert lines_of(picker)[:2] == ["→ 610ed89b     now  Rain", "  720ed89b  12 min  Sun"]
+
+
+@pytest.mark.anyio
 async def test_enter_selects_from_the_results_of_the_latest_search() -> None:
     picker = Picker(find, MONO, lambda: None)
     await picker.update()

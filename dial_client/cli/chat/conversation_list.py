@@ -30,6 +30,8 @@ ALL = "--all"
 
 HINT = "`dial-chat conversations --all` lists them"
 
+# The most characters of a title in a list, so that a row of 100 columns has the model and the folder too.
+MAX_TITLE = 44
 # The number of conversations that are read at once.
 _PAGE = 200
 # The fewest characters of the beginning of an id.
@@ -182,7 +184,7 @@ def describe(summary: ConversationSummary) -> str:
     kind = "single question" if metadata.get(ONE_SHOT) else ""
     details = (to_one_line(str(text), 100) for text in (metadata.get(MODEL), shown_folder, kind) if text)
     columns = f"{shorten_id(summary.id):<8}  {_format_age(summary.updated_at):>6}  {summary.message_count:>3} msg"
-    return f"{columns}  {' · '.join([to_one_line(summary.title, 60) or '(no title)', *details])}"
+    return f"{columns}  {' · '.join([to_one_line(summary.title, MAX_TITLE) or '(no title)', *details])}"
 
 
 def shorten_id(id_: str) -> str:

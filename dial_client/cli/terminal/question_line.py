@@ -7,6 +7,7 @@ follows another question of the same dialog, or a command: it accepts keys at on
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from dial_client.cli.markdown.themes import Theme, style
 from dial_client.cli.tty import Unanswered
 from dial_client.cli.word_wrap import fit
 from dial_client.messages.errors import DialError
-from dial_client.runtime.safe_text import to_one_line
+from dial_client.runtime.safe_text import sanitize, to_one_line
 
 if TYPE_CHECKING:
     from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -290,7 +291,8 @@ class Picker:
         lines = []
         for index, choice in enumerate(self.found[first : first + limit], first):
             is_marked = index == self.marked
-            line = fit(f"{'→ ' if is_marked else '  '}{to_one_line(choice.label, 500)}", columns - 1)
+            label = re.sub(r"\s", " ", sanitize(choice.label[:500]))  # spaces stay, because they align columns
+            line = fit(f"{'→ ' if is_marked else '  '}{label}", columns - 1)
             lines.append(style(line, self.theme.strong) if is_marked else line)
         if not lines and self._searched is not None:
             lines = [fit(self.problem or f"  nothing contains {to_one_line(self._searched, 60)!r}", columns - 1)]
