@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dial_client.cli.approval_modes import choose_mode
 from dial_client.cli.changed_config import change_config, find_holder
 from dial_client.cli.load_settings import read_settings, warn
 from dial_client.cli.open_client import combine_rules
@@ -24,6 +25,7 @@ from dial_client.settings.config_types import ServerSettings, Settings
 from dial_client.settings.policy_config import Effect, PolicyRule, matches
 from dial_client.tools import policy
 from dial_client.tools.approval import find_reason_to_ask
+from dial_client.tools.approval_mode import DECIDED_BY, ApprovalMode, may_run, must_wait_for_plan
 from dial_client.tools.catalog import assign_names, build_tool_spec
 from dial_client.tools.grants import Grant, GrantStore
 from dial_client.tools.policy import PolicyRules, ProposedCall, Verdict
@@ -107,7 +109,7 @@ async def test_call(options: Options, name: str, arguments: str, *, is_tainted: 
     entry = known.settings.servers[server]
     found = next((spec for spec in known.tools.get(server) or () if spec.name == tool), None)
     call = ProposedCall(_build_spec(server, tool, found), call_arguments, entry, _TAINTED if is_tainted else ())
-    effect, decided_by, reason = _decide(call, known.rules.find_verdict(call))
+    effect, decided_by, reason = _decide(call, known.rules.find_verdict(call), choose_mode(options))
     decision: dict[str, Any] = {"decision": effect.value, "decided_by": decided_by, "reason": reason}
     decision |= {"server": server, "tool": tool, "is_known": found is not None}
     if as_json:
@@ -149,9 +151,13 @@ async def trust_read_only_tools(server: str) -> None:
             print(f"{meaning}: {', '.join(decided[effect])}")
 
 
-def _decide(call: ProposedCall, verdict: Verdict | None) -> tuple[Effect, str, str]:
+def _decide(
+    call: ProposedCall, verdict: Verdict | None, mode: ApprovalMode = ApprovalMode.ASK
+) -> tuple[Effect, str, str]:
     if verdict is not None and verdict.effect is Effect.DENY:
         return Effect.DENY, verdict.decided_by, verdict.reason
+    if must_wait_for_plan(mode, call, verdict):
+        return Effect.DENY, f"{DECIDED_BY}{mode}", "it is not known to be read-only"
     if why := find_reason_to_ask(call, verdict):
         is_rule = verdict is not None and verdict.effect is Effect.ASK
         return Effect.ASK, verdict.decided_by if is_rule and verdict is not None else "taint", why
@@ -159,7 +165,11 @@ def _decide(call: ProposedCall, verdict: Verdict | None) -> tuple[Effect, str, s
         return verdict.effect, verdict.decided_by, verdict.reason
     store = open_grants(True)  # noqa: FBT003 - the user's own
     grant = store.find(call.settings, call.spec) if store is not None and call.settings is not None else None
-    return (Effect.ALLOW, f"grant {grant.id}", "") if grant else (Effect.ASK, "no rule", "nothing allows it")
+    if grant is not None:
+        return Effect.ALLOW, f"grant {grant.id}", ""
+    if may_run(mode, call, verdict):
+        return Effect.ALLOW, f"{DECIDED_BY}{mode}", ""
+    return Effect.ASK, "no rule", "nothing allows it"
 
 
 def _resolve_tool(name: str, known: _ApprovalState) -> tuple[str, str]:

@@ -151,6 +151,8 @@ def test_the_read_only_tools_of_a_server_run_without_a_question_after_one_comman
     again = dial_chat(tmp_path, "trust", "files", "--read-only")
     assert "are allowed already" in again.stdout
     assert dial_chat(tmp_path, "go on").returncode == 0, "the changed file is trusted, as it was before"
+    for mode, tool, code in (("read", "write", 6), ("plan", "read", 0), ("plan", "write", 5), ("auto", "write", 0)):
+        assert dial_chat(tmp_path, "policy", "test", f"files/{tool}", "--mode", mode).returncode == code
     known = dial_chat(tmp_path, "trust", "files", "--read-only").stdout.splitlines()
     assert known[1:] == ["without a question: read", "asked about: write"]
 

@@ -39,7 +39,7 @@ from dial_client.cli.terminal_approver import build_approver
 from dial_client.cli.tty import UserInput
 from dial_client.conversations.persistence import LEFT_OUT
 from dial_client.messages.errors import ConfigError, DialError
-from dial_client.messages.events import Event, Finished, MessageCompleted
+from dial_client.messages.events import Event, Finished, MessageCompleted, RoundStarted
 from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Message
 from dial_client.messages.model import Provider
@@ -106,6 +106,8 @@ class ConversationLoop:
         self._will_leave = False
         # The tasks beside the running turn; its end is theirs.
         self._beside: TaskGroup
+        # Shows the status line; None without a screen.
+        self._status: ConversationStatus | None = None
         # Messages for a turn that ended while their files were read.
         self._late: list[Message] = []
         console.set_interrupt(self._interrupt)
@@ -115,10 +117,9 @@ class ConversationLoop:
     async def run(self, wait_for_servers: WaitForServers) -> None:
         """Answer input until the user leaves; meanwhile `wait_for_servers` reports on the start of the servers."""
         async with anyio.create_task_group() as group:
-            status = None
             if isinstance(self._console, Screen):
-                status = ConversationStatus(self._chat, self._sink.usage, self._console, group)
-                group.start_soon(status.follow)
+                self._status = ConversationStatus(self._chat, self._sink.usage, self._console, group)
+                group.start_soon(self._status.follow)
             group.start_soon(self._report_on_servers, wait_for_servers)
             if self._chat.conversation_id is not None and await self._chat.find_waiting():
                 self._console.print("The last turn was interrupted while a call waits for approval: it continues.")
@@ -135,8 +136,7 @@ class ConversationLoop:
                 while message is not None:
                     await self._answer(self._chat.ask(message))
                     message = self._take_unsent()
-                if status is not None:
-                    await status.measure()
+                await self._measure()
             group.cancel_scope.cancel()
 
     def _take_at_once(self, user_input: UserInput, /, *, steers: bool) -> bool:
@@ -239,6 +239,8 @@ class ConversationLoop:
                     self._sink.show(event)
                     if isinstance(event, MessageCompleted) and event.message.steers:
                         self._show_steering()
+                    if isinstance(event, RoundStarted) and event.depth:
+                        await self._measure()
                     if isinstance(event, Finished):
                         turn = event.turn
                         # Each note once in this run; but if a limit ended the turn, its own notes again.
@@ -254,6 +256,10 @@ class ConversationLoop:
         finally:
             self._sink.end()
             self._is_answering = False
+
+    async def _measure(self) -> None:
+        if self._status is not None:
+            await self._status.measure()
 
     def _interrupt(self) -> None:
         """Stop the running answer; if there is none, leave at the second interrupt."""

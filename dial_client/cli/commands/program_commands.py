@@ -288,7 +288,7 @@ def models(
             raise _build_unknown_action(action, "list, test")
 
 
-@command("policy", "config", "trust", "strict", "profile", "policy", "allow", "deny", "verbose")
+@command("policy", "config", "trust", "strict", "profile", "policy", "allow", "deny", "mode", "verbose")
 def policy(
     *,
     action: Annotated[str, Argument(help="list or test.")] = "list",
