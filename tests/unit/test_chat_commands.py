@@ -71,7 +71,7 @@ def test_a_text_is_copied_to_the_clipboard_with_osc_52() -> None:
         ("Tools", "tools"),
         ("server", "servers"),
         ("login", "servers login NAME"),
-        ("help", "--help"),
+        ("help", "help"),
         ("update", "pip install --upgrade dial-client"),
         *((word, None) for word in ("hello", "hi", "thanks", "weather", "why", "test", "review", "summarize", "go")),
     ],

@@ -96,7 +96,6 @@ def normalize_resume(words: Sequence[str]) -> list[str]:
 _CUTOFF = 0.75
 # Command words of other programs, each with its equivalent here.
 _ALIASES = {
-    "help": "--help",
     "version": "--version",
     "history": "conversations",
     "sessions": "conversations",

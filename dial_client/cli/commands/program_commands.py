@@ -19,7 +19,7 @@ from dial_client.cli.commands.foreign_words import (
     translate_command,
     translate_options,
 )
-from dial_client.cli.commands.typer_commands import PROGRAM, CommandRun, build_command, command
+from dial_client.cli.commands.typer_commands import PROGRAM, CommandRun, build_command, command, list_command_names
 from dial_client.cli.error_stream import report_error
 from dial_client.cli.options import AsJson, ExitCode, Options, ServeOptions
 
@@ -408,6 +408,19 @@ async def init(
     return await write_first_configuration(
         InitChoice(place, model, base_url, key_variable, tuple(server or ()), is_agreed=yes)
     )
+
+
+@command("help")
+def help_(
+    *,
+    topic: Annotated[
+        str | None, Argument(help="A page, such as ci, or a code of doctor, such as DC301. Without it: all pages.")
+    ] = None,
+) -> CommandRun:
+    """Show a page of the documentation, which is installed with the program."""
+    from dial_client.cli.help_pages import show_help
+
+    return show_help(topic, list_command_names())
 
 
 _CONFIG_ACTIONS = ("path", "show", "get", "set", "unset", "edit", "schema")

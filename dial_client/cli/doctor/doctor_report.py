@@ -171,4 +171,4 @@ def _format_summary(findings: Sequence[Finding], groups: Collection[Group], *, w
     parts = [f"{count} {name}{'s' if count > 1 and name != 'info' else ''}" for count, name in counts if count]
     fixable = sum(finding.fix is not None for finding in findings)
     more = f"; --fix repairs {fixable} of them" if fixable and not with_fixes else ""
-    return f"{', '.join(parts)}{more}. docs/doctor.md explains the codes."
+    return f"{', '.join(parts)}{more}. `dial-chat help CODE` explains a finding."

@@ -84,7 +84,7 @@ async def page(text: str) -> bool:
     ``LESSSECURE`` keeps `less` from starting other programs, because the text, escaped already, may come from a server.
     """
     command = find_pager()
-    environment = os.environ | {"LESSSECURE": "1"}
+    environment = {"LESS": "-R"} | os.environ | {"LESSSECURE": "1"}  # -R shows colours
     with tempfile.TemporaryFile() as file, process_runner.interrupts.ignored():
         file.write(f"{text.rstrip()}\n".encode(errors="replace"))
         file.seek(0)

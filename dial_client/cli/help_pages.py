@@ -1,0 +1,94 @@
+"""The command ``help``: the pages of the documentation that are installed with the program."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from importlib.metadata import PackageNotFoundError, files
+from pathlib import Path
+
+from dial_client.cli.input import user_programs
+from dial_client.cli.markdown.markdown_stream import MarkdownStream
+from dial_client.cli.markdown.themes import choose_theme
+from dial_client.cli.tty import can_move_cursor
+from dial_client.cli.word_wrap import print_lines
+from dial_client.messages.errors import ConfigError
+from dial_client.runtime.text import find_nearest_by_words
+
+# The folder of the pages in an installation, below the folder for data.
+FOLDER = "share/doc/dial-client/"
+# The permanent code of a check of ``dial-chat doctor``, which has a section of its own.
+_CODE = re.compile(r"(?i)dc\d{3}")
+
+
+async def show_help(topic: str | None, commands: list[str]) -> None:
+    """Print a page in a pager, or as Markdown if standard output is not a terminal; without a topic, list the topics.
+
+    Args:
+        topic: The name of a page, or the code of a finding of ``dial-chat doctor``; None for the list.
+        commands: The names of the commands, which have a help of their own.
+
+    Raises:
+        ConfigError: There is no such page.
+    """
+    pages = find_pages()
+    if topic is None:
+        width = max(map(len, pages), default=0)
+        print_lines([f"{name:<{width}}  {_read_title(path)}" for name, path in pages.items()], width + 2)
+        print("\ndial-chat help TOPIC shows a page, dial-chat help DC301 a finding of doctor; dial-chat --help, and ")
+        print("dial-chat COMMAND --help, the options.")
+        return
+    if _CODE.fullmatch(topic):
+        text = _cut_section(pages["doctor"].read_text(encoding="utf-8") if "doctor" in pages else "", topic.upper())
+    else:
+        path = pages.get(topic.lower().removesuffix(".md"))
+        text = "" if path is None else path.read_text(encoding="utf-8")
+    if not text:
+        raise ConfigError(f"there is no page {topic!r}", _find_hint(topic, list(pages), commands))
+    await _show(text)
+
+
+def find_pages() -> dict[str, Path]:
+    """Return the pages by their names, in alphabetical order; those of the source tree if none are installed."""
+    try:
+        listed = files("dial-client") or []
+    except PackageNotFoundError:
+        listed = []
+    found = [Path(str(file.locate())) for file in listed if FOLDER in file.as_posix()]
+    found = [path for path in found if path.is_file()] or list((Path(__file__).parents[2] / "docs").glob("*.md"))
+    return {path.stem: path for path in sorted(found)}
+
+
+def _read_title(path: Path) -> str:
+    with path.open(encoding="utf-8") as lines:
+        return next((line.removeprefix("# ").strip() for line in lines if line.startswith("# ")), path.stem)
+
+
+def _cut_section(text: str, code: str) -> str:
+    """Return the section of a code; empty if there is none."""
+    found = re.search(rf"^### {code}:.*?(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
+    return found[0] if found else ""
+
+
+def _find_hint(topic: str, names: list[str], commands: list[str]) -> str:
+    if topic in commands:
+        return f"dial-chat {topic} --help"
+    nearest = find_nearest_by_words(topic, names)
+    return f"dial-chat help {nearest}" if nearest else "`dial-chat help` lists the pages"
+
+
+async def _show(text: str) -> None:
+    if not sys.stdout.isatty() or not can_move_cursor():
+        print(text.rstrip())
+        return
+    columns, rows = shutil.get_terminal_size()
+    stream = MarkdownStream(lambda: columns, choose_theme("auto", os.environ))
+    shown = stream.feed(text) + stream.finish()
+    if (
+        not user_programs.find_pager()
+        or not user_programs.is_longer(text, columns, rows)
+        or not await user_programs.page(shown)
+    ):
+        print(shown.rstrip())

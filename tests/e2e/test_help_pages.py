@@ -1,0 +1,90 @@
+"""``dial-chat help``: the documentation of an installed program; and the commands of the page for CI."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.support.program import LONG, dial_chat, environment, write_config
+from tests.support.pseudo_terminal import plain, terminal
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_without_a_topic_the_pages_are_listed(tmp_path: Path) -> None:
+    done = dial_chat(tmp_path, "help")
+    assert done.returncode == 0
+    assert re.search(r"^ci +In CI and scripts$", done.stdout, re.MULTILINE)
+    assert re.search(r"^doctor +dial-chat doctor$", done.stdout, re.MULTILINE)
+
+
+def test_a_page_is_printed_as_it_is_written(tmp_path: Path) -> None:
+    done = dial_chat(tmp_path, "help", "ci")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+
+
+def test_a_code_of_doctor_shows_its_section(tmp_path: Path) -> None:
+    shown = dial_chat(tmp_path, "help", "dc301").stdout
+    assert shown.startswith("### DC301: ")
+    assert shown.count("### ") == 1
+
+
+@pytest.mark.parametrize(
+    ("topic", "hint"),
+    [
+        ("polcy", "dial-chat help policy"),
+        ("many_tool", "dial-chat help many-tools"),
+        ("call", "dial-chat call --help"),
+        ("DC999", "lists"),
+    ],
+)
+def test_the_nearest_page_or_command_is_named(tmp_path: Path, topic: str, hint: str) -> None:
+    done = dial_chat(tmp_path, "help", topic)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert hint in done.stderr
+
+
+def test_in_a_terminal_a_page_is_rendered(tmp_path: Path) -> None:
+    with terminal(tmp_path, "help", "DC301", TERM="xterm-256color") as screen:
+        assert screen.leave() == 0
+        shown = plain(screen.raw)
+    assert "DC301: " in shown
+    assert "###" not in shown
+
+
+def test_each_page_of_an_installation_exists_and_is_listed_once() -> None:
+    data = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    shared = data["tool"]["hatch"]["build"]["targets"]["wheel"]["shared-data"]
+    pages = {source: target for source, target in shared.items() if source.endswith(".md")}
+    assert [source for source in pages if not (ROOT / source).is_file()] == []
+    assert all(target == f"share/doc/dial-client/{Path(source).name}" for source, target in pages.items())
+    assert {"docs/ci.md", "docs/doctor.md", "docs/many-tools.md", "docs/policy.md"} <= pages.keys()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the commands are those of a POSIX shell")
+def test_the_shell_commands_of_the_page_for_ci_run(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert len(blocks) >= 4
+    write_config(tmp_path, {"git": {"command": "mcp-server-git"}})
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    started = {"dial-chat": "-m dial_client", "python3": "", "mcp-server-time": "-m mcp_server_time"}
+    for name, words in started.items():
+        (programs / name).write_text(f'#!/bin/sh\nexec {sys.executable} {words} "$@"\n')
+        (programs / name).chmod(0o755)
+    (tmp_path / "replies.json").write_text(json.dumps(["yes"]))
+    env = environment(tmp_path, MODEL="scripted:replies.json", PATH=f"{programs}:/usr/bin:/bin")
+    for block in blocks:
+        ran = subprocess.run(
+            ["sh", "-euc", block], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=LONG, check=False
+        )
+        assert ran.returncode == 0, (block, ran.stdout, ran.stderr)
+    assert (tmp_path / "review.md").read_text().strip() == "yes"
