@@ -137,8 +137,10 @@ from dial_client.cli.servers.server_proposals import ServerProposal as ServerPro
 from dial_client.cli.servers.server_proposals import choose_by_name as choose_by_name
 from dial_client.cli.servers.server_proposals import find_proposals as find_proposals
 from dial_client.cli.servers.tool_call import read_arguments as read_arguments
+from dial_client.cli.terminal import attention as attention
 from dial_client.cli.terminal import banner as banner
 from dial_client.cli.terminal import live_area as live_area
+from dial_client.cli.terminal.attention import Attention as Attention
 from dial_client.cli.terminal.inline_images import CHUNK as CHUNK
 from dial_client.cli.terminal.inline_images import ImageProtocol as ImageProtocol
 from dial_client.cli.terminal.inline_images import draw as draw

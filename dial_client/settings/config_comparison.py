@@ -159,7 +159,7 @@ def _compare_top_keys(before: Outline, after: Outline) -> Iterator[ConfigChange]
             continue
         is_harmless = (
             name.startswith(COMMENTS)
-            or name == "startupPatience"
+            or name in ("startupPatience", "notify")
             or (name == "policy" and _adds_only_restrictions(_get_value(old), _get_value(new)))
             or (name == "limits" and _changes_only_times(_get_value(old), _get_value(new)))
         )

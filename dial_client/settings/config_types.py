@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from dial_client.messages.model import ModelSettings, ToolFormat
 from dial_client.settings.config_values import (
@@ -159,6 +159,11 @@ class ServerSettings:
 _read_tool_format = build_choice_reader({**{kind: kind for kind in ToolFormat}, "auto": None})
 
 
+# How a terminal tells the user that the program waits for them: a bell, a desktop notification by OSC 9 or OSC 777.
+Notification = Literal["bell", "osc9", "osc777", "none"]
+read_notification = build_choice_reader({word: word for word in get_args(Notification)})
+
+
 @dataclass(frozen=True, slots=True)
 class ModelProfile:
     """One profile of ``models``. The repr leaves out all values that may be secrets."""
@@ -223,6 +228,8 @@ class Settings:
     """The paths of further files, in descending precedence."""
     startup_patience: float | None = None
     """Seconds a turn waits for servers that are starting; None for the default."""
+    notify: Notification | None = None
+    """How a terminal tells the user that the program waits for them; None for the default."""
     limits: Mapping[str, Any] = field(default_factory=dict)
     """The limits of a turn that the configuration sets, by the names of the fields of `Limits`."""
     fallback_models: tuple[str, ...] | None = None

@@ -38,7 +38,14 @@ from dial_client.settings.config_entries import (
     selects_server,
 )
 from dial_client.settings.config_locations import report_unreadable
-from dial_client.settings.config_types import ModelProfile, Outline, Profile, ServerSettings, Settings
+from dial_client.settings.config_types import (
+    ModelProfile,
+    Outline,
+    Profile,
+    ServerSettings,
+    Settings,
+    read_notification,
+)
 from dial_client.settings.config_values import COMMENTS, TOP_KEYS, Node, ReadFile, Variables, build_variables, read_file
 from dial_client.settings.jsonc import read as document
 from dial_client.settings.policy_config import read_policy
@@ -195,6 +202,7 @@ class _Document:
             policy=(*(own_profile.policy if own_profile else ()), *(read_policy(rules, variables) if rules else ())),
             profiles=tuple(self.read_members("profiles")),
             startup_patience=patience.read_positive() if patience else None,
+            notify=read_notification(top["notify"]) if "notify" in top else None,
             limits=read_limits(top["limits"]) if "limits" in top else {},
             fallback_models=variables.expand(fallback_models).read_strings() if fallback_models else None,
         )
@@ -287,6 +295,7 @@ def merge_settings(base: Settings, over: Settings) -> Settings:
         profiles=tuple(dict.fromkeys((*base.profiles, *over.profiles))),
         base_paths=(*over.sources, *base.sources)[1:],  # the first source is `path`
         limits={**base.limits, **over.limits},
+        notify=base.notify if over.notify is None else over.notify,
         startup_patience=base.startup_patience if over.startup_patience is None else over.startup_patience,
         fallback_models=fallback_models,
     )

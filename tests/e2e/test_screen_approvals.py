@@ -172,3 +172,14 @@ def test_quitting_ends_the_turn(tmp_path: Path) -> None:
         person.type("q")
         assert person.leave() == 130
     assert "Done." not in person.text
+
+
+@pytest.mark.once
+def test_an_approval_that_waits_for_ten_seconds_is_a_desktop_notification(tmp_path: Path) -> None:
+    write_config(tmp_path, {"raw": entry("Server")}, [{"tool_calls": CALLS[2:]}, "Done."], notify="osc9")
+    with screen(tmp_path, "--no-save", "Say hi") as person:
+        person.until("╭ echo · raw")
+        person.until_true(lambda: b"\x1b]9;dial-chat: A call waits" in person.raw, "no notification")
+        person.type("y")
+        assert person.leave() == 0
+    assert person.raw.count(b"\x1b]9;") == 1

@@ -217,6 +217,7 @@ def test_without_an_answer_models_and_other_keys_keep_their_trusted_values(chang
     [
         {"limits": {"timeout": 600, "maxDepth": 5}},
         {"startupPatience": 30},
+        {"notify": "none"},
         {"$schema": "https://example.com/schema.json"},
         {"//": "a comment"},
     ],

@@ -67,6 +67,7 @@ async def run_loop(  # noqa: PLR0913 - all that a conversation needs
 ) -> None:
     """Open the client and the conversation, and answer input until the user leaves."""
     callbacks = elicitation_prompt.build_callbacks(options, sink)
+    console.notify_by(settings.notify or "bell")
     async with (
         open_client(options, settings, provider, build_approver(sink, console, settings.servers), callbacks) as dial,
         open_session(options, settings, dial, console) as chat,

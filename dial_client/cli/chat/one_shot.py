@@ -122,6 +122,7 @@ async def _answer(options: Options, question: str, typed: str, on_opened: Callab
 
     if options.output == "text" and schema is None and can_draw(options):
         screen, view = open_screen(options, has_input=False)
+        screen.notify_by(settings.notify or "bell")
         return await screen.run(partial(answer_on, screen, view, partial(wait_for_servers, screen=screen)))
     sink = TerminalSink(
         reasoning=options.verbose,

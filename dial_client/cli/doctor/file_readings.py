@@ -25,7 +25,7 @@ from dial_client.settings.config_entries import (
     read_profile,
     read_server,
 )
-from dial_client.settings.config_types import ModelProfile, Profile, ServerSettings
+from dial_client.settings.config_types import ModelProfile, Profile, ServerSettings, read_notification
 from dial_client.settings.config_values import COMMENTS, TOP_KEYS, Node, Variables, build_variables
 from dial_client.settings.configuration import ConfigFile
 from dial_client.settings.policy_config import read_policy
@@ -163,6 +163,9 @@ def _read_top_level(top: Mapping[str, Node], names: Variables, reading: FileRead
     with reading.collecting():
         if "startupPatience" in top:
             top["startupPatience"].read_positive()
+    with reading.collecting():
+        if "notify" in top:
+            read_notification(top["notify"])
     with reading.collecting():
         if "limits" in top:
             read_limits(top["limits"])

@@ -13,6 +13,7 @@ from dial_client.cli.command_screen import PlainScreen
 from dial_client.cli.terminal.screen import Screen
 from dial_client.cli.tty import UserInput, can_move_cursor, read_sent_line
 from dial_client.runtime.safe_text import sanitize
+from dial_client.settings.config_types import Notification
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer
@@ -102,6 +103,9 @@ class LineConsole(PlainScreen):
         from dial_client.cli.input.input_line import InputLine, find_history_path
 
         self._input_line = InputLine(lambda _: None, completer, history=find_history_path())
+
+    def notify_by(self, _: Notification) -> None:
+        """Do nothing, because keys cannot be seen before Enter: the user may be typing."""
 
     def set_interrupt(self, on_interrupt: Callable[[], None]) -> None:
         """Do nothing, because Ctrl-C is a signal here."""

@@ -23,12 +23,14 @@ from dial_client.cli.markdown.markdown_stream import MarkdownStream
 from dial_client.cli.markdown.themes import Theme, choose_theme, style
 from dial_client.cli.printed_streams import redirect_prints
 from dial_client.cli.terminal import live_area, status_line
+from dial_client.cli.terminal.attention import APPROVAL, Attention
 from dial_client.cli.terminal.live_area import LiveState
 from dial_client.cli.terminal.question_line import Picker, Question, QuestionLine
 from dial_client.cli.terminal.status_line import Status
 from dial_client.cli.tty import UserInput
 from dial_client.cli.word_wrap import break_line, break_words
 from dial_client.runtime.safe_text import sanitize
+from dial_client.settings.config_types import Notification
 
 if TYPE_CHECKING:
     from anyio.abc import TaskStatus
@@ -68,6 +70,7 @@ class Screen:
         """Takes an input that need not wait for the end of the turn; returns False if it waits."""
         self._find_status: Callable[[], Status] | None = None
         self._change_mode: Callable[[], None] = lambda: None
+        self.attention = Attention()
         self._input_line: Any = None
         self._has_input = has_input
         self._on_interrupt: Callable[[], None] = process_runner.interrupts.interrupt
@@ -106,6 +109,10 @@ class Screen:
     def open_answer(self) -> MarkdownStream:
         """Return the renderer of one answer of the model."""
         return MarkdownStream(lambda: self.columns, self.theme)
+
+    def notify_by(self, kind: Notification) -> None:
+        """Tell the user in this way that an approval or an answer waits for them."""
+        self.attention.kind = kind
 
     def set_theme(self, name: str) -> None:
         """Change the colours of later output. Raises `KeyError` if there is no such theme."""
@@ -170,9 +177,12 @@ class Screen:
     def show_panel(self, panel: Panel) -> Iterator[None]:
         """Show rows in the live area, above the questions of this context, which print nothing."""
         outer, self.live.panel = self.live.panel, panel
+        if outer is None:
+            self.attention.expect(APPROVAL)
         try:
             yield
         finally:
+            self.attention.settle()
             self.live.panel, self.live.panel_lines = outer, ()
             self.refresh()
 
@@ -301,6 +311,7 @@ class Screen:
             lambda: self._live_text, lambda: self._status_text, self._input_line, self._question, self._bind_keys()
         )
         self._application.before_render += self._paint
+        self._application.key_processor.before_key_press += lambda _: self.attention.settle()
         self._ended = anyio.Event()
         with redirect_prints(self.print_note, self._show_progress, self.ask_line):
             async with anyio.create_task_group() as group:
@@ -435,6 +446,9 @@ class Screen:
             await anyio.sleep(live_area.FRAME)
             if self.live.is_moving:
                 self.refresh()
+            if notification := self.attention.take():
+                self._application.output.write_raw(notification)
+                self._application.output.flush()
 
     async def _ask(self, question: Question, lines: Sequence[str], default: str = "") -> str:
         self._read_early_keys()

@@ -13,6 +13,7 @@ from threading import Thread
 from dial_client.cli.markdown.markdown_stream import MarkdownStream, prepare
 from dial_client.cli.markdown.themes import choose_theme, style
 from dial_client.cli.options import Options
+from dial_client.cli.terminal.attention import ANSWER
 from dial_client.cli.terminal.inline_images import draw, find_image_folder, find_images, find_protocol, save
 from dial_client.cli.terminal.live_area import BAR, Activity, RunningCall, format_finished_call
 from dial_client.cli.terminal.screen import Screen
@@ -31,6 +32,7 @@ from dial_client.messages.events import (
     ToolCallProgress,
     ToolCallStarted,
 )
+from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Content, FilePart, Message, Role, ToolCallRequest
 from dial_client.messages.message import describe as describe_part
 from dial_client.messages.turn_result import Turn
@@ -100,6 +102,7 @@ class TurnView(TurnSink):
     def begin(self) -> None:
         """Begin a turn, and start the clock of the live line."""
         super().begin()
+        self._screen.attention.settle()
         self._chars, self._follows_call = 0, False
         self._screen.live.is_waiting = bool(self._screen.live.starting)
         Thread(target=_prepare_rendering, daemon=True).start()
@@ -111,6 +114,8 @@ class TurnView(TurnSink):
         self._end_answer()
         self._running.clear()
         live = self._screen.live
+        if live.activity is not None:
+            self._screen.attention.expect(ANSWER)
         live.activity, live.calls, live.draft, live.is_waiting = None, {}, None, False
         self._screen.refresh()
 
@@ -280,6 +285,8 @@ class TurnView(TurnSink):
         if sources := format_source_list(turn.citations):
             self._screen.print("\n".join(("", *sources)))
         self._close_turn(turn)
+        if turn.stop_reason is StopReason.CANCELLED:
+            self._screen.attention.settle()
 
     def _print_line(self, line: str) -> None:
         self._screen.print_faint(line)
