@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from dial_client.cli.changed_config import is_file_trusted
 from dial_client.cli.configuration_files import find_folder_config
 from dial_client.cli.options import Options
@@ -47,6 +49,9 @@ def find_reason_against_auto(options: Options) -> str:
     # in them. There a person has to see each call. `--yes` names no mode, but says yes, whatever is asked.
     found = find_folder_config()
     is_named = found is not None and options.config is not None and options.config.absolute() == found.absolute()
-    if found is None or options.trust or options.yes or is_named or is_file_trusted(found):
+    if found is None or options.trust or options.yes or is_named:
         return ""
+    with suppress(ConfigError):  # a file that cannot be read is not trusted
+        if is_file_trusted(found):
+            return ""
     return f"you have not trusted the {found.name} of this folder"

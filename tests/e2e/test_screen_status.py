@@ -13,6 +13,8 @@ from tests.inner import QUIET
 from tests.support.program import dial_chat, entry, python_server, write_config
 from tests.support.screens import ScreenReader, screen
 
+pytestmark = pytest.mark.once
+
 SERVER = '''
 from mcp.server import MCPServer
 from mcp_types import ToolAnnotations
@@ -214,10 +216,11 @@ def test_the_option_yes_is_the_mode_auto_and_answers_forced_questions(tmp_path: 
     assert (refused.returncode, "--yes cannot be combined with --mode read" in refused.stderr) == (2, True)
 
 
-def test_the_option_cannot_begin_with_auto_in_a_folder_that_is_not_trusted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ['{"mcpServers": {"new": {"command": "x"}}}', "{"], ids=["new", "broken"])
+def test_the_option_cannot_begin_with_auto_in_a_folder_that_is_not_trusted(tmp_path: Path, text: str) -> None:
     write_config(tmp_path, {}, ["Hello."])
     (tmp_path / "own.json").write_text("{}")
-    (tmp_path / "servers.json").write_text('{"mcpServers": {"new": {"command": "x"}}}')
+    (tmp_path / "servers.json").write_text(text)
     words = ("-c", "own.json", "-m", "scripted:replies.json", "--no-save", "--mode")
     assert dial_chat(tmp_path, *words, "read", "go").returncode == 0
     refused = dial_chat(tmp_path, *words, "auto", "go")
