@@ -114,6 +114,7 @@ LOOK = {"tool_calls": [{"name": "look", "arguments": {}}]}
 @pytest.mark.once
 def test_alt_enter_and_now_steer_the_running_turn(tmp_path: Path) -> None:
     done = tmp_path / "done"
+    (tmp_path / "hint.txt").write_text("It is late.", encoding="utf-8")
     write_config(tmp_path, {"slow": waits_for(done)}, [LOOK, "A kitchen.", "Third."])
     with screen(tmp_path) as person:
         person.until("1 server ready")
@@ -121,8 +122,8 @@ def test_alt_enter_and_now_steer_the_running_turn(tmp_path: Path) -> None:
         person.until("slow.look")
         person.type(f"Not the garden{ESC}\r")
         person.until("with the next results: Not the garden")
-        person.type("/now and hurry\r")
-        person.until("with the next results: and hurry")
+        person.type("/now and hurry as @hint.txt says\r")
+        person.until("with the next results: and hurry as @hint.txt says")
         person.type("and then?\r")
         person.until("queued: and then?")
         done.touch()
@@ -136,7 +137,10 @@ def test_alt_enter_and_now_steer_the_running_turn(tmp_path: Path) -> None:
     [conversation] = json.loads(dial_chat(tmp_path, "conversations", "--json").stdout)
     stored = json.loads(dial_chat(tmp_path, "conversations", "show", conversation["id"], "--json").stdout)["messages"]
     assert [message["role"] for message in stored].count("user") == 4
-    assert [message["content"] for message in stored if message.get("steers")] == ["Not the garden", "and hurry"]
+    first, second = (message["content"] for message in stored if message.get("steers"))
+    assert first == "Not the garden"
+    assert "It is late." in second[1]["text"]
+    assert "It is late." not in shown, "an attached text is not shown"
 
 
 @pytest.mark.once

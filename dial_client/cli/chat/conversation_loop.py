@@ -38,6 +38,7 @@ from dial_client.cli.terminal.screen import Screen
 from dial_client.cli.terminal_approver import build_approver
 from dial_client.cli.tty import UserInput
 from dial_client.conversations.persistence import LEFT_OUT
+from dial_client.conversations.turn_input import find_typed_text
 from dial_client.messages.errors import ConfigError, DialError
 from dial_client.messages.events import Event, Finished, MessageCompleted, RoundStarted
 from dial_client.messages.limits import StopReason
@@ -183,7 +184,7 @@ class ConversationLoop:
 
     def _show_steering(self) -> None:
         if isinstance(self._console, Screen) and self._chat.turn is not None:
-            self._console.live.steering = [message.text for message in self._chat.turn.unsent]
+            self._console.live.steering = [find_typed_text(message) for message in self._chat.turn.unsent]
             self._console.refresh()
 
     def _take_unsent(self) -> Message | None:
@@ -195,7 +196,8 @@ class ConversationLoop:
         if not unsent:
             return None
         for message in unsent:
-            self._console.echo(UserInput(message.text, message.text, message.text))
+            text = find_typed_text(message)
+            self._console.echo(UserInput(text, text, text))
         return unsent[0] if len(unsent) == 1 else merge_messages(unsent)
 
     async def _report_on_servers(self, wait_for_servers: WaitForServers) -> None:

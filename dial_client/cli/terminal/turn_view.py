@@ -19,6 +19,7 @@ from dial_client.cli.terminal.live_area import BAR, Activity, RunningCall, forma
 from dial_client.cli.terminal.screen import Screen
 from dial_client.cli.tty import UserInput
 from dial_client.cli.word_wrap import break_words
+from dial_client.conversations.turn_input import find_typed_text
 from dial_client.messages.citations import format_source_list
 from dial_client.messages.events import (
     Event,
@@ -204,7 +205,8 @@ class TurnView(TurnSink):
         A message of the user, which steers the turn, is shown as it is once the model gets it.
         """
         if message.role is Role.USER:
-            self._screen.echo(UserInput(message.text, to_one_line(message.text, MAX_ECHO), message.text))
+            text = find_typed_text(message)
+            self._screen.echo(UserInput(text, to_one_line(text, MAX_ECHO), text))
             return
         self._end_reasoning()
         self._end_answer()
