@@ -161,7 +161,7 @@ def build_change_rows(changes: Iterable[ConfigChange]) -> Iterator[SummaryRow]:
         for key, value in entry.items():
             yield from _build_value_rows(f"{escape_line(f'{change.kind} {change.name}: {key}')}", key, None, value)
         if has_unpinned_package([word for key in ("command", "args") for word in _list_words(entry.get(key))]):
-            yield SummaryRow("", UNPINNED)
+            yield SummaryRow(f"  {UNPINNED}")
 
 
 def _build_value_rows(place: str, key: str, before: Any, after: Any) -> Iterator[SummaryRow]:

@@ -21,7 +21,7 @@ from dial_client.settings.config_types import Outline, OutlineEntry, is_enabled
 from dial_client.settings.config_values import Node, find_references, parse_env_file
 
 # The warning about a program without a version (`has_unpinned_package`).
-UNPINNED = "(!) the program is downloaded from a package registry, in its newest version"
+UNPINNED = "(!) downloaded from a package registry, in its newest version"
 _LABEL = 24
 _MARK = "> "
 _LEAST_WIDTH = 20
@@ -222,7 +222,7 @@ def _find_references(value: Any) -> Iterator[str]:
 
 
 def _describe_danger(name: str) -> str:
-    return "  (!) it changes which code programs run, or which hosts they trust" if _DANGEROUS.fullmatch(name) else ""
+    return "  (!) changes which code runs, or which hosts are trusted" if _DANGEROUS.fullmatch(name) else ""
 
 
 def _wrap_row(row: SummaryRow, width: int | None) -> Iterator[str]:
