@@ -87,7 +87,7 @@ def build_filter(server: str, tool: str, since: str, conversation: str) -> Match
         server: A pattern of names of servers.
         tool: A pattern of names of tools.
         since: An ISO 8601 date or time, local if it has no time zone; or an age, such as ``90m``, in s, m, h or d.
-        conversation: The id of a conversation.
+        conversation: The id of a conversation, or its beginning.
 
     Raises:
         ConfigError: `since` is not a time.
@@ -99,7 +99,7 @@ def build_filter(server: str, tool: str, since: str, conversation: str) -> Match
             fields.get("event") in _EVENTS
             and fnmatchcase(str(fields.get("server", "")), server or "*")
             and fnmatchcase(str(fields.get("tool", "")), tool or "*")
-            and conversation in ("", str(fields.get("conversation", "")))
+            and str(fields.get("conversation", "")).startswith(conversation)
             and str(fields.get("time", "")) >= earliest
         )
 

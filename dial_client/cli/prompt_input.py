@@ -15,12 +15,13 @@ from dial_client.messages.errors import ConfigError
 PATIENCE = 3.0
 
 
-def read(prompt: str | None, file: Path | None = None) -> str | None:
+def read(prompt: str | None, file: Path | None = None, *, is_required: bool = False) -> str | None:
     """Return the whole prompt; None if there is a terminal and no prompt.
 
     Args:
         prompt: The prompt of the command line; ``-`` reads standard input to its end, even from a terminal.
         file: A file with a prompt; its text is put between `prompt` and piped input.
+        is_required: Whether a terminal without a prompt is an error.
 
     Raises:
         ConfigError: A question is required but empty, or the file cannot be read.
@@ -34,7 +35,8 @@ def read(prompt: str | None, file: Path | None = None) -> str | None:
     words = prompt if prompt and prompt != "-" else ""
     written = _read_file(file) if file is not None and file != Path("-") else ""
     question = "\n\n".join(part for part in (words, written, piped.strip()) if part.strip())
-    if not question and (reads_to_end or not in_terminal or prompt is not None or file is not None):
+    is_required = is_required or reads_to_end or not in_terminal or prompt is not None or file is not None
+    if not question and is_required:
         raise ConfigError("no prompt given", hint='dial-chat "PROMPT", or pipe one in')
     return question or None
 

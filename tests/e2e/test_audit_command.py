@@ -157,7 +157,8 @@ def test_audit_filters_entries(audited_folder: Path) -> None:
         == everything
     )
     assert shown(audited_folder, "--tool", "nothing") == shown(audited_folder, "--since", "2999-01-01") == []
-    assert shown(audited_folder, "--conversation", conversation) == everything[:2]
+    for id_ in (conversation, conversation[:8]):
+        assert shown(audited_folder, "--conversation", id_) == everything[:2]
     assert shown(audited_folder, "tail", "-n", "1") == everything[-1:]
     assert shown(audited_folder, "tail", "--server", "raw", "-n", "1") == everything[1:2]
 

@@ -60,8 +60,9 @@ def test_an_error_is_an_object_in_the_output_and_a_line_on_standard_error(
     assert printed == {**head, "conversation_id": conversation["id"]}
 
 
-def test_an_error_before_the_question_is_an_object_in_the_output(folder: Path) -> None:
-    ran = dial_chat(folder, "--output", "json", "--no-save", "-m", "scripted:missing.json", "Hi")
+@pytest.mark.parametrize("words", [("-m", "scripted:missing.json", "Hi"), ("-p",), ("-f", "missing.txt")])
+def test_an_error_before_the_question_is_an_object_in_the_output(folder: Path, words: tuple[str, ...]) -> None:
+    ran = dial_chat(folder, "--output", "json", "--no-save", *words)
     printed = json.loads(ran.stdout)
     assert (ran.returncode, printed["conversation_id"], printed["error"]["type"]) == (2, None, "ConfigError")
     assert printed["error"]["message"] in " ".join(ran.stderr.split())

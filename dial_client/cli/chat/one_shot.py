@@ -89,8 +89,7 @@ async def answer(options: Options, question: str, typed: str = "") -> int:
     try:
         return await _answer(options, question, typed, opened.append)
     except Exception as error:
-        if options.output in ("json", "jsonl"):
-            _print_error(error, opened[0].conversation_id if opened else None, options)
+        print_error(error, options, opened[0].conversation_id if opened else None)
         raise
 
 
@@ -173,11 +172,12 @@ def _describe_turn(turn: Turn, session: ChatSession, seconds: float) -> dict[str
     return first | state
 
 
-def _print_error(error: Exception, conversation_id: str | None, options: Options) -> None:
-    """Print an error in the form of ``--output``; standard error has it as a sentence."""
-    event = {"type": "error"} if options.output == "jsonl" else {}
-    kept_id = None if options.no_save else conversation_id
-    print(json.dumps({**event, "error": describe_error(error), "conversation_id": kept_id}), flush=True)
+def print_error(error: Exception, options: Options, conversation_id: str | None = None) -> None:
+    """Print an error as an object, if the form of ``--output`` is JSON; standard error has it as a sentence."""
+    if options.output in ("json", "jsonl"):
+        event = {"type": "error"} if options.output == "jsonl" else {}
+        kept_id = None if options.no_save else conversation_id
+        print(json.dumps({**event, "error": describe_error(error), "conversation_id": kept_id}), flush=True)
 
 
 async def _print_sse(events: AsyncGenerator[Event, None], model: str) -> None:

@@ -63,20 +63,21 @@ def chat(
         return set_up_completion(prompt, is_installed=install_completion)
     from dial_client.cli import prompt_input
     from dial_client.cli.terminal.banner import check_theme
+    from dial_client.messages.errors import ConfigError
 
     check_theme(options.theme)
-    question = prompt_input.read(prompt, options.prompt_file)
-    if question is None and options.print_answer:
-        from dial_client.messages.errors import ConfigError
+    try:
+        question = prompt_input.read(prompt, options.prompt_file, is_required=options.print_answer)
+    except ConfigError as error:
+        from dial_client.cli.chat.one_shot import print_error
 
-        raise ConfigError("-p needs a question", hint='dial-chat -p "PROMPT", or pipe one in')
+        print_error(error, options)
+        raise
     if question is not None:
         from dial_client.cli.chat.one_shot import answer
 
         return answer(options, question, "" if prompt in (None, "-") else prompt)
     if options.schema is not None:
-        from dial_client.messages.errors import ConfigError
-
         raise ConfigError("--schema needs a question", hint="dial-chat --schema FILE PROMPT")
     from dial_client.cli.chat.conversation import run_conversation
 
@@ -186,7 +187,9 @@ def audit(
             metavar="WHEN", help="Only entries since this date, time or age: 2026-11-22, 2026-11-22T17:00, 90m, 3h, 2d."
         ),
     ] = "",
-    conversation: Annotated[str, Option(metavar="ID", help="Only entries of this conversation.")] = "",
+    conversation: Annotated[
+        str, Option(metavar="ID", help="Only entries of this conversation, which the beginning of its id names.")
+    ] = "",
     head: Annotated[str, Option(metavar="DIGEST", help="verify: a digest that the log must contain.")] = "",
     folder: Annotated[Path | None, Option(metavar="FOLDER", help="The folder of the log, if not the default.")] = None,
     as_json: AsJson = False,
