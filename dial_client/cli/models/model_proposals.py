@@ -248,7 +248,7 @@ def describe_name(name: str) -> str:
 def describe_demonstration() -> str:
     """Return what the embedded model is, with its download if it is not on this machine."""
     is_here = (find_cache_folder() / QWEN.file).is_file()
-    return DEMONSTRATION if is_here else f"{DEMONSTRATION}; {describe_download(QWEN.size)}"
+    return DEMONSTRATION if is_here else f"{DEMONSTRATION}; its first question {describe_download(QWEN.size)}"
 
 
 def describe_download(size: int) -> str:
