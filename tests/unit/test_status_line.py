@@ -18,7 +18,7 @@ from tests.inner import (
 )
 
 NAME = "anthropic:claude-sonnet-5-5"
-FULL = Status(NAME, "ask", False, 0.384, 0.0123, True, 2, 1)
+FULL = Status(NAME, "ask", False, 0.384, False, 0.0123, True, 2, 1)
 WIDTHS = [
     (160, f"{NAME} · mode ask (Shift-Tab) · context 38 % · $0.0123 · 2 servers starting · 1 server failed"),
     (100, "claude-sonnet-5-5 · mode ask · context 38 % · $0.0123 · 2 servers starting · 1 server failed"),
@@ -53,6 +53,10 @@ def test_a_short_status_names_only_what_is_known() -> None:
     assert show(Status("m", "ask"), 80) == "m · mode ask (Shift-Tab)"
     priced = Status("m", "ask", cost_usd=12.347, is_cost_known=False)
     assert show(priced, 80) == "m · mode ask (Shift-Tab) · over $12.35"
+
+
+def test_an_estimate_of_the_context_window_is_marked() -> None:
+    assert show(Status("m", "ask", fill=0.384, is_estimate=True), 80) == "m · mode ask (Shift-Tab) · context ~38 %"
 
 
 def test_a_mode_other_than_ask_is_emphasized() -> None:

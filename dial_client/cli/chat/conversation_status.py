@@ -15,6 +15,7 @@ from dial_client.messages.errors import DialError
 from dial_client.servers.status import ServerState
 from dial_client.sinks.turn_display import UsageSum
 from dial_client.tools.approval_mode import ApprovalMode
+from dial_client.turns.context_report import ContextReport
 
 # Seconds after which a mode that was chosen by the key is the mode `AUTO`.
 SETTLE = 1.0
@@ -32,7 +33,7 @@ class ConversationStatus:
 
     def __init__(self, chat: ChatSession, usage: UsageSum, screen: Screen, tasks: TaskGroup) -> None:
         self._chat, self._usage, self._screen, self._tasks = chat, usage, screen, tasks
-        self._fill: float | None = None
+        self._report: ContextReport | None = None
         self._presses = 0
         self._will_be_auto = False
 
@@ -46,11 +47,11 @@ class ConversationStatus:
 
     async def measure(self) -> None:
         """Measure how full the context window is; it counts as unknown before the first question."""
-        fill = None
+        report = None
         if self._chat.conversation_id is not None:
             with suppress(DialError):  # such as a conversation that another program has deleted
-                fill = (await self._chat.measure_context()).fill
-        self._fill = fill
+                report = await self._chat.measure_context()
+        self._report = report
         self._screen.refresh()
 
     def describe(self) -> Status:
@@ -62,7 +63,8 @@ class ConversationStatus:
             dial.model.name,
             mode.value,
             mode is not ApprovalMode.ASK,
-            self._fill,
+            None if self._report is None else self._report.fill,
+            self._report is not None and not self._report.is_counted,
             usage.cost_usd,
             usage.is_cost_known,
             states.count(ServerState.STARTING) + states.count(ServerState.RESTARTING),

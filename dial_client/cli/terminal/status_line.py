@@ -28,6 +28,8 @@ class Status:
     """Whether the mode is another one than ``ask``, which the line emphasizes."""
     fill: float | None = None
     """The part of the context window that the conversation fills; None if it is unknown."""
+    is_estimate: bool = False
+    """Whether `fill` is an estimate; else the endpoint has counted the tokens."""
     cost_usd: float = 0.0
     """The cost of this run in US dollars; 0 if it is unknown."""
     is_cost_known: bool = True
@@ -59,7 +61,8 @@ def format_status(status: Status, columns: int, theme: Theme) -> str:
 def _list_forms(status: Status) -> Iterator[tuple[str, list[str]]]:
     """Yield the mode and the parts after it, the longest form first."""
     mode = f"mode {status.mode}"
-    fill = "" if status.fill is None else f"{status.fill:.0%}".replace("%", " %")
+    about = "~" if status.is_estimate else ""
+    fill = "" if status.fill is None else f"{about}{status.fill * 100:.0f} %"
     context = f"context {fill}" if fill else ""
     digits = 4 if status.cost_usd < 1 else 2
     cost = f"{'' if status.is_cost_known else 'over '}${status.cost_usd:.{digits}f}" if status.cost_usd else ""
