@@ -114,7 +114,7 @@ class ConversationLoop:
         self._late: list[Message] = []
         console.set_interrupt(self._interrupt)
         if isinstance(console, Screen):
-            console.take_at_once = self._take_at_once
+            console.take_at_once, console.take_back = self._take_at_once, self._take_back
 
     async def run(self, wait_for_servers: WaitForServers) -> None:
         """Answer input until the user leaves; meanwhile `wait_for_servers` reports on the start of the servers."""
@@ -181,6 +181,16 @@ class ConversationLoop:
                 self._show_steering()
             else:
                 self._late.append(Message.user(message) if isinstance(message, str) else message)
+
+    def _take_back(self) -> str | None:
+        turn = self._chat.turn
+        if turn is None or not turn.unsent:
+            return None
+        *kept, last = turn.take_unsent()
+        for message in kept:
+            turn.steer(message)
+        self._show_steering()
+        return find_typed_text(last)
 
     def _show_steering(self) -> None:
         if isinstance(self._console, Screen) and self._chat.turn is not None:

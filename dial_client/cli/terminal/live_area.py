@@ -250,6 +250,8 @@ def format_starting_servers(state: LiveState, columns: int, now: float) -> str:
 def _format_queue(steering: Sequence[str], messages: Sequence[str], columns: int) -> Iterable[str]:
     for message in steering[-MAX_QUEUED:]:
         yield f"{_DIM}{fit(f'with the next results: {to_one_line(message, MAX_TEXT)}', columns - 1)}{_PLAIN}"
+    if steering and not messages:
+        yield f"{_DIM}{fit('Up edits the last one', columns - 1)}{_PLAIN}"
     for message in messages[:MAX_QUEUED]:
         yield f"{_DIM}{fit(f'queued: {to_one_line(message, MAX_TEXT)}', columns - 1)}{_PLAIN}"
     if messages:

@@ -68,6 +68,8 @@ class Screen:
         """Called for Enter in an empty input line."""
         self.take_at_once: TakeAtOnce = lambda _, **__: False
         """Takes an input that need not wait for the end of the turn; returns False if it waits."""
+        self.take_back: Callable[[], str | None] = lambda: None
+        """Withdraws the latest message that steers the turn, and returns its text; None if there is none."""
         self._find_status: Callable[[], Status] | None = None
         self._change_mode: Callable[[], None] = lambda: None
         self.attention = Attention()
@@ -366,8 +368,9 @@ class Screen:
 
         @bindings.add("up", filter=is_empty & ~has_completions)
         def _(event: Any) -> None:
-            if (taken := self._pop_queued()) is not None:
-                line.edit(taken.text)
+            taken = self._pop_queued()
+            if (text := self.take_back() if taken is None else taken.text) is not None:
+                line.edit(text)
             else:
                 event.current_buffer.auto_up()
 
