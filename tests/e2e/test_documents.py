@@ -181,7 +181,7 @@ def test_the_first_steps_work_in_an_empty_folder(tmp_path: Path) -> None:
 def test_every_configuration_in_the_documentation_is_valid() -> None:
     shown = [(path.name, text) for path in DOCUMENTS for text in blocks(path, "json") if "mcpServers" in text]
     for name, text in shown:
-        settings = configuration.parse(text, environ={"DOCS_TOKEN": "t"})
+        settings = configuration.parse(text, environ={"DOCS_TOKEN": "t", "GITHUB_TOKEN": "t"})
         assert settings.warnings == (), f"{name}: {text}"
     assert "README.md" in dict(shown)
 
