@@ -14,9 +14,12 @@ from dial_client.cli.tty import Unanswered, can_ask_user
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.model import Provider
 from dial_client.providers import pin_address
-from dial_client.providers.presets import MODELS_OF_KEYS
+from dial_client.providers.presets import KEYS_OF_PRESETS, MODELS_OF_KEYS
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.settings.config_types import ModelProfile, Settings
+
+# The keys of vendors that have no usual model.
+_KEYS_WITHOUT_MODEL = {*KEYS_OF_PRESETS.values()} - {*MODELS_OF_KEYS}
 
 
 async def read_with_model(options: Options) -> tuple[Settings, Provider]:
@@ -62,17 +65,20 @@ async def with_default_model(options: Options, settings: Settings, environ: Mapp
             return replace(settings, default_model=model)
     from dial_client.cli.models.model_proposals import find_offers
 
-    offers = await find_offers(environ)
-    proposal = offers.usual
+    # Unasked, a question goes to no vendor of whose models none is the usual one: any model of a list may be chosen.
+    unasked = {name: value for name, value in environ.items() if name not in _KEYS_WITHOUT_MODEL}
+    proposal = (await find_offers(unasked)).usual
     if proposal is not None and proposal.name.partition(":")[0] != "local":
         about = to_one_line(proposal.about, 200)
-        warn_once(f"no model is named and no key is set: using {proposal.name}, {about} (-m chooses another)")
+        warn_once(f"no model is named: using {proposal.name}, {about} (-m chooses another)")
     elif can_ask_user():
         from dial_client.cli.init_questions import ask_for_model
 
         proposal = None
         with suppress(Unanswered):
-            proposal = await ask_for_model(offers, "Which model answers? None is named, no key is set.")
+            proposal = await ask_for_model(
+                await find_offers(environ), "Which model answers? None is named, no key is set."
+            )
     else:
         proposal = None
     if proposal is None:

@@ -115,7 +115,7 @@ async def _choose(choice: InitChoice, *, asks: bool) -> tuple[Path, ModelProposa
             hint="pip install 'dial-client[demo]', then dial-chat init",
         )
     if in_user_folder is None:
-        in_user_folder = await ask_for_place(str(Path.cwd() / FILE_NAME), str(build_user_config_path()))
+        in_user_folder = await ask_for_place(_shorten(Path.cwd() / FILE_NAME), _shorten(build_user_config_path()))
     if not in_user_folder:
         return Path(FILE_NAME), model, servers
     for server in servers:
@@ -175,6 +175,11 @@ def _find_place(choice: InitChoice, *, asks: bool) -> bool | None:
         hint = "dial-chat servers add, remove and import change it"
         raise ConfigError("there is a configuration already", hint, str(next(iter(places.values()))))
     return free[0] if len(free) == 1 else None
+
+
+def _shorten(path: Path) -> str:
+    """Return a path with ``~`` for the home folder."""
+    return f"~/{path.relative_to(Path.home())}" if path.is_relative_to(Path.home()) else str(path)
 
 
 def format_configuration(servers: Sequence[ServerProposal], model: ModelProposal | None) -> str:
