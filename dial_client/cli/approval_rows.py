@@ -103,7 +103,11 @@ class ShownCall:
     def format_effects(self) -> str:
         """Return the effects that the server claims for the tool; the word ``claimed`` if the server is not trusted."""
         effects = ", ".join(list_effects(self.tool))
-        return effects if self.is_trusted or not effects else f"claimed: {effects}"
+        return self.mark_trust(effects) if effects else ""
+
+    def mark_trust(self, effects: str) -> str:
+        """Return effects with the word ``claimed`` if the server is not trusted."""
+        return effects if self.is_trusted else f"claimed: {effects}"
 
 
 def build_rows(shown: ShownCall, columns: int, height: int | None, *, whole: bool = False) -> list[Row]:
@@ -136,8 +140,12 @@ def build_list(calls: Mapping[int, ShownCall], columns: int) -> list[Row]:
         head = f"{number}  {shown.format_title(max(16, columns // 2 - 4))}  "
         summary, effects = _summarize(shown, None), shown.format_effects()
         room = columns - count_cells(head)
-        if effects and count_cells(summary) + count_cells(effects) + 4 <= room:
-            rows.append(Row(f"{summary}  [{effects}]", label=head))
+        if count_cells(f"{summary}  [{effects}]") > room:
+            # That a call destroys something matters more than the end of its arguments.
+            effects = shown.mark_trust("destructive") if shown.tool.destructive else ""
+        mark = f"  [{effects}]" if effects else ""
+        if mark and room - count_cells(mark) >= MIN_SUMMARY:
+            rows.append(Row(f"{_summarize(shown, room - count_cells(mark))}{mark}", label=head))
         elif room >= MIN_SUMMARY or count_cells(summary) <= room:
             rows.append(Row(_summarize(shown, room), label=head))
         else:

@@ -115,6 +115,13 @@ def test_several_calls_have_a_row_each_that_counts_what_it_leaves_out() -> None:
     ]
 
 
+def test_a_row_says_that_its_call_destroys_something_before_it_shows_all_arguments() -> None:
+    delete = tool("delete", server="db", destructive=True, idempotent=True)
+    assert drawn(show(delete, {"table": "orders", "where": "id > " + "9" * 80}), show(tool()), columns=80)[1] == (
+        '│ 1  delete · db  table="orders"… 95 more characters  [claimed: destructive] │'
+    )
+
+
 def test_the_rows_of_a_box_that_do_not_fit_are_reached_by_moving() -> None:
     shown = box(show(tool(), {"text": "\n".join(f"line {at}" for at in range(100))}), whole=True)
     seen = set[str]()
