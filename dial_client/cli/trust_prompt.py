@@ -127,6 +127,8 @@ async def manage(file: Path | None, *, list_all: bool, revoke: bool, as_json: bo
         raise ConfigError(
             "--list cannot be combined with --revoke or FILE", hint="dial-chat trust [FILE] | --list | --revoke [FILE]"
         )
+    if as_json and not list_all and (revoke or file is None):
+        raise ConfigError("--json belongs to --list and to FILE", hint="dial-chat trust --list --json | FILE --json")
     if list_all:
         _print_list(TrustStore().list(), as_json=as_json)
         return ExitCode.ANSWERED

@@ -29,6 +29,8 @@ from tests.support.program import dial_chat, entry, write_config
         (["config", "get", "defaultModel", "--origin"], "--origin"),
         (["config", "show", "--user"], "--user"),
         (["config", "set", "defaultModel", "x", "--json"], "--json"),
+        (["config", "unset", "defaultModel", "--profile", "x"], "--profile"),
+        (["config", "set", "defaultModel", "x", "--model", "y"], "--model"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else value,
 )
@@ -36,6 +38,23 @@ def test_an_option_without_effect_is_refused(tmp_path: Path, words: list[str], o
     done = dial_chat(tmp_path, *words)
     assert (done.returncode, done.stdout) == (2, "")
     assert f"{option} has no effect with {words[0]} " in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["trust", "--revoke", "--json"],
+        ["trust", "--json"],
+        ["servers", "add", "x", "--folder", "--yes", "--", "program"],
+        ["servers", "add", "x", "https://x.example/mcp", "--folder", "--set", "A=1"],
+    ],
+    ids=" ".join,
+)
+def test_an_option_of_another_form_of_the_command_is_refused(tmp_path: Path, words: list[str]) -> None:
+    done = dial_chat(tmp_path, *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "belongs to" in done.stderr
+    assert not (tmp_path / "servers.json").exists()
 
 
 def test_the_number_of_entries_holds_for_show_too(tmp_path: Path) -> None:

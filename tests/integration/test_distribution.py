@@ -97,6 +97,7 @@ def test_the_wheel_has_every_file_of_the_package_and_nothing_else(built: Built) 
         "dial_client/serve/page/style.css",
         "dial_client/serve/page/vendor/manifest.json",
         "share/man/man1/dial-chat.1",
+        "share/doc/dial-client/doctor.md",
         ".dist-info/licenses/LICENSE",
         ".dist-info/licenses/dial_client/serve/page/vendor/katex/LICENSE",
         ".dist-info/sboms/vendored.cdx.json",

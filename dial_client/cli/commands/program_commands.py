@@ -451,6 +451,9 @@ async def config(
             "--origin": (origin, "show"),
             "--user": (user, "set, unset, edit"),
             "--json": (as_json, "path, show, get, schema"),
+            "--model": (options.model is not None, "path, show, get"),
+            "--profile": (options.profile is not None, "path, show, get"),
+            "--trust": (options.trust, "path, show, get"),
         },
     )
     match action:

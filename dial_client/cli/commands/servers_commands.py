@@ -89,6 +89,11 @@ def add(
         own_name = name if words else None
         values = tuple(bundle_values or ())
         return add_source(source, own_name, choice, values=values, replace=replace, is_agreed=yes)
+    if bundle_values or yes:
+        from dial_client.messages.errors import ConfigError
+
+        option = "--set" if bundle_values else "--yes"
+        raise ConfigError(f"{option} has no effect with a program or a URL", "it belongs to a SOURCE")
     return add_server(name, words, new, choice, replace=replace)
 
 
