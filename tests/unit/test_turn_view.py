@@ -82,3 +82,11 @@ async def test_the_live_line_names_only_running_calls() -> None:
         assert screen.live.activity is not None
         shown.append(screen.live.activity.text)
     assert shown == ["Waiting for 2 calls…", "Waiting for weather.radar…"]
+
+
+async def test_a_download_that_ends_with_its_turn_leaves_no_progress_behind() -> None:
+    screen, view = open_view()
+    view.begin()
+    screen.live.progress = "downloading the model: 1 of 2 MB"
+    view.end()
+    assert not screen.live.progress

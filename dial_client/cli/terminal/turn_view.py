@@ -118,6 +118,7 @@ class TurnView(TurnSink):
         if live.activity is not None:
             self._screen.attention.expect(ANSWER)
         live.activity, live.calls, live.draft, live.is_waiting = None, {}, None, False
+        live.progress = ""  # of a download that failed, or that was stopped with the turn
         self._screen.refresh()
 
     @asynccontextmanager
