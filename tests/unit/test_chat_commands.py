@@ -105,5 +105,10 @@ def test_the_default_command_of_a_group_is_found_without_its_name() -> None:
     assert split_command(["servers", "-c", "my.json", "login", "docs"]) == ("servers login", ["-c", "my.json", "docs"])
     words = ["time", "--", "servers", "list"]
     assert split_command(["servers", "add", *words]) == ("servers add", words)
+
+
+def test_a_question_may_begin_with_the_word_help() -> None:
+    assert split_command(["help", "ci"]) == ("help", ["ci"])
+    assert split_command(["help", "me", "write", "a", "test"])[0] == ""
     assert split_command(["servers", "ad", "x"]) == ("servers", ["ad", "x"])
     assert split_command(["servers", "--help"]) == ("servers", ["--help"])

@@ -17,7 +17,7 @@ from tests.inner import (
     group_options,
     list_command_names,
 )
-from tests.inner import program_commands as registered  # noqa: F401 - the import registers the commands
+from tests.inner import program_commands as registered
 
 ROOT = Path(__file__).parents[2]
 
@@ -75,3 +75,20 @@ def test_only_the_named_command_is_built(name: str, built: set[str]) -> None:
     command = build_command(name)
     assert command.name == name.rsplit(maxsplit=1)[-1]
     assert {*getattr(command, "commands", ())} == built
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--nope"], "No such option: --nope"),
+        (["call"], "Missing argument 'SERVER/TOOL'; dial-chat call -h shows what there is"),
+        (["servers", "bla"], "No such command 'bla'; dial-chat servers -h shows what there is"),
+    ],
+)
+def test_a_wrong_command_line_is_an_error_in_one_line(
+    words: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert registered.run(words) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"dial-chat: error: {line}")
+    assert printed.count("\n") == 1

@@ -36,7 +36,9 @@ def find_command(words: Sequence[str]) -> tuple[str, list[str]]:
 
 def _take_command(words: Sequence[str], names: Container[str]) -> tuple[str, list[str]]:
     places = find_prompt_words(words)
-    if places and words[places[0]] in names and not has_print_option(words):
+    # A question may begin with "help": the command takes one topic at most.
+    is_question = bool(places) and words[places[0]] == "help" and len(places) > 2
+    if places and words[places[0]] in names and not is_question and not has_print_option(words):
         return words[places[0]], [*words[: places[0]], *words[places[0] + 1 :]]
     return "", [*words]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -23,6 +23,8 @@ from dial_client.cli.commands.typer_commands import PROGRAM, CommandRun, build_c
 from dial_client.cli.error_stream import report_error
 from dial_client.cli.options import AsJson, ExitCode, Options, ServeOptions
 
+# The base class of Typer's errors about a command line, of which Typer exports only this subclass.
+_UsageError: Any = typer.BadParameter.__base__
 _CONFIGURATION = ("config", "trust", "strict", "profile", "verbose")
 _CHAT = tuple(name for name in Options.__dataclass_fields__ if name not in ("store", "command"))
 
@@ -518,8 +520,12 @@ def run(arguments: Sequence[str]) -> int:
             if resolved is None:
                 return int(ExitCode.USAGE)
             name, words = split_command(resolved)
+    program = f"{PROGRAM} {name}".strip()
     try:
-        build_command(name)(words, prog_name=f"{PROGRAM} {name}".strip())
+        code = build_command(name).main(words, prog_name=program, standalone_mode=False)
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(ExitCode.UNEXPECTED)
-    return int(ExitCode.ANSWERED)
+        code = end.code if isinstance(end.code, int) else ExitCode.UNEXPECTED
+    except _UsageError as error:
+        report_error(f"{error.format_message().rstrip('.')}; {program} -h shows what there is")
+        code = ExitCode.USAGE
+    return int(code or ExitCode.ANSWERED)
