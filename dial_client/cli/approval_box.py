@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dial_client.cli.approval_prompt import AnswerKey
-from dial_client.cli.approval_rows import BAR, Row, ShownCall, build_list, build_rows
+from dial_client.cli.approval_rows import BAR, Row, ShownCall, UnwrappedLine, build_list, build_rows, fold
 from dial_client.cli.markdown.themes import Theme, style
 from dial_client.cli.word_wrap import count_cells, fit
 from dial_client.runtime.text import count_noun
@@ -78,7 +78,7 @@ class ApprovalBox:
         title, effects = self.title(widest), self._format_effects()
         head = count_cells(title) + (count_cells(effects) + 3 if effects else 0)
         if effects and head > widest:
-            rows, effects = [Row(effects, "note"), *rows], ""
+            rows, effects = [*fold([UnwrappedLine(effects, "note")], widest, None), *rows], ""
         needed = [row.cells for row in rows] + [head, *(sum(map(_measure, row)) + 3 * len(row) - 3 for row in keys)]
         width = min(widest, max(MIN_COLUMNS, *needed))
         lines = [self._format_top(fit(title, width), effects, width, is_framed=is_framed)]
@@ -97,7 +97,7 @@ class ApprovalBox:
             if self.is_whole and len(calls) > 1:
                 rows = []
                 for number, call in self.calls.items():
-                    rows.append(Row(call.format_title(columns - 6), "warning", f"{number}  "))
+                    rows.append(Row("", "call", f"{number}  {call.format_title(columns - 6)}"))
                     rows += build_rows(call, columns, None, whole=True)
             self._rows = (columns, height), rows
         return self._rows[1]
@@ -132,7 +132,8 @@ class ApprovalBox:
         theme = self.theme
         text = fit(row.text, max(1, width - count_cells(row.label)))
         styles = {"added": theme.success, "removed": theme.removed, "note": theme.faint, "warning": theme.strong}
-        shown = f"{style(row.label, theme.faint)}{style(text, styles.get(row.kind, ''))}"
+        label = style(row.label, theme.strong if row.kind == "call" else theme.faint)
+        shown = f"{label}{style(text, styles.get(row.kind, ''))}"
         bar = style("│", theme.faint)
         if not is_framed:
             return f"{bar} {shown}"

@@ -44,7 +44,7 @@ MIN_SUMMARY = 32
 BAR = "│ "
 UNFOLDS = "d shows all"
 
-RowKind = Literal["text", "added", "removed", "note", "warning"]
+RowKind = Literal["text", "call", "added", "removed", "note", "warning"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Row:
     text: str
     kind: RowKind = "text"
     label: str = ""
-    """The name of an argument before the text, padded."""
+    """The name of an argument, or of a call, before the text, padded."""
 
     @property
     def cells(self) -> int:
@@ -145,11 +145,11 @@ def build_list(calls: Mapping[int, ShownCall], columns: int) -> list[Row]:
             effects = shown.mark_trust("destructive") if shown.tool.destructive else ""
         mark = f"  [{effects}]" if effects else ""
         if mark and room - count_cells(mark) >= MIN_SUMMARY:
-            rows.append(Row(f"{_summarize(shown, room - count_cells(mark))}{mark}", label=head))
+            rows.append(Row(f"{_summarize(shown, room - count_cells(mark))}{mark}", "call", head))
         elif room >= MIN_SUMMARY or count_cells(summary) <= room:
-            rows.append(Row(_summarize(shown, room), label=head))
+            rows.append(Row(_summarize(shown, room), "call", head))
         else:
-            rows += [Row("", label=head), Row(f"   {_summarize(shown, columns - 3)}")]
+            rows += [Row("", "call", head), Row(f"   {_summarize(shown, columns - 3)}")]
         rows += [
             Row(f"   {row.text}", "warning") for row in _describe_warnings(shown, columns - 3, None, shows_change=False)
         ]
