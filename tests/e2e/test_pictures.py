@@ -33,7 +33,7 @@ def test_a_picture_shows_the_screen_of_a_real_run(tmp_path: Path) -> None:
     svg = (tmp_path / "approval.svg").read_text(encoding="utf-8")
     text = unescape(re.sub(r"<[^>]+>", "", svg)).replace("\xa0", " ")
     assert "write_file · files" in text
-    assert "+- sandals, because it will be 東京-warm" in text
+    assert "+ - sandals, because it will be 東京-warm" in text
     assert "http" not in svg.replace("http://www.w3.org/2000/svg", ""), "nothing is loaded from another host"
 
 

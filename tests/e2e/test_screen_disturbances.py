@@ -117,11 +117,12 @@ def test_text_of_a_hostile_server_stays_in_its_rows_in_every_mode(tmp_path: Path
         for command, shown in (("/tools", "echo"), ("/servers", "evil"), ("/resources", "x://"), ("/prompts", "greet")):
             send_command(person, command, shown)
         person.type("Say hi\r")
-        question = "Run echo of evil?" if mode else "╰ "
+        has_lines = bool(options) or "TERM" in mode
+        question = "Run echo of evil?" if has_lines else "╰ "
         person.until_true(lambda: "".join(person.lines[-1:]).startswith(question), "no question")
         shown_at = time.monotonic()
         person.until_true(lambda: time.monotonic() - shown_at > QUIET, "time stands still")
-        person.type("y\r" if options or "TERM" in mode else "y")
+        person.type("y\r" if has_lines else "y")
         person.until_true(lambda: "✗" in person.recent() and person.lines[-1:] == [">"], "no end")
         person.type("\x04")
         assert person.leave() == 0
