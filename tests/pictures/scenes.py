@@ -118,7 +118,7 @@ def approval(folder: Path) -> Iterator[ScreenReader]:
     content = "# Trip\n\n- umbrella\n- sun cream\n- sandals, because it will be 東京-warm\n"
     call = Call("write_file", {"path": "notes.md", "content": content})
     with _trip(folder, (Say("", (call,)),), "Write a note about sun cream", rows=24, columns=80) as person:
-        person.until("╭ write_file · files")
+        person.until("q stop")
         yield person
 
 
@@ -163,7 +163,7 @@ def packing(folder: Path) -> Iterator[ScreenReader]:
             time.sleep(TYPING)
         time.sleep(READING / 2)
         person.type("\r")
-        person.until("╭ write_file · files")
+        person.until("q stop")
         time.sleep(READING)
         person.type("y")
         person.until("3 rounds")
