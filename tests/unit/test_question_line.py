@@ -154,3 +154,22 @@ def test_enter_answers_with_the_line_and_ctrl_d_with_no_answer() -> None:
             await nothing
 
     run_with_keyboard(work)
+
+
+def test_esc_answers_an_approval_only_after_a_pause_and_arrows_answer_nothing() -> None:
+    async def work(harness: Harness) -> None:
+        moves: list[int] = []
+        harness.line.note_key()
+        harness.now += QUIET / 4
+        question = Question("", {"y": "yes", "\x1b": "no"}, on_move=moves.append)
+        answer = asyncio.ensure_future(harness.line.ask(question))
+        await asyncio.sleep(0)
+        await harness.type("\x1b[B")
+        assert moves == [1]
+        await harness.type("y")
+        assert not answer.done(), "it was typed before the question could be read"
+        harness.now += QUIET
+        await harness.type("\x1b")
+        assert await answer == "\x1b"
+
+    assert run_with_keyboard(work).strays == ["y"]
