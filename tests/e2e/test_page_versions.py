@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.browser import Browser, Tab
+from tests.support.program import LONG
 from tests.support.web_page import (
     DONE,
     assert_harmless,
@@ -212,3 +214,33 @@ def test_saving_settings_keeps_settings_that_the_dialog_does_not_show(chromium: 
         tab.until("!document.querySelector('dialog.settings')")
         assert tab.run(f"({request})()") == {**settings, "system": "Be brief."}
         assert_harmless(tab, address)
+
+
+STEERED = [
+    {"role": "user", "content": "Clear the table"},
+    {"role": "assistant", "content": "", "tool_calls": [{"id": "1", "name": "clear", "arguments": {}}]},
+    {"role": "tool", "tool_call_id": "1", "name": "clear", "content": "cleared"},
+    {"role": "user", "content": "Leave the cups", "steers": True},
+    {"role": "assistant", "content": "The cups stay."},
+]
+
+
+def test_a_message_that_steered_a_turn_belongs_to_the_turn(chromium: Browser, address: str) -> None:
+    """Such a message is sent in the terminal, into a conversation that the page may show later."""
+    url, _, token = address.partition("#token=")
+    request = urllib.request.Request(
+        f"{url}conversations/import",
+        json.dumps({"title": "Table", "messages": STEERED}).encode(),
+        {"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=LONG):
+        pass
+    tab = open_page(chromium, address)
+    tab.click("#conversations a, #conversations button")
+    tab.until(f"{ANSWERS} === 'The cups stay.'")
+    assert tab.run("document.querySelectorAll('section.turn').length") == 1
+    assert tab.run(USERS) == "Clear the table,Leave the cups"
+    send_message(tab, "And now?")
+    tab.until(f"{STORED} && {ANSWERS} === 'The cups stay.,First.'")
+    tab.click('.turn:first-child > .user [title="Edit this message"]')
+    assert_harmless(tab, address)

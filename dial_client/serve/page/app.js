@@ -14,6 +14,7 @@ import { listHistoryCommands } from "./history_commands.js";
 import { initInstallation } from "./installation.js";
 import { ServersPanel } from "./servers_panel.js";
 import { Sidebar } from "./sidebar.js";
+import { isQuestion } from "./stored_turns.js";
 import { Suggestions } from "./suggestions.js";
 import { initTheme } from "./theme.js";
 import { Transcript } from "./transcript.js";
@@ -252,7 +253,7 @@ async function act(change) {
 async function countMessagesTo(number) {
   try {
     const { messages } = await api.fetchJson("GET", `conversations/${encodeURIComponent(current.id)}`);
-    const starts = messages.flatMap(({ role }, at) => (role === "user" ? [at] : []));
+    const starts = messages.flatMap((message, at) => (isQuestion(message) ? [at] : []));
     return starts[number + 1] ?? messages.length;
   } catch (error) {
     showToast(describeError(error));

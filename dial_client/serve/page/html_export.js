@@ -3,7 +3,7 @@
 import { el, saveFile } from "./dom.js";
 import { escapeInvisible } from "./invisible_characters.js";
 import { loadLibrary } from "./math_view.js";
-import { toTurns } from "./stored_turns.js";
+import { isQuestion, toTurns } from "./stored_turns.js";
 import { TurnView } from "./turn_view.js";
 import { parseUserMessage } from "./user_message.js";
 import { translate, LANGUAGE, DIRECTION } from "./language.js";
@@ -36,8 +36,7 @@ async function toHtml(stored) {
 }
 
 function renderTurn(stored, number) {
-  const isQuestion = stored.messages[0].role === "user";
-  const turn = new TurnView(isQuestion ? parseUserMessage(stored.messages[0]) : null, number, {});
+  const turn = new TurnView(isQuestion(stored.messages[0]) ? parseUserMessage(stored.messages[0]) : null, number, {});
   turn.addStored(stored, () => "");
   turn.finish();
   turn.setStored({ ...stored, question: null, answer: null, questionVersions: null, answerVersions: null });

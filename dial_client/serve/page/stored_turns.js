@@ -1,7 +1,10 @@
 // The turns of a stored conversation: its messages with their positions, their versions, and the details of each turn.
 
+/** True for a message of the user that begins a turn; a message with `steers` was sent while its turn ran. */
+export const isQuestion = ({ role, steers }) => role === "user" && !steers;
+
 /**
- * Split a conversation into turns: a user message and everything up to the next one. A turn is {messages, details,
+ * Split a conversation into turns: a question and everything up to the next one. A turn is {messages, details,
  * question, answer, questionVersions, answerVersions}: positions in the store, or null, and versions as the server has
  * them, or null. `details` are [{at, ...}]: `at` is the number of messages of the turn up to their end.
  * `running`: the id of a turn whose events are shown instead of its stored details.
@@ -10,18 +13,18 @@ export function toTurns({ messages, positions = [], versions = [], turns: ended 
   const details = ended.filter(({ turn }) => turn !== running);
   const turns = [];
   messages.forEach((message, index) => {
-    if (message.role === "user" || turns.length === 0) turns.push({ start: index, messages: [], details: [] });
+    if (isQuestion(message) || turns.length === 0) turns.push({ start: index, messages: [], details: [] });
     turns.at(-1).messages.push(message);
   });
   for (const turn of turns) {
-    const isQuestion = turn.messages[0].role === "user";
+    const hasQuestion = isQuestion(turn.messages[0]);
     const end = turn.start + turn.messages.length;
     const isInside = ({ message }) => message >= turn.start && message < end;
     const find = (kind) => versions.find((entry) => entry.of === kind && isInside(entry)) ?? null;
     turn.details = details.filter(isInside).map((entry) => ({ ...entry, at: entry.message - turn.start + 1 }));
-    turn.question = isQuestion ? positions[turn.start] ?? null : null;
-    turn.answer = positions[turn.start + (isQuestion ? 1 : 0)] ?? null;
-    if (turn.messages.length === 1 && isQuestion) turn.answer = null;
+    turn.question = hasQuestion ? positions[turn.start] ?? null : null;
+    turn.answer = positions[turn.start + (hasQuestion ? 1 : 0)] ?? null;
+    if (turn.messages.length === 1 && hasQuestion) turn.answer = null;
     turn.questionVersions = find("question");
     turn.answerVersions = find("answer");
   }
@@ -53,7 +56,7 @@ export function toSteps({ messages, details }) {
   messages.forEach((message, index) => {
     const run = runs.find(({ from, at }) => index >= from && index < at);
     if (run && message.role === "assistant") steps.push(...stepsBefore(run, messages.slice(run.from, index)));
-    if (message.role !== "user") steps.push({ message, records: run?.calls ?? [] });
+    if (!isQuestion(message)) steps.push({ message, records: run?.calls ?? [] });
     for (const ended of runs.filter(({ at }) => at === index + 1)) {
       steps.push(...stepsBefore(ended, messages.slice(ended.from, ended.at)), { end: ended });
     }

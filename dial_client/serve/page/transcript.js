@@ -5,7 +5,7 @@ import { watchChanges } from "./change_watch.js";
 import { addEarlierButton, PAGE_SIZE } from "./earlier_turns.js";
 import { PendingRequests } from "./pending_requests.js";
 import { followTurn, waitForEnd } from "./turn_stream.js";
-import { countCalls, cutAfter, toTurns } from "./stored_turns.js";
+import { countCalls, cutAfter, isQuestion, toTurns } from "./stored_turns.js";
 import { toRequestBody, parseUserMessage } from "./user_message.js";
 import { TurnView } from "./turn_view.js";
 import { translate } from "./language.js";
@@ -248,7 +248,7 @@ export class Transcript extends EventTarget {
     if (turns.length) turns.at(-1).isLast = true;
     let number = 0;
     const builders = turns.map((turn) => {
-      const index = turn.messages[0].role === "user" ? number++ : null;
+      const index = isQuestion(turn.messages[0]) ? number++ : null;
       const isFinished = !isRunning || turn !== turns.at(-1);
       return () => this.#buildTurn(turn, index, isFinished);
     });
@@ -312,7 +312,7 @@ export class Transcript extends EventTarget {
       const onWait = () => this.#setStatus(translate("status.elsewhere"));
       const stored = await waitForEnd(turn, () => this.#fetch(signal), { onWait, signal });
       this.#reset();
-      const isSame = stored.messages.filter(({ role }) => role === "user").length === this.count;
+      const isSame = stored.messages.filter(isQuestion).length === this.count;
       this.#render(stored, { calls: isSame ? this.#last?.calls : 0 });
       if (!stored.running) {
         if (stored.notes.length) this.#last?.addFailure(stored.notes.join("; "));
@@ -336,7 +336,7 @@ export class Transcript extends EventTarget {
     const turns = toTurns(stored);
     const shown = turns.slice(turns.length - this.#turns.length);
     const isMissing = countCalls(turns.at(-1)?.messages ?? []) > (this.#last?.calls ?? 0);
-    const isUnknown = stored.messages.filter(({ role }) => role === "user").length !== this.count;
+    const isUnknown = stored.messages.filter(isQuestion).length !== this.count;
     if (isMissing || isUnknown || shown.length !== this.#turns.length) return this.#render(stored);
     if (shown.length) shown.at(-1).isLast = true;
     this.#state = stored.state;

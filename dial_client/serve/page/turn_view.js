@@ -6,7 +6,7 @@ import { isText, renderPart, toText } from "./content_parts.js";
 import { MarkdownView } from "./markdown_view.js";
 import { createMessageLink } from "./deep_links.js";
 import { renderEditor } from "./message_editor.js";
-import { renderUserMessage } from "./user_message.js";
+import { parseUserMessage, renderUserMessage } from "./user_message.js";
 import { insertMarkers, linkMarkers, renderSources } from "./sources.js";
 import { SpokenAnswer } from "./spoken_answer.js";
 import { ToolCard } from "./tool_card.js";
@@ -233,6 +233,14 @@ export class TurnView {
   }
 
   /** Show a stored message of the model, a tool or the system. `records`: the details of the calls of its turn. */
+  /** Show a message that the user sent while the turn ran. */
+  #addSteering(message) {
+    this.#endText();
+    this.#endReasoning();
+    const speaker = el("span.visually-hidden", {}, translate("user.said"));
+    this.#answer.append(el("div.user", {}, speaker, ...renderUserMessage(parseUserMessage(message))));
+  }
+
   #addMessage(message, serverOf, records) {
     if (message.role === "tool") {
       const duration = records.find(({ id }) => id === message.tool_call_id)?.duration_s;
@@ -241,6 +249,7 @@ export class TurnView {
       return;
     }
     if (message.role === "assistant" && this.#end && CUT.includes(this.#end.stop_reason)) this.resume();
+    if (message.role === "user") return this.#addSteering(message);
     const { content } = message;
     const text = toText(typeof content === "string" || message.role === "system" ? content : content.filter(isText));
     if (message.role === "system") return this.addNote(translate("turn.instructions", { text: text.slice(0, 500) }));
