@@ -70,28 +70,21 @@ async def _propose_prompts(dial: DialClient, text: str) -> list[Proposal]:
 
 
 def _propose_names(typed: str, names: Mapping[str, str]) -> list[Proposal]:
-    """Return the names that begin with a typed text, then those that contain it, then those with its letters in order.
+    """Return the names that begin with a typed text; if there are none, those that have its letters in their order.
 
-    A whole name proposes only the names that begin with it.
+    Of the latter, names that contain the text come first. One letter alone is in too many names.
 
     Args:
         typed: The text from ``/`` on.
         names: The descriptions of commands or prompts, by their names from ``/`` on.
     """
     letters = typed[1:].lower()
-    scattered = re.compile(".*".join(map(re.escape, letters)))
-
-    def rank(name: str) -> int | None:
-        lower = name[1:].lower()
-        if lower.startswith(letters):
-            return 0
-        if typed in names:
-            return None
-        return 1 if letters in lower else 2 if scattered.search(lower) else None
-
-    ranked = [(rank(name), name) for name in names if name != typed]
-    found = sorted(((at, name) for at, name in ranked if at is not None), key=lambda pair: pair[0])
-    return [Proposal(name, len(typed), names[name]) for _, name in found]
+    found = [name for name in names if name[1:].lower().startswith(letters)]
+    if not found and len(letters) > 1:
+        scattered = re.compile(".*".join(map(re.escape, letters)))
+        found = [name for name in names if scattered.search(name[1:].lower())]
+        found.sort(key=lambda name: letters not in name[1:].lower())
+    return [Proposal(name, len(typed), names[name]) for name in found if name != typed]
 
 
 async def _propose_arguments(dial: DialClient, prompt: Prompt, text: str) -> list[Proposal]:
