@@ -42,7 +42,10 @@ pytestmark = pytest.mark.anyio
 
 
 def without_times(turn: Turn | Mapping[str, Any]) -> dict[str, Any]:
-    data = dict(turn.to_dict() if isinstance(turn, Turn) else turn)
+    """Return a turn as JSON, without its times and without what ``--output json`` adds."""
+    added = {"conversation_id", "model", "duration_s"}
+    values = turn.to_dict() if isinstance(turn, Turn) else turn
+    data = {name: value for name, value in values.items() if name not in added}
     data["tool_calls"] = [{**call, "duration_s": 0.0} for call in data["tool_calls"]]
     return data
 
