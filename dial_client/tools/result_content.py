@@ -155,7 +155,8 @@ def _cut_text(text: str, max_chars: int, more: str) -> str:
     tail = max_chars - head
     end = len(text) - tail
     left_out = text.count("\n", head, end)
-    lines = f"{left_out:,} of {len(text.splitlines()):,} lines, " if left_out else ""
+    all_lines = text.count("\n") + (not text.endswith("\n"))
+    lines = f"{left_out:,} of {all_lines:,} lines, " if left_out else ""
     gap = f"\n[… {lines}{end - head:,} of {len(text):,} characters are left out here{more} …]\n"
     return text[:head] + gap + text[end:]
 
