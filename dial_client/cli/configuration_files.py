@@ -91,8 +91,6 @@ async def ask_for_files(options: Options, report: Callable[[str], None], *, may_
     review = in_use.review
     if review is None:
         return in_use.files
-    from dial_client.cli import trust_prompt
-
     location, can_ask = review.found.path, may_ask and can_ask_user()
     if not review.is_noted and (harmless := review.harmless):
         report(f"{location} has changed since you trusted it; used without a question: {describe_changes(harmless)}")
@@ -107,6 +105,8 @@ async def ask_for_files(options: Options, report: Callable[[str], None], *, may_
             path=review.found.location,
         )
     if can_ask:
+        from dial_client.cli import trust_prompt
+
         is_new = review.changes is None
         if await (trust_prompt.ask_for_trust(review) if is_new else trust_prompt.ask_about_changes(review)):
             return [*in_use.files[: -1 if not is_new else None], review.to_config_file()]
