@@ -11,7 +11,8 @@
 
 `process_runner` runs a command (`process_one` as the first process of a container), `load_settings` reads the
 configuration, `open_client` opens the client. The modules `configuration_files` and `changed_config` work on
-servers.json, `trust_review`, `trust_summary` and `trust_prompt` on its trust; `tty` and `command_screen` ask questions.
+servers.json, `trust_review`, `trust_summary` and `trust_prompt` on its trust; `tty` and `command_screen` ask questions;
+`error_stream` prints errors and warnings.
 """
 
 from __future__ import annotations

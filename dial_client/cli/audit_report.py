@@ -18,7 +18,7 @@ from typing import Any
 import anyio
 import platformdirs
 
-from dial_client.cli.load_settings import warn
+from dial_client.cli.error_stream import warn
 from dial_client.cli.options import ExitCode, Options
 from dial_client.hooks.audit.log_writer import AuditLog
 from dial_client.hooks.audit.record_format import build_mask, list_log_files

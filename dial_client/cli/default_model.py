@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from dial_client.cli.load_settings import find_model_name, open_model, read_settings, warn_once
+from dial_client.cli.error_stream import warn_once
+from dial_client.cli.load_settings import find_model_name, open_model, read_settings
 from dial_client.cli.options import Options
 from dial_client.cli.tty import Unanswered, can_ask_user
 from dial_client.messages.errors import ConfigError

@@ -8,7 +8,7 @@ from typing import Any
 
 from dial_client.cli.approval_prompt import SEPARATOR, measure_terminal_width
 from dial_client.cli.approval_rows import BAR, add_bars
-from dial_client.cli.load_settings import warn_once
+from dial_client.cli.error_stream import warn_once
 from dial_client.cli.options import Options
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.hooks.approval_request import quote_name

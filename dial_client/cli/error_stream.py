@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Iterable
+from functools import cache
 
 from dial_client.cli.markdown.themes import choose_theme, style, understands_escapes
 from dial_client.cli.printed_streams import PrintedStream, discard
@@ -12,8 +14,8 @@ from dial_client.cli.word_wrap import break_words
 from dial_client.runtime.safe_text import to_one_line
 
 LABEL = "error:"
-# The maximum characters of an error.
-_MAX_ERROR = 2_000
+# The maximum characters of an error, and of any other line.
+_MAX_ERROR, _MAX_WARNING = 2_000, 600
 
 
 def report_error(problem: str) -> None:
@@ -27,6 +29,23 @@ def report_error(problem: str) -> None:
     """
     line = f"{LABEL} {to_one_line(problem, _MAX_ERROR)}"
     print_to_stderr(line if sys.stderr.isatty() else f"dial-chat: {line}")
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """Print each note as a warning on standard error; a note that was printed before is skipped."""
+    for note in notes:
+        warn_once(note)
+
+
+def warn(text: str) -> None:
+    """Print one line on standard error."""
+    print_to_stderr(f"dial-chat: {to_one_line(text, _MAX_WARNING)}")
+
+
+@cache
+def warn_once(text: str) -> None:
+    """Print one line on standard error, but the same line only once in the life of the program."""
+    warn(text)
 
 
 def print_to_stderr(line: str) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from anyio import lowlevel
 
-from dial_client.cli.load_settings import warn_once
+from dial_client.cli.error_stream import warn_once
 from dial_client.cli.options import Options
 from dial_client.cli.trust_review import diff_text
 from dial_client.cli.trust_summary import SummaryRow, number_lines, render_rows

@@ -7,17 +7,15 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 from dial_client.cli.configuration_files import ask_for_files, describe_sources, find_profile_name
 from dial_client.cli.download_progress import DownloadProgress
-from dial_client.cli.error_stream import print_to_stderr
+from dial_client.cli.error_stream import warn_once
 from dial_client.cli.options import Options
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.model import Provider
 from dial_client.providers import is_recording_name, open_provider
-from dial_client.runtime.safe_text import to_one_line
 from dial_client.settings import configuration
 from dial_client.settings.config_locations import FILE_NAME
 from dial_client.settings.config_types import ServerSettings, Settings
@@ -100,20 +98,3 @@ def find_model_name(options: Options, settings: Settings) -> str:
 def find_fallback_models(options: Options, settings: Settings) -> tuple[str, ...]:
     """Return the names of the models to ask if the model that the options or the configuration name cannot answer."""
     return options.fallback_model or settings.find_fallback_models(find_model_name(options, settings))
-
-
-def print_notes(notes: Iterable[str]) -> None:
-    """Print each note as a warning on standard error; a note that was printed before is skipped."""
-    for note in notes:
-        warn_once(note)
-
-
-def warn(text: str) -> None:
-    """Print one line on standard error."""
-    print_to_stderr(f"dial-chat: {to_one_line(text, 600)}")
-
-
-@cache
-def warn_once(text: str) -> None:
-    """Print one line on standard error, but the same line only once in the life of the program."""
-    warn(text)

@@ -12,8 +12,9 @@ import anyio
 
 from dial_client.cli.approval_modes import choose_mode
 from dial_client.cli.audit_report import open_audit_log
+from dial_client.cli.error_stream import warn_once
 from dial_client.cli.folder_texts import MAX_CHARS, FolderTexts, build_instructions
-from dial_client.cli.load_settings import find_fallback_models, find_model_name, open_model, warn_once
+from dial_client.cli.load_settings import find_fallback_models, find_model_name, open_model
 from dial_client.cli.options import SERVE, Options
 from dial_client.client.client_options import ApprovalPolicy
 from dial_client.client.config_changes import change_servers

@@ -17,7 +17,8 @@ from dial_client.cli import process_runner
 from dial_client.cli.audit_report import find_audit_folder
 from dial_client.cli.changed_config import change_config, find_file, find_holder
 from dial_client.cli.default_model import read_with_model
-from dial_client.cli.load_settings import find_model_name, print_notes, read_settings, warn
+from dial_client.cli.error_stream import print_notes, warn
+from dial_client.cli.load_settings import find_model_name, read_settings
 from dial_client.cli.open_client import apply_configuration, open_client
 from dial_client.cli.options import ConfigChoice, ExitCode, Options, ServeOptions
 from dial_client.client.dial_client import DialClient

@@ -33,8 +33,8 @@ from dial_client.cli.approval_prompt import (
 )
 from dial_client.cli.approval_rows import BAR, ShownCall
 from dial_client.cli.command_screen import CommandScreen, PlainScreen
+from dial_client.cli.error_stream import warn_once
 from dial_client.cli.input import user_programs
-from dial_client.cli.load_settings import warn_once
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.cli.word_wrap import break_words
 from dial_client.client.sampling import SAMPLING

@@ -23,7 +23,7 @@ from dial_client.cli.chat.conversation_list import (
 )
 from dial_client.cli.chat.own_commands import OwnCommand
 from dial_client.cli.command_screen import CommandScreen
-from dial_client.cli.load_settings import warn
+from dial_client.cli.error_stream import warn
 from dial_client.cli.options import Options
 from dial_client.cli.terminal.banner import MAX_TEXT, shorten_path
 from dial_client.client.dial_client import DialClient

@@ -10,9 +10,8 @@ from anyio import to_thread
 
 from dial_client.cli.configuration_files import describe_sources
 from dial_client.cli.default_model import is_demonstration, read_with_model
-from dial_client.cli.error_stream import print_to_stderr
+from dial_client.cli.error_stream import print_to_stderr, warn_once
 from dial_client.cli.folder_texts import FolderTexts, read_folder_texts
-from dial_client.cli.load_settings import warn_once
 from dial_client.cli.options import Options
 from dial_client.cli.terminal import banner
 from dial_client.cli.terminal.banner import can_draw

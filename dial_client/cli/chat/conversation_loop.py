@@ -25,12 +25,11 @@ from dial_client.cli.chat.slash_commands import (
     show_information,
 )
 from dial_client.cli.chat.startup_report import WaitForServers
-from dial_client.cli.error_stream import report_error
+from dial_client.cli.error_stream import report_error, warn, warn_once
 from dial_client.cli.folder_texts import FolderTexts
 from dial_client.cli.input.input_references import merge_messages, with_attachments
 from dial_client.cli.input.shell_command import ShellCommands
 from dial_client.cli.input.tab_completion import build_completer
-from dial_client.cli.load_settings import warn, warn_once
 from dial_client.cli.open_client import open_client, use_instructions
 from dial_client.cli.options import Options
 from dial_client.cli.terminal.console import Console

@@ -15,10 +15,9 @@ from dial_client.cli.chat.chat_session import ChatSession, describe_limit, open_
 from dial_client.cli.chat.startup_report import WaitForServers, wait_for_servers, wait_for_servers_in_lines
 from dial_client.cli.command_screen import CommandScreen, PlainScreen
 from dial_client.cli.default_model import read_with_model
-from dial_client.cli.error_stream import report_error
+from dial_client.cli.error_stream import print_notes, report_error
 from dial_client.cli.folder_texts import read_folder_texts
 from dial_client.cli.input.input_references import with_attachments
-from dial_client.cli.load_settings import print_notes
 from dial_client.cli.open_client import open_client, use_instructions
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.terminal.banner import can_draw

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 
 from dial_client.cli import tty
-from dial_client.cli.load_settings import warn_once
+from dial_client.cli.error_stream import warn_once
 from dial_client.cli.markdown.themes import style
 from dial_client.cli.terminal import banner
 from dial_client.cli.terminal.console import LineConsole

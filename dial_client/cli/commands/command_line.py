@@ -8,7 +8,6 @@ import sys
 from collections.abc import Container, Iterator, Sequence
 
 from dial_client.cli.commands.typer_commands import GROUPS, build_command, list_command_names, list_options
-from dial_client.cli.error_stream import report_error
 
 # The command that a group runs if the command line names none; every group has it.
 DEFAULT_COMMAND = "list"
@@ -141,6 +140,8 @@ def resolve_bare_word(words: Sequence[str]) -> list[str] | None:
     is_terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
     if not is_terminal:
         hint = f"did you mean: {shown}; to ask the model: dial-chat -- {' '.join(prompt)}"
+        from dial_client.cli.error_stream import report_error
+
         report_error(f"{word!r} is not a command; {hint}")
         return None
     answer = _ask(word, shown, can_run=can_run)

@@ -20,7 +20,6 @@ from dial_client.cli.commands.foreign_words import (
     translate_options,
 )
 from dial_client.cli.commands.typer_commands import PROGRAM, CommandRun, build_command, command, list_command_names
-from dial_client.cli.error_stream import report_error
 from dial_client.cli.options import AsJson, ExitCode, Options, ServeOptions
 
 # The base class of Typer's errors about a command line, of which Typer exports only this subclass.
@@ -505,6 +504,13 @@ def _build_unknown_action(action: str, actions: str) -> Exception:
     return ConfigError(f"unknown action {action!r}", hint=f"one of {actions}")
 
 
+def _report_error(problem: str) -> None:
+    # Imported only for an error: `--version` and `--help` need no themes, and clean no texts.
+    from dial_client.cli.error_stream import report_error
+
+    report_error(problem)
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run the command of these arguments, and return its exit code."""
     name, words = split_command(normalize_resume(arguments))
@@ -513,7 +519,7 @@ def run(arguments: Sequence[str]) -> int:
     if not name:
         words = translate_options(words)
         if hint := find_hint(words):
-            report_error(hint)
+            _report_error(hint)
             return int(ExitCode.USAGE)
         if is_bare_word(words) or is_misspelled_command(words):
             resolved = resolve_bare_word(words)
@@ -526,6 +532,6 @@ def run(arguments: Sequence[str]) -> int:
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else ExitCode.UNEXPECTED
     except _UsageError as error:
-        report_error(f"{error.format_message().rstrip('.')}; {program} -h shows what there is")
+        _report_error(f"{error.format_message().rstrip('.')}; {program} -h shows what there is")
         code = ExitCode.USAGE
     return int(code or ExitCode.ANSWERED)

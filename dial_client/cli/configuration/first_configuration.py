@@ -11,9 +11,9 @@ from pathlib import Path
 
 import anyio
 
-from dial_client.cli.error_stream import report_error
+from dial_client.cli.error_stream import report_error, warn
 from dial_client.cli.init_questions import ask_for_endpoint, ask_for_model, ask_for_place, ask_for_servers
-from dial_client.cli.load_settings import read_settings, warn
+from dial_client.cli.load_settings import read_settings
 from dial_client.cli.models.endpoint_trial import propose, split_model_name, try_endpoint
 from dial_client.cli.models.model_proposals import (
     ModelProposal,

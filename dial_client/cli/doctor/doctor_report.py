@@ -14,7 +14,7 @@ from dial_client.cli.doctor.check_registry import inspect
 from dial_client.cli.doctor.findings import Finding, Fix, Group, Level
 from dial_client.cli.doctor.subject import Subject
 from dial_client.cli.doctor.tool_checks import find_window, format_size_lines
-from dial_client.cli.load_settings import warn
+from dial_client.cli.error_stream import warn
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.trust_review import describe_changes
 from dial_client.cli.tty import can_move_cursor

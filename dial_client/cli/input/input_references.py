@@ -9,9 +9,8 @@ from pathlib import Path
 
 import anyio
 
-from dial_client.cli.error_stream import report_error
+from dial_client.cli.error_stream import print_notes, report_error
 from dial_client.cli.input.file_mentions import find_file_mentions, find_problem, read_files
-from dial_client.cli.load_settings import print_notes
 from dial_client.cli.tty import UserInput
 from dial_client.client.dial_client import DialClient
 from dial_client.messages.errors import ConfigError, ServerError

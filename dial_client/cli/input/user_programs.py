@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 
 from dial_client.cli import process_runner
-from dial_client.cli.load_settings import warn
+from dial_client.cli.error_stream import warn
 from dial_client.cli.word_wrap import count_cells
 
 _USUAL = ("notepad.exe",) if sys.platform == "win32" else ("editor", "nano", "vi")

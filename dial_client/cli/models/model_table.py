@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 
 from dial_client.cli.configuration_files import find_files, find_profile_name
-from dial_client.cli.load_settings import warn
+from dial_client.cli.error_stream import warn
 from dial_client.cli.models.endpoint_trial import try_endpoint
 from dial_client.cli.models.model_names import (
     LocalModel,

@@ -8,7 +8,7 @@ from typing import Any
 
 from dial_client.cli.changed_config import change_config, confirm_addition, find_file
 from dial_client.cli.configuration_files import ask_for_files
-from dial_client.cli.load_settings import warn
+from dial_client.cli.error_stream import warn
 from dial_client.cli.options import ConfigChoice, ExitCode, Options
 from dial_client.cli.servers.server_addition import find_entry_warnings
 from dial_client.messages.errors import ConfigError

@@ -23,7 +23,7 @@ from urllib.parse import quote
 import anyio
 
 from dial_client.cli.changed_config import change_config, confirm_addition, find_file
-from dial_client.cli.load_settings import warn
+from dial_client.cli.error_stream import warn
 from dial_client.cli.options import ConfigChoice, ExitCode, NewServerOptions
 from dial_client.cli.servers.server_proposals import is_installed
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 from dial_client.cli import elicitation_prompt
 from dial_client.cli.configuration_files import describe_sources
-from dial_client.cli.load_settings import print_notes, read_settings, warn
+from dial_client.cli.error_stream import print_notes, warn
+from dial_client.cli.load_settings import read_settings
 from dial_client.cli.open_client import open_client
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.word_wrap import print_lines

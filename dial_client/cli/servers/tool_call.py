@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from dial_client.cli import elicitation_prompt
-from dial_client.cli.load_settings import print_notes, read_settings
+from dial_client.cli.error_stream import print_notes
+from dial_client.cli.load_settings import read_settings
 from dial_client.cli.open_client import open_client
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.servers.server_features import find_server, format_result
