@@ -26,7 +26,7 @@ def find_file(choice: ConfigChoice) -> Path:
     Raises:
         ConfigError: The options contradict each other, or the user does not trust ./servers.json.
     """
-    named = _find_named_file(choice)
+    named = find_named_file(choice)
     if named is not None:
         return named
     folder_file = Path(FILE_NAME)
@@ -48,7 +48,7 @@ def find_holder(name: str, choice: ConfigChoice) -> ConfigText:
     Raises:
         ConfigError: No file has a server of this name.
     """
-    named = _find_named_file(choice)
+    named = find_named_file(choice)
     if named is None:
         existing = [path for path in (Path(FILE_NAME), build_user_config_path()) if path.exists()]
         in_use = [path for path in existing if is_file_trusted(path)]
@@ -129,13 +129,16 @@ def renew_trust(path: Path, *, was_trusted: bool) -> None:
         print(f"You have not trusted this file: read it, then run `dial-chat trust {escape_line(str(path))}`.")
 
 
-async def confirm_addition(entries: Mapping[str, Mapping[str, Any]], path: Path, *, is_agreed: bool) -> bool:
+async def confirm_addition(
+    entries: Mapping[str, Mapping[str, Any]], path: Path, *, is_agreed: bool, question: str = ""
+) -> bool:
     """Print what servers would do, as the trust prompt does, and return True if the user agrees to add them.
 
     Args:
         entries: The entries of the servers by name.
         path: The configuration to add them to.
         is_agreed: Ask nothing.
+        question: The question; empty for one about the addition.
 
     Raises:
         ConfigError: There is no terminal to ask at.
@@ -147,11 +150,15 @@ async def confirm_addition(entries: Mapping[str, Mapping[str, Any]], path: Path,
     if not can_ask_user():
         raise ConfigError("there is no terminal to ask at", "--yes adds what is shown without a question")
     what = escape_line(next(iter(entries))) if len(entries) == 1 else f"these {len(entries)} servers"
-    return await user_agrees(f"Add {what} to {escape_line(str(path))}?")
+    return await user_agrees(question or f"Add {what} to {escape_line(str(path))}?")
 
 
-def _find_named_file(choice: ConfigChoice) -> Path | None:
-    """Return the file that the options name; None if they name none."""
+def find_named_file(choice: ConfigChoice) -> Path | None:
+    """Return the file that the options name; None if they name none.
+
+    Raises:
+        ConfigError: The options contradict each other.
+    """
     named = {
         "--user": build_user_config_path() if choice.user else None,
         "--folder": Path(FILE_NAME) if choice.folder else None,

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from itertools import count
 from pathlib import Path
@@ -22,6 +22,7 @@ from dial_client.runtime.safe_text import escape_line
 from dial_client.runtime.text import count_noun
 from dial_client.settings import configuration, jsonc
 from dial_client.settings.config_locations import report_unreadable
+from dial_client.settings.config_values import Keys
 from dial_client.settings.mcp_hosts import HostEntry, HostName, Losses, find_host_files, translate
 
 # Maximum bytes of a file: the parser takes seconds for one mebibyte.
@@ -95,6 +96,8 @@ class HostServer:
     """The entry for ``servers.json``; None if the server cannot be imported."""
     losses: tuple[str, ...] = ()
     """What was not imported, and what the user has to do: one sentence each."""
+    keys: Keys = ()
+    """The place of the entry in the host's file."""
 
 
 def read_host_file(path: Path, host: HostName | None, folder: Path) -> list[HostServer]:
@@ -112,7 +115,7 @@ def read_host_file(path: Path, host: HostName | None, folder: Path) -> list[Host
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise ConfigError(f"a configuration must not exceed {MAX_BYTES:,} bytes", path=str(path))
-    top = _parse(data, path)
+    top = parse_document(data, path)
     return read_servers(host or guess_host(path, top), top, folder)
 
 
@@ -136,7 +139,10 @@ def read_servers(host: HostName, top: Mapping[str, Any], folder: Path) -> list[H
     """Return the servers of a parsed configuration, in its order."""
     items = to_list(top.get("inputs") or find_object(top, "mcp").get("inputs"))
     inputs = {str(item["id"]): item for item in items if isinstance(item, dict) and "id" in item}
-    found = [_read_server(host, name, entry, inputs) for name, entry in _list_entries(host, top, folder)]
+    found = [
+        replace(_read_server(host, name, entry, inputs), keys=keys)
+        for name, entry, keys in _list_entries(host, top, folder)
+    ]
     return [*found, *_list_other_servers(top, folder)]
 
 
@@ -172,7 +178,12 @@ _TRAITS: tuple[tuple[HostName, tuple[str, ...], set[str]], ...] = (
 )
 
 
-def _parse(data: bytes, path: Path) -> Mapping[str, Any]:
+def parse_document(data: bytes, path: Path) -> Mapping[str, Any]:
+    """Return the top level of a host's file, whose suffix says whether it is TOML, YAML, or JSON with comments.
+
+    Raises:
+        ConfigError: The content has another form.
+    """
     if path.suffix == ".toml":
         import tomllib
 
@@ -193,53 +204,65 @@ def _to_names(value: Any) -> set[str]:
     return {name for name in value if isinstance(name, str)} if isinstance(value, list) else set()
 
 
-def _list_entries(host: HostName, top: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, Any]]:
-    """Yield names and entries of a file's servers: first those of this folder's project, then those of all projects."""
+_Entries = Iterator[tuple[str, Any, Keys]]
+
+
+def _list_entries(host: HostName, top: Mapping[str, Any], folder: Path) -> _Entries:
+    """Yield name, entry and place of a file's servers: first those of this folder's project, then those of all."""
     off: set[str] = set()
     if host is HostName.CLAUDE_CODE:
-        project = _find_project(top, folder)
+        path, project = _find_project(top, folder)
         off = _to_names(project.get("disabledMcpServers")) | _to_names(project.get("disabledMcpjsonServers"))
-        yield from _mark_disabled(find_object(project, "mcpServers"), off)
+        yield from _mark_disabled(top, ("projects", path, "mcpServers"), off)
     if host is HostName.GEMINI_CLI:
         rules = find_object(top, "mcp")
         off = _to_names(rules.get("excluded"))
         if allowed := _to_names(rules.get("allowed")):
             off |= find_object(top, "mcpServers").keys() - allowed
-    nested = find_object(top, "mcp") or find_object(find_object(find_object(top, "customizations"), "vscode"), "mcp")
+    outer: Keys = ("mcp",) if find_object(top, "mcp") else ("customizations", "vscode", "mcp")
     for key in ("mcpServers", "servers", "context_servers", "mcp_servers", "amp.mcpServers"):
-        yield from _mark_disabled(find_object(top, key) or find_object(nested, key), off)
-    yield from ((name, entry) for name, entry in nested.items() if _TARGETS & to_object(entry).keys())
-    for entry in map(to_object, to_list(top.get("mcpServers"))):
-        yield find_text(entry, "name", "uses"), entry
+        yield from _mark_disabled(top, (key,) if find_object(top, key) else (*outer, key), off)
+    nested = _find_nested(top, outer)
+    yield from ((name, entry, (*outer, name)) for name, entry in nested.items() if _TARGETS & to_object(entry).keys())
+    for index, entry in enumerate(map(to_object, to_list(top.get("mcpServers")))):
+        yield find_text(entry, "name", "uses"), entry, ("mcpServers", index)
     if host is HostName.GOOSE:
         extensions = find_object(top, "extensions")
         for name, extension in extensions.items():
             flat = find_object(extensions, name)
-            yield name, {**flat, **find_object(flat, "config")} if "config" in flat else extension
+            whole = {**flat, **find_object(flat, "config")} if "config" in flat else extension
+            yield name, whole, ("extensions", name)
 
 
 # The keys of which an entry has one.
 _TARGETS = {"command", "url"}
 
 
-def _mark_disabled(entries: Mapping[str, Any], off: set[str]) -> Iterator[tuple[str, Any]]:
-    for name, entry in entries.items():
-        yield name, {**entry, "disabled": True} if name in off and isinstance(entry, dict) else entry
+def _mark_disabled(top: Mapping[str, Any], keys: Keys, off: set[str]) -> _Entries:
+    for name, entry in _find_nested(top, keys).items():
+        yield name, {**entry, "disabled": True} if name in off and isinstance(entry, dict) else entry, (*keys, name)
 
 
-def _find_project(top: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
-    """Return Claude Code's settings for the project in this folder; empty if there are none."""
+def _find_nested(top: Mapping[str, Any], keys: Keys) -> Mapping[str, Any]:
+    """Return the object at a place; empty if there is none."""
+    for key in keys:
+        top = find_object(top, str(key))
+    return top
+
+
+def _find_project(top: Mapping[str, Any], folder: Path) -> tuple[str, Mapping[str, Any]]:
+    """Return the path and the settings of Claude Code's project in this folder; both empty if there is none."""
     projects = find_object(top, "projects")
     location = os.path.normcase(os.path.realpath(folder))
     for path in projects:
         if os.path.normcase(os.path.realpath(path)) == location:
-            return find_object(projects, path)
-    return {}
+            return path, find_object(projects, path)
+    return "", {}
 
 
 def _list_other_servers(top: Mapping[str, Any], folder: Path) -> Iterator[HostServer]:
     """Yield the servers of Claude Code's projects in other folders, without entries."""
-    current = _find_project(top, folder)
+    _, current = _find_project(top, folder)
     for path, project in find_object(top, "projects").items():
         if project is not current:
             sentence = f"it belongs to the project {path}: import it there"

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -503,6 +503,9 @@ _TRANSLATIONS: Mapping[HostName, Callable[[HostEntry, Losses], bool]] = {
 }
 
 
+_YAML_HOSTS = frozenset((HostName.GOOSE, HostName.LIBRECHAT, HostName.CONTINUE))
+# Longer lines of YAML are folded, which is right for prose only.
+MAX_YAML_WIDTH = 100_000
 _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -510,7 +513,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 def write_host_text(host: HostName, servers: Mapping[str, HostEntry]) -> tuple[str, list[str]]:
     """Return a host's configuration with these servers, and a sentence for each setting the host does not support.
 
-    The format is JSON for most hosts, TOML for Codex, and YAML (its JSON subset) for goose, LibreChat and Continue.
+    The format is JSON for most hosts, TOML for Codex, and YAML for goose, LibreChat and Continue.
 
     Args:
         host: The host to write for.
@@ -527,9 +530,19 @@ def write_host_text(host: HostName, servers: Mapping[str, HostEntry]) -> tuple[s
             continue
         written[name] = translated
     if host is HostName.CODEX:
-        return _format_toml(written), sentences
-    servers_value = list(written.values()) if host is HostName.CONTINUE else written
-    return json.dumps({HOSTS[host].servers_key: servers_value}, indent=2, ensure_ascii=False) + "\n", sentences
+        tables = (format_toml_table((HOSTS[host].servers_key, name), entry) for name, entry in written.items())
+        return "\n".join(tables), sentences
+    top = {HOSTS[host].servers_key: list(written.values()) if host is HostName.CONTINUE else written}
+    if host in _YAML_HOSTS:
+        import yaml
+
+        return yaml.safe_dump(top, sort_keys=False, allow_unicode=True, width=MAX_YAML_WIDTH), sentences
+    return json.dumps(top, indent=2, ensure_ascii=False) + "\n", sentences
+
+
+def write_entry(host: HostName, name: str, entry: Mapping[str, Any]) -> HostEntry:
+    """Return a host's entry for an entry of ``servers.json``, without the settings that the host does not support."""
+    return _write_entry(HOSTS[host], name, dict(entry), Losses())
 
 
 def _write_entry(host: Host, name: str, entry: HostEntry, losses: Losses) -> HostEntry:
@@ -615,15 +628,12 @@ def _find_variable(value: Any) -> str | None:
     return found[1] if found else None
 
 
-def _format_toml(servers: Mapping[str, HostEntry]) -> str:
-    tables = []
-    for name, entry in servers.items():
-        key = name if _BARE_KEY.fullmatch(name) else json.dumps(name, ensure_ascii=False)
-        lines = "\n".join(
-            f"{field} = {_format_toml_value(value)}" for field, value in entry.items() if value is not None
-        )
-        tables.append(f"[mcp_servers.{key}]\n{lines}\n")
-    return "\n".join(tables)
+def format_toml_table(keys: Sequence[str | int], entry: HostEntry) -> str:
+    """Return a table of TOML with its header."""
+    names = [str(key) for key in keys]
+    path = ".".join(name if _BARE_KEY.fullmatch(name) else json.dumps(name, ensure_ascii=False) for name in names)
+    lines = "\n".join(f"{field} = {_format_toml_value(value)}" for field, value in entry.items() if value is not None)
+    return f"[{path}]\n{lines}\n"
 
 
 def _format_toml_value(value: Any) -> str:

@@ -149,9 +149,28 @@ def import_(
     server: Annotated[list[str] | None, Option(metavar="NAME", help="Import this server only. Repeatable.")] = None,
     replace: Annotated[bool, Option("--replace", help="Replace servers of the same names.")] = False,
     yes: Annotated[bool, Option("-y", "--yes", help="Import the servers without a question.")] = False,
+    behind_gateway: Annotated[
+        bool,
+        Option(
+            "--behind-gateway",
+            help="Replace the servers in the host's file by `dial-chat gateway`, which offers them to the host. The "
+            "old file is kept.",
+        ),
+    ] = False,
+    undo: Annotated[
+        bool, Option("--undo", help="Put the servers that are behind the gateway back into the host's file.")
+    ] = False,
     choice: ConfigChoice,
 ) -> CommandRun:
     """Import servers of other MCP hosts, and name the settings that cannot be imported."""
+    if undo:
+        from dial_client.cli.servers.gateway_move import return_servers
+
+        return return_servers(source, is_agreed=yes)
+    if behind_gateway:
+        from dial_client.cli.servers.gateway_move import move_servers
+
+        return move_servers(source, tuple(server or ()), choice, replace=replace, is_agreed=yes)
     from dial_client.cli.servers.host_exchange import import_servers
 
     return import_servers(source, tuple(server or ()), choice, replace=replace, is_agreed=yes)

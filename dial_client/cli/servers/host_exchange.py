@@ -16,6 +16,7 @@ from dial_client.runtime.safe_text import escape_line
 from dial_client.runtime.text import did_you_mean
 from dial_client.settings import config_editor, configuration
 from dial_client.settings.config_editor import read_text
+from dial_client.settings.gateway_entry import is_gateway
 from dial_client.settings.host_documents import HostServer, read_host_file
 from dial_client.settings.mcp_hosts import HOSTS, HostName, find_host_files, write_host_text
 
@@ -72,26 +73,48 @@ def find_servers(source: str | None, *, with_folder: bool = True) -> list[FoundS
     """
     folder = Path.cwd()
     if source is not None and source not in {*HostName}:
+        ((path, _),) = find_host_paths(source)
+        return [(str(path), read_host_file(path, None, folder))]
+    found = list[FoundServers]()
+    for path, host in find_host_paths(source, with_folder=with_folder):
+        assert host is not None
+        try:
+            servers = read_host_file(path, host, folder)
+            found.append((f"{HOSTS[host].title}, {path}", servers))
+        except ConfigError as error:
+            warn(f"{HOSTS[host].title}: {error}")
+    if not found and source is not None:
+        raise ConfigError(f"no configuration of {HOSTS[HostName(source)].title} was found", "name its file")
+    return [(title, servers) for title, servers in found if servers]
+
+
+def find_host_paths(source: str | None, *, with_folder: bool = True) -> list[tuple[Path, HostName | None]]:
+    """Return the files of a host, or of all hosts, that exist, with their hosts; or the file that is named.
+
+    Args:
+        source: A host, or a file; None for all hosts.
+        with_folder: Return the files of the working folder too, which may be untrusted.
+
+    Raises:
+        ConfigError: There is no such host or file.
+    """
+    if source is not None and source not in {*HostName}:
         path = Path(source).expanduser()
         if not path.is_file():
             known = ", ".join(HostName)
             raise ConfigError(
                 f"{source!r} is neither a host nor a file", did_you_mean(source, HostName) or f"hosts: {known}"
             )
-        return [(str(path), read_host_file(path, None, folder))]
-    found = list[FoundServers]()
-    for file in find_host_files(folder):
-        if file.is_of_folder and not with_folder:
+        return [(path, None)]
+    paths = list[tuple[Path, HostName | None]]()
+    for file in find_host_files(Path.cwd()):
+        if source is not None and file.host.name != source:
+            continue
+        if with_folder or not file.is_of_folder:
+            paths.append((file.path, file.host.name))
+        elif source is None:
             warn(f"{file.path} is left out: dial-chat servers import {file.host.name} reads it")
-        elif source is None or file.host.name == source:
-            try:
-                servers = read_host_file(file.path, file.host.name, folder)
-                found.append((f"{file.host.title}, {file.path}", servers))
-            except ConfigError as error:
-                warn(f"{file.host.title}: {error}")
-    if not found and source is not None:
-        raise ConfigError(f"no configuration of {HOSTS[HostName(source)].title} was found", "name its file")
-    return [(title, servers) for title, servers in found if servers]
+    return paths
 
 
 def _choose(
@@ -120,6 +143,8 @@ def _choose(
 def _describe_state(server: HostServer, chosen: dict[str, HostServer], taken: Sequence[str]) -> str:
     if server.entry is None:
         return "cannot be imported"
+    if is_gateway(server.entry):
+        return "left out: it is the gateway of this program, which would start itself without end"
     if server.name in chosen:
         is_same = chosen[server.name].entry == server.entry
         return "the same as above" if is_same else "left out: a server above has this name (name its file to import it)"
