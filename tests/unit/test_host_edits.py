@@ -66,7 +66,7 @@ GOOSE_MODE: auto
 """
 
 
-def test_entries_of_yaml_are_cut_by_lines_and_a_new_entry_has_the_indentation_of_the_others() -> None:
+def test_entries_of_yaml_are_cut_by_lines_and_an_added_entry_has_the_same_indentation() -> None:
     gateway = {"type": "stdio", "cmd": "/bin/dial-chat", "args": ["gateway"]}
     changed = replace_servers(
         YAML,
