@@ -19,6 +19,7 @@ from anyio.lowlevel import EventLoopToken, current_token
 from dial_client.client import client_setup
 from dial_client.client.blocking_client import BlockingClient
 from dial_client.client.client_options import ApprovalPolicy, ClientOptions, Directory, Logins, StartKeywords
+from dial_client.client.client_parts import ClientParts
 from dial_client.client.config_changes import ConfigChanges, ConfigInUse, change_servers
 from dial_client.conversations.chat_loop import Chat
 from dial_client.hooks import call_context
@@ -956,6 +957,11 @@ class DialClient:
     def model_name(self) -> str:
         """The name of the model's provider; empty for a client without a model."""
         return self.model.name
+
+    @property
+    def parts(self) -> ClientParts:
+        """The client's servers and the executor of its calls, for the gateway, which passes on what they say."""
+        return ClientParts(self._servers, self._executor)
 
     @property
     def apps(self) -> Apps:

@@ -6,10 +6,11 @@ an argument.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
 from dial_client.hooks.audit.entries import Origin
 from dial_client.messages.token_usage import Usage
@@ -30,6 +31,8 @@ class CallContext:
     spend: Spend | None = None
     origin: Origin = Origin()  # noqa: RUF009 - frozen
     """The turn the call belongs to."""
+    meta: Mapping[str, Any] | None = None
+    """The ``_meta`` of the request to the server: members that the caller of the gateway has sent; None for none."""
 
 
 @contextmanager

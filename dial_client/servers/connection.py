@@ -36,7 +36,7 @@ from dial_client.settings.config_types import ServerSettings
 if TYPE_CHECKING:
     from mcp import Client
     from mcp.shared.dispatcher import ProgressFnT
-    from mcp_types import CallToolResult
+    from mcp_types import CallToolResult, RequestParamsMeta
 
 log = get_logger(__name__)
 
@@ -192,10 +192,15 @@ class Connection(ServerStatusWriter):
             ServerGone: The server is not ready, or the connection broke before the result arrived.
             ServerError: The server refused the call, has no such tool, or sent an invalid result.
         """
+        context = call_context.find_current()
+        meta = context.meta if context is not None else None
 
         async def request(client: Client) -> CallToolResult:
             return await client.call_tool(
-                tool, dict(arguments), progress_callback=cast("ProgressFnT | None", on_progress)
+                tool,
+                dict(arguments),
+                progress_callback=cast("ProgressFnT | None", on_progress),
+                meta=cast("RequestParamsMeta | None", meta),
             )
 
         first: ServerSession | None = None

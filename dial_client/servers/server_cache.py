@@ -122,9 +122,6 @@ class JsonCache:
                 path.unlink()
 
 
-_FIELDS = {"name", "title", "description", "input_schema", "output_schema", "annotations", "meta"}
-
-
 @dataclass(eq=False)
 class ServerCache:
     """Data about one server from the last run of the program. Empty without settings or a cache.
@@ -184,9 +181,7 @@ class ServerCache:
         state: Mapping[str, Any] = {
             "legacy": is_legacy and not (was_legacy and before.get("version") != version),
             "version": version,
-            "tools": [
-                tool.model_dump(mode="json", by_alias=True, exclude_none=True, include=_FIELDS) for tool in tools
-            ],
+            "tools": [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools],
         }
         is_recent = self._compute_age(before, "written") < REWRITE_SECONDS
         if is_recent and all(before.get(name) == value for name, value in state.items()):

@@ -221,27 +221,32 @@ def build_host_tool(name: str, description: str, schema: Mapping[str, Any]) -> T
     return ToolSpec(name, description, schema, tool=name, original_schema=schema, read_only=True, idempotent=True)
 
 
-def assign_names(keys: Iterable[Key]) -> dict[Key, str]:
-    """Return for each tool a unique name that matches ``^[a-zA-Z0-9_-]{1,64}$`` and is the same in each run.
+def assign_names(keys: Iterable[Key], max_chars: int = MAX_NAME, *, with_server: bool = False) -> dict[Key, str]:
+    """Return for each tool a unique name of the characters ``a-zA-Z0-9_-`` that is the same in each run.
 
     The name is the tool's own name if only one server has it, otherwise ``server__tool``. A name that is too long, or
     not unique, is cut and gets a short hash of server and tool. Names with a hash are assigned first, so that no server
     can take such a name by forging it.
+
+    Args:
+        keys: The tools.
+        max_chars: Maximum characters of a name.
+        with_server: True for ``server__tool`` in every case, so that a name does not depend on other servers.
     """
     keys = sorted(set(keys))
     plain = Counter(_clean(tool) for _, tool in keys)
     preferred = {
         (server, tool): _clean(tool)
-        if plain[_clean(tool)] == 1 and _clean(tool) not in RESERVED
+        if plain[_clean(tool)] == 1 and _clean(tool) not in RESERVED and not with_server
         else _clean(f"{server}__{tool}")
         for server, tool in keys
     }
     uses = Counter(preferred.values())
-    is_unique = {key: uses[name] == 1 and len(name) <= MAX_NAME for key, name in preferred.items()}
+    is_unique = {key: uses[name] == 1 and len(name) <= max_chars for key, name in preferred.items()}
     names: dict[Key, str] = {}
     taken: set[str] = set()
     for key in sorted(keys, key=lambda key: (is_unique[key], key)):
-        hashed = (_add_hash(preferred[key], key, attempt) for attempt in count())
+        hashed = (_add_hash(preferred[key], key, attempt, max_chars) for attempt in count())
         possible = chain((preferred[key],), hashed) if is_unique[key] else hashed
         names[key] = next(name for name in possible if name not in taken)
         taken.add(names[key])
@@ -252,7 +257,7 @@ def _clean(name: str) -> str:
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name) or "tool"
 
 
-def _add_hash(name: str, key: Key, attempt: int) -> str:
+def _add_hash(name: str, key: Key, attempt: int, max_chars: int) -> str:
     source = "\0".join(key) + "\0" * attempt
     digest = hashlib.sha256(source.encode(errors="replace")).hexdigest()[:10]
-    return f"{name[: MAX_NAME - len(digest) - 1]}_{digest}"
+    return f"{name[: max_chars - len(digest) - 1]}_{digest}"

@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
@@ -33,6 +33,7 @@ from dial_client.messages.message import (
     TextPart,
     ToolCallRequest,
     ToolCallResult,
+    ToolSpec,
     build_not_run_result,
     build_waiting_result,
     extract_text,
@@ -50,6 +51,9 @@ from dial_client.tools.approval import Approval, ApprovalChecker, Decision, Fail
 from dial_client.tools.catalog import Catalog, Route
 from dial_client.tools.result_content import StoreResult, shorten
 from dial_client.tools.taint import Taint, find_taint_source
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult
 
 log = get_logger(__name__)
 
@@ -77,6 +81,10 @@ def _ignore_note(_: str) -> None:
     pass
 
 
+# Receives a result as the server sent it.
+ReceiveToolResult = Callable[["CallToolResult"], None]
+
+
 # Calls that waited for approval when their turn ended, by id: what was asked, and the answer if there is one.
 WaitingCalls = Mapping[str, tuple[PendingApproval, Approval | None]]
 
@@ -97,6 +105,13 @@ class CallScope:
     """The taint of the conversation, to which the results of calls add. None for calls that the user makes."""
     note: Callable[[str], None] = _ignore_note
     """Receives notes for the user of the turn."""
+    receive: ReceiveToolResult | None = None
+    """Receives each result as the server sent it, for a caller that passes it on. Its `ToolCallResult` then has no
+    content, unless a middleware reads it: content for a model is not made for nobody. None for calls of models."""
+    explain_denial: Callable[[ToolSpec, Approval], str] | None = None
+    """Returns the text of a call that was denied; None for the usual text, which is for a model."""
+    meta: Mapping[str, Any] | None = None
+    """The ``_meta`` of the request to the server; None for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,10 +290,13 @@ class ToolExecutor:
                 return _Cleared(current, call)
         return ToolCallResult.failed(call.id, Failure.SERVER, "The call failed: the tool definition keeps changing.")
 
-    def _deny(self, call: ToolCallRequest, approval: Approval) -> ToolCallResult:
+    def _deny(self, call: ToolCallRequest, spec: ToolSpec, approval: Approval) -> ToolCallResult:
         """Return the result of a call that was not allowed."""
-        reason = f": {approval.reason}" if approval.reason else ""
-        denied = ToolCallResult.failed(call.id, Failure.DENIED, f"{NOT_ALLOWED}{reason}.")
+        if self.scope.explain_denial is not None:
+            text = self.scope.explain_denial(spec, approval)
+        else:
+            text = f"{NOT_ALLOWED}: {approval.reason}." if approval.reason else f"{NOT_ALLOWED}."
+        denied = ToolCallResult.failed(call.id, Failure.DENIED, text)
         if not isinstance(approval, FailedApproval):
             return denied
         self.scope.note(f"the call of {call.name!r} was denied: {approval.problem}")
@@ -311,7 +329,7 @@ class ToolExecutor:
             changed = _normalize_arguments(replace(call, arguments=dict(approval.arguments)), route)
             approval = self.approvals.decide_changed(spec, replace(approval, arguments=changed.arguments), taint)
         audit.record_decision(is_allowed=approval.allowed, decided_by=approval.decided_by, arguments=approval.arguments)
-        return approval if approval.allowed else self._deny(call, approval)
+        return approval if approval.allowed else self._deny(call, spec, approval)
 
     async def _call(self, call: ToolCallRequest, route: Route, round_: _Round) -> ToolCallResult:
         """Make a call within its own timeout, which each progress notification of the server restarts."""
@@ -320,7 +338,7 @@ class ToolExecutor:
         own_timeout = settings.tool_timeout if settings is not None else None
         timeout = self.limits.tool_timeout if own_timeout is None else own_timeout
         call_deadline = Deadline(timeout, max(timeout, self.limits.tool_timeout_max))
-        context = CallContext(round_.deadline, call_deadline, self.scope.spend, self.audit.origin)
+        context = CallContext(round_.deadline, call_deadline, self.scope.spend, self.audit.origin, self.scope.meta)
         with call_deadline.scope() as scope, call_context.set_current(context):
             is_over = False
 
@@ -336,7 +354,11 @@ class ToolExecutor:
             if app is not None:
                 await round_.emit(AppOpened(app))
             try:
-                result = await _make_call(call, route, on_progress, app)
+                receive = self.scope.receive
+                if receive is not None and not self.middleware.wraps_tool_calls:
+                    result = await _pass_on(call, route, on_progress, receive)
+                else:
+                    result = await _make_call(call, route, on_progress, app, receive)
             finally:
                 is_over = True
         if scope.cancelled_caught:
@@ -467,14 +489,43 @@ def _describe_unknown_tool(name: str, catalog: Catalog) -> str:
     return f"There is no tool {name!r}. Available are: {', '.join(list(catalog.routes)[:_MAX_TOOLS])}."
 
 
+async def _pass_on(
+    call: ToolCallRequest, route: Route, on_progress: OnCallProgress, receive: ReceiveToolResult
+) -> ToolCallResult:
+    """Make a call, and hand its result on as it is; return whether it succeeded, without any content.
+
+    The error of a server is the `exception` of the result.
+    """
+    try:
+        answer = await route.connection.call(route.spec.tool, call.arguments, on_progress)
+    except ServerError as error:
+        return replace(ToolCallResult.failed(call.id, Failure.SERVER, to_tool_error(error)), exception=error)
+    except Exception as error:  # noqa: BLE001 - an unexpected error in one call must not end the others
+        log.failure("tool_call_broke", error, tool=call.name)
+        failed = ToolCallResult.failed(call.id, Failure.SERVER, f"The call failed: {type(error).__name__}.")
+        return replace(failed, exception=error)
+    if isinstance(answer, ToolCallResult):
+        return replace(answer, tool_call_id=call.id)
+    receive(answer)
+    if answer.is_error:
+        return ToolCallResult(call.id, success=False, content="", error=_NO_REASON, failure=Failure.TOOL)
+    return ToolCallResult(call.id, success=True, content="")
+
+
 async def _make_call(
-    call: ToolCallRequest, route: Route, on_progress: OnCallProgress, app: App | None
+    call: ToolCallRequest,
+    route: Route,
+    on_progress: OnCallProgress,
+    app: App | None,
+    receive: ReceiveToolResult | None = None,
 ) -> ToolCallResult:
     """Return the result of a call; an error of the server or of its connection becomes a failed result."""
     try:
         answer = await route.connection.call(route.spec.tool, call.arguments, on_progress)
         if isinstance(answer, ToolCallResult):
             return replace(answer, tool_call_id=call.id)
+        if receive is not None:
+            receive(answer)
         structured, remark = answer.structured_content, ""
         is_checked = structured is not None and not answer.is_error and bool(route.spec.output_schema)
         # A structured result that does not fit the tool's output schema is used anyway, with a note.

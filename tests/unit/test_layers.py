@@ -114,6 +114,8 @@ LOADED_LATE = {
     PACKAGE / "servers" / "oauth" / f"{name}.py"
     for name in ("server_auth", "lenient_documents", "client_credentials", "identity_assertion", "authorization")
 }
+# The gateway is a server of the SDK: nothing loads it but the command, and the service that mounts it.
+LOADED_LATE |= set((PACKAGE / "gateway").glob("*.py"))
 # Loaded while the model thinks about its first answer.
 LOADED_LATE |= {
     PACKAGE / "cli" / "markdown" / f"{name}.py" for name in ("block_renderer", "highlighter", "inline_markup")

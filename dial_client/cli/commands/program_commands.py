@@ -172,6 +172,28 @@ def serve(*, serve_options: ServeOptions, options: Options) -> CommandRun:
     return serve_http(options, serve_options)
 
 
+@command(
+    "gateway",
+    *(
+        *_CONFIGURATION,
+        "server",
+        "tool_timeout",
+        "allow",
+        "deny",
+        "mode",
+        "yes",
+        "policy",
+        "no_audit",
+        "audit_arguments",
+    ),
+)
+def gateway(*, options: Options) -> CommandRun:
+    """Serve all servers as one MCP server on standard input and output, for another MCP host."""
+    from dial_client.cli.gateway_command import serve_gateway
+
+    return serve_gateway(options)
+
+
 @command("audit")
 def audit(
     *,

@@ -15,7 +15,7 @@ from dial_client.runtime.logs import get_logger
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a call comes from: its conversation, its turn, and the person that the turn is for."""
+    """Where a call comes from: its conversation, its turn, the person that the turn is for, and the client program."""
 
     conversation: str = ""
     """The id of the conversation; empty if there is none."""
@@ -23,6 +23,9 @@ class Origin:
     """The id of the turn; empty if there is none."""
     owner: str = ""
     """The person, in the words of the program; empty if the program does not name one."""
+    client: str = ""
+    """The MCP client that made the call through the gateway, as it names itself, with its version:
+    ``claude-code 2.1.0``; empty for a call of this program."""
 
     @property
     def party(self) -> tuple[str, str]:
@@ -37,7 +40,7 @@ class Origin:
 def find_common_origin(origins: Iterable[Origin]) -> Origin:
     """Return what all origins share; an empty text for each part in which they differ, or if there are none."""
     distinct = set(origins)
-    parts = ({getattr(origin, name) for origin in distinct} for name in ("conversation", "turn", "owner"))
+    parts = ({getattr(origin, name) for origin in distinct} for name in ("conversation", "turn", "owner", "client"))
     return Origin(*(values.pop() if len(values) == 1 else "" for values in parts))
 
 

@@ -1,0 +1,18 @@
+"""The parts of a `DialClient` that the gateway works with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dial_client.servers.server_manager import ServerManager
+from dial_client.tools.executor import ToolExecutor
+
+
+@dataclass(frozen=True, slots=True)
+class ClientParts:
+    """What a `DialClient` calls tools with."""
+
+    servers: ServerManager
+    """The connections to the servers, by name."""
+    executor: ToolExecutor
+    """Validates, approves, makes and audits calls; `ToolExecutor.derive` is for other tools and another origin."""

@@ -1,0 +1,120 @@
+"""The clients of the gateway: who a client is, what it can do, and what its calls have read.
+
+A client is a connection, or a session of Streamable HTTP. Revision 2026-07-28 has no sessions over HTTP: there the
+person and the name of the client program tell whose call it is.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from mcp.server.context import ServerRequestContext
+from mcp.server.session import ServerSession
+from mcp_types import ClientCapabilities
+
+from dial_client.hooks.audit.entries import Origin
+from dial_client.runtime.safe_text import to_one_line
+from dial_client.tools.taint import Taint
+
+# The header of Streamable HTTP that names the session, before revision 2026-07-28.
+SESSION_HEADER = "mcp-session-id"
+# The most sessions that are remembered; the one that was idle longest is forgotten first, with its taint.
+MAX_SESSIONS = 1_000
+# Maximum characters of the name and version of a client program.
+_MAX_CLIENT = 100
+
+# Returns the person that a request is for; empty if there is only one.
+FindPerson = Callable[[ServerRequestContext[Any, Any]], str]
+
+
+@dataclass(eq=False, slots=True)
+class ClientSession:
+    """One client of the gateway, from its first request on."""
+
+    channel: ServerSession
+    """The SDK's session of the latest request: notifications without a related request reach the client through it."""
+    person: str = ""
+    """The person that the client works for; empty if nobody is named, as over standard input and output."""
+    id: str = field(default_factory=lambda: secrets.token_hex(16))
+    """A random id: the conversation of the session's calls, for approvals, grants and the audit log."""
+    taint: Taint = field(default_factory=Taint)
+    """The untrusted content that the client has received: the model behind it may act on what that content says."""
+    listed: object = None
+    """The definitions that the client has listed last; None before it has listed any."""
+
+    @property
+    def client(self) -> str:
+        """The name and version of the client program, as it calls itself, in one line; empty if it does not say."""
+        params = self.channel.client_params
+        if params is None:
+            return ""
+        return to_one_line(f"{params.client_info.name} {params.client_info.version}".strip(), _MAX_CLIENT)
+
+    @property
+    def capabilities(self) -> ClientCapabilities | None:
+        """What the client declared in its latest request, or at its start; None if it declared nothing."""
+        return self.channel.client_capabilities
+
+    @property
+    def protocol_version(self) -> str:
+        """The revision of the protocol that the client speaks."""
+        return self.channel.protocol_version
+
+    def build_origin(self, request_id: object) -> Origin:
+        """Return where a call of this client comes from: the session is its conversation, the request its turn."""
+        turn = "" if request_id is None else str(request_id)
+        return Origin(self.id, turn[:_MAX_CLIENT], self.person, self.client)
+
+
+@dataclass(eq=False, slots=True)
+class ClientSessions:
+    """The sessions of all clients of one gateway.
+
+    Args:
+        find_person: Returns the person that a request is for, of a service that knows several.
+    """
+
+    find_person: FindPerson = lambda _: ""
+    # The sessions by what identifies them, the one that was idle longest first.
+    _sessions: OrderedDict[object, ClientSession] = field(default_factory=OrderedDict, init=False)
+
+    def find(self, context: ServerRequestContext[Any, Any]) -> ClientSession:
+        """Return the session of a request; a new one for the first request of a client."""
+        person = self.find_person(context)
+        key = _identify(context, person)
+        session = self._sessions.get(key)
+        if session is None:
+            session = self._sessions[key] = ClientSession(context.session, person)
+            if len(self._sessions) > MAX_SESSIONS:
+                self._sessions.popitem(last=False)
+        else:
+            session.channel = context.session
+            self._sessions.move_to_end(key)
+        return session
+
+    def get(self, id_: str) -> ClientSession | None:
+        """Return the session with an id, which is the conversation of its calls; None if it has ended."""
+        return next((session for session in self._sessions.values() if session.id == id_), None)
+
+    def end(self, connection: object) -> None:
+        """Forget the session of a connection that has ended."""
+        self._sessions.pop(connection, None)
+
+    def __iter__(self) -> Iterator[ClientSession]:
+        return iter(tuple(self._sessions.values()))
+
+
+def _identify(context: ServerRequestContext[Any, Any], person: str) -> object:
+    """Return what tells the sessions of clients apart."""
+    if context.request is None:  # no HTTP: the object that the server's lifespan has made for this connection
+        return context.lifespan_context
+    if id_ := context.request.headers.get(SESSION_HEADER):
+        # The person is part of it: knowing the id of another one's session must not suffice to join it.
+        return person, id_
+    params = context.session.client_params
+    info = () if params is None else (params.client_info.name, params.client_info.version)
+    return person, "", info

@@ -1,0 +1,119 @@
+"""The tools of all servers as the gateway lists them: the servers' own definitions, of which only the name is another.
+
+A name is ``server__tool`` in every case. With the tool's own name where that is unique, a name would depend on which
+other servers are ready, and hosts keep permissions by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from mcp_types import Tool
+
+from dial_client.messages.message import ToolSpec
+from dial_client.schema.provider_schema import Unsupported
+from dial_client.servers.connection import Connection
+from dial_client.servers.server_manager import ServerManager
+from dial_client.tools.catalog import Catalog, Key, Route, assign_names, build_tool_spec, is_enabled
+
+# Maximum characters of a name. Hosts add a prefix (Claude Code: ``mcp__NAME__``), and model APIs accept 64 characters.
+MAX_NAME = 45
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTool:
+    """One tool: the server that has it, and its definition as that server lists it."""
+
+    connection: Connection
+    tool: Tool
+
+
+class ToolRoutes(Mapping[str, Route]):
+    """The routes of all tools by their names in the gateway. Each is built when its tool is first called.
+
+    A route has the tool's schema in the form for model APIs, because that is part of the definition that pins and
+    grants of `dial-chat` are for. To adapt a thousand schemas for a list that nobody calls would take seconds.
+    """
+
+    def __init__(self, tools: Mapping[str, ListedTool], before: ToolRoutes | None = None) -> None:
+        self.tools = tools
+        """The definitions by their names."""
+        self.built: dict[str, Route] = {}
+        """The routes that were built."""
+        if before is not None:
+            # A tool that is the same keeps its route, with the validators that were compiled for it.
+            self.built = {name: route for name, route in before.built.items() if before.tools[name] == tools.get(name)}
+
+    def __getitem__(self, name: str) -> Route:
+        route = self.built.get(name)
+        if route is None:
+            listed = self.tools[name]
+            route = self.built[name] = Route(listed.connection, build_spec(name, listed))
+        return route
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tools)
+
+    def __len__(self) -> int:
+        return len(self.tools)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Definitions:
+    """The tools of all servers at one moment."""
+
+    tools: tuple[Tool, ...] = ()
+    """The tools as they are listed, sorted by name."""
+    listed: Mapping[str, ListedTool] = field(default_factory=dict)
+    """The servers' own definitions, by the names in the gateway."""
+    catalog: Catalog = field(default_factory=Catalog)
+    """The routes, for the executor of calls."""
+
+
+class ToolDefinitions:
+    """The current definitions; they are made anew when a server's tools have changed.
+
+    Args:
+        servers: The servers.
+    """
+
+    def __init__(self, servers: ServerManager) -> None:
+        self._servers = servers
+        self._revision: tuple[int, ...] | None = None
+        self._current = Definitions()
+        self._routes: ToolRoutes | None = None
+
+    @property
+    def current(self) -> Definitions:
+        """The definitions of the servers that are ready, or whose tools are known from their last run."""
+        if (revision := self._servers.revision) != self._revision:
+            self._current, self._revision = self._build(), revision
+        return self._current
+
+    def get_catalog(self) -> Catalog:
+        """Return the current routes."""
+        return self.current.catalog
+
+    def _build(self) -> Definitions:
+        by_key: dict[Key, ListedTool] = {}
+        for connection in self._servers.values():
+            for tool in connection.tools:
+                if is_enabled(tool.name, connection):
+                    by_key.setdefault((connection.name, tool.name), ListedTool(connection, tool))
+        names = assign_names(by_key, MAX_NAME, with_server=True)
+        listed = {name: by_key[key] for key, name in sorted(names.items(), key=lambda item: item[1])}
+        self._routes = ToolRoutes(listed, self._routes)
+        tools = tuple(known.tool.model_copy(update={"name": name}) for name, known in listed.items())
+        return Definitions(tools, listed, Catalog(routes=self._routes))
+
+
+def build_spec(name: str, listed: ListedTool) -> ToolSpec:
+    """Return a tool as policy, pins and the audit log know it: the same as in `dial-chat`, apart from its name."""
+    server, tool = listed.connection.name, listed.tool
+    try:
+        return build_tool_spec(name, server, tool)[0]
+    except Unsupported:
+        # No model API accepts the schema. The client of the gateway may have other means, and gets it as it is.
+        spec, _ = build_tool_spec(name, server, tool.model_copy(update={"input_schema": {"type": "object"}}))
+        return replace(spec, input_schema=tool.input_schema, original_schema=tool.input_schema)

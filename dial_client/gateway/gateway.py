@@ -1,0 +1,122 @@
+"""All servers of a `DialClient` as one MCP server, on the SDK's low-level server.
+
+`Gateway.build_server` connects the parts: each answers the requests that it lists (`handlers.GatewayPart`). The same
+server object serves both revisions of the protocol, on standard input and output (`serve_stdio`), and over HTTP where
+`dial-chat serve` mounts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import anyio
+from mcp.server.lowlevel.server import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
+from mcp.server.stdio import stdio_server
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
+from mcp_types import SubscriptionsListenRequestParams
+
+from dial_client import __version__
+from dial_client.client.dial_client import DialClient
+from dial_client.gateway.client_session import ClientSessions
+from dial_client.gateway.definitions import ToolDefinitions
+from dial_client.gateway.handlers import GatewayPart
+from dial_client.gateway.list_changes import ListChanges
+from dial_client.gateway.tool_calls import ToolCalls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayOptions:
+    """What a gateway tells its clients about itself, and its limits."""
+
+    name: str = "dial-client"
+    """The name of the server in the protocol."""
+    instructions: str | None = None
+    """Instructions for the model of the client; None for none."""
+
+
+class GatewayServer(Server[Any]):
+    """The SDK's server, which announces changes of all lists also to clients of the older revision."""
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+    ) -> InitializationOptions:
+        """Return the capabilities, with `listChanged` for each list: the SDK's transports do not pass it."""
+        changes = notification_options or NotificationOptions(
+            prompts_changed=True, resources_changed=True, tools_changed=True
+        )
+        return super().create_initialization_options(changes, experimental_capabilities, extensions)
+
+
+class GatewayConnection:
+    """One connection of a client, as the lifespan of the server; it tells the sessions without HTTP apart."""
+
+
+class Gateway:
+    """The servers of a client as one MCP server.
+
+    Args:
+        dial: The client, which is open; its approver answers for the clients of the gateway.
+        sessions: The clients of the gateway. The approver of `dial` finds in them whom a question is for
+            (`ApprovalContext.conversation_id` is `ClientSession.id`), so they are made before `dial`.
+        options: Names and limits.
+    """
+
+    def __init__(
+        self, dial: DialClient, sessions: ClientSessions | None = None, options: GatewayOptions = GatewayOptions()
+    ) -> None:
+        self.dial, self.options = dial, options
+        self.sessions = sessions or ClientSessions()
+        self.bus = InMemorySubscriptionBus()
+        """Delivers events to the clients of revision 2026-07-28 that listen for them."""
+        parts = dial.parts
+        self.definitions = ToolDefinitions(parts.servers)
+        self.tools = ToolCalls(parts, self.definitions, self.sessions)
+        self.list_changes = ListChanges(parts.servers, self.definitions, self.sessions, self.bus)
+        self.parts: list[GatewayPart] = [self.tools]
+        """The parts that answer requests, in the order of their use."""
+
+    @cached_property
+    def server(self) -> GatewayServer:
+        """The SDK's server, which a transport serves; `run` runs beside it."""
+        server = GatewayServer(
+            self.options.name,
+            version=__version__,
+            instructions=self.options.instructions,
+            lifespan=self._hold_connection,
+        )
+        for part in self.parts:
+            for method, (params, handler) in part.list_handlers().items():
+                server.add_request_handler(method, params, handler)
+        listen = ListenHandler(self.bus)
+        server.add_request_handler("subscriptions/listen", SubscriptionsListenRequestParams, listen)
+        return server
+
+    @asynccontextmanager
+    async def _hold_connection(self, _: Server[Any]) -> AsyncGenerator[GatewayConnection]:
+        connection = GatewayConnection()
+        try:
+            yield connection
+        finally:
+            self.sessions.end(connection)
+
+    async def run(self) -> None:
+        """Announce changes of the servers to the clients, until cancelled."""
+        for connection in self.dial.parts.servers.values():
+            connection.offer_cached_tools()
+        await self.list_changes.run()
+
+    async def serve_stdio(self) -> None:
+        """Serve one client on standard input and output, until it closes standard input."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self.run)
+            async with stdio_server() as (incoming, outgoing):
+                await self.server.run(incoming, outgoing, self.server.create_initialization_options())
+            group.cancel_scope.cancel()

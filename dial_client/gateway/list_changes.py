@@ -1,0 +1,96 @@
+"""Announces to the clients that a list has changed, once for several changes that follow each other.
+
+Up to 2025-11-25 these are notifications to each session; since 2026-07-28 the SDK's subscription bus delivers them to
+the clients that listen. Changes of all servers arrive as one: a server that starts, dies or lists other tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import anyio
+from mcp.server.subscriptions import InMemorySubscriptionBus, ServerEvent, ToolsListChanged
+from mcp_types import ServerNotification, ToolListChangedNotification
+
+from dial_client.gateway.client_session import ClientSession, ClientSessions
+from dial_client.gateway.definitions import Definitions, ToolDefinitions
+from dial_client.runtime.logs import get_logger
+from dial_client.servers.restart_policy import is_modern
+from dial_client.servers.server_manager import ServerManager
+
+log = get_logger(__name__)
+
+# Seconds without a further change before a change is announced, and the most seconds until then.
+QUIET_SECONDS = 0.1
+MOST_SECONDS = 1.0
+# Seconds that one client has to accept a notification: one that does not read must not delay the others.
+SEND_SECONDS = 5.0
+
+
+@dataclass(eq=False, slots=True)
+class ListChanges:
+    """Announces changes of lists.
+
+    Args:
+        servers: The servers, whose changes of state and tools are watched.
+        definitions: The tools of the servers.
+        sessions: The clients.
+        bus: Delivers events to the clients that listen (2026-07-28).
+    """
+
+    servers: ServerManager
+    definitions: ToolDefinitions
+    sessions: ClientSessions
+    bus: InMemorySubscriptionBus
+
+    async def run(self) -> None:
+        """Announce changes until cancelled."""
+        announced = self.definitions.current
+        count = self.servers.announcements.value
+        while True:
+            count = await self._wait_for_change(count)
+            current = self.definitions.current
+            if current.tools != announced.tools:
+                announced = current
+                await self.announce_tools(current)
+
+    async def _wait_for_change(self, before: int) -> int:
+        """Wait for a change, and then until no other one follows; return the count of changes."""
+        count = await self.servers.announcements.wait_until(lambda value: value != before)
+        with anyio.move_on_after(MOST_SECONDS):
+            while (following := await self._wait_briefly(count)) != count:
+                count = following
+        return self.servers.announcements.value
+
+    async def _wait_briefly(self, before: int) -> int:
+        return await self.servers.announcements.wait_until(lambda value: value != before, QUIET_SECONDS)
+
+    async def announce_tools(self, current: Definitions) -> None:
+        """Announce that the tools are others now, to the clients that have not listed these yet."""
+        clients = [session for session in self.sessions if session.listed is not current]
+        await self.announce(ToolListChangedNotification(), ToolsListChanged(), clients)
+
+    async def announce(
+        self, notification: ServerNotification, event: ServerEvent, clients: Iterable[ClientSession]
+    ) -> None:
+        """Announce a change.
+
+        Args:
+            notification: The notification for clients of the older revision.
+            event: The event for clients that listen.
+            clients: The sessions to notify; clients of revision 2026-07-28 are left out.
+        """
+        await self.bus.publish(event)
+        async with anyio.create_task_group() as group:
+            for session in clients:
+                if not is_modern(session.protocol_version):
+                    group.start_soon(_notify, session, notification)
+
+
+async def _notify(session: ClientSession, notification: ServerNotification) -> None:
+    with anyio.move_on_after(SEND_SECONDS):
+        try:
+            await session.channel.send_notification(notification)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            log.debug("client_gone", session=session.id)

@@ -1,0 +1,172 @@
+"""The gateway: all servers of a client as one MCP server, in both revisions of the protocol."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import anyio
+import pytest
+from mcp import Client, MCPError
+from mcp.server.lowlevel import Server
+from mcp_types import (
+    INVALID_PARAMS,
+    AudioContent,
+    CallToolResult,
+    Icon,
+    ListToolsResult,
+    ResourceLink,
+    TextContent,
+    Tool,
+    ToolAnnotations,
+)
+
+from tests.support.clients import calculator
+from tests.support.gateways import MODES, host, running
+
+pytestmark = pytest.mark.anyio
+
+RICH = Tool(
+    name="rich",
+    title="A rich tool",
+    description="Returns all kinds of content.\u200b  With  blanks.",
+    input_schema={"type": "object", "properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}},
+    output_schema={"type": "object", "properties": {"n": {"type": "integer"}}},
+    icons=[Icon(src="https://example.com/icon.png", mime_type="image/png")],
+    annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),
+    _meta={"example.com/kept": [1, 2]},
+)
+RESULT = CallToolResult(
+    content=[
+        TextContent(text="text"),
+        AudioContent(data="AAAA", mime_type="audio/wav"),
+        ResourceLink(uri="file:///x", name="x"),
+    ],
+    structured_content={"n": 1},
+    _meta={"example.com/also": True},
+)
+
+
+def rich_server(tools: list[Tool] | None = None, calls: list[Any] | None = None) -> Server[Any]:
+    """Return a server that lists `tools`, and records the `_meta` and the arguments of calls in `calls`."""
+    listed = [RICH] if tools is None else tools
+
+    async def list_tools(*_: object) -> ListToolsResult:
+        return ListToolsResult(tools=listed)
+
+    async def call_tool(context: Any, params: Any) -> CallToolResult:
+        if calls is not None:
+            calls.append((params.name, params.arguments, dict(context.meta or {})))
+        if params.name == "refuse":
+            raise MCPError(-32050, "refused by the server", {"why": "because"})
+        return RESULT
+
+    return Server("rich", on_list_tools=list_tools, on_call_tool=call_tool)
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_tool_is_listed_as_its_server_lists_it_but_for_its_name(mode: str) -> None:
+    async with running(host({"one": rich_server()})) as gateway, Client(gateway.server, mode=mode) as client:
+        listed = (await client.list_tools()).tools
+    assert listed == [RICH.model_copy(update={"name": "one__rich"})]
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_result_is_handed_on_as_the_server_sent_it(mode: str) -> None:
+    async with running(host({"one": rich_server()}, "one/*")) as gateway, Client(gateway.server, mode=mode) as client:
+        result = await client.call_tool("one__rich", {"a": None})
+    assert result.content == RESULT.content
+    assert result.structured_content == RESULT.structured_content
+    assert (result.meta or {})["example.com/also"] is True
+    assert (result.meta or {}).get("io.modelcontextprotocol/serverInfo", {}).get("name") in (None, "dial-client")
+
+
+async def test_the_meta_of_a_call_reaches_the_server() -> None:
+    calls: list[Any] = []
+    server = rich_server(calls=calls)
+    async with running(host({"one": server}, "one/*")) as gateway, Client(gateway.server, mode="legacy") as client:
+        await client.call_tool("one__rich", {"a": "x"}, meta=cast("Any", {"example.com/trace": "t1"}))
+    ((name, arguments, meta),) = calls
+    assert (name, arguments, meta["example.com/trace"]) == ("rich", {"a": "x"}, "t1")
+
+
+async def test_names_are_short_stable_and_unique() -> None:
+    long = "a_tool_with_a_name_that_is_longer_than_any_host_accepts_it"
+    tools = [Tool(name=name, input_schema={"type": "object"}) for name in (long, f"{long}_2", "odd name!")]
+    alone = host({"one": rich_server(tools)})
+    both = host({"one": rich_server(tools), "two": rich_server(tools)})
+    names = []
+    for dial in (alone, both):
+        async with running(dial) as gateway, Client(gateway.server) as client:
+            names.append([tool.name for tool in (await client.list_tools()).tools])
+    assert all(len(name) <= 45 for name in names[1])
+    assert len({*names[1]}) == 6
+    assert {*names[0]} < {*names[1]}
+    assert "one__odd_name_" in names[0]
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_denied_call_says_which_rule_and_what_allows_it(mode: str) -> None:
+    dial = host({"calc": calculator()})
+    async with running(dial) as gateway, Client(gateway.server, mode=mode) as client:
+        unknown = await client.call_tool("calc__add", {"a": 1, "b": 2})
+        dial.approvals.add_rule("deny", "calc/fail")  # type: ignore[arg-type]
+        denied = await client.call_tool("calc__fail", {})
+    assert unknown.is_error and denied.is_error
+    assert isinstance(unknown.content[0], TextContent) and isinstance(denied.content[0], TextContent)
+    assert "dial-chat grants --allow calc/add" in unknown.content[0].text
+    assert "denied by /deny calc/fail" in denied.content[0].text
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_an_unknown_tool_is_an_error_of_the_protocol(mode: str) -> None:
+    async with running(host({"calc": calculator()})) as gateway, Client(gateway.server, mode=mode) as client:
+        with pytest.raises(MCPError, match=r"no tool 'calc__ad'\. Did you mean 'calc__add'") as caught:
+            await client.call_tool("calc__ad", {})
+    assert caught.value.error.code == INVALID_PARAMS
+
+
+async def test_the_error_of_a_server_keeps_its_code_and_data() -> None:
+    tools = [Tool(name="refuse", input_schema={"type": "object"})]
+    async with running(host({"one": rich_server(tools)}, "one/*")) as gateway, Client(gateway.server) as client:
+        with pytest.raises(MCPError, match="refused by the server") as caught:
+            await client.call_tool("one__refuse", {})
+    assert (caught.value.error.code, caught.value.error.data) == (-32050, {"why": "because"})
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_the_tools_of_a_new_server_are_announced(mode: str) -> None:
+    changed = anyio.Event()
+
+    async def on_message(message: object) -> None:
+        if "ToolListChanged" in type(message).__name__:
+            changed.set()
+
+    dial = host({"calc": calculator()})
+    async with running(dial) as gateway, Client(gateway.server, mode=mode, message_handler=on_message) as client:
+        before = {tool.name for tool in (await client.list_tools()).tools}
+
+        async def listen() -> None:
+            async with client.listen(tools_list_changed=True) as changes:
+                async for _ in changes:
+                    changed.set()
+                    return
+
+        async with anyio.create_task_group() as group:
+            if mode != "legacy":
+                group.start_soon(listen)
+                await anyio.wait_all_tasks_blocked()
+            await dial.add_server("one", rich_server())
+            with anyio.fail_after(20):
+                await changed.wait()
+        after = {tool.name for tool in (await client.list_tools()).tools}
+    assert after - before == {"one__rich"}
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_each_connection_is_a_client_of_its_own(mode: str) -> None:
+    async with running(host({"calc": calculator()}, "calc/*")) as gateway:
+        async with Client(gateway.server, mode=mode) as first, Client(gateway.server, mode=mode) as second:
+            for client in (first, second, first):
+                await client.call_tool("calc__add", {"a": 1, "b": 2})
+            assert len({session.id for session in gateway.sessions}) == 2
+        assert list(gateway.sessions) == []
