@@ -124,6 +124,7 @@ from dial_client.cli.models.model_proposals import list_local_servers as list_lo
 from dial_client.cli.models.model_proposals import list_served_models as list_served_models
 from dial_client.cli.models.model_proposals import name_profile as name_profile
 from dial_client.cli.models.model_search import fetch_models as fetch_models
+from dial_client.cli.models.model_search import find_credit_problem as find_credit_problem
 from dial_client.cli.open_client import apply_configuration as apply_configuration
 from dial_client.cli.open_client import build_limits as build_limits
 from dial_client.cli.open_client import list_models as list_models
@@ -163,9 +164,9 @@ from dial_client.cli.terminal.status_line import Status as Status
 from dial_client.cli.terminal.status_line import format_status as format_status
 from dial_client.cli.terminal.turn_view import TurnView as TurnView
 from dial_client.cli.terminal_approver import TerminalApprover as TerminalApprover
-from dial_client.cli.trust_review import build_change_rows as build_change_rows
 from dial_client.cli.trust_review import review_file as review_file
 from dial_client.cli.trust_review import trust_now as trust_now
+from dial_client.cli.trust_summary import build_change_rows as build_change_rows
 from dial_client.cli.tty import Unanswered as Unanswered
 from dial_client.cli.tty import UserInput as UserInput
 from dial_client.cli.tty import read_line as read_line
@@ -416,6 +417,7 @@ from dial_client.providers.http.endpoint import is_loopback as endpoint_is_loopb
 from dial_client.providers.http.http_client import make_client as make_client
 from dial_client.providers.http.http_provider import HttpProvider as HttpProvider
 from dial_client.providers.http.http_provider import to_dialect as to_dialect
+from dial_client.providers.http.provider_errors import build_connection_error as build_connection_error
 from dial_client.providers.http.response_stream import ResponseStream as ResponseStream
 from dial_client.providers.http.retry_policy import DEADLINE_MARGIN as DEADLINE_MARGIN
 from dial_client.providers.http.retry_policy import RetryClass as RetryClass
@@ -606,6 +608,7 @@ from dial_client.servers.transports.transport_errors import UNSENT as UNSENT
 from dial_client.servers.transports.transport_errors import CallFailureKind as CallFailureKind
 from dial_client.servers.transports.transport_errors import classify_call_error as classify_call_error
 from dial_client.servers.transports.transport_errors import classify_start_error as classify_start_error
+from dial_client.servers.transports.transport_errors import describe_network_error as describe_network_error
 from dial_client.servers.transports.transport_factory import list_transports as list_transports
 from dial_client.settings import bundles as bundles
 from dial_client.settings import configuration as configuration

@@ -228,8 +228,8 @@ def _describe_arguments(shown: ShownCall, columns: int, limit: int | None) -> It
         change = diffs.get(name)
         if change is not None:
             yield from _describe_change(change, columns, width, limit)
-        # The diff of a new file has each line of the argument.
-        if name not in hidden and (change is None or (limit is None and change.title != NEW)):
+        # The diff of a new file has each line of the argument, and a change without a diff has none of them.
+        if name not in hidden and (change is None or not change.lines or (limit is None and change.title != NEW)):
             yield from fold(_list_lines(name, value, width), columns, limit)
     if limit is not None and len(items) > MAX_ARGUMENTS:
         yield Row(f"… {len(items) - MAX_ARGUMENTS:,} more arguments · {UNFOLDS}", "note")
@@ -256,7 +256,7 @@ def _head(name: str, text: str, width: int) -> list[UnwrappedLine]:
 
 def _describe_change(change: FileChange, columns: int, width: int, limit: int | None) -> Iterator[Row]:
     title = "" if change.title == COMPARED else f" · {change.title}"
-    head = _head(change.argument, f"{_count_changes(change)}{title}", width)
+    head = _head(change.argument, f"{_count_changes(change)}{title if change.lines else ''}", width)
     lines = [_mark(line[0], line[1:]) for line in change.lines]
     yield from fold([*head, *lines], columns, None if limit is None else limit * DIFF_FACTOR)
     if change.unchanged and limit is not None:
@@ -264,7 +264,9 @@ def _describe_change(change: FileChange, columns: int, width: int, limit: int | 
 
 
 def _count_changes(change: FileChange) -> str:
-    """Return the numbers of added and removed lines: ``+2 -1 lines``."""
+    """Return the numbers of added and removed lines: ``+2 -1 lines``; for no diff, its title."""
+    if not change.lines:
+        return change.title
     counts = {mark: sum(line[0] == mark for line in change.lines) for mark in "+-"}
     numbers = " ".join(f"{sign}{count:,}" for sign, count in counts.items() if count)
     return f"{numbers} {'line' if sum(counts.values()) == 1 else 'lines'}"

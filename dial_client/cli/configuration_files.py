@@ -11,8 +11,8 @@ from dial_client.cli.options import Options
 from dial_client.cli.trust_review import FileReview, describe_changes, note_changes, review_file
 from dial_client.cli.tty import can_ask_user
 from dial_client.messages.errors import ConfigError
-from dial_client.settings.config_comparison import ConfigChange
 from dial_client.settings.config_locations import FILE_NAME, find_config, find_user_config, is_user_config
+from dial_client.settings.config_types import ConfigChange
 from dial_client.settings.configuration import ConfigFile, read_config_file
 
 # The environment variable that names a profile if ``--profile`` is not given.

@@ -16,8 +16,6 @@ from anyio import lowlevel
 
 from dial_client.cli.error_stream import warn_once
 from dial_client.cli.options import Options
-from dial_client.cli.trust_review import diff_text
-from dial_client.cli.trust_summary import SummaryRow, number_lines, render_rows
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.cli.word_wrap import find_terminal_width
 from dial_client.messages.errors import ConfigError
@@ -149,6 +147,8 @@ async def _select_trusted(found: Sequence[FoundFile], *, may_ask: bool) -> Seque
 
 
 async def _ask_for_trust(files: Sequence[FoundFile], before: Sequence[TrustedFile | None]) -> bool:
+    from dial_client.cli.trust_summary import number_lines
+
     width = find_terminal_width(sys.stderr)
     _print_to_user("This folder has texts for the model, which you have not trusted:")
     for file, known in zip(files, before, strict=True):
@@ -178,6 +178,8 @@ async def _ask_for_trust(files: Sequence[FoundFile], before: Sequence[TrustedFil
 
 def _show(file: FoundFile, known: TrustedFile | None, width: int | None) -> list[str]:
     """Return the lines of a new file, or the changes of a file that was trusted before."""
+    from dial_client.cli.trust_summary import SummaryRow, diff_text, render_rows
+
     if known is None:
         rows = (SummaryRow(f"  | {escape_line(line)}") for line in file.text.splitlines())
         return render_rows(rows, width).split("\n")

@@ -6,9 +6,11 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
+from dial_client.cli.commands.typer_commands import list_command_names
 from dial_client.cli.input import user_programs
 from dial_client.cli.markdown.markdown_stream import MarkdownStream
 from dial_client.cli.markdown.themes import choose_theme
@@ -23,18 +25,19 @@ FOLDER = "share/doc/dial-client/"
 _CODE = re.compile(r"(?i)dc\d{3}")
 
 
-async def show_help(topic: str | None, commands: list[str]) -> None:
+async def show_help(words: Sequence[str], commands: list[str]) -> None:
     """Print a page in a pager, or as Markdown if standard output is not a terminal; without a topic, list the topics.
 
     Args:
-        topic: The name of a page, or the code of a finding of ``dial-chat doctor``; None for the list.
+        words: The topic: the name of a page, whose words may be separate, or the code of a finding of
+            ``dial-chat doctor``; empty for the list.
         commands: The names of the commands, which have a help of their own.
 
     Raises:
         ConfigError: There is no such page.
     """
-    pages = find_pages()
-    if topic is None:
+    pages, topic = find_pages(), " ".join(words)
+    if not topic:
         width = max(map(len, pages), default=0)
         print_lines([f"{name:<{width}}  {_read_title(path)}" for name, path in pages.items()], width + 2)
         print("\ndial-chat help TOPIC shows a page, dial-chat help DC301 a finding of doctor; dial-chat --help, and ")
@@ -43,10 +46,10 @@ async def show_help(topic: str | None, commands: list[str]) -> None:
     if _CODE.fullmatch(topic):
         text = _cut_section(pages["doctor"].read_text(encoding="utf-8") if "doctor" in pages else "", topic.upper())
     else:
-        path = pages.get(topic.lower().removesuffix(".md"))
+        path = pages.get("-".join(words).lower().removesuffix(".md"))
         text = "" if path is None else path.read_text(encoding="utf-8")
     if not text:
-        raise ConfigError(f"there is no page {topic!r}", _find_hint(topic, list(pages), commands))
+        raise ConfigError(f"there is no page {topic!r}", _find_hint(words, list(pages), commands))
     await _show(text)
 
 
@@ -72,11 +75,13 @@ def _cut_section(text: str, code: str) -> str:
     return found[0] if found else ""
 
 
-def _find_hint(topic: str, names: list[str], commands: list[str]) -> str:
-    if topic in commands:
-        return f"dial-chat {topic} --help"
-    nearest = find_nearest_by_words(topic, names)
-    return f"dial-chat help {nearest}" if nearest else "`dial-chat help` lists the pages"
+def _find_hint(words: Sequence[str], names: list[str], commands: list[str]) -> str:
+    if words[0] in commands:
+        known = words if len(words) == 2 and words[1] in list_command_names(words[0]) else words[:1]
+        return f"dial-chat {' '.join(known)} --help"
+    nearest = find_nearest_by_words(" ".join(words), names)
+    page = f"dial-chat help {nearest}" if nearest else "`dial-chat help` lists the pages"
+    return f"{page}; to ask the model: dial-chat -p PROMPT"
 
 
 async def _show(text: str) -> None:

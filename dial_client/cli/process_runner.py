@@ -119,8 +119,9 @@ def run_to_exit_code(begin: Callable[[], Awaitable[int | None]], *, logs: Logs) 
             return ExitCode.INTERRUPTED
         if isinstance(error, OSError) and error.errno in _UNWRITABLE and error.filename is None:
             return complain_about_output(error)
-        if logs in ("stderr", "file"):
-            logging.getLogger("dial_client").exception("unexpected")
+        # Errors of this package are for the user: their origin is only of interest to whoever debugs the program.
+        if logs == "file" or (logs == "stderr" and not isinstance(error, DialError)):
+            logging.getLogger("dial_client").exception("failed")
         return complain(error)
     _discard_closed_terminal()
     return code

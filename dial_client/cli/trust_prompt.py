@@ -9,8 +9,15 @@ from pathlib import Path
 from anyio import lowlevel
 
 from dial_client.cli.options import ExitCode
-from dial_client.cli.trust_review import FileReview, build_change_rows, diff_text, review_file, trust_now
-from dial_client.cli.trust_summary import build_rows, number_lines, render_rows, summarize_counts
+from dial_client.cli.trust_review import FileReview, review_file, trust_now
+from dial_client.cli.trust_summary import (
+    build_change_rows,
+    build_rows,
+    diff_text,
+    number_lines,
+    render_rows,
+    summarize_counts,
+)
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.cli.word_wrap import find_terminal_width
 from dial_client.messages.errors import ConfigError

@@ -1,4 +1,4 @@
-"""What a configuration would do, in rows of text, before the user trusts it.
+"""What a configuration would do, or what changed in it, in rows of text, before the user trusts it.
 
 Every value of the file is printed as JSON on a line of its own. Control characters and invisible characters are
 escaped, and a value that is too long for a line continues after a mark: no value can imitate a line of the program.
@@ -17,7 +17,7 @@ from dial_client.cli.word_wrap import count_cells
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.safe_text import escape_line
 from dial_client.settings.config_trust import EnvFiles
-from dial_client.settings.config_types import Outline, OutlineEntry, is_enabled
+from dial_client.settings.config_types import ConfigChange, Outline, OutlineEntry, is_enabled
 from dial_client.settings.config_values import Node, find_references, parse_env_file
 
 # The warning about a program without a version (`has_unpinned_package`).
@@ -25,6 +25,8 @@ UNPINNED = "(!) downloaded from a package registry, in its newest version"
 _LABEL = 24
 _MARK = "> "
 _LEAST_WIDTH = 20
+# The maximum lines of both texts together for a comparison, which takes quadratic time.
+_MAX_LINES = 4000
 
 
 class SummaryRow(NamedTuple):
@@ -58,6 +60,78 @@ def build_rows(outline: Outline, env_files: EnvFiles, folder: Path) -> Iterator[
         yield SummaryRow("  says", format_value(node.value))
     if not outline.servers and not outline.models:
         yield SummaryRow("No servers or models are configured.")
+
+
+def build_change_rows(changes: Iterable[ConfigChange]) -> Iterator[SummaryRow]:
+    """Yield rows with ``-`` for the old and ``+`` for the new values of changes; secrets are hidden."""
+    for change in changes:
+        place = escape_line(change.place)
+        if change.kind == "key" or change.key:
+            yield from _build_value_rows(place, change.key or change.name, change.before, change.after)
+            continue
+        yield SummaryRow(f"{'-' if change.after is None else '+'} {place}")
+        entry = change.after or {}
+        for key, value in entry.items():
+            yield from _build_value_rows(f"{escape_line(f'{change.kind} {change.name}: {key}')}", key, None, value)
+        if has_unpinned_package([word for key in ("command", "args") for word in _list_words(entry.get(key))]):
+            yield SummaryRow(f"  {UNPINNED}")
+
+
+def _build_value_rows(place: str, key: str, before: Any, after: Any) -> Iterator[SummaryRow]:
+    sides = ("-", before), ("+", after)
+    if key == "args":  # the order of arguments matters, and what stayed the same helps to understand what is new
+        yield from (
+            SummaryRow(f"{sign} {place}", " ".join(map(format_value, _list_words(value))) or "none")
+            for sign, value in sides
+            if value is not None
+        )
+    elif all(value is None or isinstance(value, dict) for _, value in sides):
+        yield from _build_changed_member_rows(place, key, before or {}, after or {})
+    elif all(value is None or isinstance(value, list) for _, value in sides):
+        old, new = (list(map(format_value, value or [])) for _, value in sides)
+        gone, added = [text for text in old if text not in new], [text for text in new if text not in old]
+        yield from (SummaryRow(f"- {place}", text) for text in gone)
+        yield from (SummaryRow(f"+ {place}", text) for text in added)
+        if not gone and not added:
+            yield SummaryRow(f"+ {place}", "in another order, or another number of times")
+    else:
+        hides = bool(SECRET.search(key))
+        yield from (
+            SummaryRow(f"{sign} {place}", hide_value(value) if hides else format_value(value))
+            for sign, value in sides
+            if value is not None
+        )
+
+
+def _build_changed_member_rows(
+    place: str, key: str, before: dict[str, Any], after: dict[str, Any]
+) -> Iterator[SummaryRow]:
+    hides_all = key in ("env", "headers")
+    for name in dict.fromkeys((*before, *after)):
+        if name not in after:
+            yield SummaryRow(f"- {place}", format_value(name))
+        elif name not in before or before[name] != after[name]:
+            remark = ", another value than before" if name in before else ""
+            shown = format_member(name, after[name], hides_all=hides_all, warns=key == "env")
+            yield SummaryRow(f"+ {place}", f"{shown}{remark}")
+
+
+def _list_words(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def diff_text(before: str, after: str) -> Iterator[SummaryRow]:
+    """Yield the differences of two texts line by line."""
+    from difflib import unified_diff
+
+    old, new = (text.replace("\r\n", "\n").replace("\r", "\n").split("\n") for text in (before, after))
+    if len(old) + len(new) > _MAX_LINES:
+        yield SummaryRow("  (too many lines to be compared here)")
+        return
+    lines = list(unified_diff(old, new, "trusted", "now", lineterm=""))
+    yield from (SummaryRow(f"  | {escape_line(line)}") for line in lines)
+    if not lines:
+        yield SummaryRow("  (only the encoding, the line ends, or bytes that are not text)")
 
 
 def summarize_counts(outline: Outline) -> str:

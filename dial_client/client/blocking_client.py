@@ -21,9 +21,11 @@ from typing import Any, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 import anyio
 from anyio.from_thread import BlockingPortal
 
+from dial_client.client.config_changes import ConfigChanges
 from dial_client.messages.events import Event
 from dial_client.messages.message import ToolCallResult
 from dial_client.messages.turn_result import Turn
+from dial_client.settings.config_types import Settings
 from dial_client.turns.turn_keywords import TurnInput, TurnKeywords
 
 OutputT = TypeVar("OutputT")
@@ -53,6 +55,11 @@ class AsyncClient(Protocol):
     @property
     def call(self) -> Callable[..., Awaitable[ToolCallResult]]:
         """Calls one tool without a model."""
+        ...
+
+    @property
+    def reload(self) -> Callable[..., Awaitable[ConfigChanges]]:
+        """Applies a changed configuration."""
         ...
 
 
@@ -169,6 +176,15 @@ class BlockingClient:
             RuntimeError: The client is not open, or an event loop runs in this thread.
         """
         return self.wait(self._client.call, name, arguments, owner=owner)
+
+    def reload(self, source: str | os.PathLike[str] | Settings | None = None) -> ConfigChanges:
+        """Apply a changed configuration, and return what has changed. The argument is that of `DialClient.reload`.
+
+        Raises:
+            ConfigError: As for `DialClient.reload`; nothing was changed.
+            RuntimeError: The client is not open, or an event loop runs in this thread.
+        """
+        return self.wait(self._client.reload, source)
 
     def wait(
         self,

@@ -120,7 +120,8 @@ class DialClient:
             guidance to conversations without instructions.
         status: The source of the texts of `StatusChanged`: ``"template"`` uses the tools' titles; ``"model"`` also asks
             a model to describe each running call (at most 20 tokens and 2 seconds).
-        status_model: A smaller model for these descriptions; by default the client's model.
+        status_model: A smaller model for these descriptions; by default the client's model. An error without
+            ``status="model"``.
         base_url: The base URL of the model's endpoint, in place of its default.
         models: The model profiles that `model` may name.
         record: The file that records the conversation, for a bug report or a test (`recordings.recording`). The model

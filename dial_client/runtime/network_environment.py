@@ -32,6 +32,18 @@ def _list_networks(no_proxy: str) -> Iterator[ipaddress.IPv4Network | ipaddress.
             yield ipaddress.ip_network(name.strip(), strict=False)
 
 
+def find_missing_folders(reason: str) -> str:
+    """Return a remark if `reason` is about an unknown certificate, and ``SSL_CERT_DIR`` names no folder that exists.
+
+    TLS ignores such folders without a word, and goes on with the authorities of the system. The remark begins with a
+    semicolon; it is empty if there is nothing to remark.
+    """
+    folders = [name for name in os.environ.get("SSL_CERT_DIR", "").split(os.pathsep) if name]
+    if not folders or "certificate verify failed" not in reason or any(Path(name).is_dir() for name in folders):
+        return ""
+    return f"; SSL_CERT_DIR names {', '.join(folders)}, which is no folder"
+
+
 def describe_problem(error: Exception) -> str:
     """Return which variable of the environment names a proxy or certificates that cannot be used, and why.
 

@@ -187,7 +187,7 @@ class SecurityMiddleware:
         # Compared as bytes: only ASCII strings can be compared in constant time.
         is_equal = hmac.compare_digest(credentials.strip().encode(), token.encode())
         if scheme.lower() != "bearer" or not is_equal:
-            message = "send the token of `dial-chat serve`: Authorization: Bearer TOKEN"
+            message = "send the token of this service: Authorization: Bearer TOKEN"
             raise HttpError(
                 401, message, "invalid_api_key", kind="authentication_error", headers={"www-authenticate": "Bearer"}
             )

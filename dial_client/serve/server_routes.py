@@ -324,7 +324,10 @@ class ServerRoutes:
 
     def _require_changer(self) -> ConfigChanger:
         if self.change_config is None:
-            message = "the configuration cannot be changed over HTTP: dial-chat serve --allow-admin allows it"
+            message = (
+                "the configuration cannot be changed over HTTP: dial-chat serve --allow-admin allows it, "
+                "as create_app(change_config=…) does in a program"
+            )
             raise HttpError(403, message, "not_allowed", kind="permission_error")
         return self.change_config
 

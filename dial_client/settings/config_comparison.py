@@ -20,14 +20,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.text import fold_name
 from dial_client.settings import configuration
 from dial_client.settings.config_editor import find_servers_path, remove_value, set_enabled, set_value
-from dial_client.settings.config_types import Outline, OutlineEntry, is_enabled
+from dial_client.settings.config_types import ConfigChange, Outline, OutlineEntry, is_enabled
 from dial_client.settings.config_values import COMMENTS, TOP_KEYS, Node
 from dial_client.settings.jsonc import read
 
@@ -45,32 +44,6 @@ _STRICT_VALUES: Mapping[str, Sequence[Any]] = {
 }
 # The keys that together say whether a server is used.
 _SWITCHES = frozenset(("enabled", "disabled"))
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigChange:
-    """One difference between the configuration that the user trusted and that of now."""
-
-    kind: Literal["server", "model", "key"]
-    """The kind of entry: a server, a model, or a key at the top level."""
-    name: str
-    """The name of the server, of the model or of the key."""
-    key: str = ""
-    """The key of the entry; empty if the entry as a whole is new or gone, and for a key at the top level."""
-    before: Any = field(default=None, repr=False)
-    """The old value, which may be a secret; None if there was none."""
-    after: Any = field(default=None, repr=False)
-    """The new value, which may be a secret; None if there is none."""
-    is_harmless: bool = False
-    """True if the change needs no question."""
-
-    @property
-    def place(self) -> str:
-        """The place of the change in a few words: ``server git: args``."""
-        head = self.name if self.kind == "key" else f"{self.kind} {self.name}"
-        if self.key:
-            return f"{head}: {self.key}"
-        return f"{head}{' is new' if self.before is None else ' is gone' if self.after is None else ''}"
 
 
 def compare_configs(before: Outline, after: Outline) -> list[ConfigChange]:

@@ -357,16 +357,17 @@ def merge_profiles(base: Profile, over: Profile) -> Profile:
         base.servers if over.servers is None else over.servers,
         base.system if over.system is None else over.system,
         (*base.policy, *over.policy),
+        {**base.limits, **over.limits},
     )
 
 
 def apply_profile(settings: Settings, profile: Profile | None) -> Settings:
-    """Return the configuration with the model and the instructions of a profile."""
+    """Return the configuration with the model, the instructions and the limits of a profile."""
     if profile is None:
         return settings
     if profile.model:
         settings = replace(settings, default_model=profile.model, fallback_models=None)
-    return replace(settings, system=profile.system)
+    return replace(settings, system=profile.system, limits={**settings.limits, **profile.limits})
 
 
 def build_profile_error(name: str, names: Iterable[str]) -> ConfigError:
@@ -402,4 +403,5 @@ PROFILE_KEYS: Mapping[str, Callable[[Node, Variables], Any]] = {
     "servers": lambda node, _: node.read_strings(),
     "system": lambda node, variables: variables.expand_text(node),
     "policy": read_policy,
+    "limits": lambda node, _: read_limits(node),
 }

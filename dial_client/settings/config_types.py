@@ -192,7 +192,7 @@ class ModelProfile:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One entry of ``profiles``: a choice of model, servers, instructions and rules."""
+    """One entry of ``profiles``: a choice of model, servers, instructions, rules and limits."""
 
     name: str
     model: str | None = None
@@ -203,6 +203,8 @@ class Profile:
     """Instructions for the model."""
     policy: Policy = ()
     """Rules that are tried before the rules of the file."""
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    """Limits of a turn that replace those of the file, by the names of the fields of `Limits`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,3 +274,29 @@ def is_enabled(entry: OutlineEntry) -> bool:
     """Return True if the server of an entry is enabled."""
     on, off = (entry[key].value if key in entry else None for key in ("enabled", "disabled"))
     return on is not False and off is not True
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One difference between the configuration that the user trusted and that of now."""
+
+    kind: Literal["server", "model", "key"]
+    """The kind of entry: a server, a model, or a key at the top level."""
+    name: str
+    """The name of the server, of the model or of the key."""
+    key: str = ""
+    """The key of the entry; empty if the entry as a whole is new or gone, and for a key at the top level."""
+    before: Any = field(default=None, repr=False)
+    """The old value, which may be a secret; None if there was none."""
+    after: Any = field(default=None, repr=False)
+    """The new value, which may be a secret; None if there is none."""
+    is_harmless: bool = False
+    """True if the change needs no question."""
+
+    @property
+    def place(self) -> str:
+        """The place of the change in a few words: ``server git: args``."""
+        head = self.name if self.kind == "key" else f"{self.kind} {self.name}"
+        if self.key:
+            return f"{head}: {self.key}"
+        return f"{head}{' is new' if self.before is None else ' is gone' if self.after is None else ''}"

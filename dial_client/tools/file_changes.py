@@ -25,6 +25,8 @@ MAX_BYTES = 256 * 1024
 MAX_LINES = 1_000
 # The titles of a comparison with a file, and of one with no text, because there is no such file.
 COMPARED, NEW = "compared with the file as it is", "new file"
+# The title in place of a diff if the file has the lines already.
+SAME = "no line changes: the file has these lines already"
 # Unchanged lines shown around each change.
 CONTEXT = 3
 _PATHS = ("path", "file_path", "filePath", "filepath", "file", "filename", "file_name", "target_file", "relative_path")
@@ -42,7 +44,8 @@ class FileChange:
     argument: str
     title: str
     lines: tuple[str, ...]
-    """The lines of the diff, each with the mark of `difflib.unified_diff`: " ", "+", "-" or "@"."""
+    """The lines of the diff, each with the mark of `difflib.unified_diff`: " ", "+", "-" or "@"; with none, the
+    argument itself is shown too."""
     replaces: tuple[str, ...] = ()
     """The names of further arguments whose values the diff contains."""
     unchanged: int = 0
@@ -71,7 +74,12 @@ def find_changes(arguments: Mapping[str, Any], settings: ServerSettings | None) 
     old, title = found
     if changes:
         return [_show_in_file(change, replacements, old) for change, replacements in changes]
-    change = _compare(name, title, old, arguments[name]) if name is not None else None
+    if name is None:
+        return []
+    before, after = _split(old, arguments[name])
+    if title == COMPARED and before == after:
+        return [FileChange(name, SAME, ())]
+    change = _compare(name, title, old, arguments[name])
     return [] if change is None else [change]
 
 

@@ -76,13 +76,15 @@ class ModelSelection:
         """Open the model that writes the status texts of running calls; None if status texts are templates only.
 
         Raises:
-            ConfigError: The value of `status` or the model is unknown.
+            ConfigError: The value of `status` or the model is unknown, or `status_model` has no effect.
             TypeError: The model is neither a name nor a `Provider`.
         """
         if self.status_model is not None:
             check_model(self.status_model)
         if self.status not in ("template", "model"):
             raise ConfigError(f"unknown status {self.status!r}", hint='expected "template" or "model"')
+        if self.status_model is not None and self.status != "model":
+            raise ConfigError('status_model needs status="model"', hint="status texts are templates without it")
         model, models = self.status_model, self.models or {}
         named = open_provider(model, models=models) if isinstance(model, str) else model
         # A recording has no replies to requests for status texts.
@@ -181,7 +183,9 @@ class ClientModel:
 
     def _open_variant(self, model: str | Provider | None, tool_format: str | None) -> ClientModel:
         """Open another model; if it is None, this model with another tool format."""
-        selection = replace(self._change_selection(model, tool_format), fallback_models=(), status="template")
+        selection = replace(
+            self._change_selection(model, tool_format), fallback_models=(), status="template", status_model=None
+        )
         variant = ClientModel(selection, self.middleware)
         variant.is_callers = model is not None and not isinstance(model, str)
         if variant.provider is self.provider:

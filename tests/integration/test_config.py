@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -233,6 +235,38 @@ def test_every_key_of_a_model_is_read_and_has_a_default() -> None:
         "tool_search": True,
     }
     assert quirks.keys() == FLAGS.keys()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "name", "expected"),
+    [
+        ("defaultModel", "local", "default_model", "local"),
+        ("fallbackModels", ["spare"], "fallback_models", ("spare",)),
+        ("startupPatience", 2, "startup_patience", 2.0),
+        ("notify", "osc9", "notify", "osc9"),
+        ("notify", "none", "notify", "none"),
+        ("limits", {"maxDepth": 3, "timeout": "none"}, "limits", {"max_depth": 3, "timeout": math.inf}),
+        ("inputs", [{"id": "x"}], "servers", {}),
+    ],
+)
+def test_every_other_key_at_the_top_is_read(key: str, value: Any, name: str, expected: object) -> None:
+    settings = parse(json.dumps({key: value}), environ={})
+    assert (getattr(settings, name), settings.warnings) == (expected, ())
+
+
+def test_a_value_of_notify_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="notify"):
+        parse('{"notify": "horn"}', environ={})
+
+
+def test_limits_of_a_profile_replace_those_of_the_file() -> None:
+    text = """{"limits": {"maxDepth": 3, "timeout": 9}, "profiles": {
+      "long": {"limits": {"timeout": "none"}}, "wrong": {"limits": {"maxDepht": 1}}
+    }}"""
+    assert parse(text).limits == {"max_depth": 3, "timeout": 9.0}
+    assert parse(text, profile="long").limits == {"max_depth": 3, "timeout": math.inf}
+    with pytest.raises(ConfigError, match='did you mean "maxDepth"'):
+        parse(text, profile="wrong")
 
 
 def test_unknown_keys_give_one_warning_for_each_entry() -> None:

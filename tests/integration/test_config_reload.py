@@ -55,6 +55,17 @@ async def test_the_model_the_instructions_and_the_rules_are_those_of_the_new_fil
         assert [rule.tools for rule in dial.approvals.rules.policy] == [("functions/mine",), ("functions/theirs",)]
 
 
+def test_a_client_for_threads_reloads_too(tmp_path: Path) -> None:
+    path = write(tmp_path, "one")
+    with DialClient.from_config(path).blocking() as d:
+        assert d.run("Hi").text == "one"
+        other = tmp_path / "other"
+        other.mkdir()
+        changes = d.reload(write(other, "two"))
+        assert changes.is_model_changed
+        assert d.run("Hi").text == "two"
+
+
 async def test_what_the_program_chose_stays(tmp_path: Path) -> None:
     path = write(tmp_path, "one")
     async with DialClient.from_config(path, ScriptedProvider(["mine"]), system="Be brief.") as dial:

@@ -8,23 +8,26 @@ import pytest
 
 from tests.inner import (
     ConfigError,
+    Endpoint,
     ModelProposal,
     ModelSource,
     ServerProposal,
     choose_by_name,
     choose_servers,
+    find_credit_problem,
     find_offers,
     find_proposals,
     format_configuration,
     list_local_servers,
     list_served_models,
+    model_checks,
     name_profile,
     parse,
     pin_address,
     try_endpoint,
 )
 from tests.support.json_service import json_service
-from tests.support.model_endpoint import model_endpoint, one_json, refuse
+from tests.support.model_endpoint import Raw, Recorded, model_endpoint, one_json, refuse
 
 pytestmark = pytest.mark.anyio
 
@@ -73,6 +76,47 @@ async def test_a_key_that_is_refused_or_not_answered_is_named_and_not_offered() 
     assert "refuses the key in ANTHROPIC_API_KEY" in problems["anthropic"]
     assert "127.0.0.1:9" in problems["openai"]
     assert [row.name for row in offers.rows if row.name != "local"] == ["another endpoint"]
+
+
+LISTED = one_json({"data": [{"id": "m"}]})
+
+
+@pytest.mark.parametrize(
+    ("listing", "count", "problem"),
+    [
+        (LISTED, refuse(400, "Your credit balance is too low."), "credit balance is too low"),
+        (LISTED, one_json({"input_tokens": 9}), ""),
+        (LISTED, refuse(404), ""),
+        (LISTED, refuse(429, "slow down"), ""),
+        (refuse(402, "pay"), refuse(404), "answered 402: pay"),
+        (refuse(429, "You exceeded your current quota."), refuse(404), "You exceeded your current quota"),
+        (refuse(500, "broken"), refuse(404), "answered 500: broken"),
+    ],
+)
+async def test_a_key_for_which_nobody_pays_is_not_offered(listing: Raw, count: Raw, problem: str) -> None:
+    with model_endpoint([listing], listing) as endpoint:
+
+        def answer(request: Recorded) -> Raw:
+            return count if request.path.endswith("/v1/messages/count_tokens") else listing
+
+        endpoint.answer_to = answer
+        endpoint.answers_lookups = True
+        environ = {"ANTHROPIC_API_KEY": "sesame", "ANTHROPIC_BASE_URL": endpoint.url, **NO_SERVERS}
+        offers = await find_offers(environ, 0)
+        found = await model_checks.find_model_problems("anthropic:m", {}, environ)
+    assert problem in dict(offers.unusable).get("anthropic", "")
+    assert ("anthropic:m" in [row.name for row in offers.rows]) is not bool(problem)
+    assert ("DC516" in [finding.code for finding in found]) is (problem not in ("", "answered 500: broken"))
+
+
+@pytest.mark.parametrize(("left", "is_used_up"), [(0, True), (-1.5, True), (3, False), (None, False)])
+async def test_the_limit_of_a_key_that_is_used_up_is_seen(left: float | None, is_used_up: bool) -> None:
+    with json_service({"/v1/key": {"data": {"limit_remaining": left}}}) as service:
+        endpoint = Endpoint(f"{service.url}/v1")
+        problem = await find_credit_problem(endpoint, "m", has_key_limits=True)
+        assert await find_credit_problem(endpoint, "m") == "", "nothing is asked of other vendors"
+    assert service.requests == ["/v1/key"]
+    assert ("limit of the key is used up" in problem) is is_used_up
 
 
 async def test_the_demonstration_is_last_and_says_what_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from tests.inner import (
@@ -22,6 +24,8 @@ from tests.inner import (
     ServerSettings,
     TextChunk,
     Transport,
+    build_connection_error,
+    describe_network_error,
     make_client,
 )
 from tests.support.model_endpoint import (
@@ -187,6 +191,23 @@ async def test_invalid_network_settings_in_the_environment_are_an_error_that_nam
     assert str(caught.value).startswith(problem)
     assert str(refused.value) == str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+def test_a_folder_of_certificates_that_does_not_exist_is_named_only_for_an_unknown_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unknown = httpx2.ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate")
+    endpoint = Endpoint("https://models.test/v1")
+
+    def describe(error: Exception) -> tuple[str, str]:
+        return str(build_connection_error(endpoint, error)), describe_network_error(error)
+
+    missing = str(tmp_path / "none")
+    monkeypatch.setenv("SSL_CERT_DIR", missing)
+    assert all(text.endswith(f"; SSL_CERT_DIR names {missing}, which is no folder") for text in describe(unknown))
+    assert all("SSL_CERT_DIR" not in text for text in describe(httpx2.ConnectError("connection refused")))
+    monkeypatch.setenv("SSL_CERT_DIR", os.pathsep.join((missing, str(tmp_path))))
+    assert all("SSL_CERT_DIR" not in text for text in describe(unknown))
 
 
 @pytest.mark.parametrize("proxy", ["socks://127.0.0.1:1", "socks5://127.0.0.1:1", "gopher://127.0.0.1:1"])

@@ -136,6 +136,17 @@ async def test_a_turn_shows_the_template_until_the_sentence_is_complete() -> Non
     assert turn.cost_usd == pytest.approx(compute_cost(Usage(209), Billed.info)), "the sentence has its price too"
 
 
+def test_a_status_model_without_its_switch_is_a_config_error() -> None:
+    with pytest.raises(ConfigError, match='status_model needs status="model"'):
+        DialClient(ScriptedProvider([]), status_model=ScriptedProvider([]))
+
+
+async def test_a_turn_with_another_model_needs_no_status_model() -> None:
+    words, other = ScriptedProvider([]), ScriptedProvider(["Hi."])
+    async with DialClient(ScriptedProvider([]), status="model", status_model=words) as dial:
+        assert (await dial.run("Hello", model=other)).text == "Hi."
+
+
 def test_an_unknown_kind_of_status_is_a_config_error() -> None:
     with pytest.raises(ConfigError, match="status"):
         DialClient(ScriptedProvider([]), status="poem")  # type: ignore[arg-type]  # what is tested

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.inner import find_hint, is_misspelled_command, split_command, translate_command, translate_options
-from tests.inner import program_commands as registered  # noqa: F401 - the import registers the commands
+from tests.inner import program_commands as registered
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,15 @@ def test_a_question_after_the_option_c_is_no_file() -> None:
         ("mcp get time", "servers test", "time"),
         ("mcp add time --env A=B -- mcp-server-time", "servers add", "time --env A=B -- mcp-server-time"),
         ("session list", "conversations", "list"),
+        ("server add time -- mcp-server-time", "servers add", "time -- mcp-server-time"),
         ("server list of the office", "", "server list of the office"),
+        ("model test results", "", "model test results"),
+        ("session delete it", "", "session delete it"),
+        ("help", "help", ""),
+        ("help many tools", "help", "many tools"),
+        ("help servers login", "help", "servers login"),
+        ("help me", "help", "me"),
+        ("help me with taxes", "", "help me with taxes"),
         ("what time is it", "", "what time is it"),
         ("-p tools list", "", "-p tools list"),
     ],
@@ -76,6 +84,8 @@ def test_a_command_that_asks_one_question_works() -> None:
     [
         ("modles list", True),
         ("conversatons show 610ed89b", True),
+        ("model test results", True),
+        ("session delete it", True),
         ("modles list of cars", False),
         ("check list", False),
         ("what time is it", False),
@@ -84,3 +94,28 @@ def test_a_command_that_asks_one_question_works() -> None:
 )
 def test_a_misspelled_command_with_an_action_is_no_question(typed: str, is_misspelled: bool) -> None:
     assert is_misspelled_command(typed.split()) is is_misspelled
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("model test results", "models test results"),
+        ("session remove 610ed89b", "conversations delete 610ed89b"),
+        ("server rm time", "servers remove time"),
+        ("modles ls", "models list"),
+    ],
+)
+def test_words_that_may_be_a_question_are_neither_sent_nor_run(
+    typed: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert registered.run(typed.split()) == 2
+    end = f"did you mean: dial-chat {meant}; to ask the model: dial-chat -- {typed}"
+    assert capsys.readouterr().err.rstrip().endswith(end)
+
+
+@pytest.mark.parametrize("typed", ["trust me on this", "tools of the trade", "models are great"])
+def test_a_question_that_begins_like_a_command_gets_a_line_that_says_what_to_type(
+    typed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert registered.run(typed.split()) == 2
+    assert "to ask the model: dial-chat -p PROMPT" in capsys.readouterr().err

@@ -209,6 +209,17 @@ async def test_a_changed_file_is_shown_as_a_diff(tmp_path: Path) -> None:
     assert "  2" in person.shown[at + 6 :], "the details have the argument itself"
 
 
+async def test_a_write_that_changes_no_line_says_so(tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("one\ntwo\n", encoding="utf-8")
+    person = Person("y")
+    await decide(person, {"path": str(tmp_path / "notes.md"), "content": "one\ntwo\n"}, folder=tmp_path)
+    at = person.shown.index("content  no line changes: the file has these lines already")
+    assert person.shown[at + 1 : at + 4] == ["content  2 lines", "  one", "  two"], "nothing that is sent is hidden"
+    person = Person("y")
+    await decide(person, {"path": str(tmp_path / "new.md"), "content": ""}, folder=tmp_path)
+    assert not any("already" in line for line in person.shown), "an empty new file is a change"
+
+
 async def test_a_new_file_is_shown_as_added_lines(tmp_path: Path) -> None:
     person = Person("y")
     await decide(person, {"path": str(tmp_path / "new.md"), "content": "one\n2\n"}, folder=tmp_path)

@@ -35,11 +35,19 @@ def find_command(words: Sequence[str]) -> tuple[str, list[str]]:
 
 def _take_command(words: Sequence[str], names: Container[str]) -> tuple[str, list[str]]:
     places = find_prompt_words(words)
-    # A question may begin with "help": the command takes one topic at most.
-    is_question = bool(places) and words[places[0]] == "help" and len(places) > 2
+    is_question = bool(places) and words[places[0]] == "help" and not _is_topic([words[place] for place in places[1:]])
     if places and words[places[0]] in names and not is_question and not has_print_option(words):
         return words[places[0]], [*words[: places[0]], *words[places[0] + 1 :]]
     return "", [*words]
+
+
+def _is_topic(words: Sequence[str]) -> bool:
+    """Return True if words after ``help`` are a topic; else they are the rest of a question: ``help me with taxes``."""
+    if len(words) < 2 or words[0] in list_command_names():
+        return True
+    from dial_client.cli.help_pages import find_pages
+
+    return "-".join(words).lower() in find_pages()
 
 
 def find_prompt_words(words: Sequence[str], command: str = "") -> list[int]:
@@ -123,6 +131,21 @@ _ALIASES = {
 }
 
 
+# Words for "list", and other actions of other programs, each with the action of the command here.
+LISTS = ("list", "ls")
+_SAME_ACTIONS = {
+    ("servers", "get"): "test",
+    ("servers", "rm"): "remove",
+    ("servers", "delete"): "remove",
+    ("conversations", "remove"): "delete",
+}
+
+
+def translate_action(command: str, action: str) -> str:
+    """Return the action of a command that means the same as an action of another program."""
+    return _SAME_ACTIONS.get((command, action.lower()), "list" if action.lower() in LISTS else action)
+
+
 def resolve_bare_word(words: Sequence[str]) -> list[str] | None:
     """Return the arguments to run for a prompt of one word, or of a word and an action; None to run nothing.
 
@@ -135,7 +158,9 @@ def resolve_bare_word(words: Sequence[str]) -> list[str] | None:
     if near is None:
         return [*words]
     prompt = [word, *(words[index] for index in further)]
-    shown = near if near.startswith("pip ") else " ".join(["dial-chat", near.removesuffix("="), *prompt[1:]]).strip()
+    actions = [translate_action(near, words[index]) for index in further[:1]]
+    meant = [*near.split(), *actions, *prompt[2:]]
+    shown = near if near.startswith("pip ") else " ".join(["dial-chat", *meant]).removesuffix("=")
     can_run = near == near.lower() and not near.startswith("pip ")
     is_terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
     if not is_terminal:
@@ -147,7 +172,12 @@ def resolve_bare_word(words: Sequence[str]) -> list[str] | None:
     answer = _ask(word, shown, can_run=can_run)
     if answer == "s":
         return [*(text for index, text in enumerate(words) if index not in (place, *further)), "--", *prompt]
-    return [*words[:place], *near.split(), *words[place + 1 :]] if answer == "r" else None
+    if answer != "r":
+        return None
+    changed = [*words]
+    for index, action in zip(further, actions, strict=False):
+        changed[index] = action
+    return [*changed[:place], *near.split(), *changed[place + 1 :]]
 
 
 def find_near_command(word: str) -> str | None:

@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dial_client.cli.commands.command_line import (
+    LISTS,
     find_near_command,
     find_option_words,
     find_prompt_words,
     has_print_option,
     normalize_resume,
+    translate_action,
 )
 
 # Options that mean the same here, each with the words that replace it.
@@ -76,13 +78,8 @@ _SAME_COMMANDS = {
     "sessions": "conversations",
     "chats": "conversations",
 }
-_SAME_ACTIONS = {
-    ("servers", "get"): "test",
-    ("servers", "rm"): "remove",
-    ("servers", "delete"): "remove",
-    ("conversations", "remove"): "delete",
-}
-_LISTS = ("list", "ls")
+# The first word that begins no English sentence: what follows it is an action.
+_NO_ENGLISH = "mcp"
 _ACTIONS = frozenset(
     [
         "list",
@@ -141,7 +138,9 @@ def find_hint(words: Sequence[str]) -> str:
 def translate_command(words: Sequence[str]) -> list[str]:
     """Return the words of a chat with this program's command in place of the same command of another program.
 
-    Unquoted words that only begin like a command, such as ``server list of the office``, are a question.
+    Only what can hardly be a question is a command: ``mcp`` with an action, two words such as ``server list``, and
+    ``server add`` with a program after ``--``. For ``model test results`` and ``session delete it``, see
+    `is_misspelled_command`; ``server list of the office`` is a question.
     """
     places = find_prompt_words(words)
     if has_print_option(words) or len(places) < 2:
@@ -151,14 +150,22 @@ def translate_command(words: Sequence[str]) -> list[str]:
     if first in _ASK and len(places) == 2 and " " in second:
         return [*words[: places[0]], "-p", *words[places[0] + 1 :]]
     command = _SAME_COMMANDS.get(first)
-    if command is not None and (is_action(words) or (first == "mcp" and second in _ACTIONS)):
+    is_clear = (
+        (first == _NO_ENGLISH and second in _ACTIONS)
+        or (len(places) == 2 and second in LISTS)
+        or (command == "servers" and second == "add" and "--" in words)
+    )
+    if command is not None and is_clear:
         changed[places[0]] = command
-        changed[places[1]] = _SAME_ACTIONS.get((command, second), "list" if second in _LISTS else second)
+        changed[places[1]] = translate_action(command, second)
     return changed
 
 
 def is_misspelled_command(words: Sequence[str]) -> bool:
-    """Return True if a few words are similar to a command with an action: ``modles list``."""
+    """Return True if a few words are similar to a command with an action: ``modles list``, ``session delete it``.
+
+    They may be a question as well, so that they are neither sent nor run without a question to the user.
+    """
     places = find_prompt_words(words)
     if len(places) < 2 or has_print_option(words) or not is_action(words):
         return False
@@ -171,4 +178,4 @@ def is_action(words: Sequence[str]) -> bool:
     if not 2 <= len(places) <= _MAX_WORDS:
         return False
     action = words[places[1]].lower()
-    return action in _ACTIONS and (len(places) == 2 or action not in _LISTS)
+    return action in _ACTIONS and (len(places) == 2 or action not in LISTS)

@@ -440,13 +440,14 @@ async def init(
 def help_(
     *,
     topic: Annotated[
-        str | None, Argument(help="A page, such as ci, or a code of doctor, such as DC301. Without it: all pages.")
+        list[str] | None,
+        Argument(help="A page, such as ci, or a code of doctor, such as DC301. Without it: all pages."),
     ] = None,
 ) -> CommandRun:
     """Show a page of the documentation, which is installed with the program."""
     from dial_client.cli.help_pages import show_help
 
-    return show_help(topic, list_command_names())
+    return show_help(topic or (), list_command_names())
 
 
 _CONFIG_ACTIONS = ("path", "show", "get", "set", "unset", "edit", "schema")
@@ -523,7 +524,7 @@ def _refuse_unused(command: str, options: Mapping[str, tuple[bool, str]]) -> Non
 def _build_unknown_action(action: str, actions: str) -> Exception:
     from dial_client.messages.errors import ConfigError
 
-    return ConfigError(f"unknown action {action!r}", hint=f"one of {actions}")
+    return ConfigError(f"unknown action {action!r}", hint=f"one of {actions}; to ask the model: dial-chat -p PROMPT")
 
 
 def _report_error(problem: str) -> None:
@@ -554,6 +555,8 @@ def run(arguments: Sequence[str]) -> int:
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else ExitCode.UNEXPECTED
     except _UsageError as error:
-        _report_error(f"{error.format_message().rstrip('.')}; {program} -h shows what there is")
+        problem = error.format_message().rstrip(".")
+        asks = "; to ask the model: dial-chat -p PROMPT" if name and "extra argument" in problem else ""
+        _report_error(f"{problem}; {program} -h shows what there is{asks}")
         code = ExitCode.USAGE
     return int(code or ExitCode.ANSWERED)

@@ -45,7 +45,7 @@ from dial_client.settings.host_documents import describe_folder_servers
 QUESTION = "What time is it in Tokyo?"
 # Timeout in seconds of the requests that show whether a named model can answer.
 _CHECK_SECONDS = 10.0
-_HEADER = "  // Written by dial-chat init. docs/configuration.md of dial-client lists every key."
+_HEADER = "  // Written by dial-chat init. `dial-chat help configuration` lists every key."
 
 
 @dataclass(frozen=True, slots=True)

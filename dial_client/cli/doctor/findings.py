@@ -86,6 +86,7 @@ CODES: Mapping[str, FindingCode] = {
     "DC513": _INFO("no model is named"),
     "DC514": _ERROR("the endpoint has another API"),
     "DC515": _WARNING("another model of the configuration does not work"),
+    "DC516": _ERROR("nobody pays for answers with this key"),
     "DC601": _ERROR("the database cannot be used"),
     "DC602": _ERROR("the database is of a newer version"),
     "DC603": _INFO("the next start migrates the database"),

@@ -12,7 +12,13 @@ import anyio
 
 from dial_client.cli.doctor.findings import Finding, Level
 from dial_client.cli.doctor.subject import Subject
-from dial_client.cli.models.model_search import ModelListing, fetch_models, find_models_path, find_wires
+from dial_client.cli.models.model_search import (
+    ModelListing,
+    fetch_models,
+    find_credit_problem,
+    find_models_path,
+    find_wires,
+)
 from dial_client.messages.errors import ConfigError, ProviderError
 from dial_client.providers import open_provider
 from dial_client.providers.http.endpoint import Endpoint
@@ -108,6 +114,9 @@ async def _ask(provider: HttpProvider) -> list[Finding]:
     if listing.status in (401, 403):
         findings.append(Finding("DC503", f"{endpoint.host} refuses the key (HTTP {listing.status})", endpoint.hint))
         return findings
+    credit_problem = listing.problem if listing.has_no_credit else await find_credit_problem(endpoint, model)
+    if credit_problem:
+        findings.append(Finding("DC516", credit_problem, "the vendor's pages on billing show the balance"))
     if listing.ids and model not in listing.ids and not _is_alias(model, listing.ids):
         nearest = get_close_matches(model, listing.ids, 1, 0.5)
         hint = f"did you mean {nearest[0]!r}?" if nearest else f"it has {', '.join(listing.ids[:5])}"

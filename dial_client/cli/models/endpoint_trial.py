@@ -71,6 +71,8 @@ async def _request(endpoint: Endpoint, key: str) -> EndpointTrial:
     if listing.status in (401, 403):
         problem = f"{endpoint.host} {'refuses the key' if key else 'needs a key'} (HTTP {listing.status})"
         return EndpointTrial(endpoint, api, problem=problem, refuses_key=True)
+    if listing.has_no_credit:
+        return EndpointTrial(endpoint, api, problem=listing.problem)
     ids = tuple(sorted(model for model in listing.ids if model.isprintable() and not is_embedding(model)))
     if not ids and not wires:
         problem = f"{endpoint.host} has no API there (HTTP {listing.status}): the address usually ends in /v1"

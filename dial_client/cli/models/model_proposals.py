@@ -1,6 +1,6 @@
 """The models that a person can choose from, the best first: of keys, of servers on this machine, to download.
 
-Every request is for a list of models, which is free, and all requests together have a timeout.
+Every request is free: for a list of models, or for the credit behind a key. All requests together have a timeout.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import anyio
 
 from dial_client.cli.download_progress import describe_seconds
 from dial_client.cli.models.model_names import LocalModel, choose_hub_model, list_local_models, measure_memory
-from dial_client.cli.models.model_search import fetch_models
+from dial_client.cli.models.model_search import MISSING_STATUSES, fetch_models, find_credit_problem
 from dial_client.messages.errors import ConfigError, ProviderError
 from dial_client.providers import open_provider, pin_address
 from dial_client.providers.embedded.weights import QWEN, find_cache_folder
@@ -204,11 +204,15 @@ async def _try_key(name: str, variable: str, environ: Mapping[str, str]) -> tupl
         return [], str(error)
     if listing.status in (401, 403):
         return [], f"{endpoint.host} refuses the key in {variable}"
+    if listing.problem and listing.status not in MISSING_STATUSES:
+        return [], listing.problem
     ids = [model for model in listing.ids if model.isprintable() and not is_embedding(model)]
     ids = sorted(ids, key=lambda model: model != usual) or ([] if own_url or not usual else [usual])
     if not ids:
         return [], f"{endpoint.host} has no list of models (HTTP {listing.status})"
-    about = f"of {endpoint.host}" if own_url else f"{variable} works"
+    if problem := await find_credit_problem(endpoint, ids[0], has_key_limits=name == "openrouter"):
+        return [], problem
+    about = f"of {endpoint.host}" if own_url else f"{variable} is accepted"
     if is_named_by_prefix:
         return [ModelProposal(f"{prefix}:{model}", about) for model in ids], ""
     keys = {"preset": name, "api_key": f"${{{variable}}}"}

@@ -174,7 +174,7 @@ function renderChange(change) {
 function renderArguments(args, changes) {
   if (!Object.keys(args).length) return [el("p.quiet", {}, translate("approval.no_arguments"))];
   if (!changes.length) return [renderBlock(args, translate("call.arguments"))];
-  const covered = new Set(changes.flatMap(({ argument, replaces }) => [argument, ...replaces]));
+  const covered = new Set(changes.flatMap(({ argument, lines, replaces }) => lines.length ? [argument, ...replaces] : []));
   const withoutDiff = Object.fromEntries(Object.entries(args).filter(([name]) => !covered.has(name)));
   const label = translate("approval.all_arguments");
   const all = el("details.request-description", {}, el("summary", {}, label), renderBlock(args, label));
@@ -195,6 +195,7 @@ function renderDiff({ argument, title, lines, unchanged }) {
   const name = escapeInvisible(argument);
   const rows = lines.map((line) => el(`span.${LINE_KINDS[line[0]] ?? "kept"}`, {}, `${escapeInvisible(line)}\n`));
   const rest = unchanged ? el("p.quiet", {}, translate("approval.unchanged", { count: unchanged })) : null;
-  return el("div.request-diff", {}, el("p", {}, el("strong", {}, name), ` ${title}`),
-    el("pre", { tabindex: "0", "aria-label": translate("approval.changes", { name }) }, ...rows), rest);
+  const label = translate("approval.changes", { name });
+  const diff = rows.length ? el("pre", { tabindex: "0", "aria-label": label }, ...rows) : null;
+  return el("div.request-diff", {}, el("p", {}, el("strong", {}, name), ` ${title}`), diff, rest);
 }

@@ -19,6 +19,7 @@ from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, PARSE_ERROR, REQUEST_T
 from pydantic import ValidationError
 
 from dial_client.messages.errors import ServerError
+from dial_client.runtime.network_environment import find_missing_folders
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.servers.restart_policy import ExitKind
 from dial_client.servers.server_requests import NeedsOlderProtocol
@@ -108,7 +109,7 @@ def describe_network_error(error: Exception) -> str:
         case httpx2.ConnectTimeout():
             return "the server cannot be reached: no connection in time"
         case httpx2.ConnectError():
-            return f"the server cannot be reached: {reason}"
+            return f"the server cannot be reached: {reason}{find_missing_folders(reason)}"
         case httpx2.TimeoutException():
             return "the server took too long to answer"
         case httpx2.SSEError():
