@@ -6,11 +6,10 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
-from dial_client.cli.commands.typer_commands import list_command_names
 from dial_client.cli.input import user_programs
 from dial_client.cli.markdown.markdown_stream import MarkdownStream
 from dial_client.cli.markdown.themes import choose_theme
@@ -25,13 +24,13 @@ FOLDER = "share/doc/dial-client/"
 _CODE = re.compile(r"(?i)dc\d{3}")
 
 
-async def show_help(words: Sequence[str], commands: list[str]) -> None:
+async def show_help(words: Sequence[str], list_commands: Callable[[str], list[str]]) -> None:
     """Print a page in a pager, or as Markdown if standard output is not a terminal; without a topic, list the topics.
 
     Args:
         words: The topic: the name of a page, whose words may be separate, or the code of a finding of
             ``dial-chat doctor``; empty for the list.
-        commands: The names of the commands, which have a help of their own.
+        list_commands: Returns the names of the commands of a group; of the program, for an empty name.
 
     Raises:
         ConfigError: There is no such page.
@@ -49,7 +48,7 @@ async def show_help(words: Sequence[str], commands: list[str]) -> None:
         path = pages.get("-".join(words).lower().removesuffix(".md"))
         text = "" if path is None else path.read_text(encoding="utf-8")
     if not text:
-        raise ConfigError(f"there is no page {topic!r}", _find_hint(words, list(pages), commands))
+        raise ConfigError(f"there is no page {topic!r}", _find_hint(words, list(pages), list_commands))
     await _show(text)
 
 
@@ -75,9 +74,9 @@ def _cut_section(text: str, code: str) -> str:
     return found[0] if found else ""
 
 
-def _find_hint(words: Sequence[str], names: list[str], commands: list[str]) -> str:
-    if words[0] in commands:
-        known = words if len(words) == 2 and words[1] in list_command_names(words[0]) else words[:1]
+def _find_hint(words: Sequence[str], names: list[str], list_commands: Callable[[str], list[str]]) -> str:
+    if words[0] in list_commands(""):
+        known = words if len(words) == 2 and words[1] in list_commands(words[0]) else words[:1]
         return f"dial-chat {' '.join(known)} --help"
     nearest = find_nearest_by_words(" ".join(words), names)
     page = f"dial-chat help {nearest}" if nearest else "`dial-chat help` lists the pages"

@@ -42,11 +42,12 @@ def test_a_code_of_doctor_shows_its_section(tmp_path: Path) -> None:
         ("polcy", "dial-chat help policy"),
         ("many_tool", "dial-chat help many-tools"),
         ("call", "dial-chat call --help"),
+        ("servers login", "dial-chat servers login --help"),
         ("DC999", "lists"),
     ],
 )
 def test_the_nearest_page_or_command_is_named(tmp_path: Path, topic: str, hint: str) -> None:
-    done = dial_chat(tmp_path, "help", topic)
+    done = dial_chat(tmp_path, "help", *topic.split())
     assert (done.returncode, done.stdout) == (2, "")
     assert hint in done.stderr
 

@@ -59,9 +59,9 @@ def test_a_client_for_threads_reloads_too(tmp_path: Path) -> None:
     path = write(tmp_path, "one")
     with DialClient.from_config(path).blocking() as d:
         assert d.run("Hi").text == "one"
-        other = tmp_path / "other"
-        other.mkdir()
-        changes = d.reload(write(other, "two"))
+        folder = tmp_path / "changed"
+        folder.mkdir()
+        changes = d.reload(write(folder, "two"))
         assert changes.is_model_changed
         assert d.run("Hi").text == "two"
 

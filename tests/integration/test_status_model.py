@@ -142,9 +142,9 @@ def test_a_status_model_without_its_switch_is_a_config_error() -> None:
 
 
 async def test_a_turn_with_another_model_needs_no_status_model() -> None:
-    words, other = ScriptedProvider([]), ScriptedProvider(["Hi."])
+    words, chosen = ScriptedProvider([]), ScriptedProvider(["Hi."])
     async with DialClient(ScriptedProvider([]), status="model", status_model=words) as dial:
-        assert (await dial.run("Hello", model=other)).text == "Hi."
+        assert (await dial.run("Hello", model=chosen)).text == "Hi."
 
 
 def test_an_unknown_kind_of_status_is_a_config_error() -> None:

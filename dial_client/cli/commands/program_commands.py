@@ -447,7 +447,7 @@ def help_(
     """Show a page of the documentation, which is installed with the program."""
     from dial_client.cli.help_pages import show_help
 
-    return show_help(topic or (), list_command_names())
+    return show_help(topic or (), list_command_names)
 
 
 _CONFIG_ACTIONS = ("path", "show", "get", "set", "unset", "edit", "schema")
