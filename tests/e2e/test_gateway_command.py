@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import anyio
 import pytest
 
-from tests.inner import list_log_files
+from tests.inner import find_host_by_name, is_gateway, list_log_files, read_host_file
 from tests.support.gateways import MODES, program, wait_for_tools
-from tests.support.program import HERE, PIPES, environment, python_server, run_to_end, start_dial_chat, write_config
+from tests.support.program import (
+    HERE,
+    PIPES,
+    dial_chat,
+    environment,
+    python_server,
+    run_to_end,
+    start_dial_chat,
+    write_config,
+)
 
 pytestmark = pytest.mark.anyio
 SDK = HERE / "servers" / "sdk.py"
@@ -63,6 +73,34 @@ def test_standard_output_carries_nothing_but_the_protocol(tmp_path: Path) -> Non
     lines = [json.loads(line) for line in ended.stdout.splitlines()]
     assert (ended.returncode, [line["id"] for line in lines]) == (0, [1])
     assert lines[0]["result"]["capabilities"]["tools"] == {"listChanged": True}
+
+
+@pytest.mark.parametrize("host", ["claude-code", "cursor", "vscode", "codex", "zed", "gemini", "goose"])
+def test_the_printed_entry_has_the_other_options_and_standard_error_has_the_rest(tmp_path: Path, host: str) -> None:
+    write_config(tmp_path, {})
+    shown = dial_chat(tmp_path, "gateway", "-c", "servers.json", "--print", host, "--allow", "time/*")
+    assert shown.returncode == 0, shown.stderr
+    printed = tmp_path / ("printed" + {"codex": ".toml", "goose": ".yaml"}.get(host, ".json"))
+    printed.write_text(shown.stdout)
+    (server,) = read_host_file(printed, find_host_by_name(host), tmp_path)
+    entry = server.entry or {}
+    assert (server.name, server.losses, is_gateway(entry)) == ("dial", (), True)
+    assert Path(entry["command"]).is_absolute()
+    options = ["gateway", "--config", str(tmp_path / "servers.json"), "--allow", "time/*"]
+    assert entry["args"][-len(options) :] == options
+    assert all(line.startswith("# ") for line in shown.stderr.splitlines())
+
+
+def test_a_host_that_does_not_exist_is_an_error_that_names_the_nearest(tmp_path: Path) -> None:
+    write_config(tmp_path, {})
+    wrong = dial_chat(tmp_path, "gateway", "--print", "cursr")
+    assert (wrong.returncode, wrong.stdout, 'did you mean "cursor"' in wrong.stderr) == (2, "", True)
+
+
+def test_the_gateway_leaves_itself_out_of_its_servers(tmp_path: Path) -> None:
+    write_config(tmp_path, {"me": {"command": sys.executable, "args": ["-m", "dial_client", "gateway"]}})
+    ended = run_to_end(start_dial_chat(tmp_path, "gateway", stdin=-1, **PIPES), "")
+    assert (ended.returncode, "'me' is left out: it is this gateway" in ended.stderr) == (0, True)
 
 
 def test_a_file_that_is_not_trusted_is_an_error(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
 from dial_client import __version__
 from dial_client.cli.commands.command_help import ChatTyperCommand
@@ -19,7 +19,14 @@ from dial_client.cli.commands.foreign_words import (
     translate_command,
     translate_options,
 )
-from dial_client.cli.commands.typer_commands import PROGRAM, CommandRun, build_command, command, list_command_names
+from dial_client.cli.commands.typer_commands import (
+    PROGRAM,
+    CommandRun,
+    build_command,
+    command,
+    list_command_names,
+    list_given_words,
+)
 from dial_client.cli.options import AsJson, ExitCode, Options, ServeOptions
 
 # The base class of Typer's errors about a command line, of which Typer exports only this subclass.
@@ -187,8 +194,25 @@ def serve(*, serve_options: ServeOptions, options: Options) -> CommandRun:
         "audit_arguments",
     ),
 )
-def gateway(*, options: Options) -> CommandRun:
+def gateway(
+    *,
+    context: Context,
+    host: Annotated[
+        str | None,
+        Option(
+            "--print",
+            metavar="HOST",
+            help="Print what starts the gateway, with the other options given here, in the configuration of a host, "
+            "and exit: claude-code, cursor, vscode, codex, zed, gemini, goose, …",
+        ),
+    ] = None,
+    options: Options,
+) -> CommandRun:
     """Serve all servers as one MCP server on standard input and output, for another MCP host."""
+    if host is not None:
+        from dial_client.cli.servers.gateway_text import print_entry
+
+        return print_entry(host, options, list_given_words(context, "host"))
     from dial_client.cli.gateway_command import serve_gateway
 
     return serve_gateway(options)

@@ -83,6 +83,27 @@ def list_options(command: Any) -> dict[str, TyperOption]:
     return {flag: option for option in options for flag in option.opts}
 
 
+def list_given_words(context: typer.Context, *left_out: str) -> list[str]:
+    """Return the options that the user gave on the command line, as words with absolute paths.
+
+    Args:
+        context: The command that runs.
+        left_out: The names of parameters to leave out.
+    """
+    words: list[str] = []
+    for parameter in context.command.params:
+        name, source = str(parameter.name), context.get_parameter_source(str(parameter.name))
+        if name in left_out or source is None or source.name != "COMMANDLINE":
+            continue
+        flag, value = max(parameter.opts, key=len), context.params[name]
+        if isinstance(value, bool):
+            words += [flag] if value else []
+            continue
+        values = value if isinstance(value, list | tuple) else [value]
+        words += [word for item in values for word in (flag, str(item.absolute() if isinstance(item, Path) else item))]
+    return words
+
+
 def _process_value(parameter: Any, context: Any, value: Any) -> Any:
     """Return the value of a parameter in the type that the command expects, with Typer's validation if it is needed."""
     expected = parameter.type_descriptor.annotation
