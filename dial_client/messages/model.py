@@ -124,8 +124,12 @@ class ModelSettings:
 
     def with_defaults(self, defaults: ModelSettings) -> ModelSettings:
         """Return these settings, with the values of `defaults` for those that are None."""
-        missing = (setting.name for setting in fields(self) if getattr(self, setting.name) is None)
-        return replace(self, **{name: getattr(defaults, name) for name in missing})
+        missing = {name: getattr(defaults, name) for name in _SETTINGS if getattr(self, name) is None}
+        return replace(self, **missing)
+
+
+# Found once: each request looks for settings that are missing.
+_SETTINGS = tuple(setting.name for setting in fields(ModelSettings))
 
 
 @dataclass(frozen=True, slots=True)

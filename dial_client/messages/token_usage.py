@@ -27,7 +27,14 @@ class Usage:
     """Number of tool calls that the endpoint ran itself, and may bill separately from tokens."""
 
     def __add__(self, usage: Usage) -> Usage:
-        return Usage(*(getattr(self, field.name) + getattr(usage, field.name) for field in fields(self)))
+        return Usage(
+            self.input_tokens + usage.input_tokens,
+            self.output_tokens + usage.output_tokens,
+            self.cached_tokens + usage.cached_tokens,
+            self.reasoning_tokens + usage.reasoning_tokens,
+            self.cache_write_tokens + usage.cache_write_tokens,
+            self.server_tool_calls + usage.server_tool_calls,
+        )
 
     def to_dict(self) -> dict[str, int]:
         """Return the counts by name; `cache_write_tokens` and `server_tool_calls` only if they are not 0."""

@@ -34,9 +34,13 @@ def refuse_names(**names: str) -> Callable[[ClassT], ClassT]:
 
         @wraps(init)
         def check_and_init(self: Any, *arguments: Any, **keywords: Any) -> None:
-            if found := find_name(keywords, names):
-                raise TypeError(f"{cls.__name__} has no {found}")
-            init(self, *arguments, **keywords)
+            try:
+                init(self, *arguments, **keywords)
+            except TypeError as error:
+                # Looked for only after the failure: objects are built in each round of a turn.
+                if found := find_name(keywords, names):
+                    raise TypeError(f"{cls.__name__} has no {found}") from error
+                raise
 
         cls.__init__ = check_and_init  # type: ignore[misc]
         return cls

@@ -93,6 +93,9 @@ class TurnRecorder:
         self._notes: dict[str, None] = {}
         self.request_usages: list[Usage] = []
         """The usage of each request so far."""
+        # Kept as a sum, because each round reads it.
+        self.usage = Usage()
+        """The usage of all requests so far."""
         self._costs: list[float | None] = []
         self._depth = 0
         self._text_deltas: list[str] = []
@@ -150,6 +153,7 @@ class TurnRecorder:
     def add_usage(self, usage: Usage, cost_usd: float | None = None) -> None:
         """Add the usage of a request, and its cost in US dollars; None for an unknown cost."""
         self.request_usages.append(usage)
+        self.usage += usage
         self._costs.append(cost_usd)
         if self._spend is not None:
             self._spend(usage, cost_usd)
@@ -157,11 +161,6 @@ class TurnRecorder:
     def add_request(self, usage: Usage, info: ModelInfo) -> None:
         """Add the usage of a request to a model, with its cost by the price list."""
         self.add_usage(usage, compute_cost(usage, info))
-
-    @property
-    def usage(self) -> Usage:
-        """The usage of all requests so far."""
-        return sum(self.request_usages, Usage())
 
     @property
     def rounds(self) -> tuple[tuple[ToolCallRecord, ...], ...]:
@@ -187,7 +186,8 @@ class TurnRecorder:
     @property
     def is_waiting(self) -> bool:
         """Whether a call of the last round waits for a later decision."""
-        return any(record.result.pending is not None for records in self.rounds[-1:] for record in records)
+        last = self._rounds[-1].values() if self._rounds else ()
+        return any(record is not None and record.result.pending is not None for record in last)
 
     @property
     def held_calls(self) -> tuple[tuple[ToolCallRequest, PendingApproval | None], ...]:

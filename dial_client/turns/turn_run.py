@@ -368,9 +368,10 @@ class TurnRun:
 
         An answer gets the sources that functions cited in the turn.
         """
-        if isinstance(event, MessageCompleted) and (cited := self._turn.recorder.citations):
+        if isinstance(event, MessageCompleted):
             message = event.message
-            if message.role is Role.ASSISTANT and not message.tool_calls:
+            is_answer = message.role is Role.ASSISTANT and not message.tool_calls
+            if is_answer and (cited := self._turn.recorder.citations):
                 sources = tuple(dict.fromkeys((*message.citations, *cited)))
                 event = MessageCompleted(replace(message, citations=sources))
         await self._turn.emit(event)

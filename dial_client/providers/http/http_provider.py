@@ -106,6 +106,8 @@ class HttpProvider(Recordable, ABC):
         self._server_tools = build_server_tools(profile.server_tools, self.api)
         self._settings = settings
         self._pending_notes = [_NO_SETTING.format(name) for name in self._list_unsupported(settings)]
+        # The profile and the endpoint that the information was built from, and the information.
+        self._info: tuple[EndpointProfile, Endpoint, ModelInfo] | None = None
         self._encoded_for: tuple[tuple[ToolSpec, ...], int, str, bool] | None = None
         self._encoded: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
 
@@ -118,7 +120,10 @@ class HttpProvider(Recordable, ABC):
     def info(self) -> ModelInfo:
         """The known properties of the model, including the features that its endpoint has refused so far."""
         profile, endpoint = self._adaptation.profile, self.endpoint
-        return ModelInfo(
+        # Read several times in each round, and changed only by a refusal of the endpoint.
+        if self._info is not None and self._info[:2] == (profile, endpoint):
+            return self._info[2]
+        info = ModelInfo(
             self._name,
             self._model,
             endpoint.base_url,
@@ -129,6 +134,8 @@ class HttpProvider(Recordable, ABC):
             secrets=endpoint.secrets,
             prices=profile.prices,
         )
+        self._info = (profile, endpoint, info)
+        return info
 
     @abstractmethod
     def _get_path(self) -> str:
@@ -319,8 +326,8 @@ class HttpProvider(Recordable, ABC):
         max_tokens = min((limit for limit in (*limits, self._adaptation.max_tokens) if limit), default=None)
         thinking = self._adaptation.choose_thinking(settings.thinking)
         choice = self._choose_tool(request, notes, has_tools=has_tools)
-        settings = replace(settings, max_tokens=max_tokens, thinking=thinking, tool_choice=choice)
-        return replace(settings, **left_out)
+        chosen: dict[str, Any] = {"max_tokens": max_tokens, "thinking": thinking, "tool_choice": choice}
+        return replace(settings, **{**chosen, **left_out})
 
     def _choose_tool(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> str | None:
         """Return the value of ``tool_choice``: ``none``, ``required``, or a tool's name; None if nothing is sent."""
