@@ -225,7 +225,7 @@ from dial_client.durable.serialization import from_json as serialization_from_js
 from dial_client.durable.serialization import to_json as to_json
 from dial_client.durable.workflows import DurableTimings as DurableTimings
 from dial_client.durable.workflows import DurableTurns as DurableTurns
-from dial_client.gateway.denials import deny as deny
+from dial_client.gateway.denials import Denials as Denials
 from dial_client.gateway.gateway import Gateway as Gateway
 from dial_client.hooks.approval_request import describe_invisible as describe_invisible
 from dial_client.hooks.approval_request import format_argument as format_argument

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 
 from dial_client.cli.error_stream import warn_once
 from dial_client.cli.load_settings import read_settings
 from dial_client.cli.open_client import open_client
 from dial_client.cli.options import ExitCode, Options
+from dial_client.runtime.safe_text import to_one_line
 from dial_client.settings.config_types import Settings
 from dial_client.settings.gateway_entry import is_gateway
+from dial_client.tools.argument_paths import find_current_folder
 
 
 async def serve_gateway(options: Options) -> int:
@@ -21,13 +24,14 @@ async def serve_gateway(options: Options) -> int:
         ConfigError: An option or the configuration is wrong; or the file of this folder is not trusted.
     """
     from dial_client.gateway.client_session import ClientSessions
-    from dial_client.gateway.denials import deny
-    from dial_client.gateway.gateway import Gateway
+    from dial_client.gateway.denials import Denials
+    from dial_client.gateway.gateway import Gateway, GatewayOptions
 
     settings = _without_gateways(await read_settings(options, may_ask=False))
     sessions = ClientSessions()
-    async with open_client(options, settings, None, deny) as dial:
-        await Gateway(dial, sessions).serve_stdio()
+    denials = Denials(_build_grants_command(options), to_one_line(find_current_folder(), 400))
+    async with open_client(options, settings, None, denials.deny) as dial:
+        await Gateway(dial, sessions, GatewayOptions(denials=denials)).serve_stdio()
     return ExitCode.ANSWERED
 
 
@@ -41,3 +45,15 @@ def _without_gateways(settings: Settings) -> Settings:
     for name in settings.servers.keys() - kept.keys():
         warn_once(f"the server {name!r} is left out: it is this gateway, which would start itself without end")
     return replace(settings, servers=kept)
+
+
+def _build_grants_command(options: Options) -> str:
+    """Return the command that changes grants, with the options by which it finds the servers of this gateway."""
+    words = ["dial-chat", "grants"]
+    if options.config is not None:
+        words += ["-c", str(options.config.absolute())]
+    if options.profile is not None:
+        words += ["--profile", options.profile]
+    if options.trust:
+        words.append("--trust")
+    return shlex.join(words)

@@ -15,12 +15,12 @@ from dial_client.cli.load_settings import read_settings
 from dial_client.cli.open_client import combine_rules
 from dial_client.cli.options import ConfigChoice, ExitCode, Options
 from dial_client.cli.servers.tool_call import parse_arguments
-from dial_client.client.client_setup import CACHE, open_cache, open_grants
+from dial_client.client.client_setup import CACHE, STATE, open_cache, open_grants
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import ToolSpec
 from dial_client.runtime.safe_text import escape_line, to_one_line
 from dial_client.schema.provider_schema import Unsupported
-from dial_client.servers.server_cache import ServerCache
+from dial_client.servers.server_cache import ServerCache, ToolPins
 from dial_client.settings import config_editor
 from dial_client.settings.config_types import ServerSettings, Settings
 from dial_client.settings.policy_config import Effect, PolicyRule, matches
@@ -195,24 +195,59 @@ def _build_spec(server: str, name: str, tool: Tool | None) -> ToolSpec:
     return ToolSpec(name, "", {}, server, name)
 
 
-async def manage_grants(revoked: str | None, *, as_json: bool) -> None:
-    """Print all grants; or revoke the grants that an id, a pattern or ``--all`` selects, and print which they were.
+async def manage_grants(options: Options, allowed: str | None, revoked: str | None, *, as_json: bool) -> None:
+    """Print all grants; or grant a tool; or revoke grants. What was granted or revoked is printed.
+
+    Args:
+        options: The options that name the configuration.
+        allowed: The tool to grant, ``SERVER/TOOL``; None to grant nothing.
+        revoked: The id or the pattern of the grants to revoke, or ``--all``; None to revoke nothing.
+        as_json: Print JSON.
 
     Raises:
-        ConfigError: There is no such grant.
+        ConfigError: There is no such grant, or no such tool is known.
     """
     store = open_grants(True)  # noqa: FBT003 - the user's own
     assert store is not None
-    found = store.list_grants() if revoked is None else _revoke_grants(store, revoked)
+    if allowed is not None:
+        found = await _grant_tool(store, options, allowed)
+    else:
+        found = store.list_grants() if revoked is None else _revoke_grants(store, revoked)
     if as_json:
         print(json.dumps([grant.to_dict() for grant in found], indent=2))
         return
     for grant in found:
         target = f"{grant.reached} in {grant.cwd}" if grant.cwd else grant.reached
-        verb = "" if revoked is None else "revoked: "
+        verb = "allowed: " if allowed is not None else "" if revoked is None else "revoked: "
         print(to_one_line(f"{verb}{grant.id}  {grant.server}/{grant.tool}  since {grant.since}: {target}", 400))
     if not found:
         warn("no grants")
+
+
+async def _grant_tool(store: GrantStore, options: Options, name: str) -> tuple[Grant, ...]:
+    """Grant a tool with the definition that it had when its server was last ready, and return the grant.
+
+    That is the definition of a server that runs now in another program, such as the gateway, which reads the grant at
+    the next call. If another definition was approved before, the difference is printed.
+    """
+    known = await _read_approval_state(options)
+    server, tool = _resolve_tool(name, known)
+    entry = known.settings.servers[server]
+    definition = next((found for found in known.tools.get(server) or () if found.name == tool), None)
+    if definition is None:
+        raise ConfigError(f"the tool {server}/{tool} is not known", f"`dial-chat tools` asks {server} for its tools")
+    spec = _build_spec(server, tool, definition)
+    state = open_cache(True, STATE)  # noqa: FBT003 - the user's own
+    assert state is not None
+    pins = ToolPins(state, {server: entry})
+    if difference := pins.describe_change(spec) or store.describe_change(entry, spec):
+        print(f"The definition of {to_one_line(f'{server}/{tool}', 200)} that is approved now, beside the one before:")
+        print("\n".join(map(escape_line, difference.splitlines())))
+    pins.pin(spec)
+    if not store.add(entry, spec):
+        raise ConfigError("the grant could not be written", "is there space on the disk?")
+    grant = store.find(entry, spec)
+    return (grant,) if grant is not None else ()
 
 
 def _revoke_grants(store: GrantStore, which: str) -> tuple[Grant, ...]:

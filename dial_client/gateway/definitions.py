@@ -14,6 +14,7 @@ from mcp_types import Tool
 from dial_client.messages.message import ToolSpec
 from dial_client.schema.provider_schema import Unsupported
 from dial_client.servers.connection import Connection
+from dial_client.servers.server_cache import ToolPins
 from dial_client.servers.server_manager import ServerManager
 from dial_client.tools.catalog import Catalog, Key, Route, assign_names, build_tool_spec, is_enabled
 
@@ -69,6 +70,9 @@ class Definitions:
     """The servers' own definitions, by the names in the gateway."""
     catalog: Catalog = field(default_factory=Catalog)
     """The routes, for the executor of calls."""
+    withheld: frozenset[str] = frozenset()
+    """The names of the tools whose definitions are not those that the user approved. They are listed without what the
+    server says now: a model reads a description before any call, and may follow it."""
 
 
 class ToolDefinitions:
@@ -76,10 +80,11 @@ class ToolDefinitions:
 
     Args:
         servers: The servers.
+        pins: The definitions that the user approved; None if there are none.
     """
 
-    def __init__(self, servers: ServerManager) -> None:
-        self._servers = servers
+    def __init__(self, servers: ServerManager, pins: ToolPins | None) -> None:
+        self._servers, self._pins = servers, pins
         self._revision: tuple[int, ...] | None = None
         self._current = Definitions()
         self._routes: ToolRoutes | None = None
@@ -95,6 +100,23 @@ class ToolDefinitions:
         """Return the current routes."""
         return self.current.catalog
 
+    def review_withheld(self) -> Definitions:
+        """Return the current definitions, with those that the user has approved meanwhile, perhaps in another program.
+
+        To be called before they are listed, and after the call of a withheld tool.
+        """
+        current = self.current
+        if any(not self._describe_change(name) for name in current.withheld):
+            self._current = self._build()
+        return self._current
+
+    def describe_change(self, name: str) -> str:
+        """Return the difference between the approved definition of a tool and the one of its server; empty if equal."""
+        return self._describe_change(name) if name in self.current.withheld else ""
+
+    def _describe_change(self, name: str) -> str:
+        return self._pins.describe_change(self._current.catalog.routes[name].spec) if self._pins is not None else ""
+
     def _build(self) -> Definitions:
         by_key: dict[Key, ListedTool] = {}
         for connection in self._servers.values():
@@ -104,8 +126,32 @@ class ToolDefinitions:
         names = assign_names(by_key, MAX_NAME, with_server=True)
         listed = {name: by_key[key] for key, name in sorted(names.items(), key=lambda item: item[1])}
         self._routes = ToolRoutes(listed, self._routes)
-        tools = tuple(known.tool.model_copy(update={"name": name}) for name, known in listed.items())
-        return Definitions(tools, listed, Catalog(routes=self._routes))
+        withheld = self._find_withheld(listed, self._routes)
+        tools = tuple(
+            _withhold(name) if name in withheld else known.tool.model_copy(update={"name": name})
+            for name, known in listed.items()
+        )
+        return Definitions(tools, listed, Catalog(routes=self._routes), withheld)
+
+    def _find_withheld(self, listed: Mapping[str, ListedTool], routes: ToolRoutes) -> frozenset[str]:
+        if (pins := self._pins) is None:
+            return frozenset()
+        pinned = {server: pins.list_pinned(server) for server in {known.connection.name for known in listed.values()}}
+        return frozenset(
+            name
+            for name, known in listed.items()
+            if known.tool.name in pinned[known.connection.name] and pins.describe_change(routes[name].spec)
+        )
+
+
+def _withhold(name: str) -> Tool:
+    """Return what is listed of a tool that was changed."""
+    return Tool(
+        name=name,
+        description="The definition of this tool is not the one that the user approved, and is withheld. A call shows "
+        "what has changed, and how the user approves it.",
+        input_schema={"type": "object"},
+    )
 
 
 def build_spec(name: str, listed: ListedTool) -> ToolSpec:

@@ -7,6 +7,7 @@ works while the gateway runs: grants and approved definitions are read for each 
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 
 from dial_client.messages.message import NOT_ALLOWED, ToolCallRequest, ToolSpec
 from dial_client.tools.approval import NO_APPROVER, Approval, ApprovalContext, Decision
@@ -17,38 +18,46 @@ MAX_DIFF_LINES = 60
 CHANGED = "changed definition"
 
 
-def build_grant_command(spec: ToolSpec) -> str:
-    """Return the command that lets a tool run, with the definition that it has now."""
-    return f"dial-chat grants --allow {shlex.quote(f'{spec.server}/{spec.tool}')}"
+@dataclass(frozen=True, slots=True)
+class Denials:
+    """Writes denials, with the command that the user of this gateway has to run."""
 
+    command: str = "dial-chat grants"
+    """The command that changes grants, with the options that name the configuration of this gateway."""
+    folder: str = ""
+    """The folder to run it in, on which grants of programs depend; empty if any folder will do."""
 
-def deny_unasked(spec: ToolSpec, context: ApprovalContext) -> Approval:
-    """Return the denial of a call that nobody can be asked about."""
-    name, command = f"{context.server}/{spec.tool}", build_grant_command(spec)
-    if context.change:
-        lines = context.change.splitlines()
-        left_out = len(lines) - MAX_DIFF_LINES
-        more = f"\n… {left_out} more lines" if left_out > 0 else ""
-        diff = "\n".join(lines[:MAX_DIFF_LINES]) + more
+    def build_command(self, spec: ToolSpec) -> str:
+        """Return the command that lets a tool run, with the definition that it has now."""
+        command = f"{self.command} --allow {shlex.quote(f'{spec.server}/{spec.tool}')}"
+        return f"{command}   (in {self.folder})" if self.folder else command
+
+    def deny_unasked(self, spec: ToolSpec, context: ApprovalContext) -> Approval:
+        """Return the denial of a call that nobody can be asked about."""
+        name, command = f"{context.server}/{spec.tool}", self.build_command(spec)
+        if context.change:
+            return Approval(Decision.DENY, self.describe_change(spec, context.change), CHANGED)
+        if context.why_asked:
+            # A grant of the tool would not help: the question is about this call.
+            reason = f"{context.why_asked}. The user has to approve this call, and cannot be asked through this client"
+            return Approval(Decision.DENY, reason, NO_APPROVER)
         reason = (
-            f"the definition of {name} is not the one that was approved, so the tool is withheld. "
-            f"To approve the new definition, the user runs: {command}\nThe difference:\n{diff}"
+            f"no rule allows {name}, and the user cannot be asked through this client. "
+            f"To allow the tool, the user runs: {command}"
         )
-        return Approval(Decision.DENY, reason, CHANGED)
-    if context.why_asked:
-        # A grant of the tool would not help: the question is about this call.
-        reason = f"{context.why_asked}; the user has to approve this call, and this client cannot ask for approval"
         return Approval(Decision.DENY, reason, NO_APPROVER)
-    reason = (
-        f"no rule allows {name}, and this client cannot ask for approval. To allow it, the user runs: {command}\n"
-        f"Or the gateway is started with: --allow {shlex.quote(name)}"
-    )
-    return Approval(Decision.DENY, reason, NO_APPROVER)
 
+    def describe_change(self, spec: ToolSpec, change: str) -> str:
+        """Return why a tool is withheld, with the difference between the approved and the current definition."""
+        return (
+            f"the definition of {spec.server}/{spec.tool} is not the one that was approved, so the tool is withheld. "
+            f"To approve the new definition, the user runs: {self.build_command(spec)}\n"
+            f"The difference:\n{_cut(change)}"
+        )
 
-async def deny(_: ToolCallRequest, spec: ToolSpec, context: ApprovalContext) -> Approval:
-    """Deny a call, as the approver of clients that cannot ask their user."""
-    return deny_unasked(spec, context)
+    async def deny(self, _: ToolCallRequest, spec: ToolSpec, context: ApprovalContext) -> Approval:
+        """Deny a call, as the approver of clients that cannot ask their user."""
+        return self.deny_unasked(spec, context)
 
 
 def explain_denial(spec: ToolSpec, approval: Approval) -> str:
@@ -58,3 +67,10 @@ def explain_denial(spec: ToolSpec, approval: Approval) -> str:
         return f"{NOT_ALLOWED}{reason}"
     rule = f"{spec.server}/{spec.tool} is denied by {approval.decided_by}"
     return f"{NOT_ALLOWED}{reason} ({rule}; `dial-chat policy` lists the rules)"
+
+
+def _cut(difference: str) -> str:
+    lines = difference.splitlines()
+    if len(lines) <= MAX_DIFF_LINES:
+        return difference
+    return "\n".join((*lines[:MAX_DIFF_LINES], f"… {len(lines) - MAX_DIFF_LINES} more lines"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -24,6 +24,7 @@ from dial_client import __version__
 from dial_client.client.dial_client import DialClient
 from dial_client.gateway.client_session import ClientSessions
 from dial_client.gateway.definitions import ToolDefinitions
+from dial_client.gateway.denials import Denials
 from dial_client.gateway.handlers import GatewayPart
 from dial_client.gateway.list_changes import ListChanges
 from dial_client.gateway.tool_calls import ToolCalls
@@ -37,6 +38,8 @@ class GatewayOptions:
     """The name of the server in the protocol."""
     instructions: str | None = None
     """Instructions for the model of the client; None for none."""
+    denials: Denials = field(default_factory=Denials)
+    """Writes what a caller reads about calls that were not allowed."""
 
 
 class GatewayServer(Server[Any]):
@@ -70,15 +73,15 @@ class Gateway:
     """
 
     def __init__(
-        self, dial: DialClient, sessions: ClientSessions | None = None, options: GatewayOptions = GatewayOptions()
+        self, dial: DialClient, sessions: ClientSessions | None = None, options: GatewayOptions | None = None
     ) -> None:
-        self.dial, self.options = dial, options
+        self.dial, self.options = dial, options or GatewayOptions()
         self.sessions = sessions or ClientSessions()
         self.bus = InMemorySubscriptionBus()
         """Delivers events to the clients of revision 2026-07-28 that listen for them."""
         parts = dial.parts
-        self.definitions = ToolDefinitions(parts.servers)
-        self.tools = ToolCalls(parts, self.definitions, self.sessions)
+        self.definitions = ToolDefinitions(parts.servers, dial.approvals.pins)
+        self.tools = ToolCalls(parts, self.definitions, self.sessions, self.options.denials)
         self.list_changes = ListChanges(parts.servers, self.definitions, self.sessions, self.bus)
         self.parts: list[GatewayPart] = [self.tools]
         """The parts that answer requests, in the order of their use."""

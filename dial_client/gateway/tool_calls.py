@@ -32,7 +32,7 @@ from mcp_types import (
 from dial_client.client.client_parts import ClientParts
 from dial_client.gateway.client_session import ClientSession, ClientSessions
 from dial_client.gateway.definitions import ToolDefinitions
-from dial_client.gateway.denials import explain_denial
+from dial_client.gateway.denials import Denials, explain_denial
 from dial_client.gateway.handlers import Handlers
 from dial_client.messages.errors import ServerGone
 from dial_client.messages.events import Event, ToolCallProgress
@@ -72,11 +72,14 @@ class ToolCalls:
         parts: The servers, and the executor of calls.
         definitions: The tools of the servers.
         sessions: The clients.
+        denials: Writes what a caller reads about calls that were not allowed.
     """
 
-    def __init__(self, parts: ClientParts, definitions: ToolDefinitions, sessions: ClientSessions) -> None:
+    def __init__(
+        self, parts: ClientParts, definitions: ToolDefinitions, sessions: ClientSessions, denials: Denials
+    ) -> None:
         self._servers, self._executor = parts.servers, parts.executor
-        self._definitions, self._sessions = definitions, sessions
+        self._definitions, self._sessions, self._denials = definitions, sessions, denials
 
     def list_handlers(self) -> Handlers:
         """Return the handlers by their methods."""
@@ -88,7 +91,7 @@ class ToolCalls:
     async def list_tools(self, context: ServerRequestContext[Any, Any], _: PaginatedRequestParams) -> ListToolsResult:
         """Return all tools that are known now, on one page."""
         session = self._sessions.find(context)
-        session.listed = definitions = self._definitions.current
+        session.listed = definitions = self._definitions.review_withheld()
         return ListToolsResult(tools=list(definitions.tools))
 
     async def call_tool(self, context: ServerRequestContext[Any, Any], params: CallToolRequestParams) -> CallToolResult:
@@ -123,7 +126,21 @@ class ToolCalls:
 
         request = ToolCallRequest(secrets.token_hex(8), name, arguments)
         result = await executor.execute(request, emit, Deadline(math.inf))
+        if name in self._definitions.current.withheld:
+            result = self._review(name, result)
         return self._build_result(result, received.result, executor)
+
+    def _review(self, name: str, result: ToolCallResult) -> ToolCallResult:
+        """Return the result of a call of a tool whose definition is withheld."""
+        if not (change := self._definitions.describe_change(name)):
+            self._definitions.review_withheld()  # the user has approved the definition
+        elif result.failure is Failure.BAD_ARGUMENTS:
+            # The client knows another schema, or none: what it needs to know is the change, not its mistake.
+            spec = self._definitions.get_catalog().routes[name].spec
+            return ToolCallResult.failed(
+                result.tool_call_id, Failure.DENIED, self._denials.describe_change(spec, change)
+            )
+        return result
 
     def _build_result(
         self, result: ToolCallResult, received: CallToolResult | None, executor: ToolExecutor

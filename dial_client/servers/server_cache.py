@@ -245,6 +245,15 @@ class ToolPins:
         # The definitions approved in this run, by server identity and the server's name for the tool.
         self._approved: dict[tuple[str, str], str] = {}
 
+    def list_pinned(self, server: str) -> frozenset[str]:
+        """Return the tools of a server, by its own names, of which a definition was approved."""
+        entry = self._servers.get(server)
+        if not isinstance(entry, ServerSettings):
+            return frozenset()
+        identity = compute_identity(entry)
+        in_this_run = (tool for known, tool in self._approved if known == identity)
+        return frozenset((*in_this_run, *self._cache.read_definitions(entry)))
+
     def describe_change(self, tool: ToolSpec) -> str:
         """Return the diff between a tool's approved and current definitions; empty if equal, or none was approved."""
         entry, now = self._servers.get(tool.server), build_definition(tool)

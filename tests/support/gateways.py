@@ -12,7 +12,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from dial_client import ApprovalPolicy, DialClient
-from tests.inner import Gateway, deny
+from tests.inner import Denials, Gateway
 from tests.support.program import environment, python_server
 
 MODES = ("legacy", "2026-07-28")
@@ -21,7 +21,7 @@ MODES = ("legacy", "2026-07-28")
 
 def host(servers: dict[str, Any], *allow: str, **options: Any) -> DialClient:
     """Return a client whose calls run only if a pattern allows them."""
-    return DialClient(servers=servers, approve=deny, approval=ApprovalPolicy(allow=allow), **options)
+    return DialClient(servers=servers, approve=Denials().deny, approval=ApprovalPolicy(allow=allow), **options)
 
 
 @asynccontextmanager

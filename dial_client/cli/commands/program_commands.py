@@ -370,9 +370,19 @@ def policy(
             raise _build_unknown_action(action, "list, test")
 
 
-@command("grants")
+@command("grants", "config", "trust", "profile")
 def grants(
     *,
+    options: Options,
+    allow: Annotated[
+        str | None,
+        Option(
+            "--allow",
+            metavar="SERVER/TOOL",
+            help="Always allow this tool, with the definition that it has now. Takes effect at once in running "
+            "programs, and approves a definition that has changed.",
+        ),
+    ] = None,
     revoke: Annotated[
         str | None,
         Option(
@@ -382,10 +392,13 @@ def grants(
     ] = None,
     as_json: AsJson = False,
 ) -> CommandRun:
-    """List the tools that you always allow, or revoke such a grant."""
+    """List the tools that you always allow, allow one, or revoke such a grant."""
     from dial_client.cli import policy_listing
+    from dial_client.messages.errors import ConfigError
 
-    return policy_listing.manage_grants(revoke, as_json=as_json)
+    if allow is not None and revoke is not None:
+        raise ConfigError("--allow and --revoke exclude each other")
+    return policy_listing.manage_grants(options, allow, revoke, as_json=as_json)
 
 
 @command("trust")
