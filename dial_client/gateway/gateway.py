@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 import anyio
+from mcp.server.context import HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.stdio import stdio_server
@@ -25,9 +26,17 @@ from dial_client.client.dial_client import DialClient
 from dial_client.gateway.client_session import ClientSessions
 from dial_client.gateway.definitions import ToolDefinitions
 from dial_client.gateway.denials import Denials
-from dial_client.gateway.handlers import GatewayPart
+from dial_client.gateway.handlers import GatewayPart, Handler
 from dial_client.gateway.list_changes import ListChanges
 from dial_client.gateway.tool_calls import ToolCalls
+from dial_client.servers.connection import Connection
+from dial_client.servers.server_manager import ServerManager
+from dial_client.servers.status import ServerState
+
+# The requests that list what all servers have.
+LISTS = frozenset(("tools/list", "resources/list", "resources/templates/list", "prompts/list"))
+# The most seconds that the first lists wait for servers. Hosts give up on a server that does not list in ten.
+FIRST_LIST_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +67,28 @@ class GatewayServer(Server[Any]):
         return super().create_initialization_options(changes, experimental_capabilities, extensions)
 
 
+@dataclass(eq=False, slots=True)
+class FirstList:
+    """Lets the first lists wait for servers that are starting and whose tools are not known from an earlier run.
+
+    Programs that list once and then leave, or take no notice of changed lists, would never see these tools. A server
+    that takes longer is announced by a changed list, as `initialize` never waits.
+    """
+
+    _ends_at: float | None = None
+
+    async def wait(self, servers: ServerManager) -> None:
+        """Wait, at most `FIRST_LIST_SECONDS` from the first request for a list on."""
+        if self._ends_at is None:
+            self._ends_at = anyio.current_time() + FIRST_LIST_SECONDS
+        seconds = max(0.0, self._ends_at - anyio.current_time())
+        await servers.announcements.wait_until(lambda _: not any(map(_is_unknown, servers.values())), seconds)
+
+
+def _is_unknown(connection: Connection) -> bool:
+    return connection.state is ServerState.STARTING and not connection.tools
+
+
 class GatewayConnection:
     """One connection of a client, as the lifespan of the server; it tells the sessions without HTTP apart."""
 
@@ -83,6 +114,7 @@ class Gateway:
         self.definitions = ToolDefinitions(parts.servers, dial.approvals.pins)
         self.tools = ToolCalls(parts, self.definitions, self.sessions, self.options.denials)
         self.list_changes = ListChanges(parts.servers, self.definitions, self.sessions, self.bus)
+        self._first_list = FirstList()
         self.parts: list[GatewayPart] = [self.tools]
         """The parts that answer requests, in the order of their use."""
 
@@ -97,7 +129,7 @@ class Gateway:
         )
         for part in self.parts:
             for method, (params, handler) in part.list_handlers().items():
-                server.add_request_handler(method, params, handler)
+                server.add_request_handler(method, params, self._with_servers(handler) if method in LISTS else handler)
         listen = ListenHandler(self.bus)
         server.add_request_handler("subscriptions/listen", SubscriptionsListenRequestParams, listen)
         return server
@@ -109,6 +141,15 @@ class Gateway:
             yield connection
         finally:
             self.sessions.end(connection)
+
+    def _with_servers(self, handler: Handler) -> Handler:
+        """Return a handler of a list that waits for the first start of servers of which nothing is known yet."""
+
+        async def answer(context: ServerRequestContext[Any, Any], params: Any) -> HandlerResult:
+            await self._first_list.wait(self.dial.parts.servers)
+            return await handler(context, params)
+
+        return answer
 
     async def run(self) -> None:
         """Announce changes of the servers to the clients, until cancelled."""

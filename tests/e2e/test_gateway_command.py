@@ -54,6 +54,13 @@ async def test_a_client_calls_the_tools_of_all_servers(tmp_path: Path, mode: str
 
 
 @pytest.mark.parametrize("mode", MODES)
+async def test_the_first_list_waits_for_servers_that_start(tmp_path: Path, mode: str) -> None:
+    write_config(tmp_path, {"one": python_server(SDK, "stdio")})
+    async with program(tmp_path, mode) as client:
+        assert "one__echo" in {tool.name for tool in (await client.list_tools()).tools}
+
+
+@pytest.mark.parametrize("mode", MODES)
 async def test_progress_and_cancellation_reach_through_the_gateway(tmp_path: Path, mode: str) -> None:
     write_config(tmp_path, {"one": python_server(SDK, "stdio", autoApprove=["*"])})
     async with program(tmp_path, mode) as client:
