@@ -9,6 +9,7 @@ from dial_client.cli.error_stream import warn_once
 from dial_client.cli.load_settings import read_settings
 from dial_client.cli.open_client import open_client
 from dial_client.cli.options import ExitCode, Options
+from dial_client.gateway.standard_files import claim_standard_files
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.settings.config_types import Settings
 from dial_client.settings.gateway_entry import is_gateway
@@ -23,6 +24,7 @@ async def serve_gateway(options: Options) -> int:
     Raises:
         ConfigError: An option or the configuration is wrong; or the file of this folder is not trusted.
     """
+    files = claim_standard_files()  # before other modules are loaded, which may print
     from dial_client.gateway.client_session import ClientSessions
     from dial_client.gateway.denials import Denials
     from dial_client.gateway.gateway import Gateway, GatewayOptions
@@ -31,7 +33,7 @@ async def serve_gateway(options: Options) -> int:
     sessions = ClientSessions()
     denials = Denials(_build_grants_command(options), to_one_line(find_current_folder(), 400))
     async with open_client(options, settings, None, denials.deny) as dial:
-        await Gateway(dial, sessions, GatewayOptions(denials=denials)).serve_stdio()
+        await Gateway(dial, sessions, GatewayOptions(denials=denials)).serve_stdio(files)
     return ExitCode.ANSWERED
 
 

@@ -17,7 +17,6 @@ import anyio
 from mcp.server.context import HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
-from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp_types import SubscriptionsListenRequestParams
 
@@ -28,6 +27,8 @@ from dial_client.gateway.definitions import ToolDefinitions
 from dial_client.gateway.denials import Denials
 from dial_client.gateway.handlers import GatewayPart, Handler
 from dial_client.gateway.list_changes import ListChanges
+from dial_client.gateway.standard_files import StandardFiles
+from dial_client.gateway.standard_streams import open_streams
 from dial_client.gateway.tool_calls import ToolCalls
 from dial_client.servers.connection import Connection
 from dial_client.servers.server_manager import ServerManager
@@ -157,10 +158,14 @@ class Gateway:
             connection.offer_cached_tools()
         await self.list_changes.run()
 
-    async def serve_stdio(self) -> None:
-        """Serve one client on standard input and output, until it closes standard input."""
+    async def serve_stdio(self, files: StandardFiles) -> None:
+        """Serve one client on standard input and output, until it closes standard input.
+
+        Args:
+            files: The descriptors, from `standard_files.claim_standard_files`.
+        """
         async with anyio.create_task_group() as group:
             group.start_soon(self.run)
-            async with stdio_server() as (incoming, outgoing):
+            async with open_streams(files) as (incoming, outgoing):
                 await self.server.run(incoming, outgoing, self.server.create_initialization_options())
             group.cancel_scope.cancel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests.integration.test_changed_tools import EVIL, configured
 from tests.support.gateways import MODES, program, wait_for_tools
 from tests.support.program import (
     HERE,
+    LONG,
     PIPES,
     dial_chat,
     environment,
@@ -24,6 +26,7 @@ from tests.support.program import (
     start_dial_chat,
     write_config,
 )
+from tests.support.servers.launch import until
 
 pytestmark = pytest.mark.anyio
 SDK = HERE / "servers" / "sdk.py"
@@ -167,3 +170,19 @@ async def test_untrusted_content_taints_the_later_calls_of_its_client_alone(tmp_
         assert not (await reader.call_tool("one__big", {"size": 1})).is_error
         after = await reader.call_tool("one__echo", {"text": "after"})
     assert after.is_error and "untrusted content from one/big" in str(after.content)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGTERM")
+@pytest.mark.parametrize("how", ["end of input", "SIGTERM"])
+async def test_a_gateway_that_ends_leaves_no_process_behind(tmp_path: Path, how: str) -> None:
+    silent = "import os, sys; open('pid', 'w').write(str(os.getpid())); sys.stdin.read(); sys.stdin.read()"
+    write_config(tmp_path, {"silent": {"command": sys.executable, "args": ["-c", silent], "cwd": str(tmp_path)}})
+    with start_dial_chat(tmp_path, "gateway", env=environment(tmp_path), stdin=-1, **PIPES) as process:
+        await until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+        if how == "SIGTERM":
+            process.terminate()
+        elif process.stdin is not None:
+            process.stdin.close()
+        await anyio.to_thread.run_sync(process.wait, LONG)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
