@@ -61,7 +61,7 @@ class Connection(ServerStatusWriter):
         self.settings: ServerSettings | None = target if isinstance(target, ServerSettings) else None
         is_enabled = self.settings is None or self.settings.enabled
         super().__init__(name, capabilities.on_change, is_enabled=is_enabled)
-        self.notifications = Notifications(name)
+        self.notifications = Notifications(name, capabilities.on_list_change)
         """The changes of resources and prompts that the server announced."""
         self._target = target
         callbacks = capabilities.callbacks
@@ -256,6 +256,16 @@ class Connection(ServerStatusWriter):
             await anyio.sleep(add_jitter(REPEAT_PAUSES[0]))
         session = await self.open_session()
         return await session.ask(request, is_own_session=session is not first)
+
+    async def set_log_level(self, level: str) -> None:
+        """Request log messages from this level on, now and in later sessions; waits until the server has confirmed.
+
+        In a current session of 2026-07-28 or later nothing changes: there each request names its level.
+        """
+        callbacks = replace(self._capabilities.callbacks, log_level=level)
+        self._capabilities = replace(self._capabilities, callbacks=callbacks)
+        if self._session is not None:
+            await self._session.set_log_level(level)
 
     async def open_session(self) -> ServerSession:
         """Return the session that serves calls; starts a sleeping server, and waits for a restart in progress.

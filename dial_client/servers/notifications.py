@@ -161,19 +161,27 @@ class Subscription:
 
 
 class Notifications:
-    """The announced changes of one server, across all its sessions."""
+    """The announced changes of one server, across all its sessions.
 
-    def __init__(self, server: str) -> None:
+    Args:
+        server: The server's name in the configuration.
+        on_change: Is called after each change of `revisions`.
+    """
+
+    def __init__(self, server: str, on_change: Callable[[], None] | None = None) -> None:
         self.revisions: Counter[Listing] = Counter()
         """For each list a number that grows when the list has changed, or may have changed."""
         self.is_silent = False
         """True if the server's host cuts the streams of notifications, so that changes of lists do not arrive."""
         self._server = server
+        self._on_change = on_change
         self._subscriptions: Observable[tuple[Subscription, ...]] = Observable(())
 
     def mark_changed(self, *lists: Listing) -> None:
         """Record that lists have changed, or may have changed."""
         self.revisions.update(lists)
+        if self._on_change is not None:
+            self._on_change()
 
     def mark_updated(self, uri: str) -> None:
         """Record that a resource has changed."""

@@ -256,13 +256,13 @@ class ListCache(Generic[Item]):
             ServerError: There is no such server, or its list cannot be read.
         """
         if server is not None:
-            return await self._get(await wait_for_connection(self.connections, server))
+            return await self.read(await wait_for_connection(self.connections, server))
         lists: dict[str, tuple[Item, ...]] = {}
 
         async def add(connection: Connection) -> None:
             try:
                 await connection.wait_settled()
-                lists[connection.name] = await self._get(connection)
+                lists[connection.name] = await self.read(connection)
             except ServerError as error:
                 log.debug("not_listed", server=connection.name, what=self.listing.value, error=error.problem)
 
@@ -271,11 +271,26 @@ class ListCache(Generic[Item]):
                 group.start_soon(add, connection)
         return tuple(item for name in self.connections for item in lists.get(name, ()))
 
-    async def _get(self, connection: Connection) -> tuple[Item, ...]:
+    def find(self, connection: Connection) -> tuple[Item, ...]:
+        """Return the list of a server as it was read last; empty if it was never read."""
+        cached = self._cached.get(connection)
+        return cached.items if cached is not None else ()
+
+    def is_fresh(self, connection: Connection) -> bool:
+        """Return True if the list was read, and has not changed since, as far as is known."""
         revision = connection.notifications.revisions[self.listing]
         cached = self._cached.get(connection)
-        if cached is not None and cached.revision == revision and anyio.current_time() < cached.until:
-            return cached.items
+        return cached is not None and cached.revision == revision and anyio.current_time() < cached.until
+
+    async def read(self, connection: Connection) -> tuple[Item, ...]:
+        """Return the list of a server, which is read unless it `is_fresh`.
+
+        Raises:
+            ServerError: The list cannot be read.
+        """
+        if self.is_fresh(connection):
+            return self.find(connection)
+        revision = connection.notifications.revisions[self.listing]
         seconds = CACHE_SECONDS
 
         async def request(client: Client) -> tuple[Item, ...]:

@@ -6,7 +6,7 @@ StartPatience    how long turns wait for servers that are starting
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import anyio
@@ -14,7 +14,7 @@ import anyio
 from dial_client.messages.errors import ConfigError, ServerStartError
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.servers.connection import Connection
-from dial_client.servers.server_requests import ClientCapabilities
+from dial_client.servers.server_requests import ClientCapabilities, LogMessage
 from dial_client.servers.session import FRESH_SECONDS, Target
 from dial_client.servers.status import Observable, ServerState, ServerStatus
 
@@ -117,7 +117,9 @@ class ServerManager(Mapping[str, Connection]):
         self.targets = dict(targets)
         """How each server is reached."""
         self.announcements = Observable(0)
-        """The number of state and tool changes, of all servers together."""
+        """The number of changes of all servers together: of states, of tools, and of lists of resources and prompts."""
+        self.on_log_message: Callable[[LogMessage], Awaitable[None]] | None = None
+        """Called with the log messages of all servers; must not raise."""
         on_change = capabilities.on_change
 
         def announce(name: str, status: ServerStatus) -> None:
@@ -125,7 +127,16 @@ class ServerManager(Mapping[str, Connection]):
             if on_change is not None:
                 on_change(name, status)
 
-        self._capabilities = replace(capabilities, on_change=announce)
+        def announce_list() -> None:
+            self.announcements.set(self.announcements.value + 1)
+
+        async def pass_log(message: LogMessage) -> None:
+            if self.on_log_message is not None:
+                await self.on_log_message(message)
+
+        self._capabilities = replace(
+            capabilities, on_change=announce, on_list_change=announce_list, on_log_message=pass_log
+        )
         self._connect = connect
         self._connections = {name: connect(name, target, self._capabilities) for name, target in targets.items()}
         self._tasks: BackgroundTasks | None = None
@@ -283,6 +294,20 @@ class ServerManager(Mapping[str, Connection]):
             for name, connection in self.items()
             if connection.state is ServerState.READY and connection.summary.restarts > restarts.get(name, 0)
         )
+
+    @property
+    def log_level(self) -> str | None:
+        """The lowest level of log messages that servers are asked for; None if each server decides."""
+        return self._capabilities.callbacks.log_level
+
+    async def set_log_level(self, level: str, seconds: float) -> None:
+        """Request log messages from this level on, from all servers, and wait at most `seconds` until they confirm."""
+        callbacks = replace(self._capabilities.callbacks, log_level=level)
+        self._capabilities = replace(self._capabilities, callbacks=callbacks)
+        with anyio.move_on_after(seconds):
+            async with anyio.create_task_group() as group:
+                for connection in self.values():
+                    group.start_soon(connection.set_log_level, level)
 
     async def aclose(self) -> None:
         """Stop all servers concurrently, and wait until they have ended. May be called twice, from any task."""

@@ -78,11 +78,27 @@ MAX_LOG_CHARS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
+class LogMessage:
+    """A log message as a server sent it: its text may contain terminal escapes, and is not shortened."""
+
+    server: str
+    """The server's name in the configuration."""
+    params: wire.LoggingMessageNotificationParams
+    origins: tuple[Origin, ...] = ()
+    """Where the calls come from that the message may be about, each once: over most transports a server does not say
+    which of the calls that it is answering. Empty for a message outside of calls."""
+
+
+@dataclass(frozen=True, slots=True)
 class ClientCapabilities:
     """What a client offers to each of its servers."""
 
     on_change: OnChange | None = None
     """Called after each change of a server's state or tools."""
+    on_list_change: Callable[[], None] | None = None
+    """Called when a server's resources or prompts have changed, or may have changed."""
+    on_log_message: Callable[[LogMessage], Awaitable[None]] | None = None
+    """Called with each log message as the server sent it; must not raise."""
     cache: JsonCache | None = None
     """The cache of server data from earlier runs; None for no cache."""
     callbacks: Callbacks = Callbacks()  # noqa: RUF009 - frozen
@@ -273,6 +289,11 @@ class ServerRequests:
 
     async def handle_log(self, params: wire.LoggingMessageNotificationParams) -> None:
         """Pass a log message to the client's `on_log` callback, without unsafe characters, and cut if it is long."""
+        if self.capabilities.on_log_message is not None:
+            own_call = self._own_call.get()
+            calls = self.calls.value if own_call is None else (own_call,)
+            origins = tuple({context.origin: None for context in _list_contexts(calls)})
+            await self.capabilities.on_log_message(LogMessage(self._server, params, origins))
         if self.capabilities.callbacks.on_log is None:
             return
         try:

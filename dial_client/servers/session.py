@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -20,6 +20,7 @@ import anyio.lowlevel
 
 from dial_client.messages import mcp_apps
 from dial_client.messages.errors import ServerError, ServerGone, ServerStartError
+from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.servers.notifications import Listing, Notifications, ToolWatch, has_list_changes
 from dial_client.servers.restart_policy import Exit, ExitKind, ProtocolChooser, is_modern
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
     from mcp import Client
     from mcp_types import CallToolResult, Tool
+
+log = get_logger(__name__)
 
 # Timeout in seconds for closing a session, which tells a server behind a URL that the session ends.
 CLOSE_SECONDS = 3.0
@@ -181,6 +184,16 @@ class ServerSession:
         # A traceback would print the cause unmasked: an error with a secret is not chained.
         cause = problem if self._mask.mask_text(str(problem)) == str(problem) else None
         raise await self._to_error(problem, is_own_session=is_own_session) from cause
+
+    async def set_log_level(self, level: str) -> None:
+        """Request log messages from this level on, and wait at most `LOG_SECONDS` until the server has confirmed it."""
+        callbacks = replace(self._capabilities.callbacks, log_level=level)
+        self._capabilities = replace(self._capabilities, callbacks=callbacks)
+        if self._client is not None and self._is_legacy:
+            try:
+                await _set_log_level(self._client, level)
+            except Exception as error:  # noqa: BLE001 (the session may be about to end, and the next one has the level)
+                log.debug("log_level_not_set", server=self._status.name, error=type(error).__name__)
 
     def fail_calls(self) -> None:
         """Fail all calls in flight with `ServerGone`; to be called after the server's status was updated."""
