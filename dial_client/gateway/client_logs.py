@@ -14,15 +14,9 @@ from typing import Any, get_args
 import anyio
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.session import ServerSession
-from mcp_types import (
-    LOG_LEVEL_META_KEY,
-    EmptyResult,
-    LoggingLevel,
-    LoggingMessageNotification,
-    SetLevelRequestParams,
-)
+from mcp_types import LOG_LEVEL_META_KEY, EmptyResult, LoggingLevel, LoggingMessageNotification, SetLevelRequestParams
 
-from dial_client.gateway.client_session import ClientSession, ClientSessions
+from dial_client.gateway.client_session import DEFAULT_LEVEL, ClientSession, ClientSessions
 from dial_client.gateway.handlers import Handlers
 from dial_client.hooks.audit.entries import Origin
 from dial_client.runtime.logs import get_logger
@@ -33,8 +27,6 @@ from dial_client.servers.server_requests import LogMessage
 log = get_logger(__name__)
 
 LEVELS: tuple[LoggingLevel, ...] = get_args(LoggingLevel)
-# The level of a client of the older revision that has chosen none.
-DEFAULT_LEVEL: LoggingLevel = "info"
 # Seconds that the servers have to confirm a level, before the request of the client continues.
 LEVEL_SECONDS = 2.0
 # Seconds that one client has to accept a message: one that does not read must not delay the server.
@@ -53,7 +45,7 @@ class _Recipient:
 
     async def send(self, notification: LoggingMessageNotification) -> None:
         """Send a message, if its level is high enough."""
-        if self.level in LEVELS and LEVELS.index(notification.params.level) >= LEVELS.index(self.level):
+        if self.level is not None and LEVELS.index(notification.params.level) >= LEVELS.index(self.level):
             # The SDK takes any id for "the request of this channel".
             related = 0 if self.is_request else None
             await self.channel.send_notification(notification, related_request_id=related)
@@ -85,15 +77,17 @@ class ClientLogs:
         await self._update_servers()
         return EmptyResult()
 
-    async def follow_request(self, context: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    async def follow_request(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Answer a request of a client, and send it the messages of the servers meanwhile: middleware of the server."""
+        context = ctx  # the SDK names the parameter
         if context.request_id is None or "/" not in context.method:  # a notification, the handshake, a ping
             return await call_next(context)
         session = self._sessions.find(context)
-        level = session.log_level or DEFAULT_LEVEL
+        level: LoggingLevel | None = session.log_level or DEFAULT_LEVEL
         if is_modern(context.protocol_version):
-            level = (context.meta or {}).get(LOG_LEVEL_META_KEY)
-            if level in LEVELS and level not in self._request_levels:
+            named = (context.meta or {}).get(LOG_LEVEL_META_KEY)
+            level = next((known for known in LEVELS if known == named), None)
+            if level is not None and level not in self._request_levels:
                 self._request_levels.add(level)
                 await self._update_servers()
         origin = session.build_origin(context.request_id)

@@ -9,14 +9,16 @@ from __future__ import annotations
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
-from mcp_types import ClientCapabilities
+from mcp_types import ClientCapabilities, LoggingLevel
 
 from dial_client.hooks.audit.entries import Origin
+from dial_client.messages.mcp_apps import EXTENSION
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.tools.taint import Taint
 
@@ -24,6 +26,8 @@ from dial_client.tools.taint import Taint
 SESSION_HEADER = "mcp-session-id"
 # The most sessions that are remembered; the one that was idle longest is forgotten first, with its taint.
 MAX_SESSIONS = 1_000
+# The level of log messages for a client of the older revision that has chosen none.
+DEFAULT_LEVEL: LoggingLevel = "info"
 # Maximum characters of the name and version of a client program.
 _MAX_CLIENT = 100
 
@@ -45,6 +49,10 @@ class ClientSession:
     """The untrusted content that the client has received: the model behind it may act on what that content says."""
     listed: object = None
     """The definitions that the client has listed last; None before it has listed any."""
+    log_level: LoggingLevel | None = None
+    """The lowest level of log messages that a client of the older revision has chosen; None if it has chosen none."""
+    # Called when the session ends; None once it has ended.
+    _at_end: set[Callable[[], None]] | None = field(default_factory=set)
 
     @property
     def client(self) -> str:
@@ -60,9 +68,34 @@ class ClientSession:
         return self.channel.client_capabilities
 
     @property
+    def shows_apps(self) -> bool:
+        """True if the client shows MCP Apps."""
+        capabilities = self.capabilities
+        return capabilities is not None and EXTENSION in (capabilities.extensions or {})
+
+    @property
     def protocol_version(self) -> str:
         """The revision of the protocol that the client speaks."""
         return self.channel.protocol_version
+
+    @contextmanager
+    def hold(self, end: Callable[[], None]) -> Iterator[None]:
+        """Call a function when the session ends within the ``with`` block, at once if it has ended before."""
+        if self._at_end is None:
+            end()
+        else:
+            self._at_end.add(end)
+        try:
+            yield
+        finally:
+            if self._at_end is not None:
+                self._at_end.discard(end)
+
+    def end(self) -> None:
+        """End what was begun for the client; the session is forgotten."""
+        functions, self._at_end = self._at_end or (), None
+        for function in functions:
+            function()
 
     def build_origin(self, request_id: object) -> Origin:
         """Return where a call of this client comes from: the session is its conversation, the request its turn."""
@@ -90,7 +123,7 @@ class ClientSessions:
         if session is None:
             session = self._sessions[key] = ClientSession(context.session, person)
             if len(self._sessions) > MAX_SESSIONS:
-                self._sessions.popitem(last=False)
+                self._sessions.popitem(last=False)[1].end()
         else:
             session.channel = context.session
             self._sessions.move_to_end(key)
@@ -102,7 +135,9 @@ class ClientSessions:
 
     def end(self, connection: object) -> None:
         """Forget the session of a connection that has ended."""
-        self._sessions.pop(connection, None)
+        session = self._sessions.pop(connection, None)
+        if session is not None:
+            session.end()
 
     def __iter__(self) -> Iterator[ClientSession]:
         return iter(tuple(self._sessions.values()))

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from mcp_types import Tool
 
+from dial_client.gateway.addresses import rewrite_meta
+from dial_client.messages.mcp_apps import is_for_model
 from dial_client.messages.message import ToolSpec
 from dial_client.schema.provider_schema import Unsupported
 from dial_client.servers.connection import Connection
@@ -66,6 +68,8 @@ class Definitions:
 
     tools: tuple[Tool, ...] = ()
     """The tools as they are listed, sorted by name."""
+    model_tools: tuple[Tool, ...] = ()
+    """The tools that a model may call: for a client without MCP Apps, those for apps alone are of no use."""
     listed: Mapping[str, ListedTool] = field(default_factory=dict)
     """The servers' own definitions, by the names in the gateway."""
     catalog: Catalog = field(default_factory=Catalog)
@@ -128,10 +132,10 @@ class ToolDefinitions:
         self._routes = ToolRoutes(listed, self._routes)
         withheld = self._find_withheld(listed, self._routes)
         tools = tuple(
-            _withhold(name) if name in withheld else known.tool.model_copy(update={"name": name})
-            for name, known in listed.items()
+            _withhold(name) if name in withheld else _publish(name, known) for name, known in listed.items()
         )
-        return Definitions(tools, listed, Catalog(routes=self._routes), withheld)
+        model_tools = tuple(tool for tool in tools if is_for_model(tool.meta))
+        return Definitions(tools, model_tools, listed, Catalog(routes=self._routes), withheld)
 
     def _find_withheld(self, listed: Mapping[str, ListedTool], routes: ToolRoutes) -> frozenset[str]:
         if (pins := self._pins) is None:
@@ -152,6 +156,12 @@ def _withhold(name: str) -> Tool:
         "what has changed, and how the user approves it.",
         input_schema={"type": "object"},
     )
+
+
+def _publish(name: str, listed: ListedTool) -> Tool:
+    """Return a tool as its server lists it, with its name in the gateway, and with the address of its app."""
+    meta = rewrite_meta(listed.connection.name, listed.tool.meta)
+    return listed.tool.model_copy(update={"name": name, "meta": meta})
 
 
 def build_spec(name: str, listed: ListedTool) -> ToolSpec:

@@ -7,7 +7,7 @@ server object serves both revisions of the protocol, on standard input and outpu
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,19 +17,25 @@ import anyio
 from mcp.server.context import HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
-from mcp_types import SubscriptionsListenRequestParams
+from mcp.server.subscriptions import InMemorySubscriptionBus
+from mcp_types import ServerCapabilities
 
 from dial_client import __version__
 from dial_client.client.dial_client import DialClient
+from dial_client.gateway.client_logs import ClientLogs
 from dial_client.gateway.client_session import ClientSessions
 from dial_client.gateway.definitions import ToolDefinitions
 from dial_client.gateway.denials import Denials
 from dial_client.gateway.handlers import GatewayPart, Handler
 from dial_client.gateway.list_changes import ListChanges
+from dial_client.gateway.resource_subscriptions import ResourceSubscriptions
+from dial_client.gateway.server_lists import ServerLists
+from dial_client.gateway.server_prompts import ServerPrompts
+from dial_client.gateway.server_resources import ResourceAddresses, ServerResources
 from dial_client.gateway.standard_files import StandardFiles
 from dial_client.gateway.standard_streams import open_streams
 from dial_client.gateway.tool_calls import ToolCalls
+from dial_client.messages.mcp_apps import EXTENSION, MIME_TYPE, parse_app_uri
 from dial_client.servers.connection import Connection
 from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.status import ServerState
@@ -55,6 +61,9 @@ class GatewayOptions:
 class GatewayServer(Server[Any]):
     """The SDK's server, which announces changes of all lists also to clients of the older revision."""
 
+    find_extensions: Callable[[], dict[str, dict[str, Any]]] | None = None
+    """Returns the extensions of the servers."""
+
     def create_initialization_options(
         self,
         notification_options: NotificationOptions | None = None,
@@ -66,6 +75,21 @@ class GatewayServer(Server[Any]):
             prompts_changed=True, resources_changed=True, tools_changed=True
         )
         return super().create_initialization_options(changes, experimental_capabilities, extensions)
+
+    def get_capabilities(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+        *,
+        protocol_version: str | None = None,
+    ) -> ServerCapabilities:
+        """Return the capabilities, with MCP Apps if a tool that is known now has one."""
+        if not extensions and self.find_extensions is not None:
+            extensions = self.find_extensions() or None
+        return super().get_capabilities(
+            notification_options, experimental_capabilities, extensions, protocol_version=protocol_version
+        )
 
 
 @dataclass(eq=False, slots=True)
@@ -114,9 +138,19 @@ class Gateway:
         parts = dial.parts
         self.definitions = ToolDefinitions(parts.servers, dial.approvals.pins)
         self.tools = ToolCalls(parts, self.definitions, self.sessions, self.options.denials)
-        self.list_changes = ListChanges(parts.servers, self.definitions, self.sessions, self.bus)
         self._first_list = FirstList()
-        self.parts: list[GatewayPart] = [self.tools]
+        self.lists = ServerLists(parts.servers)
+        self.list_changes = ListChanges(parts.servers, self.definitions, self.lists, self.sessions, self.bus)
+        addresses = ResourceAddresses(parts.servers, self.lists)
+        self.subscriptions = ResourceSubscriptions(parts.servers, self.lists, addresses, self.sessions, self.bus)
+        self.logs = ClientLogs(parts.servers, self.sessions)
+        self.parts: list[GatewayPart] = [
+            self.tools,
+            ServerResources(self.lists, addresses, self.sessions),
+            ServerPrompts(parts.servers, self.lists, addresses, self.sessions),
+            self.subscriptions,
+            self.logs,
+        ]
         """The parts that answer requests, in the order of their use."""
 
     @cached_property
@@ -131,9 +165,14 @@ class Gateway:
         for part in self.parts:
             for method, (params, handler) in part.list_handlers().items():
                 server.add_request_handler(method, params, self._with_servers(handler) if method in LISTS else handler)
-        listen = ListenHandler(self.bus)
-        server.add_request_handler("subscriptions/listen", SubscriptionsListenRequestParams, listen)
+        server.middleware.append(self.logs.follow_request)
+        server.find_extensions = self.find_extensions
         return server
+
+    def find_extensions(self) -> dict[str, dict[str, Any]]:
+        """Return the extensions that the servers have, as far as is known now: MCP Apps."""
+        has_apps = any(parse_app_uri(known.tool.meta) for known in self.definitions.current.listed.values())
+        return {EXTENSION: {"mimeTypes": [MIME_TYPE]}} if has_apps else {}
 
     @asynccontextmanager
     async def _hold_connection(self, _: Server[Any]) -> AsyncGenerator[GatewayConnection]:
@@ -156,7 +195,10 @@ class Gateway:
         """Announce changes of the servers to the clients, until cancelled."""
         for connection in self.dial.parts.servers.values():
             connection.offer_cached_tools()
-        await self.list_changes.run()
+        async with anyio.create_task_group() as group:
+            group.start_soon(self.lists.run)
+            group.start_soon(self.subscriptions.run)
+            group.start_soon(self.list_changes.run)
 
     async def serve_stdio(self, files: StandardFiles) -> None:
         """Serve one client on standard input and output, until it closes standard input.

@@ -10,11 +10,23 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import anyio
-from mcp.server.subscriptions import InMemorySubscriptionBus, ServerEvent, ToolsListChanged
-from mcp_types import ServerNotification, ToolListChangedNotification
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ServerEvent,
+    ToolsListChanged,
+)
+from mcp_types import (
+    PromptListChangedNotification,
+    ResourceListChangedNotification,
+    ServerNotification,
+    ToolListChangedNotification,
+)
 
 from dial_client.gateway.client_session import ClientSession, ClientSessions
 from dial_client.gateway.definitions import Definitions, ToolDefinitions
+from dial_client.gateway.server_lists import ListKind, ServerLists
 from dial_client.runtime.logs import get_logger
 from dial_client.servers.restart_policy import is_modern
 from dial_client.servers.server_manager import ServerManager
@@ -35,12 +47,14 @@ class ListChanges:
     Args:
         servers: The servers, whose changes of state and tools are watched.
         definitions: The tools of the servers.
+        lists: The other lists of the servers.
         sessions: The clients.
         bus: Delivers events to the clients that listen (2026-07-28).
     """
 
     servers: ServerManager
     definitions: ToolDefinitions
+    lists: ServerLists
     sessions: ClientSessions
     bus: InMemorySubscriptionBus
 
@@ -54,6 +68,11 @@ class ListChanges:
             if current.tools != announced.tools:
                 announced = current
                 await self.announce_tools(current)
+            changed = self.lists.take_changes()
+            if ListKind.RESOURCES in changed or ListKind.TEMPLATES in changed:
+                await self.announce(ResourceListChangedNotification(), ResourcesListChanged(), self.sessions)
+            if ListKind.PROMPTS in changed:
+                await self.announce(PromptListChangedNotification(), PromptsListChanged(), self.sessions)
 
     async def _wait_for_change(self, before: int) -> int:
         """Wait for a change, and then until no other one follows; return the count of changes."""

@@ -82,10 +82,14 @@ class ServerLists:
 
         Of a server whose list cannot be read within `PATIENCE` seconds, these are the items that were read last.
         """
+        is_first = kind not in self._known
         self.watch(kind)
         seconds = self._compute_patience(kind)
         await self._changes.wait_until(lambda _: self._compute_patience(kind) <= 0, seconds)
-        return self.find(kind)
+        items = self.find(kind)
+        if is_first:  # what a client gets as an answer is no change
+            self._known[kind] = items
+        return items
 
     def watch(self, kind: ListKind) -> None:
         """Read the lists of a kind, and from now on report their changes."""

@@ -6,7 +6,7 @@ that is unique today would change with the next server.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from mcp import Client
 from mcp.server.context import ServerRequestContext
@@ -92,9 +92,7 @@ class ServerPrompts:
         )
         return rewrite_prompt(connection.name, result)
 
-    async def complete(
-        self, context: ServerRequestContext[Any, Any], params: CompleteRequestParams
-    ) -> CompleteResult:
+    async def complete(self, context: ServerRequestContext[Any, Any], params: CompleteRequestParams) -> CompleteResult:
         """Return completions of an argument, with their total number if the server states it.
 
         Raises:
@@ -109,7 +107,7 @@ class ServerPrompts:
             connection, uri = await self._addresses.resolve(params.ref.uri, context.protocol_version)
             reference = params.ref.model_copy(update={"uri": uri})
         argument = params.argument.model_dump()
-        values = cast("dict[str, str] | None", params.context.arguments if params.context is not None else None)
+        values = params.context.arguments if params.context is not None else None
 
         async def send(client: Client, _: object) -> CompleteResult:
             return await client.complete(reference, argument, values)

@@ -30,10 +30,12 @@ from mcp_types import (
 )
 
 from dial_client.client.client_parts import ClientParts
+from dial_client.gateway.addresses import restore_arguments, rewrite_result
 from dial_client.gateway.client_session import ClientSession, ClientSessions
 from dial_client.gateway.definitions import ToolDefinitions
 from dial_client.gateway.denials import Denials, explain_denial
 from dial_client.gateway.handlers import Handlers
+from dial_client.gateway.upstream_requests import select_meta
 from dial_client.messages.errors import ServerGone
 from dial_client.messages.events import Event, ToolCallProgress
 from dial_client.messages.message import (
@@ -50,9 +52,6 @@ from dial_client.runtime.deadline import Deadline
 from dial_client.servers.status import ServerState
 from dial_client.tools.executor import CallScope, ToolExecutor
 from dial_client.tools.result_content import to_content
-
-# The members of ``_meta`` that belong to one connection, and are not handed on to the server.
-_OWN_META = ("progressToken", "io.modelcontextprotocol/")
 
 
 @dataclass(eq=False, slots=True)
@@ -92,7 +91,7 @@ class ToolCalls:
         """Return all tools that are known now, on one page."""
         session = self._sessions.find(context)
         session.listed = definitions = self._definitions.review_withheld()
-        return ListToolsResult(tools=list(definitions.tools))
+        return ListToolsResult(tools=list(definitions.tools if session.shows_apps else definitions.model_tools))
 
     async def call_tool(self, context: ServerRequestContext[Any, Any], params: CallToolRequestParams) -> CallToolResult:
         """Call a tool, and return the server's result.
@@ -116,7 +115,7 @@ class ToolCalls:
             taint=session.taint,
             receive=received.receive,
             explain_denial=explain_denial,
-            meta=_select_meta(context.meta),
+            meta=select_meta(session, context.meta),
         )
         executor = self._executor.derive(self._definitions.get_catalog, scope, session.build_origin(context.request_id))
 
@@ -124,11 +123,15 @@ class ToolCalls:
             if isinstance(event, ToolCallProgress):
                 await context.session.report_progress(event.progress, event.total, event.message)
 
+        listed = self._definitions.current.listed.get(name)
+        if listed is not None:
+            arguments = restore_arguments(listed.connection.name, arguments)
         request = ToolCallRequest(secrets.token_hex(8), name, arguments)
         result = await executor.execute(request, emit, Deadline(math.inf))
         if name in self._definitions.current.withheld:
             result = self._review(name, result)
-        return self._build_result(result, received.result, executor)
+        answer = self._build_result(result, received.result, executor)
+        return answer if listed is None else rewrite_result(listed.connection.name, answer)
 
     def _review(self, name: str, result: ToolCallResult) -> ToolCallResult:
         """Return the result of a call of a tool whose definition is withheld."""
@@ -173,11 +176,6 @@ class ToolCalls:
             if connection.state in states and not connection.tools
         ]
         return f" These servers are not available: {', '.join(missing)}." if missing else ""
-
-
-def _select_meta(meta: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return the members of a request's ``_meta`` that are for the server; None if there are none."""
-    return {key: value for key, value in (meta or {}).items() if not key.startswith(_OWN_META)} or None
 
 
 def _is_content_of(content: Content, received: CallToolResult) -> bool:

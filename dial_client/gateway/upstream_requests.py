@@ -12,15 +12,16 @@ from typing import Any, TypeVar, cast
 from mcp import Client
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
-from mcp_types import INTERNAL_ERROR, SERVER_INFO_META_KEY, RequestParamsMeta, Result
+from mcp_types import INTERNAL_ERROR, LOG_LEVEL_META_KEY, SERVER_INFO_META_KEY, RequestParamsMeta, Result
 
-from dial_client.gateway.client_session import ClientSession
+from dial_client.gateway.client_session import DEFAULT_LEVEL, ClientSession
 from dial_client.hooks import call_context
 from dial_client.hooks.call_context import CallContext
 from dial_client.messages.errors import ServerError
 from dial_client.runtime.deadline import Deadline
 from dial_client.servers.connection import Connection
 from dial_client.servers.resources import READ_SECONDS
+from dial_client.servers.restart_policy import is_modern
 from dial_client.tools.taint import is_untrusted
 
 ResultT = TypeVar("ResultT", bound=Result)
@@ -33,11 +34,9 @@ _OWN_META = ("progressToken", "io.modelcontextprotocol/protocolVersion", "io.mod
 
 def select_meta(session: ClientSession, meta: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the members of a request's ``_meta`` that are for the server, and the level of the client's log."""
-    from mcp_types import LOG_LEVEL_META_KEY
-
     selected = {key: value for key, value in (meta or {}).items() if not key.startswith(_OWN_META)}
-    if session.log_level is not None:  # a client of the older revision, whose requests name no level
-        selected.setdefault(LOG_LEVEL_META_KEY, session.log_level)
+    if not is_modern(session.protocol_version):  # before 2026-07-28 requests name no level
+        selected[LOG_LEVEL_META_KEY] = session.log_level or DEFAULT_LEVEL
     return selected
 
 

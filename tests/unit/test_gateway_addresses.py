@@ -158,7 +158,7 @@ def test_listed_resources_keep_everything_but_their_uri() -> None:
 
 
 def test_the_content_that_was_read_has_the_address_that_was_asked_for() -> None:
-    contents = [wire.TextResourceContents(uri=uri, text=uri) for uri in ("f:a", "f:a/b")]
+    contents: list[Any] = [wire.TextResourceContents(uri=uri, text=uri) for uri in ("f:a", "f:a/b")]
     result = wire.ReadResourceResult(contents=contents, ttl_ms=7, cache_scope="public", _meta={"k": 1})
     published = rewrite_contents("docs", result, "f:a", "f:a")
     assert [part.uri for part in published.contents] == ["f:a", "dial+docs:f:a/b"]
