@@ -225,8 +225,6 @@ from dial_client.durable.serialization import from_json as serialization_from_js
 from dial_client.durable.serialization import to_json as to_json
 from dial_client.durable.workflows import DurableTimings as DurableTimings
 from dial_client.durable.workflows import DurableTurns as DurableTurns
-from dial_client.gateway.denials import Denials as Denials
-from dial_client.gateway.gateway import Gateway as Gateway
 from dial_client.gateway.addresses import parse_address as parse_address
 from dial_client.gateway.addresses import restore_arguments as restore_arguments
 from dial_client.gateway.addresses import rewrite_contents as rewrite_contents
@@ -236,6 +234,9 @@ from dial_client.gateway.addresses import rewrite_resource as rewrite_resource
 from dial_client.gateway.addresses import rewrite_result as rewrite_result
 from dial_client.gateway.addresses import rewrite_template as rewrite_template
 from dial_client.gateway.addresses import to_address as to_address
+from dial_client.gateway.denials import Denials as Denials
+from dial_client.gateway.denials import deny as deny
+from dial_client.gateway.gateway import Gateway as Gateway
 from dial_client.hooks.approval_request import describe_invisible as describe_invisible
 from dial_client.hooks.approval_request import format_argument as format_argument
 from dial_client.hooks.approval_request import quote_name as quote_name

@@ -131,9 +131,7 @@ class ToolDefinitions:
         listed = {name: by_key[key] for key, name in sorted(names.items(), key=lambda item: item[1])}
         self._routes = ToolRoutes(listed, self._routes)
         withheld = self._find_withheld(listed, self._routes)
-        tools = tuple(
-            _withhold(name) if name in withheld else _publish(name, known) for name, known in listed.items()
-        )
+        tools = tuple(_withhold(name) if name in withheld else _publish(name, known) for name, known in listed.items())
         model_tools = tuple(tool for tool in tools if is_for_model(tool.meta))
         return Definitions(tools, model_tools, listed, Catalog(routes=self._routes), withheld)
 

@@ -196,19 +196,19 @@ class ResourceSubscriptions:
         self._sessions.find(context)
         if len(self._streams) >= MAX_STREAMS:
             raise MCPError(INVALID_REQUEST, f"At most {MAX_STREAMS} streams can be open")
-        wanted = params.notifications
-        if wanted.resources_list_changed:
+        requested = params.notifications
+        if requested.resources_list_changed:
             self._lists.watch(ListKind.RESOURCES)
             self._lists.watch(ListKind.TEMPLATES)
-        if wanted.prompts_list_changed:
+        if requested.prompts_list_changed:
             self._lists.watch(ListKind.PROMPTS)
         bus = _StreamBus(self._bus)
         stream = ListenHandler(bus)
         self._streams.add(stream)
         try:
             async with anyio.create_task_group() as group:
-                addresses = await self._follow_for_stream(group, bus, context, wanted.resource_subscriptions or [])
-                honored = wanted.model_copy(update={"resource_subscriptions": addresses or None})
+                addresses = await self._follow_for_stream(group, bus, context, requested.resource_subscriptions or [])
+                honored = requested.model_copy(update={"resource_subscriptions": addresses or None})
                 result = await stream(context, params.model_copy(update={"notifications": honored}))
                 group.cancel_scope.cancel()
         finally:

@@ -26,7 +26,7 @@ from dial_client.tools.taint import is_untrusted
 
 ResultT = TypeVar("ResultT", bound=Result)
 # Sends a request with the SDK's client, with this `_meta`.
-Send = Callable[[Client, "RequestParamsMeta | None"], Awaitable[ResultT]]
+SendUpstream = Callable[[Client, "RequestParamsMeta | None"], Awaitable[ResultT]]
 
 # The members of ``_meta`` that belong to one connection, and are not handed on to the server.
 _OWN_META = ("progressToken", "io.modelcontextprotocol/protocolVersion", "io.modelcontextprotocol/client")
@@ -44,7 +44,7 @@ async def send_upstream(
     connection: Connection,
     session: ClientSession,
     context: ServerRequestContext[Any, Any],
-    send: Send[ResultT],
+    send: SendUpstream[ResultT],
     seconds: float | None = None,
 ) -> ResultT:
     """Send a request for a client to a server, and return the result.

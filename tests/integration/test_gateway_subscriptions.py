@@ -82,14 +82,14 @@ async def test_an_update_reaches_the_session_that_subscribed_and_no_other(way: s
     first, second = Heard(), Heard()
     async with (
         books(way) as gateway,
-        Client(gateway.server, mode="legacy", message_handler=first) as one,
-        Client(gateway.server, mode="legacy", message_handler=second) as two,
+        Client(gateway.server, mode="legacy", message_handler=first) as client_a,
+        Client(gateway.server, mode="legacy", message_handler=second) as client_b,
     ):
-        await one.subscribe_resource("dial+books:book://1")
-        await two.subscribe_resource("dial+books:book://2")
-        await write(one, "book://1")
+        await client_a.subscribe_resource("dial+books:book://1")
+        await client_b.subscribe_resource("dial+books:book://2")
+        await write(client_a, "book://1")
         await first.wait(wire.ResourceUpdatedNotification)
-        await write(one, "book://2")
+        await write(client_a, "book://2")
         await second.wait(wire.ResourceUpdatedNotification)
     assert (first.updates, second.updates) == (["dial+books:book://1"], ["dial+books:book://2"])
 
@@ -126,16 +126,16 @@ async def test_a_stream_has_the_updates_that_it_was_opened_for(way: str) -> None
     async with books(way) as gateway, Client(gateway.server, mode="2026-07-28") as client:
         uris = ["dial+books:book://1", "dial+nothing:book://1"]
         async with (
-            client.listen(resource_subscriptions=uris) as one,
-            client.listen(resource_subscriptions=["dial+books:book://2"]) as two,
+            client.listen(resource_subscriptions=uris) as first,
+            client.listen(resource_subscriptions=["dial+books:book://2"]) as second,
         ):
-            assert one.honored.resource_subscriptions == ["dial+books:book://1"]
+            assert first.honored.resource_subscriptions == ["dial+books:book://1"]
             await write(client, "book://1")
             await write(client, "book://2")
-            assert await anext(one) == ResourceUpdated(uri="dial+books:book://1")
-            assert await anext(two) == ResourceUpdated(uri="dial+books:book://2")
+            assert await anext(first) == ResourceUpdated(uri="dial+books:book://1")
+            assert await anext(second) == ResourceUpdated(uri="dial+books:book://2")
             await write(client, "book://1")
-            assert await anext(one) == ResourceUpdated(uri="dial+books:book://1")
+            assert await anext(first) == ResourceUpdated(uri="dial+books:book://1")
 
 
 async def test_a_change_below_a_resource_is_a_change_of_it() -> None:
@@ -284,12 +284,12 @@ async def test_each_client_gets_messages_about_its_calls_from_the_level_that_it_
     quiet, usual, newer = Logged(), Logged(), Logged()
     async with (
         talking() as gateway,
-        Client(gateway.server, mode="legacy", logging_callback=quiet) as one,
-        Client(gateway.server, mode="legacy", logging_callback=usual) as two,
-        Client(gateway.server, mode="2026-07-28", logging_callback=newer, log_level="debug") as three,
+        Client(gateway.server, mode="legacy", logging_callback=quiet) as client_a,
+        Client(gateway.server, mode="legacy", logging_callback=usual) as client_b,
+        Client(gateway.server, mode="2026-07-28", logging_callback=newer, log_level="debug") as client_c,
     ):
-        await one.set_logging_level("error")
-        for client, text in ((one, "one"), (two, "two"), (three, "three")):
+        await client_a.set_logging_level("error")
+        for client, text in ((client_a, "one"), (client_b, "two"), (client_c, "three")):
             await client.call_tool("talker__say", {"text": text})
     assert quiet.levels == ["error"]
     assert usual.levels == ["info", "error"]
