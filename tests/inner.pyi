@@ -235,7 +235,6 @@ from dial_client.gateway.addresses import rewrite_result as rewrite_result
 from dial_client.gateway.addresses import rewrite_template as rewrite_template
 from dial_client.gateway.addresses import to_address as to_address
 from dial_client.gateway.denials import Denials as Denials
-from dial_client.gateway.denials import deny as deny
 from dial_client.gateway.gateway import Gateway as Gateway
 from dial_client.hooks.approval_request import describe_invisible as describe_invisible
 from dial_client.hooks.approval_request import format_argument as format_argument
