@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from dial_client.hooks.audit.entries import Origin
 from dial_client.messages.token_usage import Usage
@@ -18,6 +18,44 @@ from dial_client.runtime.deadline import Deadline
 
 # Receives the tokens that were used, and their price in US dollars; None if the price is unknown.
 Spend = Callable[[Usage, float | None], None]
+
+# The features of a client that servers ask for. The two with a dot are parts of the feature before it: forms are
+# ``elicitation``, and URLs ``elicitation.url``.
+Feature = str
+
+
+class Caller(Protocol):
+    """The client of a gateway that has made a call, and that answers the requests of servers during the call itself."""
+
+    @property
+    def features(self) -> frozenset[Feature]:
+        """What the client has: ``elicitation``, ``elicitation.url``, ``sampling``, ``sampling.tools``, ``roots``."""
+
+    async def answer(self, feature: Feature, server: str, params: Any) -> Any:
+        """Return the client's answer as the client has sent it, a model of ``mcp_types``.
+
+        It is an ``ErrorData`` if the client lacks the feature, refuses, or does not answer in time.
+
+        Args:
+            feature: ``elicitation``, ``sampling`` or ``roots``.
+            server: The server's name in the configuration.
+            params: The parameters of the request, as the server has sent them; None for ``roots``.
+        """
+
+    async def complete_elicitation(self, server: str, elicitation_id: str) -> None:
+        """Tell the client that its user has completed a URL elicitation of a server."""
+
+
+class Callers(Protocol):
+    """All clients of a gateway."""
+
+    @property
+    def features(self) -> frozenset[Feature]:
+        """The features that servers may ask for: those that at least one client has, or may have."""
+
+    @property
+    def single(self) -> Caller | None:
+        """The only client that there can be; None if there may be several, or if it is not known yet."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +71,8 @@ class CallContext:
     """The turn the call belongs to."""
     meta: Mapping[str, Any] | None = None
     """The ``_meta`` of the request to the server: members that the caller of the gateway has sent; None for none."""
+    caller: Caller | None = None
+    """The client of a gateway that has made the call; None for the calls of this program."""
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, Protocol
 
-from dial_client.hooks.call_context import CallContext
+from dial_client.hooks.call_context import CallContext, Callers
 from dial_client.messages.message import Message
 
 
@@ -193,3 +193,6 @@ class Callbacks:
     ``dial-chat servers login NAME`` first."""
     apps: bool = False
     """True if the program shows MCP Apps (`DialClient.apps`): servers are told, and `Turn.apps` has a turn's apps."""
+    callers: Callers | None = None
+    """The clients of a gateway. They answer the requests of servers during their calls themselves, in place of the
+    other callbacks. None for a program that makes its calls for itself."""

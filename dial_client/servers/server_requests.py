@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,7 +21,7 @@ import anyio
 
 from dial_client.hooks import call_context
 from dial_client.hooks.audit.entries import Origin, TurnAudit, find_common_origin, record_request
-from dial_client.hooks.call_context import CallContext
+from dial_client.hooks.call_context import CallContext, Caller
 from dial_client.hooks.elicitation_form import Form, clean_schema, find_url_doubts, is_web_url
 from dial_client.hooks.server_callbacks import (
     Callbacks,
@@ -55,6 +56,7 @@ _WHOSE_QUESTION = (
     "The host does not know which of its users to ask, because calls of several conversations were running: "
     "make the call again"
 )
+_CALL_ENDED = "The call that led to this request has ended"
 # Completed URL elicitations that are remembered.
 MAX_COMPLETED = 1_000
 # Repetitions of a call that requires URL elicitations: after the person agreed, and after the person is done.
@@ -123,6 +125,8 @@ class _Call:
     context: CallContext | None
     scope: anyio.CancelScope
     """Cancelled to fail the call."""
+    number: int
+    """The position among the calls of the session."""
     requests: int = 0
 
     @property
@@ -130,6 +134,11 @@ class _Call:
         """Where a question during this call is asked: its conversation, else its turn, else the call itself."""
         origin = self.context.origin if self.context is not None else Origin()
         return origin.conversation or origin.turn or self
+
+    @property
+    def caller(self) -> Caller | None:
+        """The client of a gateway that has made the call."""
+        return self.context.caller if self.context is not None else None
 
 
 class ServerRequests:
@@ -154,7 +163,12 @@ class ServerRequests:
         self._requests_without_call = 0
         # True once the server has sent a request to the user or the model, which does not tell its call.
         self._may_ask = False
+        self._numbers = count()
+        # The calls that wait until they may start, in the order in which they came.
+        self._waiting: list[_Call] = []
         self._completed: Observable[frozenset[str]] = Observable(frozenset())
+        # The client that was asked to open the URL of an elicitation, by the id of the elicitation.
+        self._url_callers: dict[str, Caller] = {}
 
     async def run_call(self, tool: str, call: Callable[[], Awaitable[Result]], scope: anyio.CancelScope) -> Result:
         """Make a call in a scope, and answer the server's requests during it.
@@ -168,7 +182,7 @@ class ServerRequests:
         """
         from mcp import MCPError
 
-        made = _Call(tool, call_context.find_current(), scope)
+        made = _Call(tool, call_context.find_current(), scope, next(self._numbers))
         await self._wait_for_sole_use(made)
         with self._in_flight(made):
             agreed: set[str] = set()
@@ -212,8 +226,11 @@ class ServerRequests:
 
         del context
         own_call = self._own_call.get()
-        calls = tuple(self.calls.value) if own_call is None else (own_call,)
-        if feature != "roots" and own_call is None:
+        calls = await self._find_calls() if own_call is None else (own_call,)
+        if calls is None:
+            return ErrorData(code=INVALID_REQUEST, message=_CALL_ENDED)
+        caller = self._find_caller(feature, calls)
+        if own_call is None and (feature != "roots" or caller is not None):
             self._may_ask = True
             if len({call.place for call in calls}) > 1:
                 # One person must neither read nor answer what another one is asked.
@@ -234,6 +251,8 @@ class ServerRequests:
         with anyio.CancelScope() as scope:
             self._requests[scope] = set(calls)
             try:
+                if caller is not None:
+                    return await self._pass_on(caller, feature, calls, *params)
                 return await methods[feature](calls, *params)
             except _InvalidAnswer:
                 return ErrorData(code=INTERNAL_ERROR, message="The host's answer does not fit the form")
@@ -242,7 +261,60 @@ class ServerRequests:
                 return ErrorData(code=INTERNAL_ERROR, message="The host could not answer")
             finally:
                 del self._requests[scope]
-        return ErrorData(code=INVALID_REQUEST, message="The call that led to this request has ended")
+        return ErrorData(code=INVALID_REQUEST, message=_CALL_ENDED)
+
+    async def _find_calls(self) -> tuple[_Call, ...] | None:
+        """Return the calls in flight that a request may belong to, the oldest first; None if they have ended.
+
+        The request does not tell its call. If clients of a gateway have made these calls, the request waits until the
+        calls of one client are left: only a call that was in flight when the request arrived can have led to it, and
+        this call does not end before the answer.
+        """
+        calls = self.calls.value
+        if len({call.place for call in calls}) > 1 and any(call.caller is not None for call in calls):
+            await self.calls.wait_until(
+                lambda running: len({call.place for call in calls & running}) <= 1, SOLE_USE_SECONDS
+            )
+            calls &= self.calls.value
+            if not calls:
+                return None
+        return tuple(sorted(calls, key=lambda call: call.number))
+
+    def _find_caller(self, feature: str, calls: tuple[_Call, ...]) -> Caller | None:
+        """Return the client of a gateway that answers a request; None if this program answers it."""
+        callbacks, callers = self.capabilities.callbacks, self.capabilities.callbacks.callers
+        caller = next((call.caller for call in calls if call.caller is not None), None)
+        if caller is None and not calls and callers is not None:
+            caller = callers.single
+        if caller is None or feature in caller.features:
+            # Configured roots are the limit that the user has set for the server.
+            return None if feature == "roots" and callbacks.roots else caller
+        # For a client that has no model, the host's own model may answer.
+        return None if feature == "sampling" and self.capabilities.sampler is not None else caller
+
+    async def _pass_on(self, caller: Caller, feature: str, calls: tuple[_Call, ...], params: Any = None) -> Any:
+        """Return the answer of the client that has made the call, as the client has sent it."""
+        from mcp_types import ElicitRequestURLParams, ElicitResult, ErrorData
+
+        if isinstance(params, ElicitRequestURLParams):
+            if not is_web_url(params.url):  # other schemes open files and programs
+                log.warning("url_refused", server=self._server)
+                return ElicitResult(action="decline")
+            if params.elicitation_id is not None and len(self._url_callers) < MAX_COMPLETED:
+                self._url_callers[params.elicitation_id] = caller
+        decision = "failed"
+        try:
+            with call_context.pause_deadlines(_list_contexts(calls)):
+                answer = await caller.answer(feature, self._server, params)
+            decision = "denied" if isinstance(answer, ErrorData) else "allowed"
+            if isinstance(answer, ElicitResult):
+                decision = answer.action
+        finally:
+            if feature != "roots":
+                recorder, tools = self.capabilities.audit.recorder, _list_tools(calls)
+                origins = (context.origin for context in _list_contexts(calls))
+                record_request(recorder, feature, self._server, tools, origins, decision, "the client")
+        return answer
 
     async def _elicit(
         self, calls: tuple[_Call, ...], params: wire.ElicitRequestFormParams | wire.ElicitRequestURLParams
@@ -305,41 +377,63 @@ class ServerRequests:
         except Exception as error:  # noqa: BLE001 - the embedding program may raise anything
             log.failure("callback_failed", error, server=self._server, callback="on_log")
 
-    def complete_elicitation(self, elicitation_id: str) -> None:
-        """Record that the user has completed a URL elicitation (2025-11-25)."""
+    async def complete_elicitation(self, elicitation_id: str) -> None:
+        """Record that the user has completed a URL elicitation (2025-11-25), and tell the client that was asked."""
         if len(self._completed.value) < MAX_COMPLETED:
             self._completed.set(self._completed.value | {elicitation_id})
+        if (caller := self._url_callers.pop(elicitation_id, None)) is not None:
+            await caller.complete_elicitation(self._server, elicitation_id)
 
     def _check_message(self, message: str) -> None:
         """Raise `ServerError` or `NeedsOlderProtocol` if a call failed because the server could not send a request."""
         if not (found := _NO_BACK_CHANNEL.search(message)):
             return
         name = _FEATURES.get(found["python"] or found["typescript"] or "", "")
-        if name and not self.has_feature(name):
+        own_call = self._own_call.get()
+        caller = own_call.caller if own_call is not None else None
+        has_feature = self.has_feature(name) if caller is None else self._is_answered(name, caller)
+        if name and not has_feature:
             raise ServerError(self._server, _MISSING_FEATURES[name])
         if self.can_be_reopened:
             raise NeedsOlderProtocol
 
     def has_feature(self, name: str) -> bool:
-        """Return True if the client has this feature: ``elicitation``, ``sampling`` or ``roots``."""
+        """Return True if servers may use this feature: ``elicitation``, ``sampling``, ``sampling.tools``, ``roots``."""
         callbacks, sampler = self.capabilities.callbacks, self.capabilities.sampler
-        return bool({"elicitation": callbacks.elicit, "sampling": sampler, "roots": callbacks.roots}[name])
+        own = {"elicitation": callbacks.elicit, "sampling": sampler, "roots": callbacks.roots}
+        return bool(own.get(name)) or (callbacks.callers is not None and name in callbacks.callers.features)
+
+    def _is_answered(self, name: str, caller: Caller) -> bool:
+        """Return True if requests for this feature are answered during the calls of a client of a gateway."""
+        own = {"sampling": self.capabilities.sampler, "roots": self.capabilities.callbacks.roots}
+        return name in caller.features or bool(own.get(name))
+
+    def list_features(self, caller: Caller) -> frozenset[str]:
+        """Return the features that the server may use during a call of a client of a gateway."""
+        known = ("elicitation", "elicitation.url", "sampling", "sampling.tools", "roots")
+        return frozenset(name for name in known if self._is_answered(name, caller))
 
     async def _wait_for_sole_use(self, call: _Call) -> None:
         """Wait until no call of another conversation is in flight, if the server may ask during its calls.
 
         A person may take long to answer, so the wait is limited. A question during calls of several conversations is
-        then refused.
+        then refused. The calls start in the order in which they came, so that no conversation waits for ever.
         """
         if not self._may_ask:
             return
 
         def is_free(calls: frozenset[_Call]) -> bool:
-            return all(known.place == call.place for known in calls)
+            earlier = self._waiting[: self._waiting.index(call)]
+            return all(known.place == call.place for known in (*calls, *earlier))
 
-        with anyio.move_on_after(SOLE_USE_SECONDS):
-            while not is_free(self.calls.value):  # another waiting call may have been faster
-                await self.calls.wait_until(is_free)
+        self._waiting.append(call)
+        try:
+            with anyio.move_on_after(SOLE_USE_SECONDS):
+                while not is_free(self.calls.value):  # another waiting call may have been faster
+                    await self.calls.wait_until(is_free)
+        finally:
+            self._waiting.remove(call)
+            self.calls.set(self.calls.value)  # others may have waited for this one
 
     @contextmanager
     def _in_flight(self, call: _Call) -> Iterator[None]:
@@ -415,7 +509,9 @@ class ServerRequests:
         elicitations = UrlElicitationRequiredError.from_error(error.error).elicitations
         call = self._own_call.get()
         calls = () if call is None else (call,)
-        if self.capabilities.callbacks.elicit is None:
+        caller = call.caller if call is not None else None
+        can_ask = self.capabilities.callbacks.elicit if caller is None else "elicitation.url" in caller.features
+        if not can_ask:
             raise ServerError(self._server, "the user has to open a URL first, but no user can be asked")
         ids = {params.elicitation_id or params.url for params in elicitations}
         if ids <= agreed:

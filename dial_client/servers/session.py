@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import anyio
 import anyio.lowlevel
 
+from dial_client.hooks import call_context
 from dial_client.messages import mcp_apps
 from dial_client.messages.errors import ServerError, ServerGone, ServerStartError
 from dial_client.runtime.logs import get_logger
@@ -311,7 +312,7 @@ class ServerSession:
         """Create the SDK's client for a transport, or a server object in this process, without entering it."""
         from mcp import Client
         from mcp.client.extension import advertise
-        from mcp_types import Implementation
+        from mcp_types import Implementation, SamplingCapability, SamplingToolsCapability
 
         from dial_client import __version__
 
@@ -328,12 +329,37 @@ class ServerSession:
             message_handler=self._on_message,
             elicitation_callback=answers.get("elicitation"),
             sampling_callback=answers.get("sampling"),
+            sampling_capabilities=SamplingCapability(tools=SamplingToolsCapability())
+            if requests.has_feature("sampling.tools")
+            else None,
             list_roots_callback=answers.get("roots"),
             logging_callback=requests.handle_log,
             log_level=cast("Any", self._capabilities.callbacks.log_level),
             extensions=[apps] if self._capabilities.callbacks.apps else [],
             cache=None,
         )
+
+    def _stamp_for_caller(self, stamp: Callable[[dict[str, Any], Any], None], data: dict[str, Any], opts: Any) -> None:
+        """Add to a request of MCP 2026-07-28 what each request has, with the capabilities of the client that calls.
+
+        A server then never asks for what the client of a gateway lacks, and may do without.
+        """
+        from mcp_types import CLIENT_CAPABILITIES_META_KEY
+
+        stamp(data, opts)
+        context = call_context.find_current()
+        if context is None or context.caller is None:
+            return
+        meta = data["params"]["_meta"]
+        capabilities = dict(meta.get(CLIENT_CAPABILITIES_META_KEY) or {})
+        features = self._requests.list_features(context.caller)
+        for name, parts in (("elicitation", ("url",)), ("sampling", ("tools",)), ("roots", ())):
+            if name not in features:
+                capabilities.pop(name, None)
+            elif any(f"{name}.{part}" not in features for part in parts):
+                kept = {key: value for key, value in capabilities.get(name, {}).items() if key not in parts}
+                capabilities[name] = kept
+        meta[CLIENT_CAPABILITIES_META_KEY] = capabilities
 
     async def _report(self, transport: TransportFactory, error: Exception) -> None:
         """End the session with this error, unless another transport is left to try."""
@@ -358,6 +384,9 @@ class ServerSession:
         # reports invalid parts, and uses the valid ones.
         client.session.validate_tool_result = _accept  # type: ignore[method-assign]
         client._relist_tool = self._tool_watch.read_again  # type: ignore[method-assign]  # noqa: SLF001 - no option
+        if is_modern(client.protocol_version) and self._capabilities.callbacks.callers is not None:
+            stamp = partial(self._stamp_for_caller, client.session._stamp)  # noqa: SLF001 - no option
+            client.session._stamp = stamp  # noqa: SLF001
         self._client, self._protocol_version = client, client.protocol_version
         self._has_session_id = transport.is_streamable_http and self._is_legacy
         self._ready_at = anyio.current_time()
@@ -404,7 +433,7 @@ class ServerSession:
 
         self._tool_watch.on_message(message)
         if isinstance(message, ElicitCompleteNotification):
-            self._requests.complete_elicitation(message.params.elicitation_id)
+            await self._requests.complete_elicitation(message.params.elicitation_id)
         if isinstance(message, ResourceUpdatedNotification) and self._is_legacy:
             self._notifications.mark_updated(message.params.uri)
 

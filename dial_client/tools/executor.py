@@ -19,7 +19,7 @@ import anyio.lowlevel
 
 from dial_client.hooks import call_context
 from dial_client.hooks.audit.entries import CallAudit, Origin, TurnAudit
-from dial_client.hooks.call_context import CallContext, Spend
+from dial_client.hooks.call_context import CallContext, Caller, Spend
 from dial_client.hooks.middleware import MiddlewareChain, ToolCall
 from dial_client.messages.errors import ServerError
 from dial_client.messages.events import AppOpened, Emit, ToolCallFinished, ToolCallProgress, ToolCallStarted
@@ -112,6 +112,8 @@ class CallScope:
     """Returns the text of a call that was denied; None for the usual text, which is for a model."""
     meta: Mapping[str, Any] | None = None
     """The ``_meta`` of the request to the server; None for none."""
+    caller: Caller | None = None
+    """The client of a gateway that makes the calls, and that answers the requests of servers during them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +340,9 @@ class ToolExecutor:
         own_timeout = settings.tool_timeout if settings is not None else None
         timeout = self.limits.tool_timeout if own_timeout is None else own_timeout
         call_deadline = Deadline(timeout, max(timeout, self.limits.tool_timeout_max))
-        context = CallContext(round_.deadline, call_deadline, self.scope.spend, self.audit.origin, self.scope.meta)
+        context = CallContext(
+            round_.deadline, call_deadline, self.scope.spend, self.audit.origin, self.scope.meta, self.scope.caller
+        )
         with call_deadline.scope() as scope, call_context.set_current(context):
             is_over = False
 
