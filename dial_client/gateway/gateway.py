@@ -35,6 +35,7 @@ from dial_client.gateway.server_resources import ResourceAddresses, ServerResour
 from dial_client.gateway.standard_files import StandardFiles
 from dial_client.gateway.standard_streams import open_streams
 from dial_client.gateway.tool_calls import ToolCalls
+from dial_client.hooks.telemetry.instrument_lookup import find_instruments
 from dial_client.messages.mcp_apps import EXTENSION, MIME_TYPE, parse_app_uri
 from dial_client.servers.connection import Connection
 from dial_client.servers.server_manager import ServerManager
@@ -162,6 +163,8 @@ class Gateway:
             instructions=self.options.instructions,
             lifespan=self._hold_connection,
         )
+        if find_instruments() is None:
+            server.middleware.clear()  # the SDK's spans, which nobody would record
         for part in self.parts:
             for method, (params, handler) in part.list_handlers().items():
                 server.add_request_handler(method, params, self._with_servers(handler) if method in LISTS else handler)

@@ -127,7 +127,7 @@ class ToolCalls:
         if listed is not None:
             arguments = restore_arguments(listed.connection.name, arguments)
         request = ToolCallRequest(secrets.token_hex(8), name, arguments)
-        result = await executor.execute(request, emit, Deadline(math.inf))
+        result = await executor.execute_here(request, emit, Deadline(math.inf))
         if name in self._definitions.current.withheld:
             result = self._review(name, result)
         answer = self._build_result(result, received.result, executor)

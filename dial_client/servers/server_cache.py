@@ -16,6 +16,7 @@ import json
 import os
 import re
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -203,8 +204,24 @@ class ServerCache:
         return self._now() - since if is_known and since is not None else float("inf")
 
 
+# Definitions that are kept: each call of a tool needs its definition several times.
+_MAX_DEFINITIONS = 1_000
+# The definitions built last, by the identities of the tools, which cannot be hashed.
+_definitions: OrderedDict[int, tuple[ToolSpec, str]] = OrderedDict()
+
+
 def build_definition(tool: ToolSpec) -> str:
     """Return the definition of a tool, as JSON that does not depend on the order of keys."""
+    known = _definitions.get(id(tool))
+    if known is None:  # the entry keeps the tool alive, so no other object has its identity
+        known = _definitions[id(tool)] = tool, _format_definition(tool)
+        if len(_definitions) > _MAX_DEFINITIONS:
+            with suppress(KeyError):  # another thread was faster
+                _definitions.popitem(last=False)
+    return known[1]
+
+
+def _format_definition(tool: ToolSpec) -> str:
     fields = {
         "tool": tool.tool,
         "title": tool.title,

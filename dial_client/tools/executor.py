@@ -155,10 +155,7 @@ class ToolExecutor:
         decided again, with the answers that were given meanwhile.
         """
         results: dict[int, ToolCallResult] = {}
-        # The model requested all calls of a round before it read any of their results, so no result of this round can
-        # have misled it.
-        taint = self.scope.taint.sources if self.scope.taint is not None else ()
-        round_ = _Round(emit, deadline, taint, dict(waiting))
+        round_ = self._begin_round(emit, deadline, waiting)
         slots = anyio.CapacityLimiter(self.limits.max_parallel)
 
         async def run(index: int, call: ToolCallRequest) -> None:
@@ -175,6 +172,18 @@ class ToolExecutor:
     async def execute(self, call: ToolCallRequest, emit: Emit, deadline: Deadline) -> ToolCallResult:
         """Run one call."""
         return (await self.execute_all([call], emit, deadline))[0]
+
+    async def execute_here(
+        self, call: ToolCallRequest, emit: Emit, deadline: Deadline, waiting: WaitingCalls = MappingProxyType({})
+    ) -> ToolCallResult:
+        """Run one call in the task of the caller, which is for this call alone. Arguments as for `execute_all`."""
+        return await self._execute(call, self._begin_round(emit, deadline, waiting), is_over_limit=False)
+
+    def _begin_round(self, emit: Emit, deadline: Deadline, waiting: WaitingCalls) -> _Round:
+        # The model requested all calls of a round before it read any of their results, so no result of this round can
+        # have misled it.
+        taint = self.scope.taint.sources if self.scope.taint is not None else ()
+        return _Round(emit, deadline, taint, dict(waiting))
 
     async def _execute(self, call: ToolCallRequest, round_: _Round, *, is_over_limit: bool) -> ToolCallResult:
         """Run one call between its two events."""
