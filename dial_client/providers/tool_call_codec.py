@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import jiter
-
 from dial_client.messages.message import ToolCallRequest
 from dial_client.runtime.text import replace_surrogates
 
@@ -25,6 +23,8 @@ def parse_call(call_id: str, name: str, arguments: Any) -> ToolCallRequest:
     call_id = call_id or create_call_id()
     if isinstance(arguments, Mapping):
         return ToolCallRequest(call_id, name, dict(arguments))
+    import jiter
+
     text = arguments if isinstance(arguments, str) else ("" if arguments is None else to_json_text(arguments))
     try:
         value = jiter.from_json(text.encode(), allow_inf_nan=False) if text.strip() else None

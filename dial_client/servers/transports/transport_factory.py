@@ -14,7 +14,6 @@ from dial_client.hooks.server_callbacks import Login
 from dial_client.servers.oauth.login_stores import LoginStore
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.servers.status import AddNote
-from dial_client.servers.transports.server_process import ServerProcess, StderrTail
 from dial_client.settings.config_types import ServerSettings, Transport
 
 # Called when a connection has ended, with the reason; empty if it is unknown.
@@ -49,6 +48,9 @@ class TransportFactory:
         *,
         is_streamable_http: bool = False,
     ) -> None:
+        # Imported for a server that starts: `subprocess` would be loaded with the package.
+        from dial_client.servers.transports.server_process import ServerProcess, StderrTail
+
         self.is_streamable_http = is_streamable_http
         self._target = target
         self._mask = mask
