@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from dataclasses import replace
 
-from dial_client.cli.error_stream import warn_once
+import anyio
+
+from dial_client.cli.error_stream import print_notes, warn_once
 from dial_client.cli.load_settings import read_settings
 from dial_client.cli.open_client import open_client
 from dial_client.cli.options import ExitCode, Options
+from dial_client.client.dial_client import DialClient
 from dial_client.gateway.standard_files import claim_standard_files
+from dial_client.messages.errors import DialError
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.settings.config_types import Settings
 from dial_client.settings.gateway_entry import is_gateway
@@ -33,8 +38,19 @@ async def serve_gateway(options: Options) -> int:
     sessions = ClientSessions()
     denials = Denials(_build_grants_command(options), to_one_line(find_current_folder(), 400))
     async with open_client(options, settings, None, denials.deny) as dial:
-        await Gateway(dial, sessions, GatewayOptions(denials=denials)).serve_stdio(files)
+        gateway = Gateway(dial, sessions, GatewayOptions(denials=denials))
+        async with anyio.create_task_group() as group:
+            group.start_soon(_report_notes, dial)
+            await gateway.serve_stdio(files)
+            group.cancel_scope.cancel()
     return ExitCode.ANSWERED
+
+
+async def _report_notes(dial: DialClient) -> None:
+    """Print the problems with servers and tools on standard error, which hosts show to their users."""
+    with suppress(DialError):  # a server marked `required`, which is among the notes: the others serve nevertheless
+        await dial.ready()
+    print_notes(dial.notes)
 
 
 def _without_gateways(settings: Settings) -> Settings:

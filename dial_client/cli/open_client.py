@@ -15,7 +15,7 @@ from dial_client.cli.audit_report import open_audit_log
 from dial_client.cli.error_stream import warn_once
 from dial_client.cli.folder_texts import MAX_CHARS, FolderTexts, build_instructions
 from dial_client.cli.load_settings import find_fallback_models, find_model_name, open_model
-from dial_client.cli.options import SERVE, Options
+from dial_client.cli.options import GATEWAY, SERVE, Options
 from dial_client.client.client_options import ApprovalPolicy
 from dial_client.client.config_changes import change_servers
 from dial_client.client.dial_client import DialClient
@@ -156,6 +156,9 @@ def _load_own_rules(options: Options, settings: Settings) -> Policy:
 
 # The rounds of tool calls in a turn of a program, which the user can watch and stop.
 _MAX_DEPTH = 50
+# Seconds for a call through the gateway: the other host has a timeout of its own, and cancels the call. These end calls
+# that nobody waits for any more.
+_GATEWAY_SECONDS, _GATEWAY_SECONDS_MAX = 600.0, 6 * 3600.0
 
 
 def build_limits(options: Options, settings: Settings) -> Limits:
@@ -165,6 +168,8 @@ def build_limits(options: Options, settings: Settings) -> Limits:
         ConfigError: An option is out of range.
     """
     usual = Limits(max_depth=_MAX_DEPTH)
+    if options.command == GATEWAY:
+        usual = replace(usual, tool_timeout=_GATEWAY_SECONDS, tool_timeout_max=_GATEWAY_SECONDS_MAX)
     if options.command == SERVE or sys.stderr.isatty():
         usual = replace(usual, timeout=math.inf)  # a person can stop the turn
     values = {"max_depth": options.max_depth, "timeout": options.timeout, "tool_timeout": options.tool_timeout}

@@ -23,8 +23,8 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
-# The name of the program of the service in `Options.command`.
-SERVE = "dial-chat serve"
+# The names of the programs of the service and of the gateway in `Options.command`.
+SERVE, GATEWAY = "dial-chat serve", "dial-chat gateway"
 # The forms of an answer on standard output.
 Output = Literal["text", "json", "jsonl", "sse"]
 # The tool format: how tool calls are written.
@@ -196,7 +196,7 @@ class Options:
         """The destination of the log. A command that has no ``--debug`` writes the log with ``-v``."""
         if self.debug:
             return "file"
-        if self.command == SERVE and not self.verbose:
+        if self.command in (SERVE, GATEWAY) and not self.verbose:
             return "warnings"  # nobody watches it: a failed turn and a lost database must leave a trace
         return "stderr" if self.verbose and self.command != "dial-chat" else "none"
 

@@ -51,6 +51,8 @@ class ClientSession:
     """The definitions that the client has listed last; None before it has listed any."""
     log_level: LoggingLevel | None = None
     """The lowest level of log messages that a client of the older revision has chosen; None if it has chosen none."""
+    calls: int = 0
+    """The number of calls in flight."""
     # Called when the session ends; None once it has ended.
     _at_end: set[Callable[[], None]] | None = field(default_factory=set)
 

@@ -53,6 +53,9 @@ from dial_client.servers.status import ServerState
 from dial_client.tools.executor import CallScope, ToolExecutor
 from dial_client.tools.result_content import to_content
 
+# The most calls of one client that run at the same time: each holds a task, and a call of a server.
+MAX_CALLS = 1_000
+
 
 @dataclass(eq=False, slots=True)
 class _Received:
@@ -100,7 +103,14 @@ class ToolCalls:
             MCPError: There is no such tool, or the server answered with an error.
         """
         session = self._sessions.find(context)
-        return await self.call(session, context, params.name, params.arguments or {})
+        if session.calls >= MAX_CALLS:
+            problem = f"This client has {MAX_CALLS:,} calls in flight. Make the call again when one of them has ended."
+            return CallToolResult(content=[TextContent(text=problem)], is_error=True)
+        session.calls += 1
+        try:
+            return await self.call(session, context, params.name, params.arguments or {})
+        finally:
+            session.calls -= 1
 
     async def call(
         self, session: ClientSession, context: ServerRequestContext[Any, Any], name: str, arguments: Mapping[str, Any]

@@ -261,7 +261,7 @@ class ToolExecutor:
                 else:
                     cleared = decision
                     await self.scope.release(call.id)
-                    answer = await self._call(cleared.call, cleared.route, round_)
+                    answer = await self._call(cleared.call, cleared.route, round_, audit)
                     result = _add_note_of_changes(answer, call, cleared.call)
             audit.record_result(result)
         source = find_taint_source(call, result, cleared.route if cleared is not None else None)
@@ -342,7 +342,7 @@ class ToolExecutor:
         audit.record_decision(is_allowed=approval.allowed, decided_by=approval.decided_by, arguments=approval.arguments)
         return approval if approval.allowed else self._deny(call, spec, approval)
 
-    async def _call(self, call: ToolCallRequest, route: Route, round_: _Round) -> ToolCallResult:
+    async def _call(self, call: ToolCallRequest, route: Route, round_: _Round, audit: CallAudit) -> ToolCallResult:
         """Make a call within its own timeout, which each progress notification of the server restarts."""
         await anyio.lowlevel.checkpoint_if_cancelled()  # no call starts after the timeout of the turn
         settings = route.connection.settings
@@ -369,7 +369,7 @@ class ToolExecutor:
             try:
                 receive = self.scope.receive
                 if receive is not None and not self.middleware.wraps_tool_calls:
-                    result = await _pass_on(call, route, on_progress, receive)
+                    result = await _pass_on(call, route, on_progress, receive, audit)
                 else:
                     result = await _make_call(call, route, on_progress, app, receive)
             finally:
@@ -503,7 +503,7 @@ def _describe_unknown_tool(name: str, catalog: Catalog) -> str:
 
 
 async def _pass_on(
-    call: ToolCallRequest, route: Route, on_progress: OnCallProgress, receive: ReceiveToolResult
+    call: ToolCallRequest, route: Route, on_progress: OnCallProgress, receive: ReceiveToolResult, audit: CallAudit
 ) -> ToolCallResult:
     """Make a call, and hand its result on as it is; return whether it succeeded, without any content.
 
@@ -520,6 +520,7 @@ async def _pass_on(
     if isinstance(answer, ToolCallResult):
         return replace(answer, tool_call_id=call.id)
     receive(answer)
+    audit.record_size(result_content.measure_answer(answer))
     if answer.is_error:
         return ToolCallResult(call.id, success=False, content="", error=_NO_REASON, failure=Failure.TOOL)
     return ToolCallResult(call.id, success=True, content="")

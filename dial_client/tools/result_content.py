@@ -50,6 +50,25 @@ def to_content(result: CallToolResult, remark: str = "") -> Content:
     return join_parts([*parts, TextPart(sanitize(remark))])
 
 
+def measure_answer(result: CallToolResult) -> int:
+    """Return the size of a result in bytes, with texts in UTF-8 and attachments in base64, as the server sent it."""
+    return sum(_measure_block(block) for block in result.content)
+
+
+def _measure_block(block: Any) -> int:
+    match block.type:
+        case "text":
+            return len(block.text.encode("utf-8", "surrogatepass"))
+        case "image" | "audio":
+            return len(block.data)
+        case "resource":
+            resource = block.resource
+            text = getattr(resource, "text", None)
+            return len(resource.blob) if text is None else len(text.encode("utf-8", "surrogatepass"))
+        case _:
+            return 0
+
+
 def join_parts(parts: Sequence[Part]) -> Content:
     """Return the parts of a result without empty texts; if all parts are texts, as one text."""
     kept = tuple(part for part in parts if not isinstance(part, TextPart) or part.text.strip())

@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 import pytest
+from mcp import MCPError
 from mcp_types import TextContent
 
 from tests.inner import find_host_by_name, is_gateway, list_log_files, read_host_file
@@ -186,3 +187,46 @@ async def test_a_gateway_that_ends_leaves_no_process_behind(tmp_path: Path, how:
         await anyio.to_thread.run_sync(process.wait, LONG)
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_dead_a_hung_and_a_missing_server_harm_no_other(tmp_path: Path, mode: str) -> None:
+    hung = {"command": sys.executable, "args": ["-c", "import sys; sys.stdin.read()"]}
+    dead = {"command": sys.executable, "args": ["-c", "import sys; sys.exit('no license')"]}
+    good = python_server(SDK, "stdio", autoApprove=["*"])
+    write_config(tmp_path, {"hung": hung, "dead": dead, "missing": {"command": "no-such-program"}, "good": good})
+    async with program(tmp_path, mode) as client:
+        await wait_for_tools(client, "good__echo")
+        assert (await client.call_tool("good__echo", {"text": "x"})).structured_content == {"result": "x"}
+        with pytest.raises(MCPError, match=r"'dead' \(.*no license") as caught:
+            await client.call_tool("dead__anything", {})
+        assert "'missing' (" in str(caught.value)
+
+
+async def test_a_call_in_which_its_server_dies_says_so_and_the_next_one_runs(tmp_path: Path) -> None:
+    write_config(tmp_path, {"one": python_server(SDK, "stdio", autoApprove=["*"])})
+    async with program(tmp_path, "legacy") as client:
+        await wait_for_tools(client, "one__die")
+        lost = await client.call_tool("one__die", {})
+        assert lost.is_error and "the call was lost, and may have had its effect" in str(lost.content)
+        assert (await client.call_tool("one__echo", {"text": "x"})).structured_content == {"result": "x"}
+
+
+async def test_a_large_result_arrives_whole(tmp_path: Path) -> None:
+    write_config(tmp_path, {"one": python_server(SDK, "stdio", autoApprove=["*"])})
+    async with program(tmp_path, "legacy") as client:
+        await wait_for_tools(client, "one__big")
+        result = await client.call_tool("one__big", {"size": 3_000_000})
+        assert isinstance(result.content[0], TextContent) and len(result.content[0].text) == 3_000_000
+    (log,) = list_log_files(tmp_path / "home" / "xdg_state_home" / "dial-client" / "audit")
+    (call,) = (json.loads(line) for line in log.read_text().splitlines() if '"event":"call"' in line)
+    assert call["result_bytes"] == 3_000_000
+
+
+async def test_secrets_of_a_server_are_masked_in_its_results(tmp_path: Path) -> None:
+    entry = python_server(SDK, "stdio", autoApprove=["*"]) | {"env": {"API_TOKEN": "f00d-5ecret-beef"}}
+    write_config(tmp_path, {"one": entry})
+    async with program(tmp_path, "legacy") as client:
+        await wait_for_tools(client, "one__echo")
+        result = await client.call_tool("one__echo", {"text": "it is f00d-5ecret-beef"})
+    assert "f00d-5ecret-beef" not in result.model_dump_json()

@@ -155,6 +155,8 @@ class CallAudit:
         self._call = call
         self._started_at = time.monotonic()
         self._asked_at: float | None = None
+        # The bytes of a result that is handed on without being read here.
+        self._passed_on: int | None = None
         self._is_over = recorder is None
 
     def __enter__(self) -> Self:
@@ -187,6 +189,10 @@ class CallAudit:
         by = decided_by or ("rules" if self._asked_at is None else "approver")
         self._write_decision("deferred" if is_allowed is None else "allowed" if is_allowed else "denied", by)
 
+    def record_size(self, size: int) -> None:
+        """Record the bytes of a result that is handed on, so that the `ToolCallResult` has no content."""
+        self._passed_on = size
+
     def record_result(self, result: ToolCallResult) -> None:
         """Record the result of the call."""
         if self._is_over:
@@ -194,11 +200,14 @@ class CallAudit:
         self._give_up_question()
         match result.failure:
             case None:
-                self._end("ok", measure_size(result.content))
+                self._end("ok", self._measure(result))
             case Failure.TOOL:
-                self._end("tool_error", measure_size(result.content))
+                self._end("tool_error", self._measure(result))
             case failure:
                 self._end(failure.value, None)
+
+    def _measure(self, result: ToolCallResult) -> int:
+        return measure_size(result.content) if self._passed_on is None else self._passed_on
 
     def _give_up_question(self) -> None:
         if self._asked_at is not None:
