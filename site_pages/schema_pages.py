@@ -17,6 +17,7 @@ DEFINITIONS = {
     "model": ("A model", "An entry of `models`. Further keys are the [flags of the endpoint](../models.md#flags)."),
     "rule": ("A rule", "An entry of `policy`; [policy.md](../policy.md#rules)."),
     "profile": ("A profile", "An entry of `profiles`."),
+    "limits": ("Limits", "The key `limits`, at the top or of a profile; [limits.md](../limits.md)."),
 }
 """The parts of the schema that have keys: each with its heading, and its place in the file."""
 
