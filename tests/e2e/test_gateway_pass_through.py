@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import anyio
 import pytest
 from mcp import Client, StdioServerParameters
+from mcp.client.extension import advertise
 from mcp.client.stdio import stdio_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import PromptReference, ResourceTemplateReference
@@ -36,7 +38,12 @@ pytestmark = [
 SERVERS = tuple(build_requests(Path()))
 Seen = dict[str, Any]
 """Answers by the kind and the name of what was asked for."""
+APPS = [advertise("io.modelcontextprotocol/ui", {"mimeTypes": ["text/html;profile=mcp-app"]})]
+"""What a host with MCP Apps tells a server: only then the tools are listed that apps alone call."""
 CLOCK = re.compile(r"\d{1,2}:\d\d:\d\d([.]\d+Z| [AP]M)?")
+COUNTERS = ("counter", "thoughtHistoryLength", "processedAt")
+"""What servers count over all calls of all clients, and a time."""
+COUNT = re.compile(rf'"({"|".join(COUNTERS)})": \d+')
 MAX_NAME = 45
 
 
@@ -55,12 +62,12 @@ async def collect(folder: Path) -> dict[str, dict[str, Seen]]:
         entries = list_entries(folder / "directly", repository)
         for server, entry in entries.items():
             parameters = StdioServerParameters(**entry)
-            async with Client(stdio_client(parameters), mode="legacy") as client:
+            async with Client(stdio_client(parameters), mode="legacy", extensions=APPS) as client:
                 found["directly"][server] = await ask(client, requests[server], lambda _, name: name, lambda _: True)
         async with running(host(list_entries(folder / "gateway", repository), "*")) as gateway:
             for mode in MODES:
                 (folder / "gateway" / MEMORY_FILE).unlink(missing_ok=True)  # the server reads it for each call
-                async with Client(gateway.server, mode=mode) as client:
+                async with Client(gateway.server, mode=mode, extensions=APPS) as client:
                     for server in entries:
                         own = partial(name_in_gateway, server), partial(is_of, server)
                         found[mode][server] = await ask(client, requests[server], *own)
@@ -105,12 +112,11 @@ async def ask(
 async def list_everything(client: Client) -> list[tuple[str, str, list[Any]]]:
     """Return what a client lists: the kind, the attribute that identifies an item, and the items."""
     lists = [("tool", "name", await list_all(client.list_tools, "tools"))]
-    capabilities = client.server_capabilities
-    if capabilities.resources is not None:
+    with suppress(MCPError):  # the server has none; a client of the newer revision has not asked what it has
         lists.append(("resource", "uri", await list_all(client.list_resources, "resources")))
         templates = await list_all(client.list_resource_templates, "resource_templates")
         lists.append(("template", "uri_template", templates))
-    if capabilities.prompts is not None:
+    with suppress(MCPError):
         lists.append(("prompt", "name", await list_all(client.list_prompts, "prompts")))
     return lists
 
@@ -152,12 +158,13 @@ def without_gateway(server: str, value: Any) -> Any:
         case {"blob": str(blob), **others}:
             return without_gateway(server, {**others, "text of the blob": b64decode(blob).decode(errors="replace")})
         case dict():
-            return {without_gateway(server, key): without_gateway(server, item) for key, item in value.items()}
+            kept = {key: item for key, item in value.items() if key not in COUNTERS}
+            return {without_gateway(server, key): without_gateway(server, item) for key, item in kept.items()}
         case list():
             return [without_gateway(server, item) for item in value]
         case str():
             text = value.replace(f"ui://dial+{server}/", "ui://").replace(f"dial+{server}:", "")
-            return CLOCK.sub("TIME", text.replace(f"{server}__", ""))
+            return CLOCK.sub("TIME", COUNT.sub("COUNT", text.replace(f"{server}__", "")))
         case _:
             return value
 

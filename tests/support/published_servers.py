@@ -93,7 +93,6 @@ def build_requests(repository: Path) -> dict[str, Requests]:
                 ("get-structured-content", {"location": "Chicago"}),
                 ("get-sum", {"a": 1, "b": 2.5}),
                 ("get-tiny-image", {}),
-                ("gzip-file-as-resource", {"name": "a.gz", "data": "data:text/plain,hello"}),
                 ("trigger-long-running-operation", {"duration": 0.1, "steps": 2}),
             ],
             misfits=[("get-sum", {"a": "one"})],
