@@ -203,7 +203,7 @@ async def test_a_dead_a_hung_and_a_missing_server_harm_no_other(tmp_path: Path, 
         assert "'missing' (" in str(caught.value)
 
 
-async def test_a_call_in_which_its_server_dies_says_so_and_the_next_one_runs(tmp_path: Path) -> None:
+async def test_a_call_in_which_its_server_dies_says_so_and_the_next_call_runs(tmp_path: Path) -> None:
     write_config(tmp_path, {"one": python_server(SDK, "stdio", autoApprove=["*"])})
     async with program(tmp_path, "legacy") as client:
         await wait_for_tools(client, "one__die")
