@@ -59,6 +59,15 @@ async def _read_approval_state(options: Options) -> _ApprovalState:
     return _ApprovalState(settings, rules, tools)
 
 
+# The last row of the list of rules, by mode.
+_EVERYTHING_ELSE = {
+    ApprovalMode.ASK: "ask everything else",
+    ApprovalMode.READ: "allow everything else that is known to be read-only, ask the rest (--mode read)",
+    ApprovalMode.PLAN: "deny what is not known to be read-only, whatever is allowed above (--mode plan)",
+    ApprovalMode.AUTO: "allow everything else (--mode auto)",
+}
+
+
 async def list_rules(options: Options, *, as_json: bool) -> None:
     """Print all rules in order, other sources of approval, and warnings about patterns that match nothing."""
     known = await _read_approval_state(options)
@@ -71,6 +80,7 @@ async def list_rules(options: Options, *, as_json: bool) -> None:
             "deny": list(known.rules.deny),
             "autoApprove": {name: list(entry.auto_approve) for name, entry in known.enabled.items()},
             "untrusted": {name: list(entry.untrusted) for name, entry in known.enabled.items()},
+            "mode": choose_mode(options).value,
             "warnings": warnings,
         }
         print(json.dumps(listed, indent=2))
@@ -85,7 +95,7 @@ async def list_rules(options: Options, *, as_json: bool) -> None:
             print(to_one_line(f"allow {', '.join(f'{name}/{tool}' for tool in entry.auto_approve)} (autoApprove)", 400))
         if entry.untrusted:
             print(to_one_line(f"taint {', '.join(f'{name}/{tool}' for tool in entry.untrusted)} (untrusted)", 400))
-    print("ask everything else")
+    print(_EVERYTHING_ELSE[choose_mode(options)])
     for warning in warnings:
         warn(warning)
 

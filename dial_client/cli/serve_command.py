@@ -181,6 +181,8 @@ def _choose_token(serve_options: ServeOptions) -> tuple[str | None, str]:
         if not is_loopback(serve_options.host):
             raise ConfigError(f"--no-token is for loopback only, not for {serve_options.host}")
         return None, ""
+    if serve_options.token == "":
+        raise ConfigError("--token is empty", "leave it out for a generated one")
     token_of_environment = os.environ.get(TOKEN_VARIABLE)
     token = serve_options.token or token_of_environment or secrets.token_urlsafe(32)
     check_token(token, serve_options.host)

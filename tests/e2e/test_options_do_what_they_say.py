@@ -31,6 +31,17 @@ from tests.support.program import dial_chat, entry, write_config
         (["config", "set", "defaultModel", "x", "--json"], "--json"),
         (["config", "unset", "defaultModel", "--profile", "x"], "--profile"),
         (["config", "set", "defaultModel", "x", "--model", "y"], "--model"),
+        (["config", "show", "--model", "y"], "--model"),
+        (["config", "get", "defaultModel", "--profile", "x"], "--profile"),
+        (["config", "path", "--trust"], "--trust"),
+        (["config", "path", "defaultModel"], "'defaultModel'"),
+        (["config", "unset", "defaultModel", "x"], "'x'"),
+        (["conversations", "list", "x"], "'x'"),
+        (["conversations", "delete", "x", "--json"], "--json"),
+        (["models", "--tool-format", "xml"], "--tool-format"),
+        (["models", "--base-url", "http://127.0.0.1:9", "--config", "x"], "--config"),
+        (["doctor", "--only", "files", "--model", "x"], "--model"),
+        (["doctor", "--only", "model", "--store", "x"], "--store"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else value,
 )
@@ -55,6 +66,73 @@ def test_an_option_of_another_form_of_the_command_is_refused(tmp_path: Path, wor
     assert (done.returncode, done.stdout) == (2, "")
     assert "belongs to" in done.stderr
     assert not (tmp_path / "servers.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["hi", "--no-audit", "--audit-arguments"], "--audit-arguments cannot be combined with --no-audit"),
+        (["call", "raw/echo", "--no-audit", "--audit-arguments"], "cannot be combined with --no-audit"),
+        (["tools", "--strict", "--trust"], "--strict has no effect with --trust"),
+        (["hi", "--strict", "-c", "servers.json"], "--strict has no effect with --config"),
+        (["hi", "-q", "-v"], "--quiet cannot be combined with --verbose"),
+        (["hi", "--continue", "--resume", "x"], "--continue cannot be combined with --resume"),
+        (["hi", "-m", ""], "--model is empty"),
+        (["hi", "-m", "scripted:record.jsonl", "-c", "servers.json"], "--config has no effect with a recording"),
+        (["hi", "-m", "scripted:record.jsonl", "--fallback-model", "local"], "--fallback-model has no effect"),
+        (["--install-completion", "--show-completion"], "--install-completion cannot be combined with"),
+        (["init", "--yes", "--key-variable", "KEY"], "--key-variable has no effect without --base-url"),
+        (["init", "--yes", "--base-url", "http://127.0.0.1:9", "--key-variable", "a b"], "is no name of a variable"),
+        (["init", "--yes", "--base-url", "ftp://nowhere"], "--base-url is not an address"),
+        (["serve", "--token", ""], "--token is empty"),
+        (["servers", "add", "server.mcpb", "--allow", "t"], "--allow has no effect"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_options_that_contradict_each_other_are_refused(tmp_path: Path, words: list[str], problem: str) -> None:
+    (tmp_path / "record.jsonl").write_text('{"recording": 1}\n')
+    done = dial_chat(tmp_path, *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert problem in done.stderr
+    assert not (tmp_path / "servers.json").exists()
+
+
+def test_a_refused_option_is_an_object_too_where_the_answer_would_be_one(tmp_path: Path) -> None:
+    done = dial_chat(tmp_path, "hi", "-q", "-v", "--output", "json")
+    assert json.loads(done.stdout)["error"]["type"] == "ConfigError"
+
+
+def test_a_value_is_printed_as_json_if_that_is_asked_for(tmp_path: Path) -> None:
+    write_config(tmp_path, defaultModel="local")
+    assert dial_chat(tmp_path, "config", "get", "defaultModel").stdout == "local\n"
+    assert dial_chat(tmp_path, "config", "get", "defaultModel", "--json").stdout == '"local"\n'
+
+
+def test_the_rules_end_with_what_the_mode_does(tmp_path: Path) -> None:
+    write_config(tmp_path, {"raw": {"command": "x"}})
+    last = {
+        "ask": "ask everything else",
+        "read": "allow everything else that is known to be read-only, ask the rest (--mode read)",
+        "plan": "deny what is not known to be read-only, whatever is allowed above (--mode plan)",
+        "auto": "allow everything else (--mode auto)",
+    }
+    for mode, row in last.items():
+        assert dial_chat(tmp_path, "policy", "--mode", mode).stdout.splitlines()[-1] == row
+    assert json.loads(dial_chat(tmp_path, "policy", "--mode", "plan", "--json").stdout)["mode"] == "plan"
+
+
+def test_the_time_of_a_tool_is_that_of_the_option(tmp_path: Path) -> None:
+    write_config(tmp_path, {"raw": entry("Server")})
+    done = dial_chat(tmp_path, "call", "raw/echo", "--tool-timeout", "0.0001")
+    assert (done.returncode, done.stdout) == (1, "The tool gave no result within 0.0001 seconds.\n")
+
+
+def test_models_are_found_by_a_part_of_their_names_in_any_case(tmp_path: Path) -> None:
+    write_config(tmp_path, models={"Mine": {"base_url": "http://127.0.0.1:9/v1"}})
+    for word, found in (("MINE", ["Mine"]), ("zzz", [])):
+        listed = json.loads(dial_chat(tmp_path, "models", "list", word, "--json").stdout)
+        assert (list(listed["profiles"]), listed["models"]) == (found, [])
+    assert "no model has 'zzz' in its name" in dial_chat(tmp_path, "models", "list", "zzz").stderr
 
 
 def test_the_number_of_entries_holds_for_show_too(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -68,6 +70,9 @@ def chat(
     if install_completion or show_completion:
         from dial_client.cli.commands.shell_completion import set_up_completion
 
+        if install_completion and show_completion:
+            raise _build_conflict("--install-completion", "--show-completion")
+
         return set_up_completion(prompt, is_installed=install_completion)
     from dial_client.cli import prompt_input
     from dial_client.cli.terminal.banner import check_theme
@@ -85,8 +90,9 @@ def chat(
         from dial_client.cli.chat.one_shot import answer
 
         return answer(options, question, "" if prompt in (None, "-") else prompt)
-    if options.schema is not None:
-        raise ConfigError("--schema needs a question", hint="dial-chat --schema FILE PROMPT")
+    if options.schema is not None or options.output != "text":
+        name = "--output" if options.schema is None else "--schema"
+        raise ConfigError(f"{name} needs a question", hint=f"dial-chat {name} … PROMPT")
     from dial_client.cli.chat.conversation import run_conversation
 
     return run_conversation(options)
@@ -134,7 +140,9 @@ def call(
     """Call one tool, without a model; only its server starts. No approval is asked for: you make the call yourself."""
     from dial_client.cli.servers.tool_call import call_tool
 
-    return call_tool(replace(options, timeout=options.tool_timeout), name, arguments or (), as_json=as_json)
+    # The time for a turn must not end the call before its own time does.
+    timeout = None if options.tool_timeout is None else math.inf
+    return call_tool(replace(options, timeout=timeout), name, arguments or (), as_json=as_json)
 
 
 @command("conversations")
@@ -162,6 +170,8 @@ def conversations(
             "--cursor": (cursor is not None, "list"),
             "--all": (all_folders, "list"),
             "--format": (form != "markdown", "export"),
+            "--json": (as_json, "list, show, export, import"),
+            repr(target): (target is not None, "show, delete, export, import"),
         },
     )
     return manage(action, target, ConversationQuery(as_json, search, limit, cursor, form, all_folders))
@@ -286,6 +296,15 @@ def doctor(
     """Check the configuration, the servers, their tools and the model. The exit code is 1 if there is an error."""
     from dial_client.cli.doctor.doctor_report import diagnose, read_groups
 
+    if only:
+        _refuse_unused(
+            f"doctor {', '.join(only)}",
+            {
+                "--model": (options.model is not None and not {"model", "tools"} & {*only}, "--only model"),
+                "--base-url": (options.base_url is not None and "model" not in only, "--only model"),
+                "--store": (options.store is not None and "files" not in only, "--only files"),
+            },
+        )
     return diagnose(options, read_groups(only), with_fixes=fix, as_json=as_json)
 
 
@@ -322,7 +341,16 @@ def models(
     """List the models of your endpoints and of this machine; or test what a model can do."""
     from dial_client.messages.errors import ConfigError
 
-    _refuse_unused(f"models {action}", {"--refresh": (refresh, "list")})
+    is_address = action == "list" and options.base_url is not None
+    _refuse_unused(
+        f"models {action}",
+        {
+            "--refresh": (refresh, "list"),
+            "--tool-format": (options.tool_format is not None, "test"),
+            "--config": (is_address and options.config is not None, "test"),
+            "--profile": (is_address and options.profile is not None, "test"),
+        },
+    )
     match action, name:
         case "list", _:
             from dial_client.cli.models.model_table import list_models
@@ -467,6 +495,12 @@ async def init(
 
     if user and folder:
         raise ConfigError("--user and --folder name different files", "give one of them")
+    if model == "":
+        raise ConfigError("--model is empty", "leave it out, or give NAME")
+    if key_variable and not re.fullmatch(r"[A-Za-z_]\w*", key_variable):
+        raise ConfigError(f"{key_variable!r} is no name of a variable", "--key-variable NAME, such as OPENAI_API_KEY")
+    if key_variable and not base_url:
+        raise ConfigError("--key-variable has no effect without --base-url", "other keys are found by themselves")
     place = user if user or folder else None
     return await write_first_configuration(
         InitChoice(place, model, base_url, key_variable, tuple(server or ()), is_agreed=yes)
@@ -512,9 +546,11 @@ async def config(
             "--origin": (origin, "show"),
             "--user": (user, "set, unset, edit"),
             "--json": (as_json, "path, show, get, schema"),
-            "--model": (options.model is not None, "path, show, get"),
-            "--profile": (options.profile is not None, "path, show, get"),
-            "--trust": (options.trust, "path, show, get"),
+            "--model": (options.model is not None and not origin, "show --origin"),
+            "--profile": (options.profile is not None and not origin, "show --origin"),
+            "--trust": (options.trust, "show, get"),
+            repr(key): (key is not None, "show, get, set, unset"),
+            repr(value): (value is not None, "set"),
         },
     )
     match action:
@@ -525,7 +561,7 @@ async def config(
         case "show" if key is None:
             configuration_report.print_values(options, as_json=as_json)
         case "get" | "show":
-            configuration_report.print_value(options, key)
+            configuration_report.print_value(options, key, as_json=as_json)
         case "schema":
             configuration_report.print_schema()
         case "set":
@@ -556,6 +592,12 @@ def _refuse_unused(command: str, options: Mapping[str, tuple[bool, str]]) -> Non
     for option, (is_given, actions) in options.items():
         if is_given and action not in actions.split(", "):
             raise ConfigError(f"{option} has no effect with {command}", f"it belongs to: {name} {actions}")
+
+
+def _build_conflict(first: str, second: str) -> Exception:
+    from dial_client.messages.errors import ConfigError
+
+    return ConfigError(f"{first} cannot be combined with {second}", "give one of them")
 
 
 def _build_unknown_action(action: str, actions: str) -> Exception:
@@ -592,7 +634,7 @@ def run(arguments: Sequence[str]) -> int:
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else ExitCode.UNEXPECTED
     except _UsageError as error:
-        problem = error.format_message().rstrip(".")
+        problem = error.format_message().rstrip(".").replace("Value error, ", "")  # the words of pydantic
         asks = "; to ask the model: dial-chat -p PROMPT" if name and "extra argument" in problem else ""
         _report_error(f"{problem}; {program} -h shows what there is{asks}")
         code = ExitCode.USAGE

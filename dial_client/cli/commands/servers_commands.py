@@ -88,7 +88,7 @@ def add(
     if len(words) < 2 and is_source(source):
         own_name = name if words else None
         values = tuple(bundle_values or ())
-        return add_source(source, own_name, choice, values=values, replace=replace, is_agreed=yes)
+        return add_source(source, own_name, new, choice, values=values, replace=replace, is_agreed=yes)
     if bundle_values or yes:
         from dial_client.messages.errors import ConfigError
 

@@ -8,7 +8,7 @@ parameter that expects text or a path.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import cache, cached_property, partial
 from importlib import import_module
@@ -174,7 +174,27 @@ class _Callback:
         logs: Logs = next((value.logs for value in arguments.values() if isinstance(value, Options)), "none")
         from dial_client.cli.process_runner import run_to_exit_code
 
-        raise typer.Exit(run_to_exit_code(lambda: self._function(**arguments), logs=logs))
+        raise typer.Exit(run_to_exit_code(lambda: self._begin(arguments), logs=logs))
+
+    def _begin(self, arguments: Mapping[str, Any]) -> CommandRun:
+        """Return the work of the command.
+
+        Raises:
+            ConfigError: Two options contradict each other.
+        """
+        from dial_client.cli.option_checks import check_options
+        from dial_client.messages.errors import ConfigError
+
+        for options in (value for value in arguments.values() if isinstance(value, Options)):
+            try:
+                check_options(options)
+            except ConfigError as error:
+                if options.command == PROGRAM:
+                    from dial_client.cli.chat.one_shot import print_error
+
+                    print_error(error, options)
+                raise
+        return self._function(**arguments)
 
 
 def command(

@@ -20,6 +20,7 @@ from dial_client.providers.presets import MODELS_OF_KEYS
 from dial_client.runtime.safe_text import escape_line
 from dial_client.runtime.text import did_you_mean
 from dial_client.servers.secret_masking import SecretMask, find_in_arguments, find_in_variable, names_secret
+from dial_client.settings.config_entries import build_profile_error
 from dial_client.settings.config_locations import FILE_NAME, build_user_config_path, find_user_config
 from dial_client.settings.config_values import Node
 from dial_client.settings.configuration import ConfigFile
@@ -261,7 +262,8 @@ def print_origins(options: Options, key: str | None, *, as_json: bool) -> None:
         # A path may lead into a value, such as an item of a list: print the place of the whole value.
         rows = below or [(key, at_key, origin) for name, _, origin in rows if key.startswith(f"{name}.")]
     else:
-        rows += _list_choices(options)
+        known = [name for value in values for place, name, *_ in [(*value.keys, "")] if place == "profiles"]
+        rows += _list_choices(options, known)
     if as_json:
         print(json.dumps([{"key": name, "value": value, "origin": origin} for name, value, origin in rows], indent=2))
     else:
@@ -269,8 +271,8 @@ def print_origins(options: Options, key: str | None, *, as_json: bool) -> None:
             print(escape_line(f"{origin}  {name} = {json.dumps(value, ensure_ascii=False)}"))
 
 
-def print_value(options: Options, key: str | None) -> None:
-    """Print one value as it is written: a string without quotes, anything else as JSON.
+def print_value(options: Options, key: str | None, *, as_json: bool) -> None:
+    """Print one value as it is written: a string without quotes unless `as_json`, anything else as JSON.
 
     Raises:
         ConfigError: No key is given, or there is no such value.
@@ -280,7 +282,7 @@ def print_value(options: Options, key: str | None) -> None:
             "missing value", hint="dial-chat config get KEY, such as defaultModel or mcpServers.time.args"
         )
     value = find_value(to_document(_read_values(options)), key)
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+    text = value if isinstance(value, str) and not as_json else json.dumps(value, ensure_ascii=as_json, indent=2)
     print("\n".join(map(escape_line, text.split("\n"))) if sys.stdout.isatty() else text)
 
 
@@ -298,9 +300,15 @@ def _read_values(options: Options) -> list[WrittenValue]:
     return list_written_values(find_files(options.config, trust=options.trust).files)
 
 
-def _list_choices(options: Options) -> list[tuple[str, Any, str]]:
-    """Return the values that options or environment variables set, each with its key and origin."""
+def _list_choices(options: Options, profiles: Sequence[str]) -> list[tuple[str, Any, str]]:
+    """Return the values that options or environment variables set, each with its key and origin.
+
+    Raises:
+        ConfigError: The profile is none of `profiles`.
+    """
     profile = find_profile_name(options)
+    if profile is not None and profile not in profiles:
+        raise build_profile_error(profile, profiles)
     found: list[tuple[str, Any, str]] = []
     if profile is not None:
         found.append(("profile", profile, "--profile" if options.profile else f"environment {PROFILE_VARIABLE}"))

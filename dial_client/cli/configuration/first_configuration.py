@@ -130,14 +130,14 @@ async def _choose_model(choice: InitChoice, *, asks: bool) -> ModelProposal | No
     Raises:
         ConfigError: The endpoint of the options cannot be used.
     """
-    if choice.base_url and choice.model:
+    url = normalize_url(choice.base_url, "--base-url") if choice.base_url is not None else ""
+    if url and choice.model:
         api, model_id = split_model_name(choice.model)
-        url = normalize_url(choice.base_url, "--base-url")
         return propose(url, model_id, api, choice.key_variable)
-    if choice.base_url and asks:
-        return await ask_for_endpoint(choice.base_url, choice.key_variable)
-    if choice.base_url:
-        trial = await try_endpoint(choice.base_url, os.environ.get(choice.key_variable, ""))
+    if url and asks:
+        return await ask_for_endpoint(url, choice.key_variable)
+    if url:
+        trial = await try_endpoint(url, os.environ.get(choice.key_variable, ""))
         if trial.problem or not trial.ids:
             hint = "--key-variable NAME names the variable with its key" if trial.refuses_key else "give --model ID"
             raise ConfigError(trial.problem or f"{trial.endpoint.host} has no list of models", hint)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -35,7 +35,7 @@ from dial_client.runtime.safe_text import to_one_line
 from dial_client.runtime.text import count_noun
 from dial_client.settings import configuration
 from dial_client.settings.config_locations import FILE_NAME
-from dial_client.settings.config_types import Settings
+from dial_client.settings.config_types import ModelProfile, Settings
 from dial_client.turns import prices
 
 _KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
@@ -141,15 +141,19 @@ async def list_models(options: Options, word: str, *, is_refreshed: bool, as_jso
     listed += await _list_served(known=[models.url for models in listed])
     local, memory = list_local_models(find_cache_folder()), measure_memory()
     prices.preload()
+    listed = [_select(models, word) for models in listed] if as_json else listed
+    local = [model for model in local if _has(model.name, word)]
+    profiles = {name: profile for name, profile in settings.models.items() if _has(name, word)}
     if as_json:
-        print(json.dumps(_as_json(settings, listed, local, memory), indent=2))
+        print(json.dumps(_as_json(profiles, listed, local, memory), indent=2))
         return
-    for name, profile in settings.models.items():
-        if word in name:
-            print_lines([f"{to_one_line(name, 60)}: {to_one_line(profile.model or name, 80)}, of your configuration"])
+    for name, profile in profiles.items():
+        print_lines([f"{to_one_line(name, 60)}: {to_one_line(profile.model or name, 80)}, of your configuration"])
     for models in listed:
         _print_endpoint(models, word)
-    _print_local([model for model in local if word in model.name], memory)
+    _print_local(local, memory)
+    if word and not (profiles or local or any(_select(models, word).ids for models in listed)):
+        warn(f"no model has {word!r} in its name: `dial-chat models` lists all")
     if not word:
         if memory is not None:
             print(f"\nThis machine has {memory / 1e9:.1f} GB of memory.")
@@ -170,7 +174,7 @@ async def _list_models_of_address(base_url: str, word: str, *, as_json: bool) ->
     [models] = await list_endpoints([(provider.endpoint, "")], is_refreshed=True, is_cached=False)
     prices.preload()
     if as_json:
-        print(json.dumps({"endpoints": _endpoints_as_json([models])}, indent=2))
+        print(json.dumps({"endpoints": _endpoints_as_json([_select(models, word)])}, indent=2))
     else:
         _print_endpoint(models, word, f", each as -m chat:ID --base-url {base_url}")
 
@@ -212,7 +216,7 @@ def _print_endpoint(models: EndpointModels, word: str, usage: str = ', each for 
         problem = to_one_line(models.problem, 200)
         print_lines([f"{models.host}: {problem}"], styles={f": {problem}": "failure"})
         return
-    found = [model for model in models.ids if word in f"{models.prefix}{model}"]
+    found = _select(models, word).ids
     shown = found if word else found[:MAX_SHOWN]
     count = f"{len(found)} of {count_noun(len(models.ids), 'model')}" if word else count_noun(len(found), "model")
     heading = f"{models.host}: {count}" + ("" if models.prefix else usage)
@@ -223,6 +227,15 @@ def _print_endpoint(models: EndpointModels, word: str, usage: str = ', each for 
     if len(found) > len(shown):
         more = len(found) - len(shown)
         print_lines([f"  … and {more} more: dial-chat models list WORD shows those with WORD in their name"])
+
+
+def _select(models: EndpointModels, word: str) -> EndpointModels:
+    """Return the models that have a word in their name."""
+    return replace(models, ids=tuple(model for model in models.ids if _has(f"{models.prefix}{model}", word)))
+
+
+def _has(name: str, word: str) -> bool:
+    return word.lower() in name.lower()
 
 
 def _describe_model(url: str, model: str) -> str:
@@ -260,10 +273,10 @@ def _print_local(found: list[LocalModel], memory: int | None) -> None:
 
 
 def _as_json(
-    settings: Settings, listed: list[EndpointModels], local: list[LocalModel], memory: int | None
+    profiles: Mapping[str, ModelProfile], listed: list[EndpointModels], local: list[LocalModel], memory: int | None
 ) -> dict[str, Any]:
     return {
-        "profiles": {name: profile.model or name for name, profile in settings.models.items()},
+        "profiles": {name: profile.model or name for name, profile in profiles.items()},
         "endpoints": _endpoints_as_json(listed),
         "memory": memory,
         "models": [asdict(model) | {"fits": None if memory is None else model.fits(memory)} for model in local],

@@ -169,6 +169,7 @@ def is_source(text: str) -> bool:
 async def add_source(
     source: str,
     name: str | None,
+    new: NewServerOptions,
     choice: ConfigChoice,
     *,
     values: Sequence[str] = (),
@@ -180,6 +181,7 @@ async def add_source(
     Args:
         source: A link, a file, or a name of the registry.
         name: The name for the server; None to use the name in the source.
+        new: The options about a program or a URL, which a source does not take.
         choice: The file to change.
         values: The options of a bundle, each as ``KEY=VALUE``.
         replace: Replace a server of the same name.
@@ -188,6 +190,12 @@ async def add_source(
     Raises:
         ConfigError: The source has no usable server, or there is no terminal to ask at.
     """
+    if given := [f"--{name}" for name in NewServerOptions.__dataclass_fields__ if getattr(new, name)]:
+        key = f"mcpServers.{name or 'NAME'}.KEY"
+        raise ConfigError(
+            f"{given[0]} has no effect with a SOURCE, which describes the server",
+            f"add it without {given[0]}, then `dial-chat config set {key} VALUE`",
+        )
     before = read_text(find_file(choice))
     server = await _read_source(source, values, is_agreed=is_agreed)
     entry_name = (name or server.name).replace("/", "-")
@@ -204,7 +212,7 @@ async def add_source(
 
 async def _read_source(source: str, values: Sequence[str], *, is_agreed: bool) -> SourceServer:
     if values and Path(source).suffix not in BUNDLE_SUFFIXES:
-        raise ConfigError("--set is for the options of a bundle", "--env sets a variable of a program")
+        raise ConfigError("--set is for the options of a bundle", "this source has none")
     if is_deep_link(source):
         linked = read_deep_link(source)
         if linked.entry is None:
