@@ -6,6 +6,7 @@ from dial_client.cli import trust_summary as trust_summary
 from dial_client.cli import tty as tty
 from dial_client.cli.approval_box import ApprovalBox as ApprovalBox
 from dial_client.cli.approval_prompt import KEYS as APPROVAL_KEYS
+from dial_client.cli.approval_prompt import build_keys_for_all as build_keys_for_all
 from dial_client.cli.approval_prompt import build_question as build_question
 from dial_client.cli.approval_prompt import explain as explain
 from dial_client.cli.approval_prompt import parse_answer as parse_answer
@@ -747,6 +748,7 @@ from dial_client.tools.catalog import assign_names as assign_names
 from dial_client.tools.catalog import build_catalog as build_catalog
 from dial_client.tools.executor import ToolExecutor as ToolExecutor
 from dial_client.tools.file_changes import MAX_BYTES as FILE_CHANGES_MAX_BYTES
+from dial_client.tools.file_changes import FileChange as FileChange
 from dial_client.tools.file_changes import diff as diff
 from dial_client.tools.file_changes import find_changes as find_changes
 from dial_client.tools.function_tools import FunctionTools as FunctionTools

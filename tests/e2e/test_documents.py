@@ -48,12 +48,17 @@ def test_the_example_of_conversations_runs_unchanged(tmp_path: Path) -> None:
 
 
 EXAMPLES_IN = (
+    "audit.md",
+    "errors.md",
+    "events.md",
     "extending.md",
     "functions.md",
     "library.md",
+    "messages.md",
     "middleware.md",
     "testing.md",
     "traces.md",
+    "turns.md",
     "typed-answers.md",
     "users.md",
 )
@@ -92,6 +97,7 @@ PROGRAMS: list[tuple[str, int, list[object], list[str]]] = [
         [],
         ["docs://guide docs://pages/{name}", "Begin with a plan. ()", "Review a.py.", "docs://guide"],
     ),
+    ("elicitation-sampling-roots.md", 0, [], ["True", "shop asks: How many packets of tea?", "3 packets"]),
     ("elicitation-sampling-roots.md", 1, [], ["shop ('restock',)", "True"]),
     ("durable.md", 0, [clock("Asia/Tokyo"), "Noon."], ["Noon."]),
     ("migrate-openai-agents.md", 0, [clock("Asia/Tokyo"), "Noon."], ["Noon."]),

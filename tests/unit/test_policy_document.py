@@ -9,7 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.inner import PolicyRules, ProposedCall, Settings, ToolSpec, find_reason_to_ask, parse, trust_read_only_tools
+from tests.inner import (
+    APPROVAL_KEYS,
+    ApprovalBox,
+    ApprovalContext,
+    FileChange,
+    PolicyRules,
+    ProposedCall,
+    Settings,
+    ShownCall,
+    ToolCallRequest,
+    ToolSpec,
+    build_keys_for_all,
+    choose_theme,
+    find_reason_to_ask,
+    parse,
+    trust_read_only_tools,
+)
 
 PAGE = (Path(__file__).parents[2] / "docs" / "policy.md").read_text(encoding="utf-8")
 RECIPE, CONFIGURATION = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
@@ -22,6 +38,28 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     project.mkdir(parents=True)
     monkeypatch.chdir(project)
     return parse(CONFIGURATION, path=str(project / "servers.json"), environ={"HOME": str(tmp_path)})
+
+
+def show_call(
+    server: str, tool: str, arguments: dict[str, object], *, trusted: bool = False, **claims: bool
+) -> ShownCall:
+    changes = [FileChange("content", "new file", ("+hello", "+world"))] if "content" in arguments else []
+    spec = ToolSpec(tool, "", {}, server, tool, **claims)  # type: ignore[arg-type]  # claims are flags
+    return ShownCall(ToolCallRequest("1", tool, arguments), spec, ApprovalContext(server), changes, trusted)
+
+
+def test_the_questions_of_the_page_are_those_of_the_program() -> None:
+    written = {"path": "notes/new.txt", "content": "hello\nworld\n"}
+    write = show_call("files", "write_file", written, destructive=True, idempotent=True)
+    log = show_call("git", "git_log", {"max_count": 5}, trusted=True, read_only=True)
+    send = show_call("mail", "send", {"to": "ada@example.com", "subject": "News"})
+    theme = choose_theme("mono", {})
+    drawn = [
+        ApprovalBox({1: write}, APPROVAL_KEYS, theme),
+        ApprovalBox({1: write, 2: log, 3: send}, build_keys_for_all([1, 2, 3]), theme),
+    ]
+    shown = [re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(box.render(84, 30))) for box in drawn]
+    assert re.findall(r"```text\n(╭.*?)\n```", PAGE, re.DOTALL) == shown
 
 
 def test_the_page_has_seven_examples() -> None:

@@ -171,7 +171,7 @@ def conversations(
             "--all": (all_folders, "list"),
             "--format": (form != "markdown", "export"),
             "--json": (as_json, "list, show, export, import"),
-            repr(target): (target is not None, "show, delete, export, import"),
+            repr(target): (target is not None and action == "list", "show, delete, export, import"),
         },
     )
     return manage(action, target, ConversationQuery(as_json, search, limit, cursor, form, all_folders))
@@ -549,8 +549,8 @@ async def config(
             "--model": (options.model is not None and not origin, "show --origin"),
             "--profile": (options.profile is not None and not origin, "show --origin"),
             "--trust": (options.trust, "show, get"),
-            repr(key): (key is not None, "show, get, set, unset"),
-            repr(value): (value is not None, "set"),
+            repr(key): (key is not None and action in ("path", "edit", "schema"), "show, get, set, unset"),
+            repr(value): (value is not None and action in ("show", "get", "unset"), "set"),
         },
     )
     match action:
