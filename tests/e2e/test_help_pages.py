@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.support.program import LONG, dial_chat, environment, write_config
 from tests.support.pseudo_terminal import plain, terminal
@@ -89,3 +91,40 @@ def test_the_shell_commands_of_the_page_for_ci_run(tmp_path: Path) -> None:
         )
         assert ran.returncode == 0, (block, ran.stdout, ran.stderr)
     assert (tmp_path / "review.md").read_text().strip() == "yes"
+
+
+@pytest.mark.once
+@pytest.mark.skipif(sys.platform == "win32", reason="the commands are those of a POSIX shell")
+def test_the_jobs_of_the_page_for_ci_write_the_notes(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+    github, gitlab = (
+        yaml.safe_load(text) for text in re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    )
+    steps = github["jobs"]["notes"]["steps"]
+    assert all(("uses" in step) is not ("run" in step) for step in steps)
+    jobs = [[step["run"] for step in steps if "run" in step], gitlab["notes"]["script"]]
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, module in (("dial-chat", "dial_client"), ("mcp-server-git", "mcp_server_git")):
+        (programs / name).write_text(f'#!/bin/sh\nexec {sys.executable} -m {module} "$@"\n')
+        (programs / name).chmod(0o755)
+    env = environment(tmp_path, PATH=f"{programs}:{os.environ['PATH']}", GIT_CONFIG_GLOBAL=os.devnull)
+    (tmp_path / "ci").mkdir()
+    (tmp_path / "ci" / "servers.json").write_text(
+        re.findall(r"^```json\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[0]
+    )
+    log = {"tool_calls": [{"name": "git_log", "arguments": {"repo_path": ".", "max_count": 1}}]}
+    (tmp_path / "replies.json").write_text(json.dumps([log, "It is faster."]))
+    author = ("-c", "user.name=A", "-c", "user.email=a@example.com")
+    for words in (("init", "-q"), (*author, "commit", "-q", "--allow-empty", "-m", "Make it faster")):
+        subprocess.run(["git", *words], cwd=tmp_path, env=env, check=True)
+    for install, ask in jobs:
+        assert install == "pip install 'dial-client[demo]'"
+        command = ask.replace("openai:gpt-6-luna", "scripted:replies.json")
+        ran = subprocess.run(
+            ["sh", "-euc", command], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=LONG, check=False
+        )
+        assert ran.returncode == 0, ran.stderr
+        assert "git_log" in ran.stderr
+        assert (tmp_path / "notes.md").read_text() == "It is faster.\n"
+        (tmp_path / "notes.md").unlink()
