@@ -94,7 +94,14 @@ class Options:
     max_depth: Annotated[int | None, Option(metavar="N", help="At most N rounds of tool calls; 50 by default.")] = None
     timeout: Annotated[float | None, Option(metavar="S", help="Seconds for a turn; 120 without a terminal.")] = None
     tool_timeout: Annotated[float | None, Option(metavar="S", help="Seconds for one tool call; 60 by default.")] = None
-    no_stream: Annotated[bool, Option("--no-stream", help="Do not stream: request the answer in one piece.")] = False
+    no_stream: Annotated[
+        bool,
+        Option(
+            "--no-stream",
+            help="Do not stream: request the answer in one piece. Piped text is streamed only where no tool call can "
+            "follow it, because standard output has the answer alone; --output jsonl always streams.",
+        ),
+    ] = False
     output: Annotated[Output, Option(metavar="FORM", help="The form of the answer: text, json, jsonl or sse.")] = "text"
     schema: Annotated[
         Path | None,

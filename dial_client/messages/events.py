@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Generic
 
 from dial_client.messages.mcp_apps import App
@@ -36,6 +36,9 @@ class RoundStarted:
 
     depth: int
     """Number of rounds of tool calls before this round."""
+    may_call: bool = field(default=True, compare=False)
+    """False if no call can follow the text of this round, because no tool is offered, or a limit is reached: the text
+    is the answer, from its first word."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from dial_client.messages.events import (
     Finished,
     MessageCompleted,
     ReasoningDelta,
+    RoundStarted,
     ServerChanged,
     StatusChanged,
     TextDelta,
@@ -49,7 +50,7 @@ class TerminalSink(TurnSink):
         usage: Whether to show the tokens of each turn, their cost if it is known, and the duration.
         calls: Whether to show tool calls, and the text before them.
         has_answer_alone: Whether standard output gets only the last text of a turn, and standard error the text
-            before tool calls. A text is then written when its message is complete, because calls may follow it.
+            before tool calls. A text that calls may follow is then written when its message is complete.
     """
 
     def __init__(
@@ -57,6 +58,8 @@ class TerminalSink(TurnSink):
     ) -> None:
         super().__init__(shows_reasoning=reasoning, shows_usage=usage, shows_calls=calls)
         self._has_answer_alone = has_answer_alone
+        # Whether the text of this round is the answer, because no calls can follow it.
+        self._is_last_round = False
         # The text of the message that is not complete yet, if standard output has the answer alone.
         self._unsettled: list[str] = []
         self._out = sys.stdout
@@ -89,6 +92,8 @@ class TerminalSink(TurnSink):
 
     def show(self, event: Event) -> None:
         """Show one event. While a question is open, status events are dropped, and all other events wait."""
+        if isinstance(event, RoundStarted):
+            self._is_last_round = not event.may_call
         if not self._shows_calls and isinstance(event, ToolCallStarted | ToolCallProgress | ToolCallFinished):
             if isinstance(event, ToolCallStarted):
                 self._find_shown(event.call.id).set()
@@ -256,7 +261,7 @@ class TerminalSink(TurnSink):
                     self._print_line(f"[{describe(part)}: not shown here]")
 
     def _take_text(self, text: str) -> None:
-        if self._has_answer_alone:
+        if self._has_answer_alone and not self._is_last_round:
             self._unsettled.append(text)
         else:
             self._write(text, "text")

@@ -108,7 +108,9 @@ class ModelCaller:
         # The time kept for the answer is for the last reply, for a first one, which leaves no results to answer from if
         # it is cut off, and (in `_receive`) for one with text, which may be the answer.
         self.deadline.allow_reserve(allowed=choice is ToolChoice.NONE or not context.depth)
-        await self.emit(RoundStarted(context.depth))
+        # Typed answers may come as calls.
+        may_call = choice is not ToolChoice.NONE and (self.answer is not None or bool(self.tools()))
+        await self.emit(RoundStarted(context.depth, may_call))
         status = StatusChanged(status_text.PROCESSING if context.depth else status_text.ANALYZING)
         await self.emit(status)
 
@@ -117,7 +119,7 @@ class ModelCaller:
 
         adapted_codes: set[str | None] = set()
         while True:
-            attempt = self._prepare(context, choice, on_wait)
+            attempt = self._prepare(context, choice, on_wait, may_call=may_call)
             try:
                 if self.middleware.wraps_model_calls:
                     received = await self._ask_through_middleware(attempt)
@@ -132,14 +134,16 @@ class ModelCaller:
                     raise
                 adapted_codes.add(error.code)
             else:
-                return await self._conclude(attempt, received, choice)
+                return await self._conclude(attempt, received, may_call=may_call)
 
-    def _prepare(self, context: ConversationContext, choice: ToolChoice, on_wait: OnWait) -> _Attempt:
+    def _prepare(
+        self, context: ConversationContext, choice: ToolChoice, on_wait: OnWait, *, may_call: bool
+    ) -> _Attempt:
         """Build the request from the conversation, the offered tools and the instructions."""
         settings = self.settings
         if choice is ToolChoice.NONE:
             settings = replace(settings, max_tokens=min(LAST_ANSWER_TOKENS, settings.max_tokens or LAST_ANSWER_TOKENS))
-        tools, choice, instructions = self._choose_offer(choice)
+        tools, choice, instructions = self._choose_offer(choice, may_call=may_call)
         handler, window = self.model.format.handler, self.model.window
         # A forced call is forced once: later replies have to be able to answer.
         forced = settings.tool_choice if tools and not context.depth else None
@@ -171,9 +175,13 @@ class ModelCaller:
         emit = self.emit if self.answer is None else self.answer.receive
         return _Attempt(context.depth, request, emit, make_reader, shrink_window)
 
-    def _choose_offer(self, choice: ToolChoice) -> tuple[tuple[ToolSpec, ...], ToolChoice, tuple[Instruction, ...]]:
+    def _choose_offer(
+        self, choice: ToolChoice, *, may_call: bool
+    ) -> tuple[tuple[ToolSpec, ...], ToolChoice, tuple[Instruction, ...]]:
         """Return the tools of the next request, which of them the model may call, and the instructions."""
-        tools, tool_format = self.tools(), self.model.format.handler.format
+        # A tool that was added since the round was announced without calls is offered in the next round.
+        tools = self.tools() if may_call or choice is ToolChoice.NONE else ()
+        tool_format = self.model.format.handler.format
         instructions = self.instructions.select(has_tools=bool(tools), tool_format=tool_format)
         if self.answer is None:
             return tools, choice, instructions
@@ -259,8 +267,8 @@ class ModelCaller:
         attempt.sent_by_endpoint = (message.content, message.tool_calls)
         return ModelReply(message=message, finish=completion.finish, usage=completion.usage, info=info)
 
-    async def _conclude(self, attempt: _Attempt, received: ModelReply, choice: ToolChoice) -> Reply:
-        """Return what a reply means for the turn."""
+    async def _conclude(self, attempt: _Attempt, received: ModelReply, *, may_call: bool) -> Reply:
+        """Return what a reply means for the turn. A call where no call was possible is dropped."""
         self.deadline.allow_reserve(allowed=False)
         message = received.message
         stop_reason = StopReason.TIMEOUT if attempt.is_timed_out else _STOP_REASONS.get(received.finish)
@@ -272,7 +280,7 @@ class ModelCaller:
             stop_reason = stop_reason or StopReason.ANSWERED
         if self.answer is not None and stop_reason is not StopReason.ANSWERED:
             await self.answer.release()
-        if stop_reason is None and choice is ToolChoice.NONE:
+        if stop_reason is None and not may_call:
             return Reply(replace(message, tool_calls=(), echo=None), StopReason.ANSWERED)
         if stop_reason is None:
             await self.emit(MessageCompleted(message))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.program import dial_chat, entry, write_config
+from tests.support.program import dial_chat, entry, started, write_config
 
 
 @pytest.mark.parametrize(
@@ -182,3 +182,10 @@ def test_known_keys_comments_and_names_can_be_set(tmp_path: Path, key: str, valu
     done = dial_chat(tmp_path, "config", "set", key, value)
     assert (done.returncode, done.stdout.startswith(f"set {key} in ")) == (0, True), done.stderr
     assert value.strip('[]"') in json.dumps(json.loads((tmp_path / "servers.json").read_text()))
+
+
+def test_a_piped_answer_that_no_call_can_follow_is_streamed(tmp_path: Path) -> None:
+    write_config(tmp_path, {}, [{"chunks": ["It is", " noon."], "hang": True}])
+    with started(tmp_path, "--no-save", "--timeout", "inf", "What time is it?") as process:
+        assert process.stdout is not None
+        assert process.stdout.read(5) == "It is", "the end of the answer never comes"

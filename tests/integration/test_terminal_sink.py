@@ -129,6 +129,20 @@ def test_only_the_answer_is_on_standard_output() -> None:
     assert shown.err.getvalue() == '→ maths.add(a=1, b="x y")\n✓ 0.25 s\n'
 
 
+@pytest.mark.parametrize(("may_call", "written"), [(True, ""), (False, "It is")])
+def test_an_answer_that_no_call_can_follow_is_written_while_it_streams(may_call: bool, written: str) -> None:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        sink = TerminalSink(has_answer_alone=True)
+    sink.show(RoundStarted(0, may_call))
+    sink.show(TextDelta("It is"))
+    assert out.getvalue() == written
+    sink.show(TextDelta(" 3."))
+    sink.show(MessageCompleted(Message.assistant("It is 3.")))
+    sink.show(finished())
+    assert (out.getvalue(), err.getvalue()) == ("It is 3.\n", "")
+
+
 @pytest.mark.parametrize(
     ("used", "cost", "line"),
     [

@@ -54,7 +54,7 @@ TURN = Turn(
     notes=("one server is missing",),
 )
 CASES: list[tuple[Event, dict[str, Any]]] = [
-    (RoundStarted(2), {"type": "round_started", "depth": 2}),
+    (RoundStarted(2), {"type": "round_started", "depth": 2, "may_call": True}),
     (StatusChanged("Working…"), {"type": "status_changed", "text": "Working…"}),
     (TextDelta("hel"), {"type": "text_delta", "text": "hel"}),
     (ReasoningDelta("hm"), {"type": "reasoning_delta", "text": "hm"}),

@@ -357,3 +357,21 @@ async def test_what_precedes_the_end_of_reasoning_alone_is_reasoning(stream: boo
     assert reply == Reply(Message.assistant("It is noon."), StopReason.ANSWERED)
     reasoning = "".join(event.text for event in exchange.heard.of(ReasoningDelta))
     assert reasoning == ("They ask for the time." if stream else "They ask.")
+
+
+@pytest.mark.anyio
+async def test_a_round_says_whether_calls_can_follow_its_text() -> None:
+    exchange = Exchange([TextChunk("Yes."), STOP], [TextChunk("Yes."), STOP], [TextChunk("Yes."), STOP])
+    await exchange.ask()
+    await exchange.ask_for_answer()
+    exchange.tools = ()
+    await exchange.ask()
+    assert [event.may_call for event in exchange.heard.of(RoundStarted)] == [True, False, False]
+
+
+@pytest.mark.anyio
+async def test_a_call_after_text_that_was_announced_as_the_answer_is_dropped() -> None:
+    exchange = Exchange([TextChunk("Yes."), *calling("1"), STOP])
+    exchange.tools = ()
+    reply = await exchange.ask()
+    assert reply == Reply(Message.assistant("Yes."), StopReason.ANSWERED)
