@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 
 def show_call(
-    server: str, tool: str, arguments: dict[str, object], *, trusted: bool = False, **claims: bool
+    server: str, tool: str, arguments: Mapping[str, object], *, trusted: bool = False, **claims: bool
 ) -> ShownCall:
     changes = [FileChange("content", "new file", ("+hello", "+world"))] if "content" in arguments else []
     spec = ToolSpec(tool, "", {}, server, tool, **claims)  # type: ignore[arg-type]  # claims are flags
