@@ -521,12 +521,15 @@ from dial_client.serve.http_server import open_socket as open_socket
 from dial_client.serve.human_input import ANSWER_TIMEOUT as ANSWER_TIMEOUT
 from dial_client.serve.human_input import APPROVAL as APPROVAL
 from dial_client.serve.human_input import HumanInputBroker as HumanInputBroker
+from dial_client.serve.mcp_endpoint import McpEndpoint as McpEndpoint
+from dial_client.serve.mcp_endpoint import McpOptions as McpOptions
 from dial_client.serve.security import APP_FRAME as APP_FRAME
 from dial_client.serve.security import HEALTH as HEALTH
 from dial_client.serve.security import MAX_BODY as MAX_BODY
 from dial_client.serve.security import UNCOUNTED as UNCOUNTED
 from dial_client.serve.security import AccessPolicy as AccessPolicy
 from dial_client.serve.security import build_policy as build_policy
+from dial_client.serve.security import check_origin as check_origin
 from dial_client.serve.security import is_loopback as security_is_loopback
 from dial_client.serve.server_routes import ServerLogins as ServerLogins
 from dial_client.serve.sse_response import KEEPALIVE_INTERVAL as KEEPALIVE_INTERVAL

@@ -271,6 +271,14 @@ class ServeOptions:
             metavar="SETTING", help="A setting that conversations cannot change, such as model, or all. Repeatable."
         ),
     ] = ()
+    allow_origin: Annotated[
+        tuple[str, ...],
+        Option(
+            metavar="ORIGIN",
+            help="An origin whose pages may use /mcp, such as http://localhost:6274 or vscode-webview://*. Repeatable.",
+        ),
+    ] = ()
+    no_mcp: Annotated[bool, Option("--no-mcp", help="Do not serve the tools as an MCP server at /mcp.")] = False
     allow_admin: Annotated[
         bool, Option("--allow-admin", help="Let clients add and change servers, which runs programs here.")
     ] = False

@@ -29,6 +29,7 @@ from dial_client.messages.model import Provider
 from dial_client.serve.application import AppContext
 from dial_client.serve.http_server import HttpServer, open_socket
 from dial_client.serve.human_input import PageUser
+from dial_client.serve.mcp_endpoint import McpOptions
 from dial_client.serve.security import check_token, is_loopback
 from dial_client.serve.server_routes import ConfigChanger, ServerChange
 from dial_client.serve.turn_registry import ServedModel
@@ -72,10 +73,19 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
                 audit_folder=find_audit_folder(),
                 change_config=build_config_changer(options, reload.request) if serve_options.allow_admin else None,
                 report=warn,
+                mcp=_choose_mcp_options(serve_options),
             )
             shown = _format_url(listener.getsockname(), token, token_source)
             async with web.lifespan():
                 return await _serve(HttpServer(web, listener, web.context.turns), web.context, shown, reload)
+
+
+def _choose_mcp_options(serve_options: ServeOptions) -> McpOptions | None:
+    if serve_options.no_mcp:
+        if serve_options.allow_origin:
+            raise ConfigError("--allow-origin is for /mcp, and cannot be combined with --no-mcp")
+        return None
+    return McpOptions(origins=serve_options.allow_origin)
 
 
 def _read_locked_settings(values: Sequence[str]) -> frozenset[str]:

@@ -20,6 +20,7 @@ from dial_client.serve.conversation_routes import ConversationRoutes
 from dial_client.serve.feature_routes import FeatureRoutes
 from dial_client.serve.http_messages import HttpError, build_json_response
 from dial_client.serve.human_input import HumanInputBroker
+from dial_client.serve.mcp_endpoint import McpEndpoint
 from dial_client.serve.openai_endpoint import ChatCompletionsEndpoint
 from dial_client.serve.security import HEALTH, AccessPolicy, SecurityMiddleware
 from dial_client.serve.server_routes import ConfigChanger, ServerLogins, ServerRoutes
@@ -51,6 +52,8 @@ class AppContext:
     """The OAuth logins in progress; None if logins over HTTP are disabled."""
     locked_settings: frozenset[str] = frozenset()
     """The names of the settings that conversations cannot override."""
+    mcp: McpEndpoint | None = None
+    """Serves the servers' tools to other MCP hosts; None to serve them to none."""
 
 
 def build_application(context: AppContext, policy: AccessPolicy) -> ASGIApp:
@@ -80,6 +83,7 @@ def build_routes(context: AppContext) -> list[Route]:
         *ServerRoutes(dial, context.change_config, context.logins).build_routes(),
         *AccessRoutes(dial, context.human_input.requests, context.audit_folder).build_routes(),
         *context.human_input.build_routes(),
+        *(context.mcp.build_routes() if context.mcp is not None else ()),
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+import time
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -23,6 +24,9 @@ from dial_client.serve.turn_registry import TurnRegistry
 MAX_CONNECTIONS = 1_000
 # Connections of one client address that have not sent the token.
 MAX_UNAUTHENTICATED = 100
+# Seconds that a new connection has to send the token before others of its address replace it: a client that opens 200
+# connections at once sends its requests only after that.
+FIRST_REQUEST_GRACE = 2.0
 _MIN_CONNECTIONS = 16
 
 
@@ -45,42 +49,60 @@ class ConnectionLimits:
     """Keeps the number of connections of a server within its limits.
 
     A new connection beyond a limit replaces another connection. At the limit of a client address, this is the address's
-    oldest connection that has not sent the token; at the total limit, the oldest such connection of the address that
-    has most of them. If there are none, it is the idle connection whose last request with the token is the oldest.
+    oldest connection that has not sent the token, once it has had time for that; at the total limit, the oldest such
+    connection of the address that has most of them. If there are none, it is the idle connection whose last request
+    with the token is the oldest.
     Connections that have sent the token and have a request in progress are never dropped.
 
     Args:
         max_total: Maximum number of connections; None to derive it from the limit on open files, at most 1,000.
         max_unauthenticated: Maximum number of connections of one client address that have not sent the token. An IPv6
             network of 64 bits counts as one address, because one client usually has a whole network.
+        grace: Seconds that a connection has to send the token before another one of its address replaces it.
+        clock: Returns the time in seconds.
     """
 
-    def __init__(self, max_total: int | None = None, max_unauthenticated: int = MAX_UNAUTHENTICATED) -> None:
+    def __init__(
+        self,
+        max_total: int | None = None,
+        max_unauthenticated: int = MAX_UNAUTHENTICATED,
+        *,
+        grace: float = FIRST_REQUEST_GRACE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.max_total = max_total if max_total is not None else compute_max_connections(get_file_limit())
         """Maximum number of connections at a time."""
         self._max_unauthenticated = max_unauthenticated
         # The networks of the connections, the oldest first; None for connections that have sent the token.
         self._networks: dict[ServedConnection, str | None] = {}
+        self._grace, self._clock = grace, clock
+        # The times when the connections that have not sent the token were added.
+        self._added: dict[ServedConnection, float] = {}
 
     def add(self, connection: ServedConnection) -> None:
         """Count a new connection; drop another connection if a limit is exceeded."""
         network = _find_network(connection.address)
         neighbours = self._list_connections(network)
-        if len(neighbours) >= self._max_unauthenticated:
-            self._drop(neighbours[0])
-        elif len(self._networks) >= self.max_total:
+        now = self._clock()
+        for neighbour in neighbours[: max(0, len(neighbours) - self._max_unauthenticated + 1)]:
+            if now - self._added[neighbour] >= self._grace:
+                self._drop(neighbour)
+        if len(self._networks) >= self.max_total:
             self._make_room()
         self._networks[connection] = network
+        self._added[connection] = now
 
     def mark_authenticated(self, connection: ServedConnection) -> None:
         """Record that a connection has sent the token, or that no token is required."""
         if connection in self._networks:
             del self._networks[connection]
+            self._added.pop(connection, None)
             self._networks[connection] = None  # at the end: it is dropped last
 
     def remove(self, connection: ServedConnection) -> None:
         """Record that a connection is closed. A second call has no effect."""
         self._networks.pop(connection, None)
+        self._added.pop(connection, None)
 
     def _list_connections(self, network: str) -> list[ServedConnection]:
         """Return the connections of a network that have not sent the token, the oldest first."""

@@ -3,7 +3,7 @@
 * ``Host`` must name this server. A web page whose name resolves to this machine (DNS rebinding) sends another name.
   If the server listens on all addresses, any IP address is accepted.
 * ``Origin`` and ``Sec-Fetch-Site`` must be of this server's own origin: pages of other origins cannot send requests
-  through the user's browser. There is no CORS.
+  through the user's browser. There is no CORS, except for `/mcp` and the origins that are allowed to use it.
 * ``Authorization: Bearer TOKEN`` is required for everything except the page's files, the redirects of OAuth
   logins and ``/healthz``.
 * The body is limited in size and time, and so are the bodies of all requests together.
@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -24,6 +23,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.logs import get_logger
+from dial_client.serve.authentication import (
+    MCP,
+    METADATA,
+    METADATA_OF_MCP,
+    Authenticator,
+    Refusal,
+    TokenAuthenticator,
+    build_refusal,
+)
 from dial_client.serve.http_messages import HttpError, to_http_error
 
 log = get_logger(__name__)
@@ -65,6 +73,8 @@ _SECURITY_HEADERS = {
 _AMBIGUOUS_LENGTH = "ambiguous_length"
 # Key, in the scope's ``state``, of a function that is called when a request has passed all checks.
 ON_AUTHENTICATED = "dial_client.on_authenticated"
+# Key, in the scope's ``state``, of the `Person` that a request is for.
+PERSON = "dial_client.person"
 HEALTH = "/healthz"
 ASSETS = "/assets/"
 # The scripts of the frame that draws diagrams. Its origin is opaque: browsers send ``Origin: null`` for them.
@@ -87,15 +97,43 @@ class AccessPolicy:
     """The names of this server, in lower case, without ports."""
     any_address: bool = False
     """True if ``Host`` may be any IP address."""
+    origins: frozenset[str] = frozenset()
+    """The other origins whose pages may use ``/mcp``; ``vscode-webview://*`` stands for all of a scheme."""
+    authenticator: Authenticator | None = None
+    """Decides who sends a request to ``/mcp``; None for the token."""
     max_body: int = MAX_BODY
     max_total_bodies: int = MAX_TOTAL
     body_timeout: float = BODY_TIMEOUT
 
 
-def build_policy(host: str, token: str | None, allowed_hosts: Iterable[str] = ()) -> AccessPolicy:
+def build_policy(
+    host: str,
+    token: str | None,
+    allowed_hosts: Iterable[str] = (),
+    origins: Iterable[str] = (),
+    authenticator: Authenticator | None = None,
+) -> AccessPolicy:
     """Return the policy for a server that listens on `host`."""
     names = {*LOOPBACK, host.lower(), *(name.lower() for name in allowed_hosts)} - set(_ALL_ADDRESSES)
-    return AccessPolicy(token, frozenset(names), any_address=host in _ALL_ADDRESSES)
+    is_any = host in _ALL_ADDRESSES
+    allowed = frozenset(origin.lower() for origin in origins)
+    return AccessPolicy(token, frozenset(names), is_any, allowed, authenticator)
+
+
+def check_origin(origin: str) -> None:
+    """Check an origin whose pages are to be allowed to use ``/mcp``.
+
+    Raises:
+        ConfigError: It is not an origin, or it stands for all pages of the web.
+    """
+    scheme, separator, name = origin.partition("://")
+    is_address = bool(scheme and separator and name) and not set('/?#@ "') & set(name)
+    if not is_address or not origin.isascii() or not origin.isprintable() or ("*" in name and name != "*"):
+        raise ConfigError(
+            f"{origin!r} is not an origin", hint="such as http://localhost:6274, or vscode-webview://* for a scheme"
+        )
+    if name == "*" and scheme.lower() in ("http", "https", "ws", "wss", "file"):
+        raise ConfigError(f"{origin!r} stands for every page", hint="name each origin, such as http://localhost:6274")
 
 
 def check_token(token: str, host: str) -> None:
@@ -122,6 +160,7 @@ class SecurityMiddleware:
     def __init__(self, app: ASGIApp, policy: AccessPolicy) -> None:
         self._app = app
         self._policy = policy
+        self._token = TokenAuthenticator(policy.token)
         # The bytes of the bodies of all requests in progress.
         self._reserved_bytes = 0
 
@@ -132,10 +171,11 @@ class SecurityMiddleware:
         # The routes below see the path under the mount, as the checks do. `app` is set because otherwise Starlette
         # itself responds to a wrong method.
         scope = {**scope, "app": self, "path": _find_path(scope), "root_path": ""}
-        response = _Response(send)
+        foreign_origin = self._find_foreign_origin(scope)
+        response = _Response(send, foreign_origin)
         body = _BodyReader(receive, self._policy, self._reserve_bytes)
         try:
-            self._check(scope)
+            await self._check(scope, is_allowed_origin=bool(foreign_origin))
             body.announce(Headers(scope=scope).get("content-length", "0"))
             await self._app(scope, body.receive, response.send)
         except Exception as error:
@@ -151,7 +191,7 @@ class SecurityMiddleware:
         finally:
             body.release()
 
-    def _check(self, scope: Scope) -> None:
+    async def _check(self, scope: Scope, *, is_allowed_origin: bool) -> None:
         path: str = scope["path"]
         headers = Headers(scope=scope)
         _check_length(headers, scope["http_version"])
@@ -161,12 +201,37 @@ class SecurityMiddleware:
             path in ("/", APP_FRAME, OAUTH_CALLBACK) or path.startswith(ASSETS)
         )
         self._check_host(headers)
-        _check_origin(headers, is_page=is_page, is_frame_script=is_page and path in FRAME_SCRIPTS)
-        if not is_page:
-            self._check_token(headers)
-            on_authenticated: Callable[[], None] | None = scope.get("state", {}).get(ON_AUTHENTICATED)
-            if on_authenticated is not None:
-                on_authenticated()
+        if not is_allowed_origin:
+            _check_origin(headers, is_page=is_page, is_frame_script=is_page and path in FRAME_SCRIPTS)
+        # A browser asks without a token whether a page may send a request with one.
+        is_preflight = is_allowed_origin and scope["method"] == "OPTIONS"
+        if is_page or is_preflight or path in (METADATA, METADATA_OF_MCP):
+            return
+        await self._authenticate(scope, headers)
+
+    def _find_foreign_origin(self, scope: Scope) -> str:
+        """Return the origin of another page that may send this request; empty if there is none."""
+        if scope["path"] not in (MCP, METADATA, METADATA_OF_MCP):
+            return ""
+        values = Headers(scope=scope).getlist("origin")
+        origin = values[0] if len(values) == 1 else ""
+        scheme, separator, _ = origin.lower().partition("://")
+        is_allowed = bool(separator) and not {origin.lower(), f"{scheme}://*"}.isdisjoint(self._policy.origins)
+        return origin if is_allowed else ""
+
+    async def _authenticate(self, scope: Scope, headers: Headers) -> None:
+        """Find out whom a request is for."""
+        authenticator: Authenticator = self._token
+        if scope["path"] == MCP and self._policy.authenticator is not None:
+            authenticator = self._policy.authenticator
+        person = await authenticator.authenticate(headers)
+        if isinstance(person, Refusal):
+            raise build_refusal(person, authenticator.metadata)
+        state = scope.setdefault("state", {})
+        state[PERSON] = person
+        on_authenticated: Callable[[], None] | None = state.get(ON_AUTHENTICATED)
+        if on_authenticated is not None:
+            on_authenticated()
 
     def _check_host(self, headers: Headers) -> None:
         values = headers.getlist("host")
@@ -179,19 +244,6 @@ class SecurityMiddleware:
             )
             raise HttpError(421, message, "wrong_host")
 
-    def _check_token(self, headers: Headers) -> None:
-        token = self._policy.token
-        if token is None:
-            return
-        scheme, _, credentials = headers.get("authorization", "").partition(" ")
-        # Compared as bytes: only ASCII strings can be compared in constant time.
-        is_equal = hmac.compare_digest(credentials.strip().encode(), token.encode())
-        if scheme.lower() != "bearer" or not is_equal:
-            message = "send the token of this service: Authorization: Bearer TOKEN"
-            raise HttpError(
-                401, message, "invalid_api_key", kind="authentication_error", headers={"www-authenticate": "Bearer"}
-            )
-
     def _reserve_bytes(self, size: int) -> None:
         if size > 0 and self._reserved_bytes + size > self._policy.max_total_bodies:
             message = "other requests with large bodies are in progress: try again later"
@@ -201,10 +253,16 @@ class SecurityMiddleware:
 
 
 class _Response:
-    """The response of a request, with the security headers added."""
+    """The response of a request, with the security headers added.
 
-    def __init__(self, send: Send) -> None:
+    Args:
+        send: Sends the response.
+        foreign_origin: The origin of another page that may read the response; empty if there is none.
+    """
+
+    def __init__(self, send: Send, foreign_origin: str) -> None:
         self._send = send
+        self._foreign_origin = foreign_origin
         self.has_started = False
 
     async def send(self, message: Message) -> None:
@@ -214,6 +272,10 @@ class _Response:
             for name, value in _SECURITY_HEADERS.items():
                 headers.setdefault(name, value)
             headers.setdefault("cache-control", "no-store")
+            if self._foreign_origin:
+                headers["access-control-allow-origin"] = self._foreign_origin
+                headers["access-control-expose-headers"] = "mcp-session-id, mcp-protocol-version, www-authenticate"
+                headers.add_vary_header("origin")
         await self._send(message)
 
 

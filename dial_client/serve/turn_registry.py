@@ -57,6 +57,11 @@ class TurnRegistry:
         self._is_ended = False
         self.started = WakeSignal()
         """Sent when a turn has started."""
+        self.ended = anyio.Event()
+        """Set when the turns were ended, and the service stops."""
+        # Requests that are no turns, and have the time to finish that turns have.
+        self._held = 0
+        self._released = WakeSignal()
 
     @property
     def conversation_turns(self) -> tuple[TurnHandle, ...]:
@@ -81,6 +86,22 @@ class TurnRegistry:
         finally:
             self._starting -= 1
 
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Count a request that is no turn: on shutdown it has the same time to finish.
+
+        Raises:
+            HttpError: The server shuts down.
+        """
+        if self.is_closed:
+            raise HttpError(503, "the server is shutting down", "stopping", kind="server_error")
+        self._held += 1
+        try:
+            yield
+        finally:
+            self._held -= 1
+            self._released.send()
+
     def add(self, turn: TurnHandle) -> None:
         """Count a turn until it ends."""
         self._running.add(turn)
@@ -96,7 +117,10 @@ class TurnRegistry:
             for turn in running:
                 with suppress(Exception):  # the client of the turn gets the error
                     await turn.result()
+            while self._held:
+                await self._released.wait(grace)
         self._is_ended = True
+        self.ended.set()
         for turn in running:
             self._stop(turn)
         for turn in running:

@@ -20,7 +20,8 @@ from dial_client.serve.application import AppContext, build_application
 from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.http_messages import HttpError
 from dial_client.serve.human_input import HumanInputBroker, PageUser
-from dial_client.serve.security import AccessPolicy, build_policy, check_token, is_loopback
+from dial_client.serve.mcp_endpoint import McpEndpoint, McpOptions
+from dial_client.serve.security import AccessPolicy, build_policy, check_origin, check_token, is_loopback
 from dial_client.serve.server_routes import ConfigChanger, ServerLogins
 from dial_client.serve.turn_registry import MAX_TURNS, ServedModel, TurnRegistry
 from dial_client.settings.config_types import ServerSettings
@@ -28,6 +29,8 @@ from dial_client.stores.conversation_store import ConversationStore, MemoryStore
 from dial_client.stores.sql_store import SQLStore
 
 log = get_logger(__name__)
+
+_MCP = McpOptions()
 
 
 class WebApp:
@@ -82,6 +85,8 @@ class WebApp:
             tasks.start_soon(context.peers.run)
             if context.logins is not None:
                 tasks.start_soon(context.logins.run)
+            if context.mcp is not None:
+                tasks.start_soon(context.mcp.run)
             stack.push_async_callback(self._end_turns)
             self._is_running = True
             yield
@@ -111,6 +116,7 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
     audit_folder: Path | None = None,
     change_config: ConfigChanger | None = None,
     report: Callable[[str], None] = lambda text: log.warning("unattended", text=text),
+    mcp: McpOptions | None = _MCP,
 ) -> WebApp:
     """Return the page and the HTTP API of ``dial-chat serve`` for a client, as an ASGI application.
 
@@ -134,16 +140,19 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
         audit_folder: The folder of the audit log that the page shows; None for none.
         change_config: Changes the servers of the configuration; None if clients may not change it.
         report: Called with a message when a request is refused because there is no person to ask.
+        mcp: How ``/mcp`` serves the tools of the client's servers to other MCP hosts; None to serve them to none.
 
     Raises:
-        ConfigError: The token is missing, wrong or too short, there is no such setting, or the store cannot have
-            durable turns.
+        ConfigError: The token is missing, wrong or too short, there is no such setting or origin, or the store cannot
+            have durable turns.
         RuntimeError: The user has another application.
     """
     if token is not None:
         check_token(token, host)
     elif not is_loopback(host):
         raise ConfigError(f"a token is required beyond loopback, that is for {host}", hint="token=…")
+    for origin in mcp.origins if mcp is not None else ():
+        check_origin(origin)
     if unknown := sorted(set(locked_settings) - KEYS):
         raise ConfigError(f"there is no setting {unknown[0]!r}", hint=f"one of {', '.join(sorted(KEYS))}")
     store, locked = store or MemoryStore(), frozenset(locked_settings)
@@ -165,8 +174,10 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
         change_config=change_config,
         logins=ServerLogins(dial, find_server),
         locked_settings=locked,
+        mcp=McpEndpoint(dial, turns, mcp) if mcp is not None else None,
     )
-    return WebApp(context, build_policy(host, token, allow_hosts))
+    origins, authenticator = ((), None) if mcp is None else (mcp.origins, mcp.authenticator)
+    return WebApp(context, build_policy(host, token, allow_hosts, origins, authenticator))
 
 
 def _build_durable(

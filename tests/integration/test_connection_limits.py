@@ -89,7 +89,7 @@ async def test_requests_with_one_length_reuse_a_connection() -> None:
 
 async def test_idle_connections_without_a_token_do_not_block_clients() -> None:
     many = 1_100
-    async with serve([], limits=ConnectionLimits(1_000, 100)) as server, AsyncExitStack() as stack:
+    async with serve([], limits=ConnectionLimits(1_000, 100, grace=0)) as server, AsyncExitStack() as stack:
         first = await stack.enter_async_context(await raw(server, ""))
         await answered(first)
         idle = [await stack.enter_async_context(await raw(server, "")) for _ in range(many)]
@@ -174,6 +174,50 @@ def test_the_limit_of_open_files_limits_connections(files: int | None, connectio
     assert compute_max_connections(files) == connections
 
 
+class NewConnection:
+    """A connection without a request."""
+
+    address = "10.0.0.1"
+    is_idle = True
+
+    def __init__(self, name: int, dropped: list[int]) -> None:
+        self.drop = lambda: dropped.append(name)
+
+
+def test_connections_that_are_opened_at_once_have_time_to_send_the_token() -> None:
+    now = 0.0
+    dropped: list[int] = []
+    limits = ConnectionLimits(1_000, 100, grace=2.0, clock=lambda: now)
+    connections = [NewConnection(index, dropped) for index in range(300)]
+    for connection in connections:
+        limits.add(connection)
+    assert dropped == []
+    for connection in connections[:150]:
+        limits.mark_authenticated(connection)
+    now = 2.0
+    limits.add(NewConnection(300, dropped))
+    # Those that have sent nothing meanwhile are too many again, the oldest first.
+    assert dropped == list(range(150, 201))
+
+
+def test_connections_below_the_limit_may_wait() -> None:
+    now = 0.0
+    dropped: list[int] = []
+    limits = ConnectionLimits(1_000, 100, grace=2.0, clock=lambda: now)
+    for index in range(100):
+        limits.add(NewConnection(index, dropped))
+        now += 10.0
+    assert dropped == []
+
+
+def test_new_connections_beyond_the_total_limit_replace_those_of_their_own_address() -> None:
+    dropped: list[int] = []
+    limits = ConnectionLimits(200, 100, clock=lambda: 0.0)
+    for index in range(300):
+        limits.add(NewConnection(index, dropped))
+    assert dropped == list(range(100))
+
+
 @pytest.mark.parametrize(
     ("first", "second", "is_one"),
     [
@@ -194,7 +238,7 @@ def test_an_ipv6_prefix_of_64_bits_counts_as_one_address(first: str, second: str
             self.drop = drop
 
     dropped: list[str] = []
-    limits = ConnectionLimits(10, 1)
+    limits = ConnectionLimits(10, 1, grace=0)
     limits.add(Connection(first, lambda: dropped.append(first)))
     limits.add(Connection(second, lambda: dropped.append(second)))
     assert dropped == ([first] if is_one else [])

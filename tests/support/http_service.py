@@ -29,6 +29,8 @@ from tests.inner import (
     DurableTurns,
     HttpServer,
     HumanInputBroker,
+    McpEndpoint,
+    McpOptions,
     MemoryStore,
     PeerBus,
     Provider,
@@ -64,6 +66,12 @@ class HttpService:
     provider: Provider
     context: AppContext
 
+    @property
+    def mcp(self) -> McpEndpoint:
+        """What serves `/mcp`."""
+        assert self.context.mcp is not None
+        return self.context.mcp
+
     async def json(self, method: str, path: str, status: int = 200, **more: Any) -> Any:
         """Send a request and return the JSON of the response; None if it has no body."""
         response = await self.http.request(method, path, **more)
@@ -93,6 +101,7 @@ async def serve(
     deny: Sequence[str] = (),
     grants: Directory = False,
     locked_settings: Sequence[str] = (),
+    mcp: McpOptions | None = None,
     **options: Any,
 ) -> AsyncIterator[HttpService]:
     """Run the service. On exit running turns are cancelled, or handed over to other processes if they are durable."""
@@ -127,11 +136,13 @@ async def serve(
             )
             locked = frozenset(locked_settings)
             logins = ServerLogins(dial, lambda name: _find_settings(servers or {}, name))
+            endpoint = McpEndpoint(dial, turns, mcp) if mcp is not None else None
             context = AppContext(
                 *(dial, conversations, human_input, turns, served, workflows),
                 peers=peers,
                 logins=logins,
                 locked_settings=locked,
+                mcp=endpoint,
             )
             app = build_application(context, policy or AccessPolicy(TOKEN, max_body=MAX_BODY))
             server = HttpServer(app, listener, turns, grace=grace, head_timeout=head_timeout, limits=limits)
@@ -143,6 +154,8 @@ async def serve(
             group.start_soon(serve_until_shutdown)
             group.start_soon(peers.run)
             group.start_soon(logins.run)
+            if endpoint is not None:
+                group.start_soon(endpoint.run)
             yield HttpService(url, http, dial, conversations, turns, server, provider, context)
             await http.aclose()
             await turns.end(0.0)

@@ -1,0 +1,220 @@
+"""``/mcp``: all servers of the client as one MCP server over Streamable HTTP, in both revisions of the protocol.
+
+`security` has decided who sends a request before it arrives here. The SDK's session manager speaks the protocol; it
+runs in a task of the service, which begins with the first request: a service without MCP clients imports nothing more.
+Up to 2025-11-25 a client has a session (`mcp_sessions`). Since 2026-07-28 each request stands alone, and any process
+may answer it.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.to_thread
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
+
+from dial_client.client.dial_client import DialClient
+from dial_client.serve.authentication import MCP, METADATA, METADATA_OF_MCP, Authenticator, Person
+from dial_client.serve.http_messages import HttpError, build_json_response
+from dial_client.serve.mcp_sessions import IDLE_SECONDS, MAX_SESSIONS, McpSession, McpSessions
+from dial_client.serve.security import PERSON
+from dial_client.serve.turn_registry import TurnRegistry
+
+if TYPE_CHECKING:
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+    from dial_client.gateway.client_session import ClientSessions
+    from dial_client.gateway.gateway import Gateway
+
+# Bytes of the body of a request: arguments of tools may contain images in base64.
+MAX_MCP_BODY = 8 * 1024 * 1024
+
+_SESSION_HEADER = "mcp-session-id"
+# The header that names the method of a request since 2026-07-28, and the method whose response does not end.
+_METHOD_HEADER, _LISTEN = "mcp-method", "subscriptions/listen"
+# Seconds for which a browser may remember that a page may send requests.
+_PREFLIGHT_SECONDS = "600"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpOptions:
+    """How ``/mcp`` serves the servers' tools to other MCP hosts."""
+
+    origins: tuple[str, ...] = ()
+    """The origins of other pages that may use it: ``http://localhost:6274``, or ``vscode-webview://*`` for all of a
+    scheme whose names an IDE makes up."""
+    authenticator: Authenticator | None = None
+    """Decides who sends a request; None for the token of the service."""
+    max_sessions: int = MAX_SESSIONS
+    """Maximum number of sessions; a further one ends the one that was idle longest."""
+    idle_seconds: float = IDLE_SECONDS
+    """Seconds without a request after which a session ends."""
+
+
+class McpEndpoint:
+    """The routes of ``/mcp``; an ASGI application, which works while `run` does.
+
+    Args:
+        dial: The client, which is open when the first request arrives.
+        turns: The running turns, whose registry says when the service stops.
+        options: Limits, and who may use it.
+    """
+
+    def __init__(self, dial: DialClient, turns: TurnRegistry, options: McpOptions) -> None:
+        self._dial, self._turns, self._options = dial, turns, options
+        self.sessions = McpSessions(
+            self._end_session, max_sessions=options.max_sessions, idle_seconds=options.idle_seconds
+        )
+        """The sessions of clients up to revision 2025-11-25."""
+        self._gateway: Gateway | None = None
+        self._manager: StreamableHTTPSessionManager | None = None
+        self._requested, self._started = anyio.Event(), anyio.Event()
+
+    @property
+    def clients(self) -> ClientSessions:
+        """The clients of the gateway; none before the first request."""
+        if self._gateway is None:
+            from dial_client.gateway.client_session import ClientSessions
+
+            return ClientSessions()
+        return self._gateway.sessions
+
+    def build_routes(self) -> list[Route]:
+        """Return the routes."""
+        routes = [Route(MCP, self)]
+        authenticator = self._options.authenticator
+        if authenticator is not None and authenticator.metadata is not None:
+            routes += [Route(path, self._send_metadata) for path in (METADATA, METADATA_OF_MCP)]
+        return routes
+
+    async def _send_metadata(self, request: Request) -> Response:  # noqa: ARG002 - the same for every request
+        authenticator = self._options.authenticator
+        metadata = authenticator.metadata if authenticator is not None else None
+        if metadata is None:
+            raise HttpError(404, "this service has no authorization servers", "not_found")
+        return build_json_response(metadata.to_dict())
+
+    async def run(self) -> None:
+        """Serve from the first request on, until the service stops."""
+        await self._requested.wait()
+        try:
+            await anyio.to_thread.run_sync(import_module, "dial_client.gateway.gateway")
+            from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+            gateway = self._build_gateway()
+            manager = StreamableHTTPSessionManager(
+                gateway.server,
+                session_idle_timeout=None,  # `McpSessions` ends them, and tells the gateway
+                max_sessions=2 * self._options.max_sessions,
+                max_request_body_size=MAX_MCP_BODY,
+            )
+            async with manager.run(), anyio.create_task_group() as group:
+                group.start_soon(gateway.run)
+                group.start_soon(self.sessions.run)
+                self._gateway, self._manager = gateway, manager
+                self._started.set()
+                await self._turns.ended.wait()
+                group.cancel_scope.cancel()
+        finally:
+            self._manager = None
+            self._started.set()
+
+    def _build_gateway(self) -> Gateway:
+        from dial_client.gateway.client_session import ClientSessions
+        from dial_client.gateway.gateway import Gateway
+
+        def find_person(context: Any) -> str:
+            person: Person = context.request.scope["state"][PERSON]
+            return person.name
+
+        return Gateway(self._dial, ClientSessions(find_person))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Respond to a request."""
+        headers = Headers(scope=scope)
+        if scope["method"] == "OPTIONS":
+            await _build_preflight_response(headers)(scope, receive, send)
+            return
+        self._requested.set()
+        await self._started.wait()
+        manager, person = self._manager, scope["state"][PERSON]
+        if manager is None:
+            raise HttpError(503, "the server is shutting down", "stopping", kind="server_error")
+        id_ = headers.get(_SESSION_HEADER)
+        is_call = scope["method"] == "POST" and headers.get(_METHOD_HEADER) != _LISTEN
+        with self._turns.hold() if is_call else nullcontext(), self.sessions.use(id_):
+            watch = self._watch_sessions(scope["method"], id_, person, send)
+            await manager.handle_request({**scope, "user": _build_user(person)}, receive, watch)
+
+    def _watch_sessions(self, method: str, id_: str | None, person: Person, send: Send) -> Send:
+        """Return the function that sends a response, and notices which session it opens or ends."""
+
+        async def watch(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] < 300:
+                opened = Headers(raw=message["headers"]).get(_SESSION_HEADER)
+                if id_ is None and opened is not None:
+                    await self.sessions.add(opened, person)
+                elif id_ is not None and method == "DELETE":
+                    self.sessions.remove(id_)
+                    self._forget(id_, person)
+            await send(message)
+
+        return watch
+
+    async def _end_session(self, session: McpSession) -> None:
+        """End a session as its client would."""
+        if self._manager is None:
+            return
+        scope = {
+            "type": "http",
+            "method": "DELETE",
+            "path": MCP,
+            "query_string": b"",
+            "headers": [(_SESSION_HEADER.encode(), session.id.encode())],
+            "user": _build_user(session.person),
+        }
+        await self._manager.handle_request(scope, _receive_nothing, _send_nowhere)
+        self._forget(session.id, session.person)
+
+    def _forget(self, id_: str, person: Person) -> None:
+        if self._gateway is not None:
+            self._gateway.sessions.end((person.name, id_))
+
+
+def _build_user(person: Person) -> Any:
+    """Return a person as the SDK knows persons: it refuses the session of one to all others."""
+    from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+    from mcp.server.auth.provider import AccessToken
+
+    return AuthenticatedUser(AccessToken(token="", client_id="", scopes=[], subject=person.name))
+
+
+def _build_preflight_response(headers: Headers) -> Response:
+    """Return the answer to a browser that asks whether a page may send a request; `security` adds the origin."""
+    allowed = {
+        "access-control-allow-methods": "GET, POST, DELETE",
+        "access-control-max-age": _PREFLIGHT_SECONDS,
+        "vary": "access-control-request-headers",
+    }
+    # Any header: those of arguments (``Mcp-Param-…``) are named by the tools.
+    if wanted := headers.get("access-control-request-headers"):
+        allowed["access-control-allow-headers"] = wanted
+    if headers.get("access-control-request-private-network") == "true":
+        allowed["access-control-allow-private-network"] = "true"
+    return Response(status_code=204, headers=allowed)
+
+
+async def _receive_nothing() -> Message:
+    return {"type": "http.request", "body": b"", "more_body": False}
+
+
+async def _send_nowhere(_: Message) -> None:
+    pass
