@@ -89,7 +89,7 @@ class McpEndpoint:
 
     def build_routes(self) -> list[Route]:
         """Return the routes."""
-        routes = [Route(MCP, self)]
+        routes = [Route(MCP, self, methods=["POST", "GET", "DELETE", "OPTIONS"])]
         authenticator = self._options.authenticator
         if authenticator is not None and authenticator.metadata is not None:
             routes += [Route(path, self._send_metadata) for path in (METADATA, METADATA_OF_MCP)]
