@@ -8,10 +8,11 @@ may answer it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -19,7 +20,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dial_client.client.dial_client import DialClient
 from dial_client.serve.authentication import MCP, METADATA, METADATA_OF_MCP, Authenticator, Person
@@ -27,12 +28,6 @@ from dial_client.serve.http_messages import HttpError, build_json_response
 from dial_client.serve.mcp_sessions import IDLE_SECONDS, MAX_SESSIONS, McpSession, McpSessions
 from dial_client.serve.security import PERSON
 from dial_client.serve.turn_registry import TurnRegistry
-
-if TYPE_CHECKING:
-    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-
-    from dial_client.gateway.client_session import ClientSessions
-    from dial_client.gateway.gateway import Gateway
 
 # Bytes of the body of a request: arguments of tools may contain images in base64.
 MAX_MCP_BODY = 8 * 1024 * 1024
@@ -74,18 +69,12 @@ class McpEndpoint:
             self._end_session, max_sessions=options.max_sessions, idle_seconds=options.idle_seconds
         )
         """The sessions of clients up to revision 2025-11-25."""
-        self._gateway: Gateway | None = None
-        self._manager: StreamableHTTPSessionManager | None = None
+        self.clients: Iterable[Any] = ()
+        """The clients of the gateway (`gateway.client_session.ClientSession`); none before the first request."""
+        self._forget_client: Callable[[object], None] = lambda _: None
+        # Answers requests; None before the first request, and when the service stops.
+        self._respond: ASGIApp | None = None
         self._requested, self._started = anyio.Event(), anyio.Event()
-
-    @property
-    def clients(self) -> ClientSessions:
-        """The clients of the gateway; none before the first request."""
-        if self._gateway is None:
-            from dial_client.gateway.client_session import ClientSessions
-
-            return ClientSessions()
-        return self._gateway.sessions
 
     def build_routes(self) -> list[Route]:
         """Return the routes."""
@@ -109,7 +98,10 @@ class McpEndpoint:
             await anyio.to_thread.run_sync(import_module, "dial_client.gateway.gateway")
             from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-            gateway = self._build_gateway()
+            from dial_client.gateway.client_session import ClientSessions
+            from dial_client.gateway.gateway import Gateway
+
+            gateway = Gateway(self._dial, ClientSessions(_find_person))
             manager = StreamableHTTPSessionManager(
                 gateway.server,
                 session_idle_timeout=None,  # `McpSessions` ends them, and tells the gateway
@@ -119,23 +111,14 @@ class McpEndpoint:
             async with manager.run(), anyio.create_task_group() as group:
                 group.start_soon(gateway.run)
                 group.start_soon(self.sessions.run)
-                self._gateway, self._manager = gateway, manager
+                self.clients, self._forget_client = gateway.sessions, gateway.sessions.end
+                self._respond = manager.handle_request
                 self._started.set()
                 await self._turns.ended.wait()
                 group.cancel_scope.cancel()
         finally:
-            self._manager = None
+            self._respond = None
             self._started.set()
-
-    def _build_gateway(self) -> Gateway:
-        from dial_client.gateway.client_session import ClientSessions
-        from dial_client.gateway.gateway import Gateway
-
-        def find_person(context: Any) -> str:
-            person: Person = context.request.scope["state"][PERSON]
-            return person.name
-
-        return Gateway(self._dial, ClientSessions(find_person))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Respond to a request."""
@@ -145,14 +128,14 @@ class McpEndpoint:
             return
         self._requested.set()
         await self._started.wait()
-        manager, person = self._manager, scope["state"][PERSON]
-        if manager is None:
+        respond, person = self._respond, scope["state"][PERSON]
+        if respond is None:
             raise HttpError(503, "the server is shutting down", "stopping", kind="server_error")
         id_ = headers.get(_SESSION_HEADER)
         is_call = scope["method"] == "POST" and headers.get(_METHOD_HEADER) != _LISTEN
         with self._turns.hold() if is_call else nullcontext(), self.sessions.use(id_):
             watch = self._watch_sessions(scope["method"], id_, person, send)
-            await manager.handle_request({**scope, "user": _build_user(person)}, receive, watch)
+            await respond({**scope, "user": _build_user(person)}, receive, watch)
 
     def _watch_sessions(self, method: str, id_: str | None, person: Person, send: Send) -> Send:
         """Return the function that sends a response, and notices which session it opens or ends."""
@@ -164,14 +147,14 @@ class McpEndpoint:
                     await self.sessions.add(opened, person)
                 elif id_ is not None and method == "DELETE":
                     self.sessions.remove(id_)
-                    self._forget(id_, person)
+                    self._forget_client((person.name, id_))
             await send(message)
 
         return watch
 
     async def _end_session(self, session: McpSession) -> None:
         """End a session as its client would."""
-        if self._manager is None:
+        if self._respond is None:
             return
         scope = {
             "type": "http",
@@ -181,12 +164,13 @@ class McpEndpoint:
             "headers": [(_SESSION_HEADER.encode(), session.id.encode())],
             "user": _build_user(session.person),
         }
-        await self._manager.handle_request(scope, _receive_nothing, _send_nowhere)
-        self._forget(session.id, session.person)
+        await self._respond(scope, _receive_nothing, _send_nowhere)
+        self._forget_client((session.person.name, session.id))
 
-    def _forget(self, id_: str, person: Person) -> None:
-        if self._gateway is not None:
-            self._gateway.sessions.end((person.name, id_))
+
+def _find_person(context: Any) -> str:
+    person: Person = context.request.scope["state"][PERSON]
+    return person.name
 
 
 def _build_user(person: Person) -> Any:
@@ -205,8 +189,8 @@ def _build_preflight_response(headers: Headers) -> Response:
         "vary": "access-control-request-headers",
     }
     # Any header: those of arguments (``Mcp-Param-…``) are named by the tools.
-    if wanted := headers.get("access-control-request-headers"):
-        allowed["access-control-allow-headers"] = wanted
+    if names := headers.get("access-control-request-headers"):
+        allowed["access-control-allow-headers"] = names
     if headers.get("access-control-request-private-network") == "true":
         allowed["access-control-allow-private-network"] = "true"
     return Response(status_code=204, headers=allowed)

@@ -68,9 +68,9 @@ class McpSessions:
         """Add a session; end another one if there are too many."""
         self._sessions[id_] = McpSession(id_, person, anyio.current_time())
         if len(self._sessions) > self._max_sessions:
-            others = [session for session in self._sessions.values() if session.id != id_]
+            earlier = [session for session in self._sessions.values() if session.id != id_]
             # All may be in use: streams of notifications stay open for days.
-            idle = next((session for session in others if not session.requests), others[0])
+            idle = next((session for session in earlier if not session.requests), earlier[0])
             await self._close(idle)
 
     def remove(self, id_: str) -> McpSession | None:
