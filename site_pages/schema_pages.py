@@ -16,7 +16,6 @@ DEFINITIONS = {
     "oauth": ("OAuth", "The key `oauth` of a server; [oauth.md](../oauth.md)."),
     "model": ("A model", "An entry of `models`. Further keys are the [flags of the endpoint](../models.md#flags)."),
     "rule": ("A rule", "An entry of `policy`; [policy.md](../policy.md#rules)."),
-    "limits": ("Limits", "The key `limits` of the file, or of a profile; [limits.md](../limits.md#a-turn)."),
     "profile": ("A profile", "An entry of `profiles`."),
     "limits": ("Limits", "The key `limits`, at the top or of a profile; [limits.md](../limits.md)."),
 }
