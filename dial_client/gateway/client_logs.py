@@ -90,6 +90,8 @@ class ClientLogs:
             if level is not None and level not in self._request_levels:
                 self._request_levels.add(level)
                 await self._update_servers()
+        elif (current := self._servers.log_level) in LEVELS and LEVELS.index(current) > LEVELS.index(level):
+            await self._update_servers()  # the first request of a client that wants more than those before
         origin = session.build_origin(context.request_id)
         key = origin.conversation, origin.turn
         self._requests[key] = _Recipient(context.session, level, is_request=True)

@@ -1,4 +1,4 @@
-"""Changes of resources and lists, and log messages, through the gateway: to the clients that want them alone."""
+"""Changes of resources and of lists through the gateway: to the clients that asked for them, and no others."""
 
 from __future__ import annotations
 
@@ -235,73 +235,3 @@ async def test_the_lists_of_a_server_that_was_added_are_announced() -> None:
         await heard.wait(wire.PromptListChangedNotification)
         names = [prompt.name for prompt in (await client.list_prompts()).prompts]
     assert "more__greet" in names
-
-
-# Logs
-
-
-def talker(levels: list[str] | None = None) -> Server[Any]:
-    """Return a server whose tool `say` logs its text at each level, and which records the levels it is asked for."""
-
-    async def list_tools(*_: object) -> wire.ListToolsResult:
-        return wire.ListToolsResult(tools=[wire.Tool(name="say", input_schema={"type": "object"})])
-
-    async def call_tool(context: Any, params: wire.CallToolRequestParams) -> wire.CallToolResult:
-        for level in ("debug", "info", "error"):
-            await context.session.send_log_message(level, {"text": (params.arguments or {})["text"]}, "mouth")
-        return wire.CallToolResult(content=[])
-
-    async def set_level(_: object, params: wire.SetLevelRequestParams) -> wire.EmptyResult:
-        if levels is not None:
-            levels.append(params.level)
-        return wire.EmptyResult()
-
-    return Server("talker", on_list_tools=list_tools, on_call_tool=call_tool, on_set_logging_level=set_level)
-
-
-class Logged:
-    """The log messages that a client gets."""
-
-    def __init__(self) -> None:
-        self.messages: list[wire.LoggingMessageNotificationParams] = []
-
-    async def __call__(self, params: wire.LoggingMessageNotificationParams) -> None:
-        self.messages.append(params)
-
-    @property
-    def levels(self) -> list[str]:
-        """The levels of the messages."""
-        return [message.level for message in self.messages]
-
-
-@asynccontextmanager
-async def talking() -> AsyncGenerator[Gateway]:
-    async with running(host({"talker": talker()}, "talker/*")) as gateway:
-        yield gateway
-
-
-async def test_each_client_gets_messages_about_its_calls_from_the_level_that_it_has_chosen() -> None:
-    quiet, usual, newer = Logged(), Logged(), Logged()
-    async with (
-        talking() as gateway,
-        Client(gateway.server, mode="legacy", logging_callback=quiet) as client_a,
-        Client(gateway.server, mode="legacy", logging_callback=usual) as client_b,
-        Client(gateway.server, mode="2026-07-28", logging_callback=newer, log_level="debug") as client_c,
-    ):
-        await client_a.set_logging_level("error")
-        for client, text in ((client_a, "one"), (client_b, "two"), (client_c, "three")):
-            await client.call_tool("talker__say", {"text": text})
-    assert quiet.levels == ["error"]
-    assert usual.levels == ["info", "error"]
-    assert newer.levels == ["debug", "info", "error"]
-    assert {message.data["text"] for message in newer.messages} == {"three"}
-    assert {message.logger for message in quiet.messages} == {"talker/mouth"}
-
-
-async def test_a_client_of_the_newer_revision_gets_what_it_asks_for_in_each_request() -> None:
-    logged = Logged()
-    async with talking() as gateway, Client(gateway.server, mode="2026-07-28", logging_callback=logged) as client:
-        await client.call_tool("talker__say", {"text": "unheard"})
-        meta: Any = {wire.LOG_LEVEL_META_KEY: "error"}
-        await client.call_tool("talker__say", {"text": "heard"}, meta=meta)
-    assert [(message.level, message.data["text"]) for message in logged.messages] == [("error", "heard")]

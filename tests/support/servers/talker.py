@@ -1,0 +1,90 @@
+"""An MCP server that logs what it is told: ``python talker.py stdio|http``, or `talker()`.
+
+It ends with its standard input.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+from typing import Any
+
+import anyio
+import mcp_types as wire
+import uvicorn
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+
+LIFETIME = 120.0
+LEVELS: tuple[wire.LoggingLevel, ...] = ("debug", "info", "error")
+
+
+class Talker:
+    """The server, and the log levels that it was asked for."""
+
+    def __init__(self) -> None:
+        self.levels: list[str] = []
+        self._together = anyio.Event()
+        self._waiting = 0
+
+    async def list_tools(self, *_: object) -> wire.ListToolsResult:
+        return wire.ListToolsResult(
+            tools=[wire.Tool(name=name, input_schema={"type": "object"}) for name in ("say", "levels")]
+        )
+
+    async def call_tool(self, context: Any, params: wire.CallToolRequestParams) -> wire.CallToolResult:
+        """Log a text at each level; with ``together``, once so many calls are in flight."""
+        if params.name == "levels":
+            return wire.CallToolResult(content=[wire.TextContent(text=" ".join(self.levels))])
+        given = params.arguments or {}
+        if (count := given.get("together")) is not None:
+            self._waiting += 1
+            if self._waiting == count:
+                self._together.set()
+            await self._together.wait()
+        for level in LEVELS:
+            data = {"text": given["text"]}
+            await context.session.send_log_message(level, data, "mouth", related_request_id=context.request_id)
+        return wire.CallToolResult(content=[])
+
+    async def set_level(self, _: object, params: wire.SetLevelRequestParams) -> wire.EmptyResult:
+        self.levels.append(params.level)
+        return wire.EmptyResult()
+
+
+def talker() -> Server[Any]:
+    """Make the server."""
+    it = Talker()
+    return Server("talker", on_list_tools=it.list_tools, on_call_tool=it.call_tool, on_set_logging_level=it.set_level)
+
+
+def main() -> None:
+    end = threading.Timer(LIFETIME, os._exit, [9])
+    end.daemon = True
+    end.start()
+    server = talker()
+
+    async def over_stdio() -> None:
+        async with stdio_server() as (reader, writer):
+            await server.run(reader, writer, server.create_initialization_options())
+
+    if sys.argv[1] == "stdio":
+        anyio.run(over_stdio)
+        return
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+    print(listener.getsockname()[1], flush=True)
+
+    def leave() -> None:
+        sys.stdin.read()
+        os._exit(0)
+
+    threading.Thread(target=leave, daemon=True).start()
+    uvicorn.Server(uvicorn.Config(server.streamable_http_app(), log_level="critical")).run(sockets=[listener])
+
+
+if __name__ == "__main__":
+    main()
