@@ -68,8 +68,8 @@ class ServerLists:
             ),
             ListKind.PROMPTS: ListCache(servers, Listing.PROMPTS, "prompts", "name", _to_prompt),
         }
-        # The lists that clients know, of the kinds that any client is interested in.
-        self._known: dict[ListKind, tuple[ServerItem, ...]] = {}
+        # The lists that clients know, of the kinds that any client is interested in; None before they were read first.
+        self._known: dict[ListKind, tuple[ServerItem, ...] | None] = {}
         # The time when the reading of a list began, while it is being read.
         self._began: dict[tuple[ListKind, Connection], float] = {}
         # The revision and the time of a list that could not be read.
@@ -82,19 +82,18 @@ class ServerLists:
 
         Of a server whose list cannot be read within `PATIENCE` seconds, these are the items that were read last.
         """
-        is_first = kind not in self._known
         self.watch(kind)
         seconds = self._compute_patience(kind)
         await self._changes.wait_until(lambda _: self._compute_patience(kind) <= 0, seconds)
         items = self.find(kind)
-        if is_first:  # what a client gets as an answer is no change
+        if self._known[kind] is None:  # some servers are slow: what they have is a change
             self._known[kind] = items
         return items
 
     def watch(self, kind: ListKind) -> None:
         """Read the lists of a kind, and from now on report their changes."""
-        if kind not in self._known:
-            self._known[kind] = self.find(kind)
+        self._known.setdefault(kind, None)
+        self._settle(kind)
         self._changes.set(None)
 
     def find(self, kind: ListKind) -> tuple[ServerItem, ...]:
@@ -105,9 +104,15 @@ class ServerLists:
 
     def take_changes(self) -> tuple[ListKind, ...]:
         """Return the kinds whose lists are not those that clients know; from now on, clients know them."""
-        changed = tuple(kind for kind, known in self._known.items() if known != self.find(kind))
-        self._known |= {kind: self.find(kind) for kind in changed}
+        current = {kind: self.find(kind) for kind, known in self._known.items() if known is not None}
+        changed = tuple(kind for kind, items in current.items() if items != self._known[kind])
+        self._known |= current
         return changed
+
+    def _settle(self, kind: ListKind) -> None:
+        """Regard the lists as known, once the first of them were read: from then on, others are changes."""
+        if self._known[kind] is None and self._compute_patience(kind) <= 0:
+            self._known[kind] = self.find(kind)
 
     async def run(self) -> None:
         """Read the lists until cancelled."""
@@ -142,6 +147,7 @@ class ServerLists:
             self._failed[kind, connection] = (self._get_revision(connection), anyio.current_time() + RETRY_SECONDS)
         finally:
             del self._began[kind, connection]
+        self._settle(kind)
         if self._caches[kind].find(connection) != before:
             # Wakes who announces changes to clients.
             self._servers.announcements.set(self._servers.announcements.value + 1)
