@@ -62,7 +62,7 @@ from dial_client.settings.config_types import ServerSettings as ServerSettings
 from dial_client.settings.configuration import load_config as load_config
 from dial_client.stores.conversation_store import Conversation as Conversation
 from dial_client.stores.conversation_store import ConversationSummary as ConversationSummary
-from dial_client.stores.conversation_store import MemoryStore as MemoryStore
+from dial_client.stores.memory_store import MemoryStore as MemoryStore
 from dial_client.stores.sql_store import SQLStore as SQLStore
 from dial_client.tools.approval import Approval as Approval
 from dial_client.tools.approval import ApprovalContext as ApprovalContext

@@ -719,15 +719,15 @@ from dial_client.stores import mailbox as mailbox
 from dial_client.stores import migrations as migrations
 from dial_client.stores.conversation_store import EPOCH as EPOCH
 from dial_client.stores.conversation_store import MAX_TITLE as MAX_TITLE
-from dial_client.stores.conversation_store import Change as Change
 from dial_client.stores.conversation_store import Conversation as Conversation
 from dial_client.stores.conversation_store import ConversationStore as ConversationStore
-from dial_client.stores.conversation_store import MemoryStore as MemoryStore
 from dial_client.stores.conversation_store import build_title as build_title
 from dial_client.stores.database import create_private_file as create_private_file
 from dial_client.stores.mailbox import Envelope as Envelope
 from dial_client.stores.mailbox import Mailbox as Mailbox
+from dial_client.stores.memory_store import MemoryStore as MemoryStore
 from dial_client.stores.sql_store import SQLStore as SQLStore
+from dial_client.stores.store_core import Change as Change
 from dial_client.tools import grants as grants
 from dial_client.tools import result_content as result_content
 from dial_client.tools.approval import Approval as Approval

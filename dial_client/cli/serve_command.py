@@ -37,7 +37,7 @@ from dial_client.serve.web_app import create_app
 from dial_client.servers.status import ServerStatus
 from dial_client.settings.config_editor import read_text
 from dial_client.settings.config_types import Settings
-from dial_client.stores.conversation_store import MemoryStore
+from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore
 
 TOKEN_VARIABLE = "DIAL_SERVE_TOKEN"  # noqa: S105 - its name

@@ -56,7 +56,8 @@ class Chat:
     ) -> None:
         # Loaded here: a client without conversations starts faster.
         from dial_client.conversations.conversation_manager import ConversationManager
-        from dial_client.stores.conversation_store import MemoryStore, check_conversation_id
+        from dial_client.stores.conversation_store import check_conversation_id
+        from dial_client.stores.memory_store import MemoryStore
 
         if id is not None:
             check_conversation_id(id)

@@ -25,7 +25,8 @@ from dial_client.serve.security import AccessPolicy, build_policy, check_origin,
 from dial_client.serve.server_routes import ConfigChanger, ServerLogins
 from dial_client.serve.turn_registry import MAX_TURNS, ServedModel, TurnRegistry
 from dial_client.settings.config_types import ServerSettings
-from dial_client.stores.conversation_store import ConversationStore, MemoryStore
+from dial_client.stores.conversation_store import ConversationStore
+from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore
 
 log = get_logger(__name__)

@@ -22,16 +22,9 @@ import anyio
 
 from dial_client.messages.errors import DialError
 from dial_client.runtime.logs import get_logger
-from dial_client.stores.conversation_store import (
-    EPOCH,
-    Change,
-    RowChange,
-    StoredConversation,
-    build_title,
-    casefold_text,
-    to_sortable_time,
-)
+from dial_client.stores.conversation_store import EPOCH, build_title, casefold_text, to_sortable_time
 from dial_client.stores.database import MAX_LEASE_SECONDS, Database, build_clock_expression
+from dial_client.stores.store_core import Change, RowChange, StoredConversation
 
 if TYPE_CHECKING:
     from sqlalchemy import CursorResult

@@ -14,10 +14,8 @@ from dial_client.messages.message import Message
 from dial_client.runtime.logs import get_logger
 from dial_client.stores import row_batches
 from dial_client.stores.conversation_store import (
-    Change,
     Conversation,
     Page,
-    StoreCore,
     build_page,
     check_conversation_id,
     check_owner,
@@ -28,6 +26,7 @@ from dial_client.stores.database import Database, build_clock_expression, check_
 from dial_client.stores.mailbox import Mailbox
 from dial_client.stores.migrations import extract_search_text
 from dial_client.stores.row_batches import Batcher, EncodedMessage, Request, Rows, execute
+from dial_client.stores.store_core import Change, StoreCore
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection

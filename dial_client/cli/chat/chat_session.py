@@ -39,7 +39,8 @@ from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.settings.config_types import ModelProfile, Settings
-from dial_client.stores.conversation_store import ConversationStore, MemoryStore
+from dial_client.stores.conversation_store import ConversationStore
+from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore
 from dial_client.turns.context_report import ContextReport
 from dial_client.turns.turn_handle import TurnHandle
