@@ -11,7 +11,7 @@ import anyio
 from dial_client.cli.error_stream import print_notes, warn_once
 from dial_client.cli.load_settings import read_settings
 from dial_client.cli.open_client import open_client
-from dial_client.cli.options import ExitCode, Options
+from dial_client.cli.options import ExitCode, ListingOptions, Options
 from dial_client.client.dial_client import DialClient
 from dial_client.gateway.standard_files import claim_standard_files
 from dial_client.messages.errors import DialError
@@ -21,10 +21,14 @@ from dial_client.settings.gateway_entry import is_gateway
 from dial_client.tools.argument_paths import find_current_folder
 
 
-async def serve_gateway(options: Options) -> int:
+async def serve_gateway(options: Options, listing: ListingOptions) -> int:
     """Serve until the client closes standard input, and return the exit code.
 
     Standard output carries nothing but the protocol. Nobody is at this terminal: nothing is asked here.
+
+    Args:
+        options: The options of the command line.
+        listing: The options of the gateway.
 
     Raises:
         ConfigError: An option or the configuration is wrong; or the file of this folder is not trusted.
@@ -38,7 +42,7 @@ async def serve_gateway(options: Options) -> int:
     sessions = ClientSessions()
     denials = Denials(_build_grants_command(options), to_one_line(find_current_folder(), 400))
     async with open_client(options, settings, None, denials.deny) as dial:
-        gateway = Gateway(dial, sessions, GatewayOptions(denials=denials))
+        gateway = Gateway(dial, sessions, GatewayOptions(denials=denials, max_result_chars=listing.max_result_chars))
         async with anyio.create_task_group() as group:
             group.start_soon(_report_notes, dial)
             await gateway.serve_stdio(files)

@@ -236,6 +236,20 @@ class NewServerOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ListingOptions:
+    """The options of the gateway: what its clients are given."""
+
+    max_result_chars: Annotated[
+        int | None,
+        Option(
+            min=1_000,
+            metavar="N",
+            help="Shorten results to N characters; the tool read_result reads on. Default: results are whole.",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
 class ServeOptions:
     """The options of the HTTP server: its address and access."""
 

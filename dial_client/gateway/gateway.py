@@ -28,6 +28,7 @@ from dial_client.gateway.definitions import ToolDefinitions
 from dial_client.gateway.denials import Denials
 from dial_client.gateway.handlers import GatewayPart, Handler
 from dial_client.gateway.list_changes import ListChanges
+from dial_client.gateway.long_results import LongResults
 from dial_client.gateway.resource_subscriptions import ResourceSubscriptions
 from dial_client.gateway.server_lists import ServerLists
 from dial_client.gateway.server_prompts import ServerPrompts
@@ -57,6 +58,8 @@ class GatewayOptions:
     """Instructions for the model of the client; None for none."""
     denials: Denials = field(default_factory=Denials)
     """Writes what a caller reads about calls that were not allowed."""
+    max_result_chars: int | None = None
+    """Maximum characters of the texts of a result; the tool ``read_result`` reads on. None to hand results on whole."""
 
 
 class GatewayServer(Server[Any]):
@@ -138,7 +141,8 @@ class Gateway:
         """Delivers events to the clients of revision 2026-07-28 that listen for them."""
         parts = dial.parts
         self.definitions = ToolDefinitions(parts.servers, dial.approvals.pins)
-        self.tools = ToolCalls(parts, self.definitions, self.sessions, self.options.denials)
+        long_results = LongResults(self.options.max_result_chars) if self.options.max_result_chars else None
+        self.tools = ToolCalls(parts, self.definitions, self.sessions, self.options.denials, long_results)
         self._first_list = FirstList()
         self.lists = ServerLists(parts.servers)
         self.list_changes = ListChanges(parts.servers, self.definitions, self.lists, self.sessions, self.bus)

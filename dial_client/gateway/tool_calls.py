@@ -35,6 +35,7 @@ from dial_client.gateway.client_session import ClientSession, ClientSessions
 from dial_client.gateway.definitions import ToolDefinitions
 from dial_client.gateway.denials import Denials, explain_denial
 from dial_client.gateway.handlers import Handlers
+from dial_client.gateway.long_results import LongResults
 from dial_client.gateway.upstream_requests import select_meta
 from dial_client.messages.errors import ServerGone
 from dial_client.messages.events import Event, ToolCallProgress
@@ -51,7 +52,7 @@ from dial_client.messages.message import (
 from dial_client.runtime.deadline import Deadline
 from dial_client.servers.status import ServerState
 from dial_client.tools.executor import CallScope, ToolExecutor
-from dial_client.tools.result_content import to_content
+from dial_client.tools.result_content import READ_RESULT, to_content
 
 # The most calls of one client that run at the same time: each holds a task, and a call of a server.
 MAX_CALLS = 1_000
@@ -75,13 +76,20 @@ class ToolCalls:
         definitions: The tools of the servers.
         sessions: The clients.
         denials: Writes what a caller reads about calls that were not allowed.
+        long_results: Shortens results; None to hand them on whole.
     """
 
     def __init__(
-        self, parts: ClientParts, definitions: ToolDefinitions, sessions: ClientSessions, denials: Denials
+        self,
+        parts: ClientParts,
+        definitions: ToolDefinitions,
+        sessions: ClientSessions,
+        denials: Denials,
+        long_results: LongResults | None = None,
     ) -> None:
         self._servers, self._executor = parts.servers, parts.executor
         self._definitions, self._sessions, self._denials = definitions, sessions, denials
+        self._long = long_results
 
     def list_handlers(self) -> Handlers:
         """Return the handlers by their methods."""
@@ -94,7 +102,8 @@ class ToolCalls:
         """Return all tools that are known now, on one page."""
         session = self._sessions.find(context)
         session.listed = definitions = self._definitions.review_withheld()
-        return ListToolsResult(tools=list(definitions.tools if session.shows_apps else definitions.model_tools))
+        tools = definitions.tools if session.shows_apps else definitions.model_tools
+        return ListToolsResult(tools=list(tools) if self._long is None else self._long.list_tools(tools))
 
     async def call_tool(self, context: ServerRequestContext[Any, Any], params: CallToolRequestParams) -> CallToolResult:
         """Call a tool, and return the server's result.
@@ -108,7 +117,11 @@ class ToolCalls:
             return CallToolResult(content=[TextContent(text=problem)], is_error=True)
         session.calls += 1
         try:
-            return await self.call(session, context, params.name, params.arguments or {})
+            if self._long is None:
+                return await self.call(session, context, params.name, params.arguments or {})
+            if params.name == READ_RESULT:
+                return self._long.read(params.arguments or {}, session)
+            return self._long.shorten(await self.call(session, context, params.name, params.arguments or {}), session)
         finally:
             session.calls -= 1
 

@@ -7,7 +7,7 @@ import re
 import secrets
 from base64 import b64encode
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -27,6 +27,8 @@ READ_RESULT = "read_result"
 # Maximum characters of all texts together; above it, the least recently read text is dropped.
 MAX_CHARS = 32_000_000
 MAX_MATCHES = 20
+# Characters of a page that are reserved for the line with its offsets.
+_HEAD_CHARS = 300
 # Characters shown on both sides of a match.
 _CONTEXT = 150
 
@@ -237,6 +239,19 @@ class ResultStore:
             _, (_, dropped) = self._texts.popitem(last=False)
             self._size -= len(dropped)
         return key
+
+    def read(self, arguments: Mapping[str, Any], max_chars: int, owner: str = "") -> str | None:
+        """Return the answer of the tool `READ_RESULT`: a page, or places of some words; None if no text is stored.
+
+        Args:
+            arguments: The arguments of the tool, which fit its schema: ``id``, and ``offset`` or ``search``.
+            max_chars: Maximum characters of the answer, at least `_HEAD_CHARS`.
+            owner: The person that the turn is for.
+        """
+        key, length = arguments["id"], max(_HEAD_CHARS, max_chars - _HEAD_CHARS)
+        if words := arguments.get("search"):
+            return self.find_matches(key, words, length, owner)
+        return self.read_page(key, arguments.get("offset") or 0, length, owner)
 
     def read_page(self, key: str, offset: int, length: int, owner: str = "") -> str | None:
         """Return a page below a line with its offsets and the offset of the next page; None if the text is not stored.

@@ -27,8 +27,6 @@ MAX_OFFERED = 128
 MAX_DEFERRED = 1_000
 # Maximum number of tools that one search finds.
 FOUND_AT_ONCE = 5
-# Characters of a page that are reserved for the line with its offsets.
-_HEAD_CHARS = 300
 # Tools may fill a quarter of the context window (1 divided by this number); above it, the model searches for tools.
 _WINDOW_SHARE = 4
 _BYTES_PER_TOKEN = 3
@@ -50,7 +48,7 @@ _QUERY = {
     },
     "required": ["query"],
 }
-_READ = build_host_tool(
+READ_RESULT_TOOL = build_host_tool(
     READ_RESULT,
     "Reads on in a tool result that was too long to be shown whole: a page, or the places of some words.",
     _PAGE,
@@ -209,7 +207,10 @@ class TurnTools:
 
     async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress) -> ToolCallResult:  # noqa: ARG002
         """Run a call of one of the host's own tools, and return its result without an id."""
-        text = self._search(arguments["query"]) if tool == SEARCH_TOOLS else self._read_result(arguments)
+        if tool == SEARCH_TOOLS:
+            text: str | None = self._search(arguments["query"])
+        else:
+            text = self._results.read(arguments, self._limits.max_result_chars, self._owner)
         if text is None:
             problem = f"There is no result {arguments['id'][:40]!r} any more: call the tool again."
             return ToolCallResult.failed("", Failure.TOOL, problem)
@@ -226,7 +227,7 @@ class TurnTools:
 
     def _select(self, snapshot: ToolSnapshot) -> tuple[ToolSpec, ...]:
         """Return the tools to offer: all tools, all tools with most of them deferred, or only the found tools."""
-        own_tools = (*(route.spec for route in snapshot.own), *((_READ,) if self._can_read_results else ()))
+        own_tools = (*(route.spec for route in snapshot.own), *((READ_RESULT_TOOL,) if self._can_read_results else ()))
         tools = snapshot.catalog.tools
         if not snapshot.is_long(self._limits, self._window):
             return (*tools, *own_tools) if own_tools else tools
@@ -262,7 +263,9 @@ class TurnTools:
             else:
                 routes.pop(name, None)
         own_routes = {route.spec.name: route for route in snapshot.own}
-        own_routes |= {spec.name: Route(self, spec) for spec in tools if spec is _READ or spec is snapshot.search_tool}
+        own_routes |= {
+            spec.name: Route(self, spec) for spec in tools if spec is READ_RESULT_TOOL or spec is snapshot.search_tool
+        }
         return replace(snapshot.catalog, routes={**routes, **own_routes})
 
     def _search(self, query: str) -> str:
@@ -277,13 +280,6 @@ class TurnTools:
             self._found[tool.name] = None
         lines = (f"- {tool.name}: {' '.join(tool.description.split())[:200]}" for tool in tools)
         return "\n".join(["These tools can be called now:", *lines])
-
-    def _read_result(self, arguments: Mapping[str, Any]) -> str | None:
-        """Return a page or matches of a stored result; None if it is not stored any more."""
-        key, length = arguments["id"], max(_HEAD_CHARS, self._limits.max_result_chars - _HEAD_CHARS)
-        if words := arguments.get("search"):
-            return self._results.find_matches(key, words, length, self._owner)
-        return self._results.read_page(key, arguments.get("offset") or 0, length, self._owner)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Any, cast
 import anyio
 import pytest
 from mcp import Client, MCPError
+from mcp.server import MCPServer
 from mcp.server.lowlevel import Server
 from mcp_types import (
     INVALID_PARAMS,
@@ -20,7 +21,7 @@ from mcp_types import (
     ToolAnnotations,
 )
 
-from tests.inner import rewrite_result
+from tests.inner import GatewayOptions, rewrite_result
 from tests.support.clients import calculator
 from tests.support.gateways import MODES, host, running
 
@@ -171,3 +172,40 @@ async def test_each_connection_is_a_client_of_its_own(mode: str) -> None:
                 await client.call_tool("calc__add", {"a": 1, "b": 2})
             assert len({session.id for session in gateway.sessions}) == 2
         assert list(gateway.sessions) == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_results_are_shortened_on_request_and_read_on_by_their_client_alone(mode: str) -> None:
+    server = MCPServer("text")
+
+    @server.tool()
+    def count(limit: int) -> str:
+        """Count."""
+        return " ".join(map(str, range(limit)))
+
+    options = GatewayOptions(max_result_chars=1_000)
+    async with (
+        running(host({"text": server}, "text/*"), options) as gateway,
+        Client(gateway.server, mode=mode) as client,
+        Client(gateway.server, mode=mode) as stranger,
+    ):
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert tools["text__count"].output_schema is None
+        assert (await client.call_tool("text__count", {"limit": 9})).structured_content == {
+            "result": "0 1 2 3 4 5 6 7 8"
+        }
+        shown = read_text(await client.call_tool("text__count", {"limit": 5_000}))
+        assert shown.startswith("0 1 2") and shown.endswith("4999") and len(shown) < 1_300
+        key = shown.partition('read_result(id="')[2].partition('"')[0]
+        found = read_text(await client.call_tool("read_result", {"id": key, "search": " 3333 "}))
+        assert "3332 3333 3334" in found
+        wrong = await client.call_tool("read_result", {"offset": 1})
+        assert wrong.is_error and "The arguments do not fit" in read_text(wrong)
+        foreign = await stranger.call_tool("read_result", {"id": key})
+        assert foreign.is_error and "There is no result" in read_text(foreign)
+
+
+def read_text(result: CallToolResult) -> str:
+    """Return the text of the first block of a result."""
+    assert isinstance(result.content[0], TextContent)
+    return result.content[0].text

@@ -12,7 +12,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from dial_client import ApprovalPolicy, DialClient
-from tests.inner import Denials, Gateway
+from tests.inner import Denials, Gateway, GatewayOptions
 from tests.support.program import environment, python_server
 
 MODES = ("legacy", "2026-07-28")
@@ -25,10 +25,10 @@ def host(servers: dict[str, Any], *allow: str, **options: Any) -> DialClient:
 
 
 @asynccontextmanager
-async def running(dial: DialClient) -> AsyncGenerator[Gateway]:
+async def running(dial: DialClient, options: GatewayOptions | None = None) -> AsyncGenerator[Gateway]:
     """Run a gateway for a client, whose servers are ready."""
     async with dial, anyio.create_task_group() as group:
-        gateway = Gateway(dial)
+        gateway = Gateway(dial, options=options)
         group.start_soon(gateway.run)
         yield gateway
         group.cancel_scope.cancel()

@@ -29,7 +29,7 @@ from dial_client.cli.commands.typer_commands import (
     list_command_names,
     list_given_words,
 )
-from dial_client.cli.options import AsJson, ExitCode, Options, ServeOptions
+from dial_client.cli.options import AsJson, ExitCode, ListingOptions, Options, ServeOptions
 
 # The base class of Typer's errors about a command line, of which Typer exports only this subclass.
 _UsageError: Any = typer.BadParameter.__base__
@@ -216,6 +216,7 @@ def gateway(
             "and exit: claude-code, cursor, vscode, codex, zed, gemini, goose, …",
         ),
     ] = None,
+    listing: ListingOptions,
     options: Options,
 ) -> CommandRun:
     """Serve all servers as one MCP server on standard input and output, for another MCP host."""
@@ -225,7 +226,7 @@ def gateway(
         return print_entry(host, options, list_given_words(context, "host"))
     from dial_client.cli.gateway_command import serve_gateway
 
-    return serve_gateway(options)
+    return serve_gateway(options, listing)
 
 
 @command("audit")
