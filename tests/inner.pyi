@@ -235,9 +235,11 @@ from dial_client.gateway.addresses import rewrite_resource as rewrite_resource
 from dial_client.gateway.addresses import rewrite_result as rewrite_result
 from dial_client.gateway.addresses import rewrite_template as rewrite_template
 from dial_client.gateway.addresses import to_address as to_address
+from dial_client.gateway.approval_form import build_approval_form as build_approval_form
 from dial_client.gateway.denials import Denials as Denials
 from dial_client.gateway.gateway import Gateway as Gateway
 from dial_client.gateway.gateway import GatewayOptions as GatewayOptions
+from dial_client.gateway.questions import Questions as Questions
 from dial_client.hooks.approval_request import describe_invisible as describe_invisible
 from dial_client.hooks.approval_request import format_argument as format_argument
 from dial_client.hooks.approval_request import quote_name as quote_name

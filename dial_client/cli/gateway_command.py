@@ -9,11 +9,12 @@ from dataclasses import replace
 import anyio
 
 from dial_client.cli.error_stream import print_notes, warn_once
-from dial_client.cli.load_settings import read_settings
+from dial_client.cli.load_settings import open_model, read_settings
 from dial_client.cli.open_client import open_client
 from dial_client.cli.options import ExitCode, ListingOptions, Options
 from dial_client.client.dial_client import DialClient
 from dial_client.gateway.standard_files import claim_standard_files
+from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.messages.errors import DialError
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.settings.config_types import Settings
@@ -34,15 +35,18 @@ async def serve_gateway(options: Options, listing: ListingOptions) -> int:
         ConfigError: An option or the configuration is wrong; or the file of this folder is not trusted.
     """
     files = claim_standard_files()  # before other modules are loaded, which may print
-    from dial_client.gateway.client_session import ClientSessions
     from dial_client.gateway.denials import Denials
     from dial_client.gateway.gateway import Gateway, GatewayOptions
+    from dial_client.gateway.questions import Questions
 
     settings = _without_gateways(await read_settings(options, may_ask=False))
-    sessions = ClientSessions()
     denials = Denials(_build_grants_command(options), to_one_line(find_current_folder(), 400))
-    async with open_client(options, settings, None, denials.deny) as dial:
-        gateway = Gateway(dial, sessions, GatewayOptions(denials=denials, max_result_chars=listing.max_result_chars))
+    questions = Questions(denials.deny, is_single=True)
+    provider = open_model(options, settings) if options.sampling else None
+    callbacks = Callbacks(callers=questions, sample="model" if options.sampling else None)
+    async with open_client(options, settings, provider, questions, callbacks) as dial:
+        gateway_options = GatewayOptions(denials=denials, max_result_chars=listing.max_result_chars)
+        gateway = Gateway(dial, options=gateway_options, questions=questions)
         async with anyio.create_task_group() as group:
             group.start_soon(_report_notes, dial)
             await gateway.serve_stdio(files)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.servers.server_manager import ServerManager
 from dial_client.tools.executor import ToolExecutor
 
@@ -16,3 +17,5 @@ class ClientParts:
     """The connections to the servers, by name."""
     executor: ToolExecutor
     """Validates, approves, makes and audits calls; `ToolExecutor.derive` is for other tools and another origin."""
+    tasks: BackgroundTasks
+    """Runs tasks until the client is closed."""

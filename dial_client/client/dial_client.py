@@ -961,8 +961,12 @@ class DialClient:
 
     @property
     def parts(self) -> ClientParts:
-        """The client's servers and the executor of its calls, for the gateway, which passes on what they say."""
-        return ClientParts(self._servers, self._executor)
+        """The client's servers and the executor of its calls, for the gateway, which passes on what they say.
+
+        Raises:
+            RuntimeError: The client is not open.
+        """
+        return ClientParts(self._servers, self._executor, self._require_open())
 
     @property
     def apps(self) -> Apps:

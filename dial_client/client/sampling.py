@@ -144,7 +144,8 @@ class ModelSampler:
         circumstances = ApprovalContext(
             request.server, turn_id=origin.turn, conversation_id=origin.conversation, owner=origin.owner
         )
-        grant = (("", "") if self.single_user else origin.party), request.server
+        is_shared = self.single_user and not origin.client
+        grant = (("", "") if is_shared else origin.party), request.server
         with call_context.pause_deadlines(contexts):
             async with self._approval_lock:
                 if grant in self._granted:
@@ -154,7 +155,7 @@ class ModelSampler:
             return False, "approver"
         if not answer.allowed:
             return False, answer.decided_by or "approver"
-        if answer.decision != "once" and (self.single_user or any(origin.party)):
+        if answer.decision != "once" and (is_shared or any(origin.party)):
             self._granted.add(grant)
         return True, answer.decided_by or "approver"
 

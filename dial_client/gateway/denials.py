@@ -10,12 +10,14 @@ import shlex
 from dataclasses import dataclass
 
 from dial_client.messages.message import NOT_ALLOWED, ToolCallRequest, ToolSpec
-from dial_client.tools.approval import NO_APPROVER, Approval, ApprovalContext, Decision
+from dial_client.tools.approval import NO_APPROVER, THE_USER, Approval, ApprovalContext, Decision
 
 # Maximum lines of the difference between two definitions that a denial shows.
 MAX_DIFF_LINES = 60
 # The source of the denial of a tool whose definition is not the approved one.
 CHANGED = "changed definition"
+# The source of a denial because the user was asked, and gave no answer that counts.
+NO_ANSWER = "no answer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class Denials:
 def explain_denial(spec: ToolSpec, approval: Approval) -> str:
     """Return the text of a denied call, which names the rule if a rule denied it."""
     reason = f": {approval.reason}" if approval.reason else ""
-    if approval.decided_by in ("", NO_APPROVER, CHANGED):
+    if approval.decided_by in ("", NO_APPROVER, CHANGED, THE_USER, NO_ANSWER):
         return f"{NOT_ALLOWED}{reason}"
     rule = f"{spec.server}/{spec.tool} is denied by {approval.decided_by}"
     return f"{NOT_ALLOWED}{reason} ({rule}; `dial-chat policy` lists the rules)"

@@ -11,10 +11,11 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import anyio
-from mcp.server.context import HandlerResult, ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.subscriptions import InMemorySubscriptionBus
@@ -29,6 +30,7 @@ from dial_client.gateway.denials import Denials
 from dial_client.gateway.handlers import GatewayPart, Handler
 from dial_client.gateway.list_changes import ListChanges
 from dial_client.gateway.long_results import LongResults
+from dial_client.gateway.questions import Questions, build_boundary
 from dial_client.gateway.resource_subscriptions import ResourceSubscriptions
 from dial_client.gateway.server_lists import ServerLists
 from dial_client.gateway.server_prompts import ServerPrompts
@@ -60,6 +62,8 @@ class GatewayOptions:
     """Writes what a caller reads about calls that were not allowed."""
     max_result_chars: int | None = None
     """Maximum characters of the texts of a result; the tool ``read_result`` reads on. None to hand results on whole."""
+    state_folder: Path | None = None
+    """The folder of the key that seals questions to clients; None for the user's."""
 
 
 class GatewayServer(Server[Any]):
@@ -126,23 +130,32 @@ class Gateway:
     """The servers of a client as one MCP server.
 
     Args:
-        dial: The client, which is open; its approver answers for the clients of the gateway.
-        sessions: The clients of the gateway. The approver of `dial` finds in them whom a question is for
-            (`ApprovalContext.conversation_id` is `ClientSession.id`), so they are made before `dial`.
+        dial: The client, which is open.
+        sessions: The clients of the gateway.
         options: Names and limits.
+        questions: Asks the clients. It is the approver of `dial`, and its `Callbacks.callers`; without it the clients
+            are asked nothing.
     """
 
     def __init__(
-        self, dial: DialClient, sessions: ClientSessions | None = None, options: GatewayOptions | None = None
+        self,
+        dial: DialClient,
+        sessions: ClientSessions | None = None,
+        options: GatewayOptions | None = None,
+        questions: Questions | None = None,
     ) -> None:
         self.dial, self.options = dial, options or GatewayOptions()
+        self.questions = questions or Questions(self.options.denials.deny)
         self.sessions = sessions or ClientSessions()
         self.bus = InMemorySubscriptionBus()
         """Delivers events to the clients of revision 2026-07-28 that listen for them."""
         parts = dial.parts
         self.definitions = ToolDefinitions(parts.servers, dial.approvals.pins)
+        self.questions.connect(parts)
         long_results = LongResults(self.options.max_result_chars) if self.options.max_result_chars else None
-        self.tools = ToolCalls(parts, self.definitions, self.sessions, self.options.denials, long_results)
+        self.tools = ToolCalls(
+            parts, self.definitions, self.sessions, self.questions, self.options.denials, long_results
+        )
         self._first_list = FirstList()
         self.lists = ServerLists(parts.servers)
         self.list_changes = ListChanges(parts.servers, self.definitions, self.lists, self.sessions, self.bus)
@@ -173,6 +186,8 @@ class Gateway:
             for method, (params, handler) in part.list_handlers().items():
                 server.add_request_handler(method, params, self._with_servers(handler) if method in LISTS else handler)
         server.middleware.append(self.logs.follow_request)
+        server.middleware.append(self._observe)
+        server.middleware.append(build_boundary(self.options.name, self.sessions, self.options.state_folder))
         server.find_extensions = self.find_extensions
         return server
 
@@ -180,6 +195,10 @@ class Gateway:
         """Return the extensions that the servers have, as far as is known now: MCP Apps."""
         has_apps = any(parse_app_uri(known.tool.meta) for known in self.definitions.current.listed.values())
         return {EXTENSION: {"mimeTypes": [MIME_TYPE]}} if has_apps else {}
+
+    async def _observe(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        self.questions.observe(ctx.session)
+        return await call_next(ctx)
 
     @asynccontextmanager
     async def _hold_connection(self, _: Server[Any]) -> AsyncGenerator[GatewayConnection]:

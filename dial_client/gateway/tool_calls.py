@@ -10,6 +10,7 @@ import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -24,6 +25,7 @@ from mcp_types import (
     ContentBlock,
     EmbeddedResource,
     ImageContent,
+    InputRequiredResult,
     ListToolsResult,
     PaginatedRequestParams,
     TextContent,
@@ -31,11 +33,14 @@ from mcp_types import (
 
 from dial_client.client.client_parts import ClientParts
 from dial_client.gateway.addresses import restore_arguments, rewrite_result
-from dial_client.gateway.client_session import ClientSession, ClientSessions
+from dial_client.gateway.client_requests import ClientRequest
+from dial_client.gateway.client_session import ClientSessions
 from dial_client.gateway.definitions import ToolDefinitions
 from dial_client.gateway.denials import Denials, explain_denial
 from dial_client.gateway.handlers import Handlers
 from dial_client.gateway.long_results import LongResults
+from dial_client.gateway.questions import GivenApproval, Questions
+from dial_client.gateway.suspended_calls import CallLost
 from dial_client.gateway.upstream_requests import select_meta
 from dial_client.messages.errors import ServerGone
 from dial_client.messages.events import Event, ToolCallProgress
@@ -75,6 +80,7 @@ class ToolCalls:
         parts: The servers, and the executor of calls.
         definitions: The tools of the servers.
         sessions: The clients.
+        questions: Asks the clients.
         denials: Writes what a caller reads about calls that were not allowed.
         long_results: Shortens results; None to hand them on whole.
     """
@@ -84,11 +90,13 @@ class ToolCalls:
         parts: ClientParts,
         definitions: ToolDefinitions,
         sessions: ClientSessions,
+        questions: Questions,
         denials: Denials,
         long_results: LongResults | None = None,
     ) -> None:
         self._servers, self._executor = parts.servers, parts.executor
-        self._definitions, self._sessions, self._denials = definitions, sessions, denials
+        self._definitions, self._sessions = definitions, sessions
+        self._questions, self._denials = questions, denials
         self._long = long_results
 
     def list_handlers(self) -> Handlers:
@@ -105,8 +113,10 @@ class ToolCalls:
         tools = definitions.tools if session.shows_apps else definitions.model_tools
         return ListToolsResult(tools=list(tools) if self._long is None else self._long.list_tools(tools))
 
-    async def call_tool(self, context: ServerRequestContext[Any, Any], params: CallToolRequestParams) -> CallToolResult:
-        """Call a tool, and return the server's result.
+    async def call_tool(
+        self, context: ServerRequestContext[Any, Any], params: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult:
+        """Call a tool, and return the server's result, or what the client has to answer first.
 
         Raises:
             MCPError: There is no such tool, or the server answered with an error.
@@ -115,42 +125,56 @@ class ToolCalls:
         if session.calls >= MAX_CALLS:
             problem = f"This client has {MAX_CALLS:,} calls in flight. Make the call again when one of them has ended."
             return CallToolResult(content=[TextContent(text=problem)], is_error=True)
+        make = partial(self.call, name=params.name, arguments=params.arguments or {})
         session.calls += 1
         try:
-            if self._long is None:
-                return await self.call(session, context, params.name, params.arguments or {})
-            if params.name == READ_RESULT:
+            if self._long is not None and params.name == READ_RESULT:
                 return self._long.read(params.arguments or {}, session)
-            return self._long.shorten(await self.call(session, context, params.name, params.arguments or {}), session)
+            result = await self._questions.answer(session, context, params, make)
+            if self._long is None or isinstance(result, InputRequiredResult):
+                return result
+            return self._long.shorten(result, session)
+        except CallLost as lost:
+            return CallToolResult(content=[TextContent(text=str(lost))], is_error=True)
         finally:
             session.calls -= 1
 
     async def call(
-        self, session: ClientSession, context: ServerRequestContext[Any, Any], name: str, arguments: Mapping[str, Any]
-    ) -> CallToolResult:
-        """Call a tool for a client. Arguments are the session and the request of the client, and the call.
+        self, request: ClientRequest, given: GivenApproval | None, *, name: str, arguments: Mapping[str, Any]
+    ) -> CallToolResult | InputRequiredResult:
+        """Call a tool for a client.
+
+        Args:
+            request: The request of the client.
+            given: The approval that the client has brought with it; None if there is none.
+            name: The name of the tool in the gateway.
+            arguments: The arguments of the call.
 
         Raises:
             MCPError: There is no such tool, or the server answered with an error.
         """
         received = _Received()
         scope = CallScope(
-            taint=session.taint,
+            taint=request.session.taint,
             receive=received.receive,
             explain_denial=explain_denial,
-            meta=select_meta(session, context.meta),
+            meta=select_meta(request.session, request.context.meta),
+            caller=request,
         )
-        executor = self._executor.derive(self._definitions.get_catalog, scope, session.build_origin(context.request_id))
+        executor = self._executor.derive(self._definitions.get_catalog, scope, request.origin)
 
         async def emit(event: Event) -> None:
             if isinstance(event, ToolCallProgress):
-                await context.session.report_progress(event.progress, event.total, event.message)
+                await request.report(event.progress, event.total, event.message)
 
         listed = self._definitions.current.listed.get(name)
         if listed is not None:
             arguments = restore_arguments(listed.connection.name, arguments)
-        request = ToolCallRequest(secrets.token_hex(8), name, arguments)
-        result = await executor.execute_here(request, emit, Deadline(math.inf))
+        call = ToolCallRequest(secrets.token_hex(8), name, arguments)
+        waiting = {} if given is None else given.build_waiting(call)
+        result = await executor.execute_here(call, emit, Deadline(math.inf), waiting)
+        if result.pending is not None:
+            return self._questions.build_result(result.pending)
         if name in self._definitions.current.withheld:
             result = self._review(name, result)
         answer = self._build_result(result, received.result, executor)

@@ -28,6 +28,10 @@ class Caller(Protocol):
     """The client of a gateway that has made a call, and that answers the requests of servers during the call itself."""
 
     @property
+    def is_resumable(self) -> bool:
+        """True if the client repeats its request for each answer, so that each question belongs to one request."""
+
+    @property
     def features(self) -> frozenset[Feature]:
         """What the client has: ``elicitation``, ``elicitation.url``, ``sampling``, ``sampling.tools``, ``roots``."""
 

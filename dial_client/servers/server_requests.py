@@ -50,8 +50,9 @@ Result = TypeVar("Result")
 
 # Limit of a server's requests during each call, and of its requests outside of calls.
 MAX_REQUESTS = 20
-# Seconds that a call waits for the calls of other conversations, if the server may ask the user during its calls.
-SOLE_USE_SECONDS = 10.0
+# Seconds that a call waits for the calls of other conversations, if the server may ask the user during its calls; and
+# that a call for a client of a gateway waits for the calls of other clients.
+SOLE_USE_SECONDS, SOLE_CLIENT_SECONDS = 10.0, 60.0
 _WHOSE_QUESTION = (
     "The host does not know which of its users to ask, because calls of several conversations were running: "
     "make the call again"
@@ -132,6 +133,8 @@ class _Call:
     @property
     def place(self) -> object:
         """Where a question during this call is asked: its conversation, else its turn, else the call itself."""
+        if self.caller is not None and self.caller.is_resumable:
+            return self
         origin = self.context.origin if self.context is not None else Origin()
         return origin.conversation or origin.turn or self
 
@@ -153,6 +156,8 @@ class ServerRequests:
         self.capabilities = capabilities
         self.can_be_reopened = False
         """True if the session can be reopened with the older protocol, in which servers may send requests."""
+        self.is_legacy = False
+        """True in the older protocol, in which a request does not tell its call."""
         self._server = server
         self.calls: Observable[frozenset[_Call]] = Observable(frozenset())
         """The calls in flight."""
@@ -164,6 +169,9 @@ class ServerRequests:
         # True once the server has sent a request to the user or the model, which does not tell its call.
         self._may_ask = False
         self._numbers = count()
+        # The tools with a call that ended without a request, and those with a call that may have led to one.
+        self._quiet_tools: set[str] = set()
+        self._asking_tools: set[str] = set()
         # The calls that wait until they may start, in the order in which they came.
         self._waiting: list[_Call] = []
         self._completed: Observable[frozenset[str]] = Observable(frozenset())
@@ -231,7 +239,8 @@ class ServerRequests:
             return ErrorData(code=INVALID_REQUEST, message=_CALL_ENDED)
         caller = self._find_caller(feature, calls)
         if own_call is None and (feature != "roots" or caller is not None):
-            self._may_ask = True
+            self._may_ask = self._may_ask or feature != "roots"
+            self._asking_tools.update(call.tool for call in calls)
             if len({call.place for call in calls}) > 1:
                 # One person must neither read nor answer what another one is asked.
                 log.warning("request_refused", server=self._server, feature=feature, why="several conversations")
@@ -273,7 +282,7 @@ class ServerRequests:
         calls = self.calls.value
         if len({call.place for call in calls}) > 1 and any(call.caller is not None for call in calls):
             await self.calls.wait_until(
-                lambda running: len({call.place for call in calls & running}) <= 1, SOLE_USE_SECONDS
+                lambda running: len({call.place for call in calls & running}) <= 1, SOLE_CLIENT_SECONDS
             )
             calls &= self.calls.value
             if not calls:
@@ -419,21 +428,36 @@ class ServerRequests:
         A person may take long to answer, so the wait is limited. A question during calls of several conversations is
         then refused. The calls start in the order in which they came, so that no conversation waits for ever.
         """
-        if not self._may_ask:
-            return
 
         def is_free(calls: frozenset[_Call]) -> bool:
             earlier = self._waiting[: self._waiting.index(call)]
-            return all(known.place == call.place for known in (*calls, *earlier))
+            may_ask = self._may_lead_to_request(call)
+            others = (known for known in (*calls, *earlier) if known.place != call.place)
+            return not any(may_ask or self._may_lead_to_request(known) for known in others)
 
+        if not self.is_legacy or not (self.calls.value or self._waiting):
+            return
         self._waiting.append(call)
         try:
-            with anyio.move_on_after(SOLE_USE_SECONDS):
+            seconds = SOLE_USE_SECONDS if call.caller is None else SOLE_CLIENT_SECONDS
+            # The time of a call does not run while the user of another client thinks.
+            contexts = () if call.caller is None else _list_contexts((call,))
+            with anyio.move_on_after(seconds), call_context.pause_deadlines(contexts):
                 while not is_free(self.calls.value):  # another waiting call may have been faster
                     await self.calls.wait_until(is_free)
         finally:
             self._waiting.remove(call)
             self.calls.set(self.calls.value)  # others may have waited for this one
+
+    def _may_lead_to_request(self, call: _Call) -> bool:
+        """Return True for a call during which the server may ask something, as far as that is known.
+
+        A call for a client of a gateway is asked about at its own client, which must be known for certain: a tool is
+        quiet only once a call of it was.
+        """
+        if call.caller is None:
+            return self._may_ask
+        return call.tool in self._asking_tools or call.tool not in self._quiet_tools
 
     @contextmanager
     def _in_flight(self, call: _Call) -> Iterator[None]:
@@ -443,6 +467,7 @@ class ServerRequests:
             yield
         finally:
             self._own_call.reset(token)
+            self._quiet_tools.add(call.tool)
             self.calls.set(self.calls.value - {call})
             for scope, calls in self._requests.items():
                 calls.discard(call)

@@ -393,6 +393,7 @@ class ServerSession:
         self._changes.set(None)
         is_newer = self._protocol is Protocol.AUTO and not self._is_legacy
         self._requests.can_be_reopened = self._protocols.can_be_reopened and is_newer
+        self._requests.is_legacy = self._is_legacy
         self._notifications.mark_changed(Listing.RESOURCES, Listing.PROMPTS)
         self._status.set_server(client)
         self._status.set_tools(tools)

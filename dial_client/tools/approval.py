@@ -451,8 +451,10 @@ class ApprovalChecker:
 
     def _build_key(self, spec: ToolSpec, origin: Origin) -> _GrantKey | None:
         """Return the key of a grant for the session; None if nothing tells whose later calls it would apply to."""
-        party = ("", "") if self.single_user else origin.party
-        return (party, spec.server, spec.tool) if self.single_user or any(party) else None
+        # The session of a client of the gateway is its own, also where all clients are those of one person.
+        is_shared = self.single_user and not origin.client
+        party = ("", "") if is_shared else origin.party
+        return (party, spec.server, spec.tool) if is_shared or any(party) else None
 
     def _find_session_grant(self, spec: ToolSpec, origin: Origin) -> _SessionGrant:
         """Return what the party of a call has granted for the session, which may be nothing."""

@@ -31,9 +31,10 @@ class Origin:
     def party(self) -> tuple[str, str]:
         """What one person answers for: the calls of the owner, else of the conversation, else of the turn.
 
-        Two empty texts if nothing is known.
+        For a client of the gateway these are the calls of its session. Two empty texts if nothing is known.
         """
-        named = (("owner", self.owner), ("conversation", self.conversation), ("turn", self.turn))
+        owner = ("owner", "" if self.client else self.owner)
+        named = (owner, ("conversation", self.conversation), ("turn", self.turn))
         return next((pair for pair in named if pair[1]), ("", ""))
 
 

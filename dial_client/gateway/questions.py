@@ -1,0 +1,287 @@
+"""What clients are asked: approvals of calls, and requests of servers; only the client whose call led to a question.
+
+`Questions` is the approver of the gateway's client, and says which features servers may ask for (`Callbacks.callers`).
+`Questions.answer` runs a request of a client so that it can be asked: within the request (up to 2025-11-25), or as the
+answer to it (2026-07-28). There an approval needs no open request: the state that the client sends back says which call
+was asked about, and the executor decides the call anew, so that the answer counts for this call only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+from mcp.server.context import ServerRequestContext
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.server.session import ServerSession
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    ElicitRequest,
+    ErrorData,
+    InputRequiredResult,
+    InputResponseRequestParams,
+    ListRootsRequest,
+)
+
+from dial_client.client.client_parts import ClientParts
+from dial_client.gateway.approval_form import build_approval_form, read_approval
+from dial_client.gateway.client_requests import (
+    ALL_FEATURES,
+    ANSWER_SECONDS,
+    ELICITATION,
+    ROOTS,
+    ClientRequest,
+    RequestInSession,
+    list_features,
+    send_to_client,
+)
+from dial_client.gateway.client_session import ClientSession, ClientSessions
+from dial_client.gateway.state_key import StateCodec
+from dial_client.gateway.suspended_calls import REQUEST, SuspendedCalls
+from dial_client.messages.message import PendingApproval, ToolCallRequest, ToolSpec
+from dial_client.servers.restart_policy import is_modern
+from dial_client.servers.secret_masking import SecretMask
+from dial_client.tools.approval import Approval, ApprovalContext, Approver, Decision
+from dial_client.tools.executor import WaitingCalls
+
+# Seconds that a state is valid: an answer that comes later is asked for again.
+STATE_SECONDS = ANSWER_SECONDS
+# Seconds that a server's request outside of any call waits for the client to connect.
+CONNECT_SECONDS = 5.0
+# Approvals whose answers were used, so that none counts twice.
+_MAX_USED = 10_000
+
+# The members of a state that name the approval it is about.
+_APPROVAL, _DIGEST = "approval", "digest"
+
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True)
+class GivenApproval:
+    """The answer that a client has brought with it: to which question, and which."""
+
+    id: str
+    digest: str
+    approval: Approval | None
+    """None if the client has brought no answer."""
+
+    def build_waiting(self, call: ToolCallRequest) -> WaitingCalls:
+        """Return the call as one that waited for approval, for the executor, which decides whether the answer fits."""
+        return {call.id: (PendingApproval(self.id, call, "", "", digest=self.digest), self.approval)}
+
+
+@dataclass(eq=False, slots=True)
+class _SingleClient:
+    """The client of a gateway on standard input and output, for requests of servers outside of calls."""
+
+    session: ServerSession | None = None
+    _known: anyio.Event = field(default_factory=anyio.Event)
+
+    def set_session(self, session: ServerSession) -> None:
+        if self.session is None:
+            self.session = session
+            self._known.set()
+
+    @property
+    def is_resumable(self) -> bool:
+        return False
+
+    @property
+    def features(self) -> frozenset[str]:
+        return frozenset((ROOTS,))
+
+    async def answer(self, feature: str, server: str, params: Any) -> Any:
+        """Return the client's folders; whatever else a server wants, it has to ask for during a call."""
+        del params
+        with anyio.move_on_after(CONNECT_SECONDS):
+            await self._known.wait()
+        session = self.session
+        has_roots = session is not None and ROOTS in list_features(
+            session.client_capabilities, session.protocol_version
+        )
+        if feature != ROOTS or session is None or not has_roots or is_modern(session.protocol_version):
+            return ErrorData(code=METHOD_NOT_FOUND, message=f"The client of {server} does not support {feature} now")
+        return await send_to_client(session, ListRootsRequest())
+
+    async def complete_elicitation(self, server: str, elicitation_id: str) -> None:
+        """Do nothing: outside of calls no URL is opened."""
+
+
+class Questions:
+    """Asks the clients of a gateway.
+
+    Args:
+        deny: The approver for calls of clients that cannot ask their user.
+        otherwise: The approver for calls that no client of the gateway has made; by default `deny`.
+        is_single: True if there is only one client, as on standard input and output.
+    """
+
+    def __init__(self, deny: Approver, otherwise: Approver | None = None, *, is_single: bool = False) -> None:
+        self._deny, self._otherwise = deny, otherwise or deny
+        self._parts: ClientParts | None = None
+        self._single = _SingleClient() if is_single else None
+        # The requests that are being answered, by their turns.
+        self._requests: dict[str, ClientRequest] = {}
+        self._suspended = SuspendedCalls()
+        self._used: OrderedDict[str, None] = OrderedDict()
+
+    def connect(self, parts: ClientParts) -> None:
+        """Set the servers whose secrets are masked in questions, and the tasks in which calls go on."""
+        self._parts = parts
+
+    # --- for servers ------------------------------------------------------------------------------
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What servers may ask for: what the client has, as far as it is known that there is only one."""
+        session = self._single.session if self._single is not None else None
+        if session is None:
+            return ALL_FEATURES
+        return list_features(session.client_capabilities, session.protocol_version)
+
+    @property
+    def single(self) -> _SingleClient | None:
+        """The only client, for requests outside of calls; None if there may be several."""
+        return self._single
+
+    def observe(self, session: ServerSession) -> None:
+        """Remember the client of a gateway with only one, as soon as it has said who it is."""
+        if self._single is not None and self._single.session is None and session.client_capabilities is not None:
+            self._single.set_session(session)
+
+    # --- approvals --------------------------------------------------------------------------------
+
+    async def __call__(self, call: ToolCallRequest, spec: ToolSpec, context: ApprovalContext) -> Approval:
+        """Ask the client that has made a call; implements `tools.approval.Approver`."""
+        request = self._find_request(context)
+        if request is None:
+            return await self._otherwise(call, spec, context)
+        if ELICITATION not in request.features:
+            return await self._deny(call, spec, context)
+        if request.is_resumable and context.approval_id:
+            return Approval(Decision.DEFER)
+        id_, server, why, change = context.approval_id, context.server, context.why_asked, context.change
+        pending = PendingApproval(id_, call, server, spec.tool, why, change)
+        return read_approval(await request.ask(self._build_request(pending)), pending)
+
+    def _find_request(self, context: ApprovalContext) -> ClientRequest | None:
+        if context.turn_id:
+            return self._requests.get(context.turn_id)
+        # Several calls of one client may have led to the question.
+        of_client = (known for known in self._requests.values() if known.session.id == context.conversation_id)
+        return next(of_client, None)
+
+    def _build_request(self, pending: PendingApproval) -> ElicitRequest:
+        connection = None if self._parts is None else self._parts.servers.get(pending.server)
+        settings = None if connection is None else connection.settings
+        mask = SecretMask.from_settings(settings).mask_text if settings is not None else str
+        return ElicitRequest(params=build_approval_form(pending, mask))
+
+    def build_result(self, pending: PendingApproval) -> InputRequiredResult:
+        """Return the question about a call that waits for approval, for a client that repeats its request."""
+        state = json.dumps({_APPROVAL: pending.id, _DIGEST: pending.digest})
+        return InputRequiredResult(input_requests={_APPROVAL: self._build_request(pending)}, request_state=state)
+
+    # --- requests of clients ----------------------------------------------------------------------
+
+    async def answer(
+        self,
+        session: ClientSession,
+        context: ServerRequestContext[Any, Any],
+        params: InputResponseRequestParams,
+        make: Callable[[ClientRequest, GivenApproval | None], Awaitable[ResultT]],
+    ) -> ResultT | InputRequiredResult:
+        """Answer a request of a client, which may be asked meanwhile.
+
+        Args:
+            session: The client.
+            context: The SDK's context of the request.
+            params: The parameters, with the answers and the state of a request that is repeated.
+            make: Answers the request; gets what it needs to ask the client, and the approval that was asked for before.
+
+        Raises:
+            CallLost: The request that is repeated does not wait any more.
+            MCPError: The state or an answer is not valid, or raised by `make`.
+        """
+        if not is_modern(context.protocol_version):
+            request: ClientRequest = RequestInSession(session, context)
+            with self._open(request):
+                return await make(request, None)
+        state = _read_state(params.request_state)
+        if REQUEST in state:
+            return await self._suspended.resume(self._suspended.find(session, state), context, params.input_responses)
+        given = self._read_given(state, params)
+        suspendable = self._suspended.open(session, context)
+
+        async def make_in_task() -> ResultT:
+            with self._open(suspendable):
+                return await make(suspendable, given)
+
+        if not suspendable.features or self._parts is None:
+            return await make_in_task()
+        return await self._suspended.answer(self._parts.tasks, suspendable, make_in_task)
+
+    @contextmanager
+    def _open(self, request: ClientRequest) -> Iterator[None]:
+        self._requests[request.turn] = request
+        try:
+            yield
+        finally:
+            del self._requests[request.turn]
+
+    def _read_given(self, state: Mapping[str, Any], params: InputResponseRequestParams) -> GivenApproval | None:
+        """Return the approval that a client has brought with it; None for a new call, or if it was used already."""
+        id_, digest = state.get(_APPROVAL), state.get(_DIGEST)
+        if not isinstance(id_, str) or not isinstance(digest, str) or id_ in self._used:
+            return None
+        answer = (params.input_responses or {}).get(_APPROVAL)
+        if answer is None:
+            return GivenApproval(id_, digest, None)
+        # Only the choices depend on the call, and the executor makes less of an answer than it says, never more.
+        approval = read_approval(answer, PendingApproval(id_, ToolCallRequest("", "", {}), "", ""))
+        self._used[id_] = None
+        if len(self._used) > _MAX_USED:
+            self._used.popitem(last=False)
+        return GivenApproval(id_, digest, approval)
+
+
+def build_boundary(name: str, sessions: ClientSessions, folder: Path | None = None) -> RequestStateBoundary:
+    """Return the middleware that seals and checks the states that clients keep.
+
+    A state is valid for the same request of the same person and client program only. Its key is kept in a folder of the
+    user, so that it outlives the process.
+
+    Args:
+        name: The name of the gateway.
+        sessions: The clients.
+        folder: The folder of the key; None for that of the user.
+    """
+
+    def bind(context: ServerRequestContext[Any, Any]) -> str:
+        params = context.session.client_params
+        return json.dumps([sessions.find_person(context), "" if params is None else params.client_info.name])
+
+    security = RequestStateSecurity(codec=StateCodec(folder), ttl=STATE_SECONDS, bind_principal=bind)
+    return RequestStateBoundary(security, default_audience=name)
+
+
+def _read_state(text: str | None) -> Mapping[str, Any]:
+    """Return the content of a state that this gateway has sealed; empty for a request without one."""
+    if text is None:
+        return {}
+    try:
+        state = json.loads(text)
+    except ValueError:
+        state = None
+    if not isinstance(state, dict):
+        raise MCPError(INVALID_PARAMS, "requestState: it is not one of this server")
+    return state
