@@ -432,8 +432,8 @@ class ServerRequests:
         def is_free(calls: frozenset[_Call]) -> bool:
             earlier = self._waiting[: self._waiting.index(call)]
             may_ask = self._may_lead_to_request(call)
-            others = (known for known in (*calls, *earlier) if known.place != call.place)
-            return not any(may_ask or self._may_lead_to_request(known) for known in others)
+            foreign = (known for known in (*calls, *earlier) if known.place != call.place)
+            return not any(may_ask or self._may_lead_to_request(known) for known in foreign)
 
         if not self.is_legacy or not (self.calls.value or self._waiting):
             return

@@ -52,7 +52,7 @@ def answer(asked: InputRequiredResult, result: Any) -> dict[str, Any]:
 
 
 @both_modes
-async def test_a_call_runs_once_it_is_approved_and_the_next_one_is_asked_about_again(mode: str, tmp_path: Path) -> None:
+async def test_a_call_runs_after_its_approval_and_the_next_call_needs_another(mode: str, tmp_path: Path) -> None:
     person = Person(decide("once"))
     async with asking(CALC, folder=tmp_path) as gateway, connected(gateway, mode, person) as client:
         assert text_of(await add(client)) == "3"
@@ -109,7 +109,7 @@ async def test_the_model_reads_the_reason_of_a_denial(mode: str, tmp_path: Path)
 
 @both_modes
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("result", "words"),
     [
         (ElicitResult(action="decline"), "the user declined the call"),
         (ElicitResult(action="cancel"), "the user dismissed the question without an answer"),
@@ -122,12 +122,12 @@ async def test_the_model_reads_the_reason_of_a_denial(mode: str, tmp_path: Path)
     ids=repr,
 )
 async def test_any_answer_but_an_approval_denies_the_call(
-    mode: str, said: ElicitResult, words: str, tmp_path: Path
+    mode: str, result: ElicitResult, words: str, tmp_path: Path
 ) -> None:
-    async with asking(CALC, folder=tmp_path) as gateway, connected(gateway, mode, Person(said)) as client:
-        result = await add(client)
-    assert result.is_error
-    assert words in text_of(result)
+    async with asking(CALC, folder=tmp_path) as gateway, connected(gateway, mode, Person(result)) as client:
+        denied = await add(client)
+    assert denied.is_error
+    assert words in text_of(denied)
 
 
 async def test_an_error_of_the_client_denies_the_call(tmp_path: Path) -> None:
