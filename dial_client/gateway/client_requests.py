@@ -41,7 +41,6 @@ from pydantic import ValidationError
 
 from dial_client.gateway.client_session import ClientSession
 from dial_client.hooks.approval_request import quote_name
-from dial_client.hooks.audit.entries import Origin
 from dial_client.runtime.safe_text import sanitize
 from dial_client.servers.restart_policy import is_modern
 
@@ -96,18 +95,11 @@ class ClientRequest:
     def __init__(self, session: ClientSession, context: ServerRequestContext[Any, Any]) -> None:
         self.session = session
         self.context = context
-        # Ids of requests may repeat, in another connection of the same person too.
-        origin = session.build_origin(context.request_id)
-        self.turn = f"{origin.turn}-{secrets.token_hex(4)}"
-        """The turn of the calls that the request leads to, unique among all requests."""
+        self.origin = session.build_origin(context.request_id)
+        """Where the calls that the request leads to come from."""
         self._progress = 0.0
         # The ids of URL elicitations as the client knows them, by the server and the id that the server has given.
         self._elicitation_ids: dict[tuple[str, str], str] = {}
-
-    @property
-    def origin(self) -> Origin:
-        """Where the calls that the request leads to come from."""
-        return Origin(self.session.id, self.turn, self.session.person, self.session.client)
 
     @property
     def features(self) -> frozenset[str]:

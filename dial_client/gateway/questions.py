@@ -129,8 +129,8 @@ class Questions:
         self._deny, self._otherwise = deny, otherwise or deny
         self._parts: ClientParts | None = None
         self._single = _SingleClient() if is_single else None
-        # The requests that are being answered, by their turns.
-        self._requests: dict[str, ClientRequest] = {}
+        # The requests that are being answered, by the ids of their session and their turn.
+        self._requests: dict[tuple[str, str], ClientRequest] = {}
         self._suspended = SuspendedCalls()
         self._used: OrderedDict[str, None] = OrderedDict()
 
@@ -175,7 +175,7 @@ class Questions:
 
     def _find_request(self, context: ApprovalContext) -> ClientRequest | None:
         if context.turn_id:
-            return self._requests.get(context.turn_id)
+            return self._requests.get((context.conversation_id, context.turn_id))
         # Several calls of one client may have led to the question.
         of_client = (known for known in self._requests.values() if known.session.id == context.conversation_id)
         return next(of_client, None)
@@ -232,11 +232,15 @@ class Questions:
 
     @contextmanager
     def _open(self, request: ClientRequest) -> Iterator[None]:
-        self._requests[request.turn] = request
+        # Since 2026-07-28 a person may have the same client program twice, with equal ids of requests: the later request
+        # is then the one that can be asked about an answer of the host's own model, the only such question.
+        key = request.origin.conversation, request.origin.turn
+        self._requests[key] = request
         try:
             yield
         finally:
-            del self._requests[request.turn]
+            if self._requests.get(key) is request:
+                del self._requests[key]
 
     def _read_given(self, state: Mapping[str, Any], params: InputResponseRequestParams) -> GivenApproval | None:
         """Return the approval that a client has brought with it; None for a new call, or if it was used already."""
