@@ -232,7 +232,7 @@ class Questions:
 
     @contextmanager
     def _open(self, request: ClientRequest) -> Iterator[None]:
-        # Since 2026-07-28 a person may have the same client program twice, with equal ids of requests: the later request
+        # Since 2026-07-28 a person may have a client program twice, with equal ids of requests: the later request
         # is then the one that can be asked about an answer of the host's own model, the only such question.
         key = request.origin.conversation, request.origin.turn
         self._requests[key] = request
