@@ -43,7 +43,7 @@ async def serve_gateway(options: Options, listing: ListingOptions) -> int:
     denials = Denials(_build_grants_command(options), to_one_line(find_current_folder(), 400))
     questions = Questions(denials.deny, is_single=True)
     provider = open_model(options, settings) if options.sampling else None
-    callbacks = Callbacks(callers=questions, sample="model" if options.sampling else None)
+    callbacks = Callbacks(callers=questions, sample="model" if options.sampling else None, apps=True)
     async with open_client(options, settings, provider, questions, callbacks) as dial:
         gateway_options = GatewayOptions(denials=denials, max_result_chars=listing.max_result_chars)
         gateway = Gateway(dial, options=gateway_options, questions=questions)

@@ -33,7 +33,7 @@ LEVEL_SECONDS = 2.0
 SEND_SECONDS = 5.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Recipient:
     """A client that messages are sent to."""
 
@@ -61,8 +61,9 @@ class ClientLogs:
 
     def __init__(self, servers: ServerManager, sessions: ClientSessions) -> None:
         self._servers, self._sessions = servers, sessions
-        # The requests that are being answered, by the ids of the session and the request.
-        self._requests: dict[tuple[str, str], _Recipient] = {}
+        # The requests that are being answered, by the ids of the session and the request. Since 2026-07-28 two windows
+        # of one program share a session over HTTP, and may use the same id.
+        self._requests: dict[tuple[str, str], list[_Recipient]] = {}
         # The levels of requests of 2026-07-28 so far, each of which names its own.
         self._request_levels: set[LoggingLevel] = set()
         servers.on_log_message = self.send
@@ -94,11 +95,14 @@ class ClientLogs:
             await self._update_servers()  # the first request of a client that wants more than those before
         origin = session.build_origin(context.request_id)
         key = origin.conversation, origin.turn
-        self._requests[key] = _Recipient(context.session, level, is_request=True)
+        recipient = _Recipient(context.session, level, is_request=True)
+        self._requests.setdefault(key, []).append(recipient)
         try:
             return await call_next(context)
         finally:
-            self._requests.pop(key, None)
+            self._requests[key].remove(recipient)
+            if not self._requests[key]:
+                del self._requests[key]
 
     async def _update_servers(self) -> None:
         """Ask the servers for the most that any client wants."""
@@ -127,7 +131,8 @@ class ClientLogs:
         if owners:
             # Of several requests of one client, the first: the message may be about any of them.
             keys = [(origin.conversation, origin.turn) for origin in origins]
-            return [self._requests[key] for key in keys if key in self._requests][:1]
+            found = [self._requests[key] for key in keys if key in self._requests]
+            return found[0] if found and len(found[0]) == 1 else []
         sessions = self._list_legacy()
         if len({session.person for session in sessions}) > 1:
             return []

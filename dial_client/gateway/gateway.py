@@ -92,7 +92,7 @@ class GatewayServer(Server[Any]):
         *,
         protocol_version: str | None = None,
     ) -> ServerCapabilities:
-        """Return the capabilities, with MCP Apps if a tool that is known now has one."""
+        """Return the capabilities, with MCP Apps unless the servers are known to have none."""
         if not extensions and self.find_extensions is not None:
             extensions = self.find_extensions() or None
         return super().get_capabilities(
@@ -192,9 +192,13 @@ class Gateway:
         return server
 
     def find_extensions(self) -> dict[str, dict[str, Any]]:
-        """Return the extensions that the servers have, as far as is known now: MCP Apps."""
+        """Return the extensions that the servers have, or may have: MCP Apps.
+
+        A client asks once, at its start, when nothing may be known yet of servers that start for the first time.
+        """
         has_apps = any(parse_app_uri(known.tool.meta) for known in self.definitions.current.listed.values())
-        return {EXTENSION: {"mimeTypes": [MIME_TYPE]}} if has_apps else {}
+        may_have = has_apps or any(map(_is_unknown, self.dial.parts.servers.values()))
+        return {EXTENSION: {"mimeTypes": [MIME_TYPE]}} if may_have else {}
 
     async def _observe(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         self.questions.observe(ctx.session)

@@ -137,6 +137,7 @@ class ResourceSubscriptions:
                 await anyio.sleep_forever()
             finally:
                 self._group.set(None)
+                self.close_streams()
 
     def close_streams(self) -> None:
         """End all streams, so that their clients know that no change was lost."""
