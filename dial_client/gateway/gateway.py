@@ -164,8 +164,8 @@ class Gateway:
         self.logs = ClientLogs(parts.servers, self.sessions)
         self.parts: list[GatewayPart] = [
             self.tools,
-            ServerResources(self.lists, addresses, self.sessions),
-            ServerPrompts(parts.servers, self.lists, addresses, self.sessions),
+            ServerResources(self.lists, addresses, self.sessions, self.questions),
+            ServerPrompts(parts.servers, self.lists, addresses, self.sessions, self.questions),
             self.subscriptions,
             self.logs,
         ]

@@ -19,6 +19,7 @@ from mcp_types import (
     Completion,
     GetPromptRequestParams,
     GetPromptResult,
+    InputRequiredResult,
     ListPromptsResult,
     PaginatedRequestParams,
     PromptReference,
@@ -26,12 +27,14 @@ from mcp_types import (
 )
 
 from dial_client.gateway.addresses import restore_arguments, rewrite_prompt
+from dial_client.gateway.client_requests import ClientRequest, RequestInSession
 from dial_client.gateway.client_session import ClientSessions
 from dial_client.gateway.definitions import MAX_NAME
 from dial_client.gateway.handlers import Handlers
+from dial_client.gateway.questions import GivenApproval, Questions
 from dial_client.gateway.server_lists import ListKind, ServerItem, ServerLists
 from dial_client.gateway.server_resources import ResourceAddresses
-from dial_client.gateway.upstream_requests import send_upstream
+from dial_client.gateway.upstream_requests import answer_request, send_upstream
 from dial_client.servers.connection import Connection
 from dial_client.servers.resources import COMPLETE_SECONDS
 from dial_client.servers.server_manager import ServerManager
@@ -46,13 +49,19 @@ class ServerPrompts:
         lists: Their lists.
         addresses: Finds the server of a resource template.
         sessions: The clients.
+        questions: Asks a client what a server wants to know before it returns a prompt.
     """
 
     def __init__(
-        self, servers: ServerManager, lists: ServerLists, addresses: ResourceAddresses, sessions: ClientSessions
+        self,
+        servers: ServerManager,
+        lists: ServerLists,
+        addresses: ResourceAddresses,
+        sessions: ClientSessions,
+        questions: Questions,
     ) -> None:
         self._servers, self._lists = servers, lists
-        self._addresses, self._sessions = addresses, sessions
+        self._addresses, self._sessions, self._questions = addresses, sessions, questions
         # The prompts that the names were made of, and the prompts by these names.
         self._items: tuple[ServerItem, ...] = ()
         self._routes: dict[str, ServerItem] = {}
@@ -77,8 +86,8 @@ class ServerPrompts:
 
     async def get_prompt(
         self, context: ServerRequestContext[Any, Any], params: GetPromptRequestParams
-    ) -> GetPromptResult:
-        """Return the messages of a prompt.
+    ) -> GetPromptResult | InputRequiredResult:
+        """Return the messages of a prompt, or what the client has to answer first.
 
         Raises:
             MCPError: There is no such prompt, or its server refused or does not answer.
@@ -87,10 +96,14 @@ class ServerPrompts:
         connection, name = await self._find_prompt(params.name)
         given = params.arguments
         arguments = None if given is None else restore_arguments(connection.name, given)
-        result = await send_upstream(
-            connection, session, context, lambda client, meta: client.get_prompt(name, arguments, meta=meta)
-        )
-        return rewrite_prompt(connection.name, result)
+
+        async def make(request: ClientRequest, _: GivenApproval | None) -> GetPromptResult:
+            result = await send_upstream(
+                connection, request, lambda client, meta: client.get_prompt(name, arguments, meta=meta)
+            )
+            return rewrite_prompt(connection.name, result)
+
+        return await answer_request(self._questions, session, context, params, make)
 
     async def complete(self, context: ServerRequestContext[Any, Any], params: CompleteRequestParams) -> CompleteResult:
         """Return completions of an argument, with their total number if the server states it.
@@ -113,7 +126,8 @@ class ServerPrompts:
             return await client.complete(reference, argument, values)
 
         try:
-            return await send_upstream(connection, session, context, send, COMPLETE_SECONDS)
+            request = RequestInSession(session, context)
+            return await send_upstream(connection, request, send, COMPLETE_SECONDS)
         except MCPError as error:
             if error.code != METHOD_NOT_FOUND:
                 raise

@@ -13,6 +13,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.uri_template import UriTemplate
 from mcp_types import (
     INVALID_PARAMS,
+    InputRequiredResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
     PaginatedRequestParams,
@@ -21,10 +22,12 @@ from mcp_types import (
 )
 
 from dial_client.gateway.addresses import parse_address, rewrite_contents
+from dial_client.gateway.client_requests import ClientRequest
 from dial_client.gateway.client_session import ClientSessions
 from dial_client.gateway.handlers import Handlers
+from dial_client.gateway.questions import GivenApproval, Questions
 from dial_client.gateway.server_lists import ListKind, ServerLists
-from dial_client.gateway.upstream_requests import send_upstream
+from dial_client.gateway.upstream_requests import answer_request, send_upstream
 from dial_client.servers.connection import Connection
 from dial_client.servers.restart_policy import is_modern
 from dial_client.servers.server_manager import ServerManager
@@ -78,10 +81,14 @@ class ServerResources:
         lists: The lists of the servers.
         addresses: Finds the server of a resource.
         sessions: The clients.
+        questions: Asks a client what a server wants to know before it returns a resource.
     """
 
-    def __init__(self, lists: ServerLists, addresses: ResourceAddresses, sessions: ClientSessions) -> None:
-        self._lists, self._addresses, self._sessions = lists, addresses, sessions
+    def __init__(
+        self, lists: ServerLists, addresses: ResourceAddresses, sessions: ClientSessions, questions: Questions
+    ) -> None:
+        self._lists, self._addresses = lists, addresses
+        self._sessions, self._questions = sessions, questions
 
     def list_handlers(self) -> Handlers:
         """Return the handlers by their methods."""
@@ -108,15 +115,17 @@ class ServerResources:
 
     async def read(
         self, context: ServerRequestContext[Any, Any], params: ReadResourceRequestParams
-    ) -> ReadResourceResult:
-        """Read a resource.
+    ) -> ReadResourceResult | InputRequiredResult:
+        """Read a resource; return its contents, or what the client has to answer first.
 
         Raises:
             MCPError: There is no such resource, or its server refused or does not answer.
         """
         session = self._sessions.find(context)
         connection, uri = await self._addresses.resolve(params.uri, context.protocol_version)
-        result = await send_upstream(
-            connection, session, context, lambda client, meta: client.read_resource(uri, meta=meta)
-        )
-        return rewrite_contents(connection.name, result, uri, params.uri)
+
+        async def make(request: ClientRequest, _: GivenApproval | None) -> ReadResourceResult:
+            result = await send_upstream(connection, request, lambda client, meta: client.read_resource(uri, meta=meta))
+            return rewrite_contents(connection.name, result, uri, params.uri)
+
+        return await answer_request(self._questions, session, context, params, make)

@@ -12,9 +12,21 @@ from typing import Any, TypeVar, cast
 from mcp import Client
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
-from mcp_types import INTERNAL_ERROR, LOG_LEVEL_META_KEY, SERVER_INFO_META_KEY, RequestParamsMeta, Result
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    LOG_LEVEL_META_KEY,
+    SERVER_INFO_META_KEY,
+    InputRequiredResult,
+    InputResponseRequestParams,
+    RequestParamsMeta,
+    Result,
+)
 
+from dial_client.gateway.client_requests import ClientRequest
 from dial_client.gateway.client_session import DEFAULT_LEVEL, ClientSession
+from dial_client.gateway.questions import GivenApproval, Questions
+from dial_client.gateway.suspended_calls import CallLost
 from dial_client.hooks import call_context
 from dial_client.hooks.call_context import CallContext
 from dial_client.messages.errors import ServerError
@@ -40,12 +52,26 @@ def select_meta(session: ClientSession, meta: Mapping[str, Any] | None) -> dict[
     return selected
 
 
-async def send_upstream(
-    connection: Connection,
+async def answer_request(
+    questions: Questions,
     session: ClientSession,
     context: ServerRequestContext[Any, Any],
-    send: SendUpstream[ResultT],
-    seconds: float | None = None,
+    params: InputResponseRequestParams,
+    make: Callable[[ClientRequest, GivenApproval | None], Awaitable[ResultT]],
+) -> ResultT | InputRequiredResult:
+    """Answer a request for a resource or a prompt, as `Questions.answer`.
+
+    Raises:
+        MCPError: The state or an answer is not valid; the request does not wait any more; or raised by `make`.
+    """
+    try:
+        return await questions.answer(session, context, params, make)
+    except CallLost as lost:
+        raise MCPError(INVALID_PARAMS, str(lost)) from lost
+
+
+async def send_upstream(
+    connection: Connection, request: ClientRequest, send: SendUpstream[ResultT], seconds: float | None = None
 ) -> ResultT:
     """Send a request for a client to a server, and return the result.
 
@@ -54,8 +80,7 @@ async def send_upstream(
 
     Args:
         connection: The server; it is started if it sleeps.
-        session: The client.
-        context: The client's request.
+        request: The client's request.
         send: Sends the request.
         seconds: Timeout in seconds, without the time that a person takes to answer; None for the ``toolTimeout`` of
             the server, or `READ_SECONDS`.
@@ -66,15 +91,15 @@ async def send_upstream(
     if seconds is None:
         own = connection.settings.tool_timeout if connection.settings is not None else None
         seconds = READ_SECONDS if own is None else own
-    meta = cast("RequestParamsMeta", select_meta(session, context.meta)) or None
+    meta = cast("RequestParamsMeta", select_meta(request.session, request.context.meta)) or None
     deadline = Deadline(seconds)
-    call = CallContext(deadline, deadline, origin=session.build_origin(context.request_id))
+    call = CallContext(deadline, deadline, origin=request.origin, caller=request)
     try:
         with deadline.scope(), call_context.set_current(call):
             await connection.wait_settled()
             result = await connection.ask(lambda client: send(client, meta), seconds)
             if is_untrusted(connection):
-                session.taint.add(connection.name)
+                request.session.taint.add(connection.name)
             return _drop_server_info(result)
     except ServerError as error:
         raise to_protocol_error(error) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -14,6 +15,7 @@ from mcp.shared.uri_template import UriTemplate
 
 from tests.inner import Protocol, parse_address, rewrite_template, to_address
 from tests.support.fakes import virtual_time
+from tests.support.gateway_clients import Person, asking, connected
 from tests.support.gateways import MODES, host, running
 from tests.support.servers.launch import python_script, raw
 from tests.support.servers.library import library
@@ -319,3 +321,67 @@ async def test_what_a_client_reads_from_an_untrusted_server_taints_its_session(r
         await read(client)
         sources: tuple[str, ...] = session.taint.sources
     assert sources == ("books",)
+
+
+# What a server asks before it returns a resource or a prompt
+
+FORM = wire.ElicitRequest(
+    params=wire.ElicitRequestFormParams(
+        message="Which page?", requested_schema={"type": "object", "properties": {"page": {"type": "integer"}}}
+    )
+)
+
+
+def find_page(params: Any) -> Any:
+    """Return the page that the user has named; None if nobody was asked."""
+    answer = (params.input_responses or {}).get("page")
+    return answer.content["page"] if isinstance(answer, wire.ElicitResult) and answer.content else None
+
+
+def curious() -> Server[Any]:
+    """Return a server that asks for a page before it returns a resource or a prompt."""
+    question = wire.InputRequiredResult(input_requests={"page": FORM}, request_state="sealed")
+
+    async def read(
+        _: object, params: wire.ReadResourceRequestParams
+    ) -> wire.ReadResourceResult | wire.InputRequiredResult:
+        if (page := find_page(params)) is None:
+            return question
+        return wire.ReadResourceResult(contents=[wire.TextResourceContents(uri=params.uri, text=f"Page {page}.")])
+
+    async def get_prompt(
+        _: object, params: wire.GetPromptRequestParams
+    ) -> wire.GetPromptResult | wire.InputRequiredResult:
+        if (page := find_page(params)) is None:
+            return question
+        message = wire.PromptMessage(role="user", content=wire.TextContent(text=f"Page {page}."))
+        return wire.GetPromptResult(messages=[message])
+
+    async def list_prompts(*_: object) -> wire.ListPromptsResult:
+        return wire.ListPromptsResult(prompts=[wire.Prompt(name="turn")])
+
+    return Server("curious", on_read_resource=read, on_get_prompt=get_prompt, on_list_prompts=list_prompts)
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_server_asks_the_client_that_reads(mode: str, tmp_path: Path) -> None:
+    reader = Person(wire.ElicitResult(action="accept", content={"page": 7}))
+    bystander = Person(wire.ElicitResult(action="accept", content={"page": 8}))
+    async with (
+        asking({"one": curious()}, folder=tmp_path) as gateway,
+        connected(gateway, mode, reader) as client,
+        connected(gateway, mode, bystander),
+    ):
+        [content] = (await client.read_resource("dial+one:book://1")).contents
+        [message] = (await client.get_prompt("one__turn")).messages
+    assert isinstance(content, wire.TextResourceContents) and content.text == "Page 7."
+    assert isinstance(message.content, wire.TextContent) and message.content.text == "Page 7."
+    assert [request.message for request in reader.asked] == ["one asks: Which page?"] * 2
+    assert bystander.asked == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_client_that_cannot_ask_gets_an_error(mode: str, tmp_path: Path) -> None:
+    async with asking({"one": curious()}, folder=tmp_path) as gateway, Client(gateway.server, mode=mode) as client:
+        with pytest.raises(MCPError, match="elicitation"):
+            await client.read_resource("dial+one:book://1")
