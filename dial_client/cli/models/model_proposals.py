@@ -283,4 +283,4 @@ def _describe_answer(model: LocalModel) -> str:
     """Return how long an answer takes, estimated from the size of a model and the number of processor cores."""
     cores = min(os.cpu_count() or 2, 8)  # beyond that, memory is the limit
     seconds = _FIRST_ANSWER_SECONDS * model.size / QWEN.size * 2 / cores
-    return f"an answer takes about {describe_seconds(seconds)} on this processor"
+    return f"an answer takes about {describe_seconds(seconds)} on this processor, estimated from its size"
