@@ -40,8 +40,8 @@ class _Endpoint(BaseHTTPRequestHandler):
     """Lists a model, calls the tool for the time, and tells the time of its result."""
 
     def do_GET(self) -> None:
-        found = self.path == "/v1/models"
-        self._answer(json.dumps({"data": [{"id": "scripted"}]} if found else {}), 200 if found else 404)
+        is_list = self.path == "/v1/models"
+        self._answer(json.dumps({"data": [{"id": "scripted"}]} if is_list else {}), 200 if is_list else 404)
 
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["content-length"])) or b"{}")
@@ -50,9 +50,9 @@ class _Endpoint(BaseHTTPRequestHandler):
             self._answer('{"error": {"message": "messages is required"}}', 400 if messages is None else 404)
             return
         last = messages[-1]
-        told = re.search(r"T(\d\d:\d\d)", str(last["content"])) if last["role"] == "tool" else None
-        delta: dict[str, Any] = {"content": f"It is {told[1]} in Tokyo."} if told else {"tool_calls": [_CALL]}
-        choice = {"index": 0, "finish_reason": "stop" if told else "tool_calls"}
+        found = re.search(r"T(\d\d:\d\d)", str(last["content"])) if last["role"] == "tool" else None
+        delta: dict[str, Any] = {"content": f"It is {found[1]} in Tokyo."} if found else {"tool_calls": [_CALL]}
+        choice = {"index": 0, "finish_reason": "stop" if found else "tool_calls"}
         head = {"id": "1", "created": 1, "model": "scripted"}
         if not request.get("stream"):
             self._answer(json.dumps({**head, "choices": [{**choice, "message": {"role": "assistant", **delta}}]}))
@@ -104,9 +104,9 @@ def _measure(servers: str, *init: str) -> tuple[float, float]:
             if ran.returncode:
                 raise SystemExit(f"{words[0]}: {ran.stderr}")
             answer = ran.stdout
-        told = re.findall(r"\b(\d\d):\d\d", answer)
+        hours = re.findall(r"\b(\d\d):\d\d", answer)
         utc = time.gmtime().tm_hour
-        if not {f"{(utc + hours) % 24:02}" for hours in (8, 9)} & {*told}:
+        if not {f"{(utc + offset) % 24:02}" for offset in (8, 9)} & {*hours}:
             raise SystemExit(f"the answer is wrong: {answer}")
         return seconds[0], seconds[1]
 
