@@ -70,8 +70,8 @@ async def test_servers_and_clients_are_told_of_apps() -> None:
         await gateway.dial.ready()
         [content] = (await client.call_tool("apps__capabilities", {})).content
         async with Client(gateway.server, mode="auto") as later:
-            told = [known.server_capabilities.extensions for known in (client, later)]
-    assert told == [{UI: SETTINGS}] * 2
+            advertised = [known.server_capabilities.extensions for known in (client, later)]
+    assert advertised == [{UI: SETTINGS}] * 2
     assert isinstance(content, TextContent) and UI in content.text
 
 
