@@ -38,6 +38,9 @@ pytestmark = [
     pytest.mark.timeout(1800),
     pytest.mark.skipif(sys.platform == "win32", reason="the commands are those of a POSIX shell"),
 ]
+unless_scripted = pytest.mark.skipif(
+    not HAS_MODEL, reason="DIAL_TEST_ANSWERS is not set: tests/e2e/test_documents.py runs it with a script"
+)
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +68,11 @@ def without_comment(command: str) -> str:
 def find_command(page: str, start: str) -> str:
     """Return the first command of a page that begins with `start`."""
     return next(command for command in list_commands(page) if command.startswith(start))
+
+
+def read_programs() -> list[str]:
+    """Return the programs of the tutorial of the library."""
+    return re.findall(r"```python\n(.*?)```", (ROOT / LIBRARY).read_text(encoding="utf-8"), re.DOTALL)
 
 
 def test_the_commands_of_the_readme_lead_to_an_answer() -> None:
@@ -95,9 +103,7 @@ def test_the_first_question_is_answered_from_a_tool(reader: Newcomer) -> None:
     assert not HAS_MODEL or "local is a demonstration that needs no key" in ran.stderr
 
 
-@pytest.mark.skipif(
-    not HAS_MODEL, reason="DIAL_TEST_ANSWERS is not set: tests/e2e/test_documents.py runs it with a script"
-)
+@unless_scripted
 def test_the_program_of_the_readme_runs(reader: Newcomer) -> None:
     (reader.folder / "first.py").write_text("\n".join(list_commands(README, "python")) + "\n", encoding="utf-8")
     assert "['get_current_time']" in reader.run("python first.py").stdout
@@ -164,21 +170,19 @@ def test_a_call_without_a_rule_is_approved_in_the_terminal_and_denied_without_a_
         reader.run("dial-chat servers remove git")
 
 
+@unless_scripted
 @pytest.mark.parametrize(
-    ("number", "replies", "expected"),
-    [
-        (0, CLOCK, "call: time get_current_time {'timezone': 'Asia/Tokyo'}"),
-        (1, CLOCK, "[time: get_current_time]"),
-        (2, [{"tool_calls": [{"name": "count_words", "arguments": {"text": "to be or not to be"}}]}, "6"], "6"),
-        (3, ['{"name": "Tokyo", "country": "Japan"}'], "Tokyo Japan"),
-        (4, ["Hello, Ada.", "Ada."], "Ada"),
-    ],
+    ("number", "expected"), [(1, "[time: get_current_time]"), (2, "6"), (3, "Tokyo Japan"), (4, "Ada")]
 )
-def test_the_programs_run(reader: Newcomer, number: int, replies: list[Any], expected: str) -> None:
-    prepare(reader, replies)
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / LIBRARY).read_text(encoding="utf-8"), re.DOTALL)
-    (reader.folder / "first.py").write_text(blocks[number], encoding="utf-8")
+def test_the_programs_run(reader: Newcomer, number: int, expected: str) -> None:
+    (reader.folder / "first.py").write_text(read_programs()[number], encoding="utf-8")
     assert expected in reader.run("python first.py").stdout
+
+
+def test_a_program_runs_with_the_installed_library(reader: Newcomer) -> None:
+    prepare(reader, CLOCK)
+    (reader.folder / "first.py").write_text(read_programs()[0], encoding="utf-8")
+    assert "call: time get_current_time {'timezone': 'Asia/Tokyo'}" in reader.run("python first.py").stdout
 
 
 @pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
