@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.program import LONG, dial_chat, environment, write_config
+from tests.support.fork_server import write_launcher
+from tests.support.program import LONG, dial_chat, environment, python_server, write_config
 from tests.support.pseudo_terminal import plain, terminal
 
 ROOT = Path(__file__).parents[2]
@@ -79,10 +80,10 @@ def test_the_shell_commands_of_the_page_for_ci_run(tmp_path: Path) -> None:
     write_config(tmp_path, {"git": {"command": "mcp-server-git"}})
     programs = tmp_path / "bin"
     programs.mkdir()
-    started = {"dial-chat": "-m dial_client", "python3": "", "mcp-server-time": "-m mcp_server_time"}
-    for name, words in started.items():
-        (programs / name).write_text(f'#!/bin/sh\nexec {sys.executable} {words} "$@"\n')
-        (programs / name).chmod(0o755)
+    write_launcher(programs / "python3", [sys.executable])
+    for name, module in (("dial-chat", "dial_client"), ("mcp-server-time", "mcp_server_time")):
+        program = python_server(module)
+        write_launcher(programs / name, [program["command"], *program["args"]])
     (tmp_path / "replies.json").write_text(json.dumps(["yes"]))
     env = environment(tmp_path, MODEL="scripted:replies.json", PATH=f"{programs}:/usr/bin:/bin")
     for block in blocks:

@@ -139,8 +139,9 @@ async def test_a_failure_is_reported_before_a_server_that_ignores_signals_has_en
 @pytest.mark.skipif(shutil.which("git") is None, reason="its server needs git")
 async def test_published_git_and_time_servers_work(tmp_path: Path) -> None:
     await anyio.run_process(["git", "init", "-q", str(tmp_path)])
-    git = raw(command="mcp-server-git", args=("--repository", str(tmp_path)))
-    clock = raw(command="mcp-server-time", args=("--local-timezone", "UTC"))
+    programs = Path(sys.executable).parent  # not the forks that come first in PATH
+    git = raw(command=str(programs / "mcp-server-git"), args=("--repository", str(tmp_path)))
+    clock = raw(command=str(programs / "mcp-server-time"), args=("--local-timezone", "UTC"))
     async with connections({"git": git, "clock": clock}) as servers:
         assert "No commits yet" in await call_for_text(servers["git"], "git_status", repo_path=str(tmp_path))
         assert '"timezone": "UTC"' in await call_for_text(servers["clock"], "get_current_time", timezone="UTC")
@@ -230,8 +231,9 @@ async def test_closing_a_server_that_was_never_started_does_not_wait() -> None:
 
 
 @pytest.mark.parametrize("how", ["stopped", "background tasks closed"])
-@pytest.mark.parametrize("target", [script("sdk.py", "stdio"), in_process()], ids=["child", "here"])
-async def test_a_running_call_fails_when_its_server_ends(target: Target, how: str) -> None:
+@pytest.mark.parametrize("open_target", [lambda: python_script("sdk.py", "stdio"), in_process], ids=["child", "here"])
+async def test_a_running_call_fails_when_its_server_ends(open_target: Callable[[], Target], how: str) -> None:
+    target = open_target()
     failed: list[ServerGone] = []
     background_tasks = await BackgroundTasks.open()
     server = Connection("it", target, ClientCapabilities())

@@ -33,10 +33,19 @@ SLOW = "DC303"
 """The code of a slow start, which depends on the machine."""
 
 
-def configurations(folder: Path, http: str, sse: str) -> Mapping[str, str]:
-    """Return ten configuration files by their subjects; each names a different server or way to start a server."""
+def configurations(
+    folder: Path, http: str, sse: str, time: Mapping[str, Any], git: Mapping[str, Any]
+) -> Mapping[str, str]:
+    """Return ten configuration files by their subjects; each names a different server or way to start a server.
+
+    Args:
+        folder: The folder of the files.
+        http: The URL of a server over streamable HTTP.
+        sse: The URL of a server over SSE.
+        time: The entry of mcp-server-time.
+        git: The entry of mcp-server-git.
+    """
     servers = real_servers(folder)
-    time, git = python_server("mcp_server_time", "--local-timezone", "UTC"), python_server("mcp_server_git")
     memory = {"env": {"MEMORY_FILE_PATH": "${workspaceFolder}/memory.json"}}
     files: dict[str, Any] = {
         "a program beside Python": {"mcpServers": {"time": {"command": "mcp-server-time"}}},
@@ -114,8 +123,9 @@ async def checked(
     with anyio.fail_after(LONG):
         for address in addresses:
             await until_answered(address)
+        time, git = python_server("mcp_server_time", "--local-timezone", "UTC"), python_server("mcp_server_git")
         async with anyio.create_task_group() as group:
-            for name, text in configurations(folder, *addresses).items():
+            for name, text in configurations(folder, *addresses, time, git).items():
                 group.start_soon(check, name, text)
     return results
 
@@ -142,7 +152,7 @@ async def until_answered(address: str) -> None:
             await anyio.sleep(0.05)
 
 
-@pytest.mark.parametrize("name", configurations(Path("/nowhere"), "", "") if PACKAGES.exists() else ())
+@pytest.mark.parametrize("name", configurations(Path("/nowhere"), "", "", {}, {}) if PACKAGES.exists() else ())
 async def test_a_published_server_has_no_findings(
     name: str, checked: Mapping[str, tuple[list[Finding], ServerOutcome]]
 ) -> None:

@@ -20,6 +20,7 @@ import json
 import os
 import runpy
 import select
+import shlex
 import shutil
 import signal
 import socket
@@ -34,10 +35,13 @@ from pathlib import Path
 from typing import Any, AnyStr, NoReturn, cast
 
 ROOT = Path(__file__).resolve().parents[2]
+FORK_CLIENT = Path(__file__).parent / "fork_client.py"
+DEMO_SERVERS = ("mcp_server_git", "mcp_server_time")
 CAN_FORK = sys.platform == "linux" and hasattr(os, "pidfd_open")
 PACKAGES = (
     *("aiosqlite", "anyio._backends._asyncio", "httpcore2", "httpx2", "jsonschema_rs", "markdown_it"),
     *("mcp.client.streamable_http", "mcp.server.mcpserver", "mcp.server.stdio", "openai", "prompt_toolkit.shortcuts"),
+    *DEMO_SERVERS,
     *("pydantic", "pygments.lexers", "rich.console", "sqlalchemy.dialects.sqlite.aiosqlite", "sqlalchemy.ext.asyncio"),
     *("starlette.applications", "starlette.routing", "typer", "uvicorn"),
 )
@@ -114,9 +118,24 @@ SHARED = "DIAL_TEST_FORK_SERVER"
 
 
 def share_server() -> None:
-    """Start a fork server for this process and the test workers that it starts."""
-    if CAN_FORK:
+    """Start a fork server for this process and the test workers that it starts.
+
+    It also runs the servers of the demo: their usual start takes a second of a processor. The fork server's folder,
+    with the programs that start them, comes first in PATH.
+    """
+    if CAN_FORK and not os.environ.get("DIAL_TEST_FRESH"):
         os.environ[SHARED] = start_server()
+        programs = Path(os.environ[SHARED]).parent
+        for module in DEMO_SERVERS:
+            command = [sys.executable, "-S", "-E", str(FORK_CLIENT), os.environ[SHARED], "-W", "ignore", "-m", module]
+            write_launcher(programs / module.replace("_", "-"), command)
+        os.environ["PATH"] = os.pathsep.join([str(programs), os.environ.get("PATH", os.defpath)])
+
+
+def write_launcher(file: Path, command: Sequence[str]) -> None:
+    """Write a program that runs a command with the arguments of the program added."""
+    file.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n', encoding="utf-8")
+    file.chmod(0o755)
 
 
 @functools.cache

@@ -1,8 +1,8 @@
 """Somebody who has Python and nothing else, in an empty folder, and types the commands of the documents.
 
-The program is installed from its wheel into an environment of its own. Its dependencies, and pip, are those of the tests'
-environment: to fetch them again takes minutes, and `make release-check` does. The servers of the demo are forks, where
-there can be forks. With ``DIAL_TEST_ANSWERS`` the embedded model answers; else a script does.
+The program is installed from its wheel into an environment of its own. Its dependencies, and pip, are those of the
+tests' environment: to fetch them again takes minutes, and `make release-check` does. The servers of the demo are forks,
+where there can be forks. With ``DIAL_TEST_ANSWERS`` the embedded model answers; else a script does.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.support.fork_server import DEMO_SERVERS, write_launcher
 from tests.support.program import LONG, python_server
 from tests.support.real_weights import HAS_MODEL
 from tests.support.screens import ScreenReader, open_terminal
@@ -40,10 +41,10 @@ def _environment_of_a_newcomer(folder: Path, wheels: Path) -> dict[str, str]:
     """Return variables without keys, with folders of their own, and with `python3`."""
     programs = folder / "programs"
     programs.mkdir()
-    _write_launcher(programs / "python3", [sys.executable])
-    for module in ("mcp_server_git", "mcp_server_time"):
+    write_launcher(programs / "python3", [sys.executable])
+    for module in DEMO_SERVERS:
         server = python_server(module)
-        _write_launcher(programs / module.replace("_", "-"), [server["command"], *server["args"]])
+        write_launcher(programs / module.replace("_", "-"), [server["command"], *server["args"]])
     home = folder / "home"
     home.mkdir()
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
@@ -60,12 +61,6 @@ def _environment_of_a_newcomer(folder: Path, wheels: Path) -> dict[str, str]:
         "PIP_FIND_LINKS": str(wheels),
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     }
-
-
-def _write_launcher(file: Path, command: Sequence[str]) -> None:
-    """Write a program that runs a command with its own arguments added."""
-    file.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n', encoding="utf-8")
-    file.chmod(0o755)
 
 
 class Newcomer:
@@ -145,7 +140,7 @@ def installed_newcomer(folder: Path, commands: Sequence[str]) -> Iterator[Newcom
             # To install pip into the environment would take most of the time of the first command.
             person.run(command.replace("-m venv", "-m venv --without-pip"))
             programs = person.folder / ".venv" / "bin"
-            _write_launcher(programs / "pip", [sys.executable, "-m", "pip", "--python", str(programs / "python")])
+            write_launcher(programs / "pip", [sys.executable, "-m", "pip", "--python", str(programs / "python")])
             continue
         person.run(command)
         if command.startswith("pip install"):

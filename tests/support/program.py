@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.inner import KEYS_OF_PRESETS, EnvFiles, TrustStore, build_variables, configuration, read_found
-from tests.support.fork_server import ForkedProcess, can_fork, start_server
+from tests.support.fork_server import FORK_CLIENT, ForkedProcess, can_fork, start_server
 
 HERE = Path(__file__).parent
 RAW = [sys.executable, "-W", "ignore", str(HERE / "servers" / "raw.py")]
@@ -39,7 +39,7 @@ def python_server(program: Path | str, *options: str, **settings: Any) -> dict[s
     """Return the servers.json entry of a Python file, or a module, for tests that are not about the server's start."""
     arguments = ["-W", "ignore", *([str(program)] if isinstance(program, Path) else ["-m", program]), *options]
     if can_fork([sys.executable], environment(HERE)):
-        arguments = ["-S", "-E", str(HERE / "fork_client.py"), start_server(), *arguments]
+        arguments = ["-S", "-E", str(FORK_CLIENT), start_server(), *arguments]
     return {"command": sys.executable, "args": arguments, **settings}
 
 
