@@ -43,10 +43,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Reduce the examples of property tests on the newest Python; the oldest Python runs the full number.
 
-    No test asks what listens at the usual ports of local model servers. Test workers share one fork server, which
-    imports most packages of the project once.
+    No test asks what listens at the usual ports of local model servers, and none but those of the real weights needs
+    the certificates of the system. Test workers share one fork server, which imports most packages of the project once.
     """
     os.environ["DIAL_LOCAL_SERVERS"] = ""
+    if not os.environ.get("DIAL_TEST_ANSWERS"):
+        # Each HTTP client would read all certificates, which takes longer than most tests; from a folder it reads one
+        # only for a connection with TLS.
+        os.environ.pop("SSL_CERT_FILE", None)
+        os.environ["SSL_CERT_DIR"] = str(UNIT.parent)
     has_workers = bool(config.getoption("numprocesses", None))
     if has_workers and any(UNIT not in (path, *path.parents) for path in map(Path.absolute, map(Path, config.args))):
         share_server()

@@ -33,7 +33,7 @@ def test_a_redirect_url_or_code_of_a_remote_browser_can_be_pasted(pasted: Callab
         with terminal(tmp_path, "servers", "login", "docs", "--no-browser") as screen:
             shown = re.search(r"http://\S+/authorize\?\S+", screen.until("Open this address", PASTE))
             assert shown
-            with httpx2.Client(trust_env=False) as browser:
+            with httpx2.Client(trust_env=False, verify=False) as browser:
                 came_back = str(browser.get(shown[0]).headers["location"])
             screen.type(f"{pasted(came_back)}\r")
             screen.until("docs: ready, 3 tools")
@@ -47,7 +47,7 @@ def test_an_authorization_response_with_an_issuer_needs_the_whole_url(tmp_path: 
         with terminal(tmp_path, "servers", "login", "docs", "--no-browser") as screen:
             shown = re.search(r"http://\S+/authorize\?\S+", screen.until("Open this address", PASTE))
             assert shown
-            with httpx2.Client(trust_env=False) as browser:
+            with httpx2.Client(trust_env=False, verify=False) as browser:
                 came_back = str(browser.get(shown[0]).headers["location"])
             screen.type(f"{code_alone(came_back)}\r")
             screen.until("login needs the whole URL", PASTE)
