@@ -16,22 +16,19 @@ from mcp.types import TextContent
 
 from benchmarks.case_list import all_cases
 from benchmarks.child import measured
+from benchmarks.dial import main
 from benchmarks.hosts import server_entries
 from benchmarks.report import Row, rows_of, table
 
 ROOT = Path(__file__).parents[2]
 
 
-def bench(*arguments: str) -> str:
-    command = [sys.executable, "-m", "benchmarks.dial", "--smoke", *arguments]
-    ended = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
-
-
 @pytest.mark.timeout(900)
 def test_every_case_runs_on_both_sides() -> None:
-    report = json.loads(bench("--json"))
+    command = [sys.executable, "-m", "benchmarks.dial", "--smoke", "--json"]
+    ended = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    report = json.loads(ended.stdout)
     unmeasured = {"memory", "shown"} if sys.platform == "win32" else set()
     assert {row["case"] for row in report["rows"]} == set(all_cases()) - unmeasured
     for row in report["rows"]:
@@ -41,8 +38,11 @@ def test_every_case_runs_on_both_sides() -> None:
         assert math.isclose(row["ratio"], row["dial"] / row["floor"]), row
 
 
-def test_one_case_is_printed_as_a_table() -> None:
-    heads, wall, cpu, *rest = bench("--only", "rounds").splitlines()
+def test_one_case_is_printed_as_a_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("NO_PROXY", "*")
+    monkeypatch.setattr(sys, "argv", ["benchmarks.dial", "--smoke", "--only", "rounds"])
+    main()
+    heads, wall, cpu, *rest = capsys.readouterr().out.splitlines()
     assert heads.split() == ["case", "metric", "floor", "dial", "dial/floor", "of", "pairs", "n"]
     assert wall.startswith("5 tool rounds, plain")
     assert "wall ms" in wall

@@ -19,6 +19,9 @@ CALLS = {"tool_calls": [{"name": "echo", "arguments": {"text": text}} for text i
 ANSWER = "# Weather\n\n- [x] **rain**\n\n```python\nprint('rain')\n```\n"
 ESC = "\x1b"
 MODES: dict[str, dict[str, str]] = {"screen": {}, "no colour": {"NO_COLOR": "1"}, "plain": {}, "dumb": {"TERM": "dumb"}}
+WIDTHS = {"screen": (200, 80, 60), "no colour": (80,), "plain": (200, 60), "dumb": (60,)}
+"""The widths of the terminal in each mode: without colours the rows are those of the screen, and a dumb terminal's are
+those of plain text."""
 PLAIN_MACHINE = {
     "DISPLAY": "",
     "WAYLAND_DISPLAY": "",
@@ -82,7 +85,7 @@ def test_every_command_works_at_every_width(tmp_path: Path, mode: str) -> None:
         person = Person(reader)
         reader.until("2 servers ready" if is_drawn else ">")
         reader.until_true(lambda: reader.lines[-1:] == [">"], "no prompt")
-        for columns in (200, 80, 60):
+        for columns in WIDTHS[mode]:
             reader.resize(columns, 45)
             talk(person, columns, is_drawn=is_drawn)
             look_around(person, is_drawn=is_drawn, is_dumb=mode == "dumb")

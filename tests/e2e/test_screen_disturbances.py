@@ -81,7 +81,7 @@ def test_text_of_a_hostile_model_and_server_stays_in_its_rows(tmp_path: Path) ->
     write_config(
         tmp_path,
         {"evil": entry("Server")},
-        [{"tool_calls": [MANY, FLOOD, {"name": EVIL, "arguments": {}}]}, {"text": f"{EVIL}\n" * 300, "chunk_size": 7}],
+        [{"tool_calls": [MANY, FLOOD, {"name": EVIL, "arguments": {}}]}, {"text": f"{EVIL}\n" * 100, "chunk_size": 7}],
     )
     for columns in (60, 200):
         with screen(tmp_path, "--no-save", "Say hi", columns=columns) as person:

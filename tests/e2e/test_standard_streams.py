@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import signal
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.program import LONG, environment
+from tests.support.program import LONG, PIPES, environment, run_to_end, start_dial_chat
 
 pytestmark = [pytest.mark.once, pytest.mark.skipif(sys.platform == "win32", reason="the shell of Windows has no >&-")]
 
@@ -62,8 +63,11 @@ def test_an_answer_is_printed_though_standard_error_is_closed(tmp_path: Path) ->
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
 def test_a_piped_question_may_have_any_encoding_that_names_itself(tmp_path: Path, encoding: str) -> None:
     (tmp_path / "question.txt").write_bytes("Größe?\n".encode(encoding))
-    for source in ("<question.txt", "-f question.txt </dev/null"):
-        ran = run_in_shell(tmp_path, f"{DIAL_CHAT} -m scripted:replies.json --output json {source}")
+    (tmp_path / "replies.json").write_text(json.dumps(["hello"]))
+    for file, options in (("question.txt", ()), (os.devnull, ("-f", "question.txt"))):
+        with (tmp_path / file).open("rb") as stdin:
+            words = ("-m", "scripted:replies.json", "--output", "json", *options)
+            ran = run_to_end(start_dial_chat(tmp_path, *words, stdin=stdin, **PIPES))
         assert ran.returncode == 0, ran.stderr
         assert json.loads(ran.stdout)["messages"][0]["content"] == "Größe?"
 

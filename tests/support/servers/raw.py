@@ -1,19 +1,19 @@
 """An MCP server of the standard library alone, over stdio, at 2025-11-25: it can do wrong what no SDK lets one do.
 
 ``python raw.py [BEHAVIOUR] [--log FILE] [--option VALUE …]``: what it is asked goes to FILE, a JSON line each.
+
+Hundreds of tests start it: `argparse`, `pathlib` and `subprocess` would take a third of its start.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 LIFETIME = 120.0
@@ -42,16 +42,27 @@ def die(last_words: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def touch(folder: str, name: str) -> None:
+    """Create an empty file."""
+    with open(os.path.join(folder, name), "a", encoding="utf-8"):  # noqa: PTH118, PTH123
+        pass
+
+
+def count_files(folder: str) -> int:
+    """Return the number of files in a folder."""
+    return len(os.listdir(folder))  # noqa: PTH208
+
+
 def life_in(folder: str) -> int:
     """Count this life among those of the same server, from 1."""
-    (Path(folder) / str(time.time_ns())).touch()
-    return len(list(Path(folder).iterdir()))
+    touch(folder, str(time.time_ns()))
+    return count_files(folder)
 
 
 class Server:
     """A server that does all as it should; the behaviours below replace a method or two."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
+    def __init__(self, options: Any) -> None:
         self.options = options
         self.tools: list[Any] = [TOOL]
         self.id: Any = None
@@ -66,7 +77,7 @@ class Server:
 
     def log(self, message: dict[str, Any]) -> None:
         if self.options.log:
-            with Path(self.options.log).open("a", encoding="utf-8") as log:
+            with open(self.options.log, "a", encoding="utf-8") as log:  # noqa: PTH123
                 log.write(json.dumps(message) + "\n")
 
     def take(self, message: dict[str, Any]) -> None:
@@ -120,11 +131,11 @@ class WaitsForOthers(Server):
     """Answers ``initialize`` only when ``--count`` servers have started in ``--folder``."""
 
     def run(self) -> None:
-        (Path(self.options.folder) / str(os.getpid())).touch()
+        touch(self.options.folder, str(os.getpid()))
         super().run()
 
     def initialize(self) -> dict[str, Any] | None:
-        while len(list(Path(self.options.folder).iterdir())) < self.options.count:
+        while count_files(self.options.folder) < self.options.count:
             time.sleep(0.01)
         return super().initialize()
 
@@ -184,13 +195,23 @@ class ShowsItself(Server):
     """Answers with its environment, folder, arguments and process id."""
 
     def call(self) -> dict[str, Any]:
-        return text(json.dumps({"env": dict(os.environ), "cwd": str(Path.cwd()), "pid": os.getpid()}))
+        return text(
+            json.dumps(
+                {
+                    "env": dict(os.environ),
+                    "cwd": os.getcwd(),  # noqa: PTH109
+                    "pid": os.getpid(),
+                }
+            )
+        )
 
 
 class LeavesChild(Server):
     """Starts a child that holds its pipes and ignores SIGTERM, says its id, and leaves it behind."""
 
     def call(self) -> dict[str, Any]:
+        import subprocess
+
         ignore = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
         code = f"import signal, time; {ignore}; print('up', flush=True); time.sleep(60)"
         child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
@@ -203,6 +224,8 @@ class DiesBeforeChild(Server):
     """Dies in a call and leaves a child that holds its standard output open."""
 
     def call(self) -> None:
+        import subprocess
+
         subprocess.Popen(["sleep", "60"])
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -362,15 +385,24 @@ KINDS: list[type[Server]] = [Server, *Server.__subclasses__()]
 BEHAVIOURS = {kind.__name__: kind for kind in KINDS}
 
 
+def parse_options(words: list[str]) -> SimpleNamespace:
+    """Return the behaviour and its options."""
+    options = SimpleNamespace(behaviour="Server", log=None, folder=None, count=None, hints="{}", hangs=False)
+    rest = iter(words)
+    for word in rest:
+        if not word.startswith("--"):
+            options.behaviour = word
+            continue
+        name = word[2:]
+        if not hasattr(options, name):
+            raise SystemExit(f"raw.py has no option {word}")
+        value = name == "hangs" or next(rest)
+        setattr(options, name, int(value) if name == "count" else value)
+    return options
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("behaviour", nargs="?", default="Server", choices=BEHAVIOURS)
-    parser.add_argument("--log")
-    parser.add_argument("--folder")
-    parser.add_argument("--count", type=int)
-    parser.add_argument("--hints", default="{}")
-    parser.add_argument("--hangs", action="store_true")
-    options = parser.parse_args()
+    options = parse_options(sys.argv[1:])
     end = threading.Timer(LIFETIME, os._exit, [9])
     end.daemon = True
     end.start()
