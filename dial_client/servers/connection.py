@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -35,8 +35,7 @@ from dial_client.settings.config_types import ServerSettings
 
 if TYPE_CHECKING:
     from mcp import Client
-    from mcp.shared.dispatcher import ProgressFnT
-    from mcp_types import CallToolResult, RequestParamsMeta
+    from mcp_types import CallToolResult
 
 log = get_logger(__name__)
 
@@ -186,23 +185,18 @@ class Connection(ServerStatusWriter):
 
         There is no timeout; cancelling the call notifies the server. The call waits for a restart in progress, at most
         the server's start-up timeout. A lost call is repeated if it did not reach the server, or if the server is
-        marked ``trusted`` and annotates the tool as read-only or idempotent (MCP specification, "Tool Annotations").
+        marked ``trusted`` and annotates the tool as read-only or idempotent (MCP specification, "Tool Annotations"). A
+        call that the server has answered with a task is not repeated: the task is polled on in the next session.
 
         Raises:
             ServerGone: The server is not ready, or the connection broke before the result arrived.
             ServerError: The server refused the call, has no such tool, or sent an invalid result.
         """
+        from dial_client.servers.tasks import ToolRequest
+
         context = call_context.find_current()
-        meta = context.meta if context is not None else None
 
-        async def request(client: Client) -> CallToolResult:
-            return await client.call_tool(
-                tool,
-                dict(arguments),
-                progress_callback=cast("ProgressFnT | None", on_progress),
-                meta=cast("RequestParamsMeta | None", meta),
-            )
-
+        request = ToolRequest(tool, dict(arguments), on_progress, context.meta if context is not None else None)
         first: ServerSession | None = None
         may_repeat: bool | None = None
         for pause in (*REPEAT_PAUSES, None):
@@ -216,11 +210,15 @@ class Connection(ServerStatusWriter):
                 # Annotations are claims of the server: they count only if the user trusts it.
                 hints = known.annotations if self.settings is not None and self.settings.trusted else None
                 may_repeat = bool(hints and (hints.read_only_hint or hints.idempotent_hint))
+
+            async def send(client: Client, session: ServerSession = session) -> CallToolResult:
+                return await request.send(client, lambda: session.is_serving)
+
             try:
-                return await session.ask(request, tool=tool, is_own_session=session is not first)
+                return await session.ask(send, tool=tool, is_own_session=session is not first)
             except ServerGone as gone:
                 may_have_run = not isinstance(gone, CallNotRun)
-                if pause is None or (may_have_run and not may_repeat):
+                if pause is None or (may_have_run and not may_repeat and request.task is None):
                     raise
                 may_repeat = may_repeat and not may_have_run
                 log.debug("call_repeated", server=self.name, tool=tool)

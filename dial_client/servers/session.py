@@ -315,6 +315,7 @@ class ServerSession:
         from mcp_types import Implementation, SamplingCapability, SamplingToolsCapability
 
         from dial_client import __version__
+        from dial_client.servers.tasks import TaskExtension
 
         _silence_sdk()
         requests = self._requests
@@ -335,7 +336,7 @@ class ServerSession:
             list_roots_callback=answers.get("roots"),
             logging_callback=requests.handle_log,
             log_level=cast("Any", self._capabilities.callbacks.log_level),
-            extensions=[apps] if self._capabilities.callbacks.apps else [],
+            extensions=[TaskExtension(), *([apps] if self._capabilities.callbacks.apps else [])],
             cache=None,
         )
 

@@ -256,8 +256,15 @@ class ResponseRepairer:
             cut_parts("contents", result)
         elif method == "prompts/get":
             cut_parts("messages", result)
-        elif method == "tools/call" and result.get("resultType", "complete") == "complete":
-            repair_content(result, version)
+        elif (answer := _find_tool_result(method, result)) is not None:
+            repair_content(answer, version)
+
+
+def _find_tool_result(method: str, result: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the result of a tool in the response to its call, or to a poll of its task (SEP-2663); None for none."""
+    if method == "tasks/get":
+        return result["result"] if isinstance(result.get("result"), dict) else None
+    return result if method == "tools/call" and result.get("resultType", "complete") == "complete" else None
 
 
 def repair_list(method: str, result: dict[str, Any], version: str, note: AddNote) -> None:

@@ -1,0 +1,214 @@
+"""Tasks of servers: a server may answer a call with a task in place of a result, and the task is polled until it ends.
+
+Source: the extension ``io.modelcontextprotocol/tasks`` (SEP-2663) of MCP 2026-07-28. The server decides about each
+call. A task outlives the connection on which it was created, so a session that was lost does not lose the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Literal, NoReturn, TypeVar, cast
+
+import anyio
+from mcp import Client, MCPError
+from mcp.client.context import ClientRequestContext
+from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
+from mcp.shared.dispatcher import ProgressFnT
+from mcp_types import (
+    INTERNAL_ERROR,
+    CallToolResult,
+    EmptyResult,
+    ErrorData,
+    InputRequest,
+    InputRequests,
+    InputResponses,
+    Request,
+    RequestParams,
+    Result,
+    TextContent,
+)
+
+EXTENSION = "io.modelcontextprotocol/tasks"
+# Seconds between two polls if the server suggests none, and the bounds of what it may suggest: a poll restarts the
+# timeout of the call, so polls must not be further apart.
+DEFAULT_SECONDS, MIN_SECONDS, MAX_SECONDS = 1.0, 0.1, 30.0
+# Seconds a server has to confirm that a task is cancelled.
+CANCEL_SECONDS = 5.0
+OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
+ResultT = TypeVar("ResultT", bound=Result)
+_FAILED = "The task failed."
+_CANCELLED = "The server has cancelled the task of this call."
+
+
+class CreatedTask(Result):
+    """A task that a server has created for a call (``CreateTaskResult``), as far as it is read."""
+
+    result_type: Literal["task"] = "task"
+    task_id: str
+
+
+class TaskState(Result):
+    """The answer to ``tasks/get``."""
+
+    status: Literal["working", "input_required", "completed", "failed", "cancelled"]
+    status_message: str | None = None
+    poll_interval_ms: float | None = None
+    input_requests: InputRequests | None = None
+    result: dict[str, Any] | None = None
+    error: ErrorData | None = None
+
+    @property
+    def seconds(self) -> float:
+        """The seconds until the next poll."""
+        wanted = DEFAULT_SECONDS if self.poll_interval_ms is None else self.poll_interval_ms / 1000
+        return min(max(wanted, MIN_SECONDS), MAX_SECONDS)
+
+
+class TaskParams(RequestParams):
+    """The parameters of ``tasks/get`` and ``tasks/cancel``."""
+
+    task_id: str
+
+
+class TaskUpdateParams(TaskParams):
+    """The parameters of ``tasks/update``."""
+
+    input_responses: InputResponses
+
+
+class TaskRequest(Request[TaskParams, str]):
+    """A request about a task; over HTTP its header ``Mcp-Name`` is the id of the task."""
+
+    name_param = "taskId"
+
+
+class TaskUpdate(Request[TaskUpdateParams, str]):
+    """The answers to the requests for input of a task."""
+
+    name_param = "taskId"
+
+
+class TaskCreated(Exception):
+    """A call was answered with a task."""
+
+    def __init__(self, task: CreatedTask) -> None:
+        super().__init__(task.task_id)
+        self.task = task
+
+
+class TaskExtension(ClientExtension):
+    """Declares to servers that calls may be answered with tasks."""
+
+    identifier = EXTENSION
+
+    def claims(self) -> Sequence[ResultClaim[Any]]:
+        """Return the form of a created task."""
+        return (ResultClaim(result_type="task", model=CreatedTask, resolve=_leave),)
+
+
+async def _leave(task: CreatedTask, _: ClaimContext) -> NoReturn:
+    # The task is followed in whichever session is open, and not by the SDK within the request that has created it.
+    raise TaskCreated(task)
+
+
+@dataclass(eq=False, slots=True)
+class ToolRequest:
+    """One call of a tool, over any number of sessions: its request, and the task with which the server may answer."""
+
+    tool: str
+    arguments: dict[str, Any]
+    on_progress: OnProgress | None
+    """Receives the progress of the call; after each poll of a task the number of polls, no total, and what the server
+    says about the task."""
+    meta: Any = None
+    """The ``_meta`` of the request; None for none."""
+    task: CreatedTask | None = None
+    """The task with which the server has answered; None before, and if the server answers with a result."""
+    # The number of polls, and the keys of the input requests that were answered: a server repeats a request for input
+    # until it has seen the answer.
+    _polls: int = 0
+    _answered: set[str] = field(default_factory=set)
+
+    async def send(self, client: Client, is_serving: Callable[[], bool]) -> CallToolResult:
+        """Make the call, or go on with its task, and return the result.
+
+        A task is cancelled at the server if the caller is cancelled. If its session is lost, it goes on.
+
+        Args:
+            client: The SDK's client of the session.
+            is_serving: Returns False once the session is lost.
+
+        Raises:
+            mcp.MCPError: The call failed at the server, or the server does not know the task any more.
+        """
+        if self.task is None:
+            try:
+                return await client.call_tool(
+                    self.tool,
+                    self.arguments,
+                    progress_callback=cast("ProgressFnT | None", self.on_progress),
+                    meta=self.meta,
+                )
+            except TaskCreated as created:
+                self.task = created.task
+        try:
+            return await self._follow(client, self.task.task_id)
+        except anyio.get_cancelled_exc_class():
+            if is_serving():
+                await self._cancel(client, self.task.task_id)
+            raise
+
+    async def _follow(self, client: Client, task_id: str) -> CallToolResult:
+        """Poll the task until it ends, and answer its requests for input."""
+        while True:
+            state = await _send(client, "tasks/get", task_id, TaskState)
+            if state.status == "completed":
+                return CallToolResult.model_validate(state.result or {"content": []}, by_name=False)
+            if state.status == "failed":
+                error = state.error or ErrorData(code=INTERNAL_ERROR, message=state.status_message or _FAILED)
+                raise MCPError(error.code, error.message, error.data)
+            if state.status == "cancelled":
+                return CallToolResult(content=[TextContent(text=state.status_message or _CANCELLED)], is_error=True)
+            self._polls += 1
+            if self.on_progress is not None:
+                await self.on_progress(float(self._polls), None, state.status_message)
+            requests = state.input_requests or {}
+            if new := {key: request for key, request in requests.items() if key not in self._answered}:
+                await self._answer(client, task_id, new)
+            else:
+                await anyio.sleep(state.seconds)
+
+    async def _answer(self, client: Client, task_id: str, requests: InputRequests) -> None:
+        answers: dict[str, Any] = {}
+
+        async def answer(key: str, request: InputRequest) -> None:
+            meta = request.params.meta if request.params else None
+            context = ClientRequestContext(session=client.session, request_id=key, meta=meta)
+            answers[key] = await client.session.dispatch_input_request(context, request)
+
+        async with anyio.create_task_group() as group:
+            for key, request in requests.items():
+                group.start_soon(answer, key, request)
+        self._answered |= answers.keys()
+        for found in answers.values():
+            if isinstance(found, ErrorData):
+                # The answers to a task have no form for an error, and the task would wait for ever.
+                await self._cancel(client, task_id)
+                raise MCPError(found.code, found.message, found.data)
+        dumped = {
+            key: found.model_dump(by_alias=True, mode="json", exclude_none=True) for key, found in answers.items()
+        }
+        params = TaskUpdateParams(task_id=task_id, input_responses=dumped)
+        await client.session.send_request(TaskUpdate(method="tasks/update", params=params), EmptyResult)
+
+    async def _cancel(self, client: Client, task_id: str) -> None:
+        """Tell the server that nobody waits for the task any more; errors are ignored."""
+        with anyio.move_on_after(CANCEL_SECONDS, shield=True), suppress(Exception):
+            await _send(client, "tasks/cancel", task_id, EmptyResult)
+
+
+async def _send(client: Client, method: str, task_id: str, result_type: type[ResultT]) -> ResultT:
+    request = TaskRequest(method=method, params=TaskParams(task_id=task_id))
+    return await client.session.send_request(request, result_type)
