@@ -18,6 +18,7 @@ import anyio
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
+    INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
     ErrorData,
@@ -44,13 +45,16 @@ ResultT = TypeVar("ResultT")
 # The member of a request's state that names the suspended request.
 REQUEST = "request"
 _LOST = (
-    "The call waited for an answer, and does not any more: the gateway was restarted, or the answer came too late. "
-    "The server may have done a part of its work. Make the call again if that is safe."
+    "The request waited for an answer, and does not any more: the gateway was restarted, or the answer came too late. "
+    "The server may have done a part of its work. Make the request again if that is safe."
 )
 
 
-class CallLost(Exception):
+class CallLost(MCPError):
     """The request that a state names does not wait any more. The message is for the caller."""
+
+    def __init__(self) -> None:
+        super().__init__(INTERNAL_ERROR, _LOST)
 
 
 @dataclass(eq=False, slots=True)
@@ -147,7 +151,7 @@ class SuspendableRequest(ClientRequest, Generic[ResultT]):
             raise self._error
         if self._is_over:
             if self._result is None:
-                raise CallLost(_LOST)
+                raise CallLost
             return self._result
         return {key: question.request for key, question in self._questions.items()}
 
@@ -233,7 +237,7 @@ class SuspendedCalls:
         """
         request = self._requests.get(str(state.get(REQUEST)))
         if request is None or request.session is not session:
-            raise CallLost(_LOST)
+            raise CallLost
         if request.is_attached or state.get("round") != request.round:
             raise MCPError(INVALID_PARAMS, "requestState: these questions were answered already")
         return request

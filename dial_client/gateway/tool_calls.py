@@ -135,7 +135,7 @@ class ToolCalls:
                 return result
             return self._long.shorten(result, session)
         except CallLost as lost:
-            return CallToolResult(content=[TextContent(text=str(lost))], is_error=True)
+            return CallToolResult(content=[TextContent(text=lost.message)], is_error=True)
         finally:
             session.calls -= 1
 

@@ -1,0 +1,299 @@
+"""Requests of clients that wait for answers, in revision 2026-07-28: how long, how many, and whose."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client, MCPError
+from mcp.server import MCPServer
+from mcp.server.lowlevel import Server
+from mcp.server.mcpserver import Context
+from mcp_types import (
+    CallToolResult,
+    CreateMessageRequest,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitResult,
+    GetPromptResult,
+    InputRequiredResult,
+    InputResponseRequestParams,
+    ListPromptsResult,
+    ListResourcesResult,
+    ListRootsRequest,
+    ListRootsResult,
+    ListToolsResult,
+    Prompt,
+    ReadResourceResult,
+    Resource,
+    TextContent,
+    TextResourceContents,
+    Tool,
+)
+
+from tests.inner import suspended_calls
+from tests.support.fakes import virtual_time
+from tests.support.gateway_clients import Person, asking, connected, text_of
+from tests.support.gateways import MODES
+from tests.support.servers import questions
+
+pytestmark = pytest.mark.anyio
+NEW = "2026-07-28"
+YES = ElicitResult(action="accept", content={"yes": True})
+
+
+def shop(ended: list[str] | None = None) -> MCPServer:
+    """Return a server that asks, and records the calls that ended in `ended`."""
+    server = questions.make()
+
+    @server.tool()
+    async def asks_and_ends(context: Context, name: str = "") -> str:
+        """Ask as servers of 2025 do, and record the end."""
+        try:
+            answer = await context.elicit("Sure?", questions.Sure)
+        finally:
+            if ended is not None:
+                ended.append(name)
+        return answer.action
+
+    return server
+
+
+async def begin(client: Client, tool: str, arguments: dict[str, Any] | None = None, **more: Any) -> Any:
+    """Make one request of a call, without repeating it for the questions."""
+    return await client.session.call_tool(tool, arguments or {}, allow_input_required=True, **more)
+
+
+async def begin_question(client: Client, tool: str, arguments: dict[str, Any] | None = None) -> InputRequiredResult:
+    result = await begin(client, tool, arguments)
+    if not isinstance(result, InputRequiredResult):  # the server is reopened with the older protocol
+        result = await begin(client, tool, arguments)
+    assert isinstance(result, InputRequiredResult), result
+    return result
+
+
+def answer(asked: InputRequiredResult, result: Any) -> dict[str, Any]:
+    return {"input_responses": dict.fromkeys(asked.input_requests or {}, result), "request_state": asked.request_state}
+
+
+async def test_a_call_goes_on_when_its_client_comes_back(tmp_path: Path) -> None:
+    async with (
+        asking({"shop": shop()}, "*", folder=tmp_path) as gateway,
+        connected(gateway, NEW, Person(YES)) as client,
+    ):
+        asked = await begin_question(client, "shop__asks_and_ends")
+        (request,) = (asked.input_requests or {}).values()
+        assert isinstance(request, ElicitRequest)
+        assert text_of(await begin(client, "shop__asks_and_ends", **answer(asked, YES))) == "accept"
+
+
+WORD = CreateMessageResult(role="assistant", content=TextContent(text="word"), model="m")
+FOLDERS = ListRootsResult(roots=[])
+
+
+@pytest.mark.parametrize(
+    ("tool", "right", "wrong"),
+    [("asks_and_ends", YES, FOLDERS), ("samples_too", WORD, YES), ("roots", FOLDERS, WORD)],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_an_answer_of_another_kind_is_refused_and_the_call_goes_on_waiting(
+    tool: str, right: Any, wrong: Any, tmp_path: Path
+) -> None:
+    tool = f"shop__{tool}"
+    async with (
+        asking({"shop": shop()}, "*", folder=tmp_path) as gateway,
+        connected(gateway, NEW, Person(YES)) as client,
+    ):
+        asked = await begin_question(client, tool)
+        with pytest.raises(MCPError, match="is not an answer to its request"):
+            await begin(client, tool, **answer(asked, wrong))
+        assert not (await begin(client, tool, **answer(asked, right))).is_error
+
+
+async def test_only_the_client_that_was_asked_can_answer(tmp_path: Path) -> None:
+    async with (
+        asking({"shop": shop()}, "*", folder=tmp_path) as gateway,
+        connected(gateway, NEW, Person(YES, name="ann")) as hers,
+        connected(gateway, NEW, Person(YES, name="bob")) as his,
+        connected(gateway, NEW, Person(YES, name="ann")) as her_second,
+    ):
+        asked = await begin_question(hers, "shop__asks_and_ends")
+        with pytest.raises(MCPError, match="Invalid or expired requestState"):
+            await begin(his, "shop__asks_and_ends", **answer(asked, YES))
+        lost = await begin(her_second, "shop__asks_and_ends", **answer(asked, YES))
+        assert lost.is_error, "another connection of the same program"
+        assert "does not any more" in text_of(lost)
+        assert text_of(await begin(hers, "shop__asks_and_ends", **answer(asked, YES))) == "accept"
+
+
+async def test_questions_are_answered_once(tmp_path: Path) -> None:
+    async with (
+        asking({"shop": shop()}, "*", folder=tmp_path) as gateway,
+        connected(gateway, NEW, Person(YES)) as client,
+    ):
+        first = await begin_question(client, "shop__many", {"times": 2})
+        second = await begin(client, "shop__many", {"times": 2}, **answer(first, YES))
+        assert isinstance(second, InputRequiredResult)
+        with pytest.raises(MCPError, match="answered already"):
+            await begin(client, "shop__many", {"times": 2}, **answer(first, YES))
+        done = await begin(client, "shop__many", {"times": 2}, **answer(second, YES))
+    assert text_of(done) == "2 asked, at last: accept"
+
+
+async def test_a_question_without_an_answer_stays_open(tmp_path: Path) -> None:
+    async with (
+        asking({"shop": shop()}, "*", folder=tmp_path) as gateway,
+        connected(gateway, NEW, Person(YES)) as client,
+    ):
+        asked = await begin_question(client, "shop__asks_and_ends")
+        again = await begin(client, "shop__asks_and_ends", request_state=asked.request_state)
+        assert isinstance(again, InputRequiredResult)
+        assert again.input_requests == asked.input_requests
+        assert text_of(await begin(client, "shop__asks_and_ends", **answer(again, YES))) == "accept"
+
+
+async def test_a_restart_of_the_gateway_is_an_error_that_says_so(tmp_path: Path) -> None:
+    ended: list[str] = []
+    async with (
+        asking({"shop": shop(ended)}, "*", folder=tmp_path) as gateway,
+        connected(gateway, NEW, Person(YES)) as client,
+    ):
+        asked = await begin_question(client, "shop__asks_and_ends", {"name": "first"})
+        ended.clear()  # of the attempt before the server was reopened
+    assert ended == ["first"], "the call at the server ends with the gateway"
+    async with (
+        asking({"shop": shop()}, "*", folder=tmp_path) as gateway,
+        connected(gateway, NEW, Person(YES)) as client,
+    ):
+        result = await begin(client, "shop__asks_and_ends", {"name": "first"}, **answer(asked, YES))
+    assert result.is_error
+    assert "the gateway was restarted" in text_of(result)
+    assert "may have done a part of its work" in text_of(result)
+
+
+@virtual_time
+async def test_a_call_whose_client_does_not_come_back_is_cancelled_at_the_server(tmp_path: Path) -> None:
+    ended: list[str] = []
+    async with (
+        asking({"shop": shop(ended)}, "*", folder=tmp_path) as gateway,
+        connected(gateway, NEW, Person(YES)) as client,
+    ):
+        asked = await begin_question(client, "shop__asks_and_ends", {"name": "first"})
+        ended.clear()
+        await anyio.sleep(suspended_calls.SUSPENDED_SECONDS - 1)
+        assert ended == []
+        await anyio.sleep(2)
+        assert ended == ["first"]
+        late = await begin(client, "shop__asks_and_ends", {"name": "first"}, **answer(asked, YES))
+    assert late.is_error
+    assert "the answer came too late" in text_of(late)
+
+
+async def test_the_number_of_waiting_calls_of_one_client_is_limited(tmp_path: Path) -> None:
+    async with (
+        asking({"shop": shop()}, "*", folder=tmp_path) as gateway,
+        connected(gateway, NEW, Person(YES)) as client,
+    ):
+        for _ in range(suspended_calls.MAX_OF_CLIENT):
+            assert isinstance(await begin(client, "shop__returns"), InputRequiredResult)
+        with pytest.raises(MCPError, match="Too many requests wait"):
+            await begin(client, "shop__returns")
+
+
+async def test_a_client_that_gives_up_its_call_ends_it_at_the_server(tmp_path: Path) -> None:
+    ended: list[str] = []
+    started = anyio.Event()
+    server = MCPServer("slow")
+
+    @server.tool()
+    async def waits() -> str:
+        """Wait for ever."""
+        try:
+            started.set()
+            await anyio.sleep_forever()
+        finally:
+            ended.append("waits")
+        return ""
+
+    async with (
+        asking({"slow": server}, "*", folder=tmp_path) as gateway,
+        connected(gateway, NEW, Person(YES)) as client,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(client.call_tool, "slow__waits")
+        await started.wait()
+        group.cancel_scope.cancel()
+    assert ended == ["waits"]
+
+
+REQUESTS: dict[str, Any] = {
+    "sure": ElicitRequest(
+        params=ElicitRequestFormParams(message="Sure?", requested_schema={"type": "object", "properties": {}})
+    ),
+    "word": CreateMessageRequest(params=CreateMessageRequestParams(messages=[], max_tokens=5)),
+    "folders": ListRootsRequest(),
+}
+
+
+def curious() -> Server[Any]:
+    """Return a server that requires three inputs for whatever it is asked."""
+
+    def is_answered(params: InputResponseRequestParams) -> bool:
+        return set(params.input_responses or {}) == set(REQUESTS) and params.request_state == "mine"
+
+    required = InputRequiredResult(input_requests=dict(REQUESTS), request_state="mine")
+
+    async def list_tools(*_: object) -> ListToolsResult:
+        return ListToolsResult(tools=[Tool(name="ask", input_schema={"type": "object"})])
+
+    async def call_tool(_: object, params: Any) -> CallToolResult | InputRequiredResult:
+        return CallToolResult(content=[TextContent(text="answered")]) if is_answered(params) else required
+
+    async def list_resources(*_: object) -> ListResourcesResult:
+        return ListResourcesResult(resources=[Resource(uri="file:///a", name="a")])
+
+    async def read_resource(_: object, params: Any) -> ReadResourceResult | InputRequiredResult:
+        text = TextResourceContents(uri="file:///a", text="answered")
+        return ReadResourceResult(contents=[text]) if is_answered(params) else required
+
+    async def list_prompts(*_: object) -> ListPromptsResult:
+        return ListPromptsResult(prompts=[Prompt(name="p")])
+
+    async def get_prompt(_: object, params: Any) -> GetPromptResult | InputRequiredResult:
+        return GetPromptResult(description="answered", messages=[]) if is_answered(params) else required
+
+    return Server(
+        "curious",
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+        on_list_resources=list_resources,
+        on_read_resource=read_resource,
+        on_list_prompts=list_prompts,
+        on_get_prompt=get_prompt,
+    )
+
+
+async def test_questions_that_a_server_asks_together_reach_the_client_together(tmp_path: Path) -> None:
+    async with (
+        asking({"it": curious()}, "*", folder=tmp_path) as gateway,
+        connected(gateway, NEW, Person(YES)) as client,
+    ):
+        asked = await begin_question(client, "it__ask")
+        kinds = [type(request) for request in (asked.input_requests or {}).values()]
+        assert set(kinds) == {ElicitRequest, CreateMessageRequest, ListRootsRequest}
+        assert text_of(await client.call_tool("it__ask")) == "answered"
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_resources_and_prompts_may_need_answers_too(mode: str, tmp_path: Path) -> None:
+    person = Person(YES)
+    async with asking({"it": curious()}, "*", folder=tmp_path) as gateway, connected(gateway, mode, person) as client:
+        (contents,) = (await client.read_resource("dial+it:file:///a")).contents
+        assert isinstance(contents, TextResourceContents)
+        assert contents.text == "answered"
+        assert (await client.get_prompt("it__p")).description == "answered"
+    assert (len(person.asked), len(person.sampled), person.roots_asked) == (2, 2, 2)
