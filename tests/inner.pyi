@@ -387,6 +387,7 @@ from dial_client.providers.embedded.answers import NOT_CONNECTED as NOT_CONNECTE
 from dial_client.providers.embedded.answers import Repetition as Repetition
 from dial_client.providers.embedded.answers import build_answer_request as build_answer_request
 from dial_client.providers.embedded.answers import show_results as show_results
+from dial_client.providers.embedded.argument_sources import ArgumentSources as ArgumentSources
 from dial_client.providers.embedded.call_policy import READ_THRESHOLD as READ_THRESHOLD
 from dial_client.providers.embedded.decisions import MAX_ANSWER_CHARS as MAX_ANSWER_CHARS
 from dial_client.providers.embedded.decisions import DecisionProvider as DecisionProvider

@@ -5,9 +5,7 @@ not help, that a value is missing, or that a result answers the question. These 
 
 * A question gets one good call; its result is the answer. A failed call is decided once more without the failed tool,
   and then reported. A refused call is reported at once.
-* Each required value has its source in the conversation: all its numbers, and half of its words by their first letters.
-  A value that the argument's description quotes counts. Words of the request that only name the argument do not count.
-* A folder without a source is the current one, and a city becomes the name of its time zone.
+* Each required value has its source in the conversation (`argument_sources`).
 * A call without sources gives way once to another tool; then the reply asks for the missing values.
 * An unlikely call (`decisions`) is made only if it looks up what shares a word with the question. If it shares none,
   one of the tools that do is tried.
@@ -19,23 +17,19 @@ from __future__ import annotations
 
 import re
 import secrets
-import zoneinfo
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import replace
-from functools import cache
 from typing import Any
 
 from dial_client.messages.message import NOT_ALLOWED, Message, Role, ToolCallRequest, ToolSpec
 from dial_client.messages.model import ModelRequest
 from dial_client.providers.embedded import answers
+from dial_client.providers.embedded.argument_sources import CURRENT_FOLDER, WORD, ArgumentSources
 from dial_client.providers.embedded.decisions import (
     ToolDecision,
     build_decision_request,
     load_prompts,
     read_result_text,
 )
-from dial_client.runtime.json_fields import to_object
 from dial_client.runtime.normalization import find_significant_stem, fold, split_name
 
 # The minimum score of a call that reads.
@@ -46,25 +40,10 @@ WRITE_THRESHOLD = -3.0
 LOOK_UP_THRESHOLD = -7.5
 # Calls of a turn; a failure of the last one is reported.
 MAX_CALLS = 2
-# The folder that a server runs in: the user's current folder, unless its entry in servers.json has a ``cwd``.
-CURRENT_FOLDER = "."
 
 # The verbs of tools that may change something.
 _WRITES = frozenset(load_prompts()["writing_verbs"].split())
-_WORD = re.compile(r"[^\W\d_]{2,}")
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
-_AFTERNOON = re.compile(r"\b(\d{1,2})(?::\d\d)?\s*p\.?m\b", re.IGNORECASE)
-_PERCENTAGE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:%|per ?cent)", re.IGNORECASE)
-# The words for 0, 1, 2 and so on.
-_NUMBER_WORDS = load_prompts()["number_words"].split()
-# Values that must occur as they are: paths, URLs and addresses.
-_WHOLE = re.compile(r"[/~]|[a-z]:\\|[a-z]+://|.*@", re.IGNORECASE)
-_PATH = re.compile(r"(?:^|[\s'\"])(?:[~.]?/|[A-Z]:\\)[\w.-]", re.MULTILINE)
-_QUOTED = re.compile(r"""["'`]([^"'`\s]{1,60})["'`]""")
-_EXAMPLES = re.compile(r"\b(?:e\.g\.|for example|for instance|such as|like)[^)]*\)?", re.IGNORECASE)
-_FOLDERS = {"repo", "repository", "dir", "directory", "folder", "workspace", "cwd"}
 _ALLOWED_FOLDER = re.compile(r"""\boutside the allowed\b[^/\\'":]{0,40}['"]([^'"]+)['"]""")
-_FIRST_LETTERS = 3
 _GENERAL = re.compile(
     r"\s*(?:how (?:do|does|can|could|should|would)|why|explain|what is the difference)\b", re.IGNORECASE
 )
@@ -83,11 +62,11 @@ class CallPolicy:
         self._send = decide
         self._completed = find_completed_calls(request.messages)
         texts = [message.text for message in request.messages if message.role is not Role.ASSISTANT]
-        self._conversation = "\n".join((*(instruction.text for instruction in request.instructions), *texts))
+        self._sources = ArgumentSources((*(instruction.text for instruction in request.instructions), *texts))
         question = next((message.text for message in reversed(request.messages) if message.role is Role.USER), "")
         self._is_general = _GENERAL.match(question) is not None
         self._tools = {tool.name: tool for tool in request.tools}
-        words = _find_stems(_WORD.findall(question))
+        words = _find_stems(WORD.findall(question))
         self._near = [tool for tool in request.tools if not words.isdisjoint(_find_tool_stems(tool))]
 
     async def choose(self) -> ToolCallRequest | str:
@@ -121,7 +100,7 @@ class CallPolicy:
             return ""
         chosen = await self._choose_call(decision)
         if isinstance(chosen, ToolCallRequest):
-            is_said = any(self._occurs(str(value)) for value in chosen.arguments.values())
+            is_said = any(self._sources.has_value(str(value)) for value in chosen.arguments.values())
             return chosen if is_said or not self._is_general else ""
         if chosen or self._is_general or not decision.is_unknown:
             return "" if self._is_general else chosen
@@ -139,8 +118,8 @@ class CallPolicy:
                 decision, tool, is_first = second, self._tools[second.tool], False
         if tool is None or not self._is_likely(decision, tool):
             return ""
-        call = self._correct(decision.call, tool) if decision.call is not None else None
-        missing = self._find_missing(call, tool) if call is not None else []
+        call = self._sources.correct(decision.call, tool) if decision.call is not None else None
+        missing = self._sources.find_missing(call, tool) if call is not None else []
         if call is not None and not missing:
             return call
         if is_first and (replacement := await self._replace(tool, self._near or self._request.tools)):
@@ -168,8 +147,8 @@ class CallPolicy:
         if decision is None or decision.call is None:
             return None
         chosen = self._tools[decision.tool]
-        call = self._correct(decision.call, chosen)
-        return call if call.arguments and not self._find_missing(call, chosen) else None
+        call = self._sources.correct(decision.call, chosen)
+        return call if call.arguments and not self._sources.find_missing(call, chosen) else None
 
     async def _decide_reader(self, tools: Iterable[ToolSpec]) -> ToolDecision | None:
         """Let the model choose one of the tools that read; return the decision for it if it is likely enough."""
@@ -182,56 +161,6 @@ class CallPolicy:
         # If the model sees a failed call, it repeats it, or calls another tool with the same arguments.
         hidden = frozenset(call.id for call, result in self._completed if result.is_error)
         return await self._send(build_decision_request(self._request, tools, may_answer=may_answer, hidden=hidden))
-
-    def _correct(self, call: ToolCallRequest, tool: ToolSpec) -> ToolCallRequest:
-        """Return the call with the values that are certain: time zones, the current folder, the only quoted value."""
-        arguments = dict(call.arguments)
-        for name, value in arguments.items():
-            about = str(to_object(tool.input_schema.get("properties", {}).get(name)).get("description", ""))
-            if isinstance(value, str) and re.search(r"\bIANA\b|time[ _]?zone", f"{name} {about}", re.IGNORECASE):
-                arguments[name] = _load_zones().get(value) or _load_zones().get(_get_city(value), value)
-            if not self._has_source(name, arguments[name], tool):
-                if _is_folder(name) and "absolute" not in about.lower() and not _PATH.search(self._conversation):
-                    arguments[name] = CURRENT_FOLDER
-                elif len(quoted := _find_quoted(about)) == 1:
-                    arguments[name] = quoted[0]
-        return replace(call, arguments=arguments)
-
-    def _find_missing(self, call: ToolCallRequest, tool: ToolSpec) -> list[str]:
-        """Return the required arguments whose values have no source."""
-        required = tool.input_schema.get("required", ())
-        return [name for name in required if not self._has_source(name, call.arguments.get(name), tool)]
-
-    def _has_source(self, name: str, value: Any, tool: ToolSpec) -> bool:
-        schema = tool.input_schema.get("properties", {}).get(name)
-        if not isinstance(schema, Mapping) or "enum" in schema or isinstance(value, bool):
-            return True
-        if (value == CURRENT_FOLDER and _is_folder(name)) or ("default" in schema and value == schema["default"]):
-            return True
-        about, text = str(schema.get("description", "")), fold(str(value))
-        if text in map(fold, _find_quoted(about)):
-            return True
-        if _WHOLE.match(text):
-            return text.rstrip("/") in fold(self._conversation)
-        about = _EXAMPLES.sub("", about)
-        return self._occurs(text, {fold(w) for w in (*split_name(name), *split_name(tool.name), *_WORD.findall(about))})
-
-    def _occurs(self, value: str, naming: AbstractSet[str] = frozenset()) -> bool:
-        """Return True if the conversation has a value's numbers and half of its words, without those in `naming`."""
-        numbers = {float(number) for number in _NUMBER.findall(value)}
-        words = [word for word in _WORD.findall(fold(value)) if word not in naming and find_significant_stem(word)]
-        beginnings = {word[:_FIRST_LETTERS] for word in _WORD.findall(fold(self._conversation)) if word not in naming}
-        known = sum(word[:_FIRST_LETTERS] in beginnings for word in words)
-        return bool(words or numbers) and numbers <= self._numbers() and known * 2 >= len(words)
-
-    def _numbers(self) -> set[float]:
-        """Return the numbers of the conversation, with percentages as fractions, and hours on the 24-hour clock."""
-        text = re.sub(r"(?<=\d),(?=\d{3})", "", self._conversation)
-        found = {float(number) for number in _NUMBER.findall(text)} | {0.0, 100.0}
-        found |= {float(percentage) / 100 for percentage in _PERCENTAGE.findall(text)}
-        found |= {float(hour) % 12 + 12 for hour in _AFTERNOON.findall(text)}
-        words = set(_WORD.findall(text.lower()))
-        return found | {float(number) for number, word in enumerate(_NUMBER_WORDS) if word in words}
 
 
 def find_completed_calls(messages: Sequence[Message]) -> list[tuple[ToolCallRequest, Message]]:
@@ -247,15 +176,6 @@ def _writes(tool: ToolSpec) -> bool:
     return not tool.read_only and not _WRITES.isdisjoint(split_name(tool.name))
 
 
-def _is_folder(name: str) -> bool:
-    return not _FOLDERS.isdisjoint(split_name(name))
-
-
-def _find_quoted(description: str) -> list[str]:
-    """Return the values that the description of an argument quotes, but not as examples."""
-    return _QUOTED.findall(_EXAMPLES.sub("", description))
-
-
 def _find_stems(words: Iterable[str]) -> set[str]:
     return {find_significant_stem(fold(word)) for word in words} - {""}
 
@@ -263,21 +183,9 @@ def _find_stems(words: Iterable[str]) -> set[str]:
 def _find_tool_stems(tool: ToolSpec) -> set[str]:
     """Return the stems of the words in a tool's name, description and arguments."""
     properties: Mapping[str, Any] = tool.input_schema.get("properties", {})
-    words = [*split_name(tool.name), *_WORD.findall(tool.description)]
+    words = [*split_name(tool.name), *WORD.findall(tool.description)]
     for name, schema in properties.items():
         words += split_name(name)
         if isinstance(schema, Mapping):
-            words += _WORD.findall(str(schema.get("enum", "")))
+            words += WORD.findall(str(schema.get("enum", "")))
     return _find_stems(words)
-
-
-@cache
-def _load_zones() -> Mapping[str, str]:
-    """Return the IANA names, keyed by themselves and by their cities without accents; empty without time zones."""
-    regions = ("Etc/", "US/", "Canada/", "Brazil/", "Mexico/", "Chile/", "SystemV/", "posix/", "right/")
-    names = sorted(zoneinfo.available_timezones(), key=lambda name: ("/" in name, name), reverse=True)
-    return {_get_city(name): name for name in names if not name.startswith(regions)} | {name: name for name in names}
-
-
-def _get_city(name: str) -> str:
-    return fold(name.rpartition("/")[2].split(",")[0].strip().replace(" ", "_"))
