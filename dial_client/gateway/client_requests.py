@@ -41,6 +41,7 @@ from pydantic import ValidationError
 
 from dial_client.gateway.client_session import ClientSession
 from dial_client.hooks.approval_request import quote_name
+from dial_client.messages.mcp_apps import EXTENSION
 from dial_client.runtime.safe_text import sanitize
 from dial_client.servers.restart_policy import is_modern
 
@@ -53,7 +54,7 @@ PROGRESS_SECONDS = 15.0
 _WITH_URLS = "2025-11-25"
 
 ELICITATION, SAMPLING, ROOTS = "elicitation", "sampling", "roots"
-URLS, SAMPLING_TOOLS = "elicitation.url", "sampling.tools"
+URLS, SAMPLING_TOOLS, APPS = "elicitation.url", "sampling.tools", "apps"
 ALL_FEATURES = frozenset((ELICITATION, URLS, SAMPLING, SAMPLING_TOOLS, ROOTS))
 
 
@@ -77,6 +78,7 @@ def list_features(capabilities: ClientCapabilities | None, version: str) -> froz
         SAMPLING: sampling is not None,
         SAMPLING_TOOLS: is_recent and sampling is not None and sampling.tools is not None,
         ROOTS: capabilities.roots is not None,
+        APPS: EXTENSION in (capabilities.extensions or {}),
     }
     return frozenset(name for name, has in found.items() if has)
 
@@ -167,8 +169,9 @@ class RequestInSession(ClientRequest):
 
     @property
     def features(self) -> frozenset[str]:
-        """What the client can be asked for; nothing if the connection does not carry requests to the client."""
-        return super().features if self.context.session.can_send_request else frozenset()
+        """What the client has; nothing to ask for if the connection does not carry requests to the client."""
+        features = super().features
+        return features if self.context.session.can_send_request else features & {APPS}
 
     async def ask(self, request: InputRequest) -> InputResponse | ErrorData:
         """Send a request on the stream of the client's own one, and return the answer."""

@@ -33,7 +33,10 @@ class Caller(Protocol):
 
     @property
     def features(self) -> frozenset[Feature]:
-        """What the client has: ``elicitation``, ``elicitation.url``, ``sampling``, ``sampling.tools``, ``roots``."""
+        """What the client has: ``elicitation``, ``elicitation.url``, ``sampling``, ``sampling.tools``, ``roots``.
+
+        Also ``apps`` if it shows MCP Apps.
+        """
 
     async def answer(self, feature: Feature, server: str, params: Any) -> Any:
         """Return the client's answer as the client has sent it, a model of ``mcp_types``.

@@ -360,6 +360,9 @@ class ServerSession:
             elif any(f"{name}.{part}" not in features for part in parts):
                 kept = {key: value for key, value in capabilities.get(name, {}).items() if key not in parts}
                 capabilities[name] = kept
+        if "apps" not in context.caller.features and (extensions := capabilities.get("extensions")):
+            # A server may say less in a result that an app shows.
+            capabilities["extensions"] = {key: value for key, value in extensions.items() if key != mcp_apps.EXTENSION}
         meta[CLIENT_CAPABILITIES_META_KEY] = capabilities
 
     async def _report(self, transport: TransportFactory, error: Exception) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from mcp_types import TextContent, TextResourceContents
 
 from dial_client import Callbacks
 from tests.inner import Gateway
+from tests.support.gateway_clients import asking
 from tests.support.gateways import MODES, host, running
 from tests.support.servers import app_server
 from tests.support.servers.library import library
@@ -73,6 +75,18 @@ async def test_servers_and_clients_are_told_of_apps() -> None:
             advertised = [known.server_capabilities.extensions for known in (client, later)]
     assert advertised == [{UI: SETTINGS}] * 2
     assert isinstance(content, TextContent) and UI in content.text
+
+
+async def test_a_server_learns_whether_the_client_of_a_call_shows_apps(tmp_path: Path) -> None:
+    """A server may say less to a model whose user sees a page: one gateway has clients of both kinds."""
+    options: list[dict[str, Any]] = [{}, {"extensions": [advertise(UI, SETTINGS)]}]
+    async with asking({"apps": app_server.build()}, "apps/*", folder=tmp_path, callbacks={"apps": True}) as gateway:
+        answers = []
+        for more in options:
+            async with Client(gateway.server, **more) as client:
+                [content] = (await client.call_tool("apps__capabilities", {})).content
+                answers.append(UI in str(content))
+    assert answers == [False, True]
 
 
 async def test_without_apps_nobody_is_told_of_any() -> None:
