@@ -62,8 +62,8 @@ class TaskState(Result):
     @property
     def seconds(self) -> float:
         """The seconds until the next poll."""
-        wanted = DEFAULT_SECONDS if self.poll_interval_ms is None else self.poll_interval_ms / 1000
-        return min(max(wanted, MIN_SECONDS), MAX_SECONDS)
+        suggestion = DEFAULT_SECONDS if self.poll_interval_ms is None else self.poll_interval_ms / 1000
+        return min(max(suggestion, MIN_SECONDS), MAX_SECONDS)
 
 
 class TaskParams(RequestParams):
