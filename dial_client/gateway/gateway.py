@@ -19,7 +19,7 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.subscriptions import InMemorySubscriptionBus
-from mcp_types import ServerCapabilities
+from mcp_types import NotificationParams, ServerCapabilities
 
 from dial_client import __version__
 from dial_client.client.dial_client import DialClient
@@ -186,6 +186,7 @@ class Gateway:
             for method, (params, handler) in part.list_handlers().items():
                 server.add_request_handler(method, params, self._with_servers(handler) if method in LISTS else handler)
         server.middleware.append(self.logs.follow_request)
+        server.add_notification_handler("notifications/roots/list_changed", NotificationParams, self._announce_roots)
         server.middleware.append(self._observe)
         server.middleware.append(build_boundary(self.options.name, self.sessions, self.options.state_folder))
         server.find_extensions = self.find_extensions
@@ -199,6 +200,14 @@ class Gateway:
         has_apps = any(parse_app_uri(known.tool.meta) for known in self.definitions.current.listed.values())
         may_have = has_apps or any(map(_is_unknown, self.dial.parts.servers.values()))
         return {EXTENSION: {"mimeTypes": [MIME_TYPE]}} if may_have else {}
+
+    async def _announce_roots(self, _: object, __: NotificationParams) -> None:
+        """Tell the servers that the folders of the only client have changed."""
+        if self.questions.single is None:
+            return
+        async with anyio.create_task_group() as group:
+            for connection in self.dial.parts.servers.values():
+                group.start_soon(connection.announce_roots)
 
     async def _observe(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         self.questions.observe(ctx.session)

@@ -277,6 +277,11 @@ class Connection(ServerStatusWriter):
             raise ServerGone(self.name, self.summary.why_unavailable)
         return self._session
 
+    async def announce_roots(self) -> None:
+        """Tell the server that the folders of the only client of a gateway have changed, if it has a session."""
+        if self._session is not None:
+            await self._session.announce_roots()
+
     def _is_restarting(self) -> bool:
         """Return True if the server was ready before, and a new session is not ready yet."""
         is_serving = self._session is not None and self._session.is_serving

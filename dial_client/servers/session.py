@@ -48,6 +48,8 @@ DRAIN_SECONDS = 2.0
 REOPEN_SECONDS = 30.0
 # Seconds to wait for news of a server: a tool list it announced, or the way its session ended.
 FRESH_SECONDS = 2.0
+# Seconds a server has to accept the news that roots have changed.
+ROOTS_SECONDS = 5.0
 # Seconds a server has to confirm the log level.
 LOG_SECONDS = 10.0
 _REOPENED = "it sends requests of its own, which only the older protocol has: the session is reopened with that one"
@@ -195,6 +197,20 @@ class ServerSession:
                 await _set_log_level(self._client, level)
             except Exception as error:  # noqa: BLE001 (the session may be about to end, and the next one has the level)
                 log.debug("log_level_not_set", server=self._status.name, error=type(error).__name__)
+
+    async def announce_roots(self) -> None:
+        """Tell the server that the folders of the only client of a gateway have changed.
+
+        In the newer protocol, and if the folders are configured, there is nothing to tell.
+        """
+        from mcp import MCPError
+        from mcp_types import RootsListChangedNotification
+
+        client, callbacks = self._client, self._capabilities.callbacks
+        if client is None or not self._is_legacy or callbacks.roots or not self._requests.has_feature("roots"):
+            return
+        with anyio.move_on_after(ROOTS_SECONDS), suppress(MCPError, anyio.BrokenResourceError):
+            await client.session.send_notification(RootsListChangedNotification())
 
     def fail_calls(self) -> None:
         """Fail all calls in flight with `ServerGone`; to be called after the server's status was updated."""

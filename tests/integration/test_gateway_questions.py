@@ -8,13 +8,23 @@ from typing import Any
 import anyio
 import pytest
 from mcp import Client, MCPError
-from mcp_types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult, ErrorData
+from mcp_types import (
+    ElicitRequestFormParams,
+    ElicitRequestURLParams,
+    ElicitResult,
+    ErrorData,
+    RootsListChangedNotification,
+)
 
-from tests.support.gateway_clients import Person, asking, connected, text_of
+from dial_client.testing import ScriptedProvider
+from tests.inner import PROGRESS_SECONDS
+from tests.support.clients import calculator
+from tests.support.fakes import virtual_time
+from tests.support.gateway_clients import Person, asking, connected, decide, text_of
 from tests.support.gateways import MODES
 from tests.support.program import LONG, python_server
 from tests.support.servers import questions
-from tests.support.servers.launch import HERE
+from tests.support.servers.launch import HERE, raw
 
 pytestmark = pytest.mark.anyio
 
@@ -24,13 +34,13 @@ both_eras = pytest.mark.parametrize("era", ERAS)
 YES = ElicitResult(action="accept", content={"yes": True})
 
 
-async def read_outcome(client: Client, tool: str) -> str:
-    """Return the text of a failed call: of its result, or of an error of the protocol."""
+async def read_outcome(client: Client, tool: str, *, is_error: bool = True) -> str:
+    """Return the text of a call: of its result, or of an error of the protocol."""
     try:
         result = await client.call_tool(tool)
     except MCPError as error:
         return f"{error.message} {error.data}"
-    assert result.is_error
+    assert result.is_error is is_error
     return text_of(result)
 
 
@@ -184,3 +194,95 @@ async def test_the_questions_of_two_clients_never_cross(era: str, mode: str, tmp
     assert sorted(done) == ["ann"] * 18 + ["bob"] * 18
     for person in (ann, bob):
         assert len(person.asked) == len(person.sampled) == person.roots_asked == 6
+
+
+# --- one call for a long time, the host's own model, and requests outside of calls --------------------
+
+
+@virtual_time
+async def test_a_caller_hears_that_its_call_is_alive_while_a_person_thinks(tmp_path: Path) -> None:
+    async def think(*_: object) -> Any:
+        await anyio.sleep(PROGRESS_SECONDS * 3 + 1)
+        return decide("once")
+
+    values: list[float] = []
+
+    async def record(progress: float, total: float | None, message: str | None) -> None:
+        del total, message
+        values.append(progress)
+
+    async with (
+        asking({"calc": calculator()}, folder=tmp_path) as gateway,
+        Client(gateway.server, mode="legacy", elicitation_callback=think) as client,
+    ):
+        result = await client.call_tool("calc__add", {"a": 1, "b": 2}, progress_callback=record)
+    assert text_of(result) == "3"
+    assert len(values) == 3
+    assert values == sorted(set(values)), "each is more than the one before"
+
+
+@virtual_time
+async def test_a_person_who_never_answers_denies_the_call(tmp_path: Path) -> None:
+    async def sleep(*_: object) -> Any:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async with (
+        asking({"calc": calculator()}, folder=tmp_path) as gateway,
+        Client(gateway.server, mode="legacy", elicitation_callback=sleep) as client,
+    ):
+        result = await client.call_tool("calc__add", {"a": 1, "b": 2})
+    assert result.is_error
+    assert "timed out" in text_of(result)
+
+
+@both_modes
+@pytest.mark.parametrize("consent", ["once", "deny"])
+async def test_the_hosts_own_model_answers_for_a_client_without_sampling_after_consent(
+    mode: str, consent: str, tmp_path: Path
+) -> None:
+    person = Person(decide(consent))
+    async with (
+        asking(
+            {"shop": questions.make()},
+            "shop/*_too",
+            folder=tmp_path,
+            callbacks={"sample": "model"},
+            model=ScriptedProvider(["a word of the host"]),
+        ) as gateway,
+        connected(gateway, mode, person, "elicitation") as client,
+    ):
+        text = await read_outcome(client, "shop__samples_too", is_error=consent == "deny")
+    assert ("a word of the host" in text) == (consent == "once")
+    (form,) = person.asked
+    assert form.message.startswith("shop asks for an answer of the host's own model.\nRequest:\n")
+    assert "A word?" in form.message
+
+
+@both_modes
+async def test_the_only_client_is_asked_for_its_roots_outside_of_calls_too(mode: str, tmp_path: Path) -> None:
+    person = Person(YES, name="ann")
+    async with (
+        asking({"it": raw("WantsRoots", auto_approve=("*",))}, folder=tmp_path, is_single=True) as gateway,
+        connected(gateway, mode, person) as client,
+    ):
+        first = text_of(await client.call_tool("it__echo"))
+        if mode == "legacy":
+            assert "file:///ann" in first
+            person.name = "anna"
+            await client.session.send_notification(RootsListChangedNotification())
+            with anyio.fail_after(LONG):
+                while "anna" not in text_of(await client.call_tool("it__echo")):  # noqa: ASYNC110 - it asks again
+                    await anyio.sleep(0.01)
+        else:
+            assert "does not support roots now" in first, "there is no request outside of calls any more"
+
+
+async def test_with_several_clients_none_is_asked_for_its_roots_outside_of_calls(tmp_path: Path) -> None:
+    person = Person(YES, name="ann")
+    async with (
+        asking({"it": raw("WantsRoots", auto_approve=("*",))}, folder=tmp_path) as gateway,
+        connected(gateway, "legacy", person) as client,
+    ):
+        assert text_of(await client.call_tool("it__echo")) == '{"roots": []}'
+    assert person.roots_asked == 0

@@ -99,12 +99,14 @@ async def asking(
     is_single: bool = False,
     callbacks: dict[str, Any] | None = None,
     approval: dict[str, Any] | None = None,
+    model: Any = None,
     **options: Any,
 ) -> AsyncGenerator[Gateway]:
     """Run a gateway that asks its clients; its key is in `folder`."""
     denials = Denials()
     questions = Questions(denials.deny, is_single=is_single)
     dial = DialClient(
+        model,
         servers=servers,
         approve=questions,
         approval=ApprovalPolicy(allow=allow, concurrent=True, **(approval or {})),

@@ -127,6 +127,30 @@ class DiesInCall(Server):
         die("out of cheese")
 
 
+class WantsRoots(Server):
+    """Asks for the client's folders outside of calls, as most servers do that use them; a call returns them."""
+
+    roots: Any = None
+    waiting: Any = None
+
+    def take(self, message: dict[str, Any]) -> None:
+        if message.get("method") in ("notifications/initialized", "notifications/roots/list_changed"):
+            self.roots = None
+            send({"id": "roots", "method": "roots/list"})
+        elif message.get("id") == "roots":
+            self.roots = message.get("result") or message.get("error")
+            if self.waiting is not None:
+                send({"id": self.waiting, "result": text(json.dumps(self.roots))})
+        else:
+            super().take(message)
+
+    def call(self) -> dict[str, Any] | None:
+        if self.roots is None:
+            self.waiting = self.id
+            return None
+        return text(json.dumps(self.roots))
+
+
 class WaitsForOthers(Server):
     """Answers ``initialize`` only when ``--count`` servers have started in ``--folder``."""
 
