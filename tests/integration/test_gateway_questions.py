@@ -201,7 +201,7 @@ async def test_the_questions_of_two_clients_never_cross(era: str, mode: str, tmp
 
 @virtual_time
 async def test_a_caller_hears_that_its_call_is_alive_while_a_person_thinks(tmp_path: Path) -> None:
-    async def think(*_: object) -> Any:
+    async def think(context: Any, params: Any) -> Any:
         await anyio.sleep(PROGRESS_SECONDS * 3 + 1)
         return decide("once")
 
@@ -223,7 +223,7 @@ async def test_a_caller_hears_that_its_call_is_alive_while_a_person_thinks(tmp_p
 
 @virtual_time
 async def test_a_person_who_never_answers_denies_the_call(tmp_path: Path) -> None:
-    async def sleep(*_: object) -> Any:
+    async def sleep(context: Any, params: Any) -> Any:
         await anyio.sleep_forever()
         raise AssertionError
 
