@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dial_client.messages.mcp_apps import URI_SCHEME
@@ -48,6 +49,8 @@ def parse_address(address: str) -> tuple[str, str] | None:
 
     There may be no server of this name.
     """
+    if "+" not in address:  # most texts are not
+        return None
     if (found := _APP_ADDRESS.fullmatch(address)) is not None:
         uri = f"{URI_SCHEME}{found['rest']}"
     elif (found := _ADDRESS.fullmatch(address)) is not None:
@@ -58,11 +61,13 @@ def parse_address(address: str) -> tuple[str, str] | None:
     return None if server is None else (server, uri)
 
 
+@lru_cache(maxsize=1024)
 def _encode_name(server: str) -> str:
     data = server.encode("utf-8", "surrogatepass")  # a JSON file may contain half of a surrogate pair
     return _UNSAFE_BYTE.sub(lambda match: b"." + match[0].hex().encode(), data).decode("ascii")
 
 
+@lru_cache(maxsize=1024)
 def _decode_name(text: str) -> str | None:
     data = _ESCAPE.sub(lambda match: bytes((int(match[1], 16),)), text.lower().encode("ascii"))
     try:
