@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from mcp_types import Tool
 
@@ -99,6 +100,11 @@ class ToolDefinitions:
         if (revision := self._servers.revision) != self._revision:
             self._current, self._revision = self._build(), revision
         return self._current
+
+    def find_input_schema(self, name: str) -> Mapping[str, Any] | None:
+        """Return the input schema of a tool as its server lists it; None if there is no such tool."""
+        listed = self.current.listed.get(name)
+        return None if listed is None else listed.tool.input_schema
 
     def get_catalog(self) -> Catalog:
         """Return the current routes."""

@@ -179,6 +179,8 @@ class Gateway:
             version=__version__,
             instructions=self.options.instructions,
             lifespan=self._hold_connection,
+            # Without it, the SDK lists all tools for each call over HTTP, to compare headers with the arguments.
+            get_tool_input_schema=self.definitions.find_input_schema,
         )
         if find_instruments() is None:
             server.middleware.clear()  # the SDK's spans, which nobody would record

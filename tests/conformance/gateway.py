@@ -28,7 +28,7 @@ from starlette.routing import Route
 from tests.conformance.__main__ import COMPILED, HERE, REVISIONS, SUITE, node
 from tests.support.program import environment, python_server, start_dial_chat, write_config
 
-SERVER = "features"
+SERVER = "f"  # the longest name of the suite leaves no room for more
 NAMES = (f"{SERVER}__".encode(), f"dial+{SERVER}:".encode())
 TOKEN = "token-of-the-conformance-suite"
 REVISION_SECONDS = 900
@@ -129,21 +129,40 @@ def run(program: str, revision: str, *options: str) -> tuple[dict[str, bool], st
     return {name: mark == "✓" for mark, name in re.findall(r"^([✓✗]) (\S+): ", summary, re.MULTILINE)}, output
 
 
+def check(program: str, revision: str, may_fail: set[str]) -> bool:
+    """Run the scenarios of a revision, and print the outcome; return True if exactly the expected scenarios failed.
+
+    A scenario that fails runs again by itself: the suite judges some scenarios by milliseconds.
+    """
+    outcomes, output = run(program, revision)
+    if not outcomes:
+        print("--- the suite ended without a summary:", *output.splitlines()[-25:], sep="\n    ")
+    for name in sorted(name for name, is_good in outcomes.items() if not is_good and name not in may_fail):
+        _, output = run(program, revision, "--scenario", name, "--spec-version", revision, "--force")
+        outcomes[name] = re.search(r"Passed: (\d+)/\1, 0 failed", output) is not None
+        if not outcomes[name]:
+            lines = [line for line in output.splitlines() if "Error:" in line or "FAILURE" in line]
+            print(f"--- {name} failed by itself:", *lines[:10], sep="\n    ")
+    failed = {name for name, is_good in outcomes.items() if not is_good}
+    for name in sorted(may_fail & outcomes.keys() - failed):
+        print(f"--- {name} passed: take it off expected-failures-gateway.txt")
+    known = ", ".join(sorted(failed & may_fail)) or "none"
+    passed = len(outcomes) - len(failed)
+    print(
+        f"conformance of the gateway {revision}: {passed} of {len(outcomes)} passed; known to fail: {known}", flush=True
+    )
+    return bool(outcomes) and failed == may_fail & outcomes.keys()
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Run the suite for the given revisions, or for all revisions; print the scenarios that fail."""
+    """Run the suite for the given revisions, or for all revisions."""
     program = node()
     if program is None or not SUITE.is_file():
         print("conformance of the gateway: not run, for want of the suite or of Node")
         return 0
-    results = []
-    for revision in arguments or REVISIONS:
-        outcomes, output = run(program, revision)
-        failed = sorted(name for name, is_good in outcomes.items() if not is_good)
-        print(f"conformance of the gateway {revision}: {len(outcomes) - len(failed)} of {len(outcomes)} passed")
-        print(*(f"    failed: {name}" for name in failed), sep="\n")
-        if not outcomes:
-            print(*output.splitlines()[-25:], sep="\n    ")
-        results.append(bool(outcomes) and not failed)
+    lines = (HERE / "expected-failures-gateway.txt").read_text(encoding="utf-8").splitlines()
+    may_fail = {line.split()[0] for line in lines if line and not line.startswith("#")}
+    results = [check(program, revision, may_fail) for revision in arguments or REVISIONS]
     return 0 if all(results) else 1
 
 
