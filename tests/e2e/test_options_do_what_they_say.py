@@ -189,3 +189,11 @@ def test_a_piped_answer_that_no_call_can_follow_is_streamed(tmp_path: Path) -> N
     with started(tmp_path, "--no-save", "--timeout", "inf", "What time is it?") as process:
         assert process.stdout is not None
         assert process.stdout.read(5) == "It is", "the end of the answer never comes"
+
+
+def test_details_of_a_refused_file_are_a_line_and_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "servers.json").write_text('{"mcpServers": {}}')
+    done = dial_chat(tmp_path, "tools", "-v")
+    assert done.returncode == 2
+    assert "you have not trusted it" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -169,7 +169,7 @@ def resolve_bare_word(words: Sequence[str]) -> list[str] | None:
 
         report_error(f"{word!r} is not a command; {hint}")
         return None
-    answer = _ask(word, shown, can_run=can_run)
+    answer = _ask(word, " ".join(prompt), shown, can_run=can_run)
     if answer == "s":
         return [*(text for index, text in enumerate(words) if index not in (place, *further)), "--", *prompt]
     if answer != "r":
@@ -191,10 +191,10 @@ def find_near_command(word: str) -> str | None:
     return _ALIASES.get(near[0], near[0]) if near else None
 
 
-def _ask(word: str, shown: str, *, can_run: bool) -> str:
+def _ask(word: str, prompt: str, shown: str, *, can_run: bool) -> str:
     """Return ``r`` to run the command, ``s`` to send the word, or ``q`` to quit."""
     print(f"dial-chat: {word!r} is not a command. Did you mean: {shown}", file=sys.stderr)
-    question = f"{'[r]un that, ' if can_run else ''}[s]end {word!r} to the model, [q]uit: "
+    question = f"{'[r]un that, ' if can_run else ''}[s]end {prompt!r} to the model, [q]uit: "
     while True:
         try:
             print(question, end="", file=sys.stderr, flush=True)
