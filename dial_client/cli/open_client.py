@@ -151,7 +151,11 @@ def _load_own_rules(options: Options, settings: Settings) -> Policy:
     """
     own = find_user_config()
     is_in_use = own is None or own.absolute() in [path.absolute() for path in settings.sources]
-    return (*load_policy(options.policy), *(() if is_in_use else load_policy(own)))
+    rules = load_policy(options.policy)
+    if options.policy is not None and not rules:
+        hint = 'expected a list of rules, or an object with such a list under "policy"'
+        raise ConfigError("this file has no rules", hint, str(options.policy))
+    return (*rules, *(() if is_in_use else load_policy(own)))
 
 
 # The rounds of tool calls in a turn of a program, which the user can watch and stop.

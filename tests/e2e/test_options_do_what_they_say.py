@@ -80,6 +80,8 @@ def test_an_option_of_another_form_of_the_command_is_refused(tmp_path: Path, wor
         (["hi", "-m", ""], "--model is empty"),
         (["hi", "-m", "scripted:record.jsonl", "-c", "servers.json"], "--config has no effect with a recording"),
         (["hi", "-m", "scripted:record.jsonl", "--fallback-model", "local"], "--fallback-model has no effect"),
+        (["policy", "--policy", "record.jsonl"], "this file has no rules"),
+        (["audit", "verify", "--folder", "none"], "none: there is no such folder"),
         (["--install-completion", "--show-completion"], "--install-completion cannot be combined with"),
         (["init", "--yes", "--key-variable", "KEY"], "--key-variable has no effect without --base-url"),
         (["init", "--yes", "--base-url", "http://127.0.0.1:9", "--key-variable", "a b"], "is no name of a variable"),

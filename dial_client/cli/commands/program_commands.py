@@ -273,6 +273,10 @@ def audit(
             "--head": (head != "", "verify"),
         },
     )
+    if folder is not None and not folder.is_dir() and not follow:
+        from dial_client.messages.errors import ConfigError
+
+        raise ConfigError("there is no such folder", "leave --folder out for the usual log", str(folder))
     matches = audit_report.build_filter(server, tool, since, conversation)
     match action:
         case "show":
