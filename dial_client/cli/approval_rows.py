@@ -55,6 +55,8 @@ class Row:
     kind: RowKind = "text"
     label: str = ""
     """The name of an argument, or of a call, before the text, padded."""
+    is_current: bool = False
+    """Whether the question is about this row, which stays in sight."""
 
     @property
     def cells(self) -> int:

@@ -7,12 +7,15 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from dial_client.cli import tty
 from dial_client.cli.markdown.themes import MONO, Theme
+from dial_client.cli.terminal.attention import QUESTION, Attention
 from dial_client.cli.word_wrap import break_words
 from dial_client.runtime.safe_text import sanitize
+from dial_client.settings.config_types import Notification
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +61,11 @@ class CommandScreen(Protocol):
     def print_prose(self, text: str) -> None:
         """Print sentences of the program, with word wrap in a terminal."""
 
-    def show_panel(self, panel: Panel) -> AbstractContextManager[None]:
-        """Show rows above the questions of this context; where nothing can be drawn, do nothing."""
+    def show_panel(self, panel: Panel, notice: str) -> AbstractContextManager[None]:
+        """Show rows above the questions of this context; where nothing can be drawn, do nothing.
+
+        `notice` is the text of a notification for a user who has turned to something else.
+        """
 
     async def ask_key(
         self,
@@ -74,8 +80,10 @@ class CommandScreen(Protocol):
         `on_move` is called with a number of rows for the keys that move through a list, which answer nothing.
         """
 
-    async def ask_line(self, question: str, *, hidden: bool = False, default: str = "") -> str:
-        """Return the typed line."""
+    async def ask_line(
+        self, question: str, *, hidden: bool = False, default: str = "", on_move: Callable[[int], None] | None = None
+    ) -> str:
+        """Return the typed line. Esc raises `tty.Escaped`; `on_move` is as for `ask_key`."""
 
     async def choose(self, question: str, search: Search, words: str = "") -> str | None:
         """Return the value of the item that the user chooses, after a search for `words`; None if they choose none."""
@@ -133,6 +141,25 @@ class PlainScreen:
     suspend = nullcontext
     """Does nothing, because nothing is drawn."""
 
+    def __init__(self) -> None:
+        self.attention = Attention()
+
+    def notify_by(self, kind: Notification) -> None:
+        """Tell the user in this way that an approval or an answer waits for them."""
+        self.attention.kind = kind
+
+    async def ask(self, question: str, *, hidden: bool = False, notice: str = QUESTION) -> str:
+        """Return the line that is typed after a question, as `tty.ask_for_line` does; notify the user in time.
+
+        Args:
+            question: The question, in one line.
+            hidden: Do not show the typed characters.
+            notice: The words of the notification.
+        """
+        self.attention.expect(notice)
+        asked = partial(tty.ask_for_line, question, hidden=hidden)
+        return await self.attention.notify_during(asked, sys.__stderr__ or sys.stderr)
+
     def render(self, answer: str) -> str:
         """Return the text without control characters."""
         return sanitize(answer)
@@ -145,7 +172,7 @@ class PlainScreen:
         """Print text with word wrap in a terminal; elsewhere without, because a program may read the output."""
         self.print(break_words(text, shutil.get_terminal_size().columns) if sys.stdout.isatty() else text)
 
-    def show_panel(self, _: Panel) -> AbstractContextManager[None]:
+    def show_panel(self, panel: Panel, notice: str) -> AbstractContextManager[None]:  # noqa: ARG002 - nothing is drawn
         """Do nothing, because nothing is drawn."""
         return nullcontext()
 
@@ -161,15 +188,22 @@ class PlainScreen:
         for line in lines:
             print(line, file=sys.stderr)
         while True:
-            answer = (await tty.ask_for_line(f"{question} ")).strip().lower()
+            answer = (await self.ask(f"{question} ")).strip().lower()
             if answer in keys:
                 return answer
             print("; ".join(f"{key}: {meaning}" for key, meaning in keys.items()), file=sys.stderr)
 
-    async def ask_line(self, question: str, *, hidden: bool = False, default: str = "") -> str:
+    async def ask_line(
+        self,
+        question: str,
+        *,
+        hidden: bool = False,
+        default: str = "",
+        on_move: Callable[[int], None] | None = None,  # noqa: ARG002 - there is nothing to move
+    ) -> str:
         """Return the typed line; for an empty line return `default`, which the question shows."""
         shown = f"{question} [{default}] " if default else f"{question} "
-        return await tty.ask_for_line(shown, hidden=hidden) or default
+        return await self.ask(shown, hidden=hidden) or default
 
     async def choose(self, question: str, search: Search, words: str = "") -> str | None:
         """Return the value of the item whose number is typed; None for an empty line."""

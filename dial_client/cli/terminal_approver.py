@@ -35,7 +35,8 @@ from dial_client.cli.approval_rows import BAR, ShownCall
 from dial_client.cli.command_screen import CommandScreen, PlainScreen
 from dial_client.cli.error_stream import warn_once
 from dial_client.cli.input import user_programs
-from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
+from dial_client.cli.terminal.attention import APPROVAL
+from dial_client.cli.tty import Escaped, Unanswered, can_ask_user
 from dial_client.cli.word_wrap import break_words
 from dial_client.client.sampling import SAMPLING
 from dial_client.messages.message import ToolCallRequest, ToolSpec
@@ -57,7 +58,8 @@ GATHER = 0.05
 async def edit_arguments(call: ToolCallRequest, tool: ToolSpec, screen: CommandScreen) -> ToolCallRequest:
     """Let the user edit an argument until the arguments fit the tool's schema, and return the changed call.
 
-    The call is returned unchanged if it has no arguments, the editor fails, or the user drops the change.
+    The call is returned unchanged if it has no arguments, the editor fails, or the user drops the change or leaves by
+    Esc.
 
     Args:
         call: The call as the model requested it, or as an earlier edit changed it.
@@ -91,19 +93,22 @@ async def edit_arguments(call: ToolCallRequest, tool: ToolSpec, screen: CommandS
 
 
 async def _choose(call: ToolCallRequest, screen: CommandScreen) -> str | None:
-    """Return the name of the argument to change; None if the call has no arguments."""
+    """Return the name of the argument to change; None if there is none, or for Esc."""
     names = list(call.arguments)
     if len(names) <= 1:
         return names[0] if names else None
     keys = {str(at): to_one_line(escape_unseen(name), 30) for at, name in enumerate(names[:MAX_NUMBER], 1)}
     shown = SEPARATOR.join(f"{key} {name}" for key, name in keys.items())
-    return names[int(await screen.ask_key([shown], "Which argument?", keys)) - 1]
+    key = await screen.ask_key([shown], "Which argument?", keys | {ESCAPE: "none"})
+    return None if key == ESCAPE else names[int(key) - 1]
 
 
 async def _edit(name: str, text: str, screen: CommandScreen) -> str | None:
-    """Return the text as the user edited it; None if the editor failed."""
+    """Return the text as the user edited it; None if the user pressed Esc, or the editor failed."""
     if len(text) <= MAX_INLINE and text == escape_unseen(text).strip() and "\n" not in text:
-        return await screen.ask_line(f"{to_one_line(escape_unseen(name), 30)}:", default=text)
+        with suppress(Escaped):
+            return await screen.ask_line(f"{to_one_line(escape_unseen(name), 30)}:", default=text)
+        return None
     async with screen.suspend():
         edited = await anyio.to_thread.run_sync(user_programs.edit, text)
     # `edit` removes the line break that editors add at the end: restore it if the text ended with one.
@@ -189,7 +194,7 @@ class TerminalApprover:
         """
         box = self._build_box(batch, is_one_of_several=is_one_of_several)
         lines: list[str] | None = None
-        with self._screen.show_panel(lambda columns, rows: box.render(columns, rows)):  # noqa: PLW0108 - the box changes
+        with self._screen.show_panel(lambda *size: box.render(*size), APPROVAL):  # noqa: PLW0108 - the box changes
             while batch:
                 alone = {str(waiting.number): waiting for waiting in batch} if len(batch) > 1 else {}
                 try:
@@ -293,12 +298,12 @@ class TerminalApprover:
             for line in [*(box.format_plain(columns) if lines is None else lines), *before]:
                 print(line if line.startswith(BAR[0]) else break_words(line, columns), file=sys.stderr)
             sys.stderr.flush()
-            return await ask_for_line(last)
+            return await screen.ask(last, notice=APPROVAL)
         numbers = {str(number): "that call alone" for number in box.calls if number <= MAX_NUMBER}
         keys = {key.letter: key.meaning for key in box.keys if len(key.letter) == 1} | (
             numbers if len(box.calls) > 1 else {}
         )
-        key = await screen.ask_key([], "", keys | {ESCAPE: "do not run it"}, on_move=box.move)
+        key = await screen.ask_key([], "", keys | {ESCAPE: "do not run it"}, on_move=box.frame.move)
         if key != "n":
             return key
         with suppress(Unanswered):

@@ -104,6 +104,10 @@ class Unanswered(Exception):
     """The user gave no answer; the message tells why."""
 
 
+class Escaped(Unanswered):
+    """The user pressed Esc in a line that answers a question."""
+
+
 def can_ask_user() -> bool:
     """Return True if a user can see a question and answer it."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()

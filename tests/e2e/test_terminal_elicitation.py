@@ -58,7 +58,7 @@ def test_a_form_is_filled_in_field_by_field(tmp_path: Path) -> None:
         "Send it to shop (pushes)?",
     ):
         assert words in shown
-    assert "shop would get:\n│ Name = Ada\n│ count = 1\n│ gift = yes\n│ colour = g\n" in shown
+    assert "shop would get:\n│ Name = Ada\n│ count = 1\n│ gift = yes\n│ colour = Green (g)\n" in shown
     assert is_stored(tmp_path, "'colour': 'g'")
 
 

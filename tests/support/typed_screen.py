@@ -32,7 +32,14 @@ class TypedScreen:
     def print(self, text: str) -> None:
         self.printed.append(text)
 
-    async def ask_line(self, question: str, *, hidden: bool = False, default: str = "") -> str:  # noqa: ARG002
+    async def ask_line(
+        self,
+        question: str,
+        *,
+        hidden: bool = False,  # noqa: ARG002
+        default: str = "",  # noqa: ARG002
+        on_move: Callable[[int], None] | None = None,  # noqa: ARG002
+    ) -> str:
         self.printed.append(question)
         return self.lines.pop(0)
 
@@ -45,7 +52,7 @@ class TypedScreen:
     def print_prose(self, text: str) -> None:
         self.print(text)
 
-    def show_panel(self, panel: Panel) -> AbstractContextManager[None]:  # noqa: ARG002
+    def show_panel(self, panel: Panel, notice: str) -> AbstractContextManager[None]:  # noqa: ARG002
         return nullcontext()
 
     async def ask_key(

@@ -129,10 +129,10 @@ def test_the_rows_of_a_box_that_do_not_fit_are_reached_by_moving() -> None:
         rows = shown.render(80, 20)
         assert len(rows) == 20
         seen |= {word for row in rows for word in re.findall(r"line \d+", row)}
-        shown.move(10)
+        shown.frame.move(10)
     assert len(seen) == 100
     assert "rows 85 to 101 of 101" in "".join(rows)
-    shown.move(-1)
+    shown.frame.move(-1)
     assert "rows 84 to 100 of 101" in "".join(shown.render(80, 20))
 
 

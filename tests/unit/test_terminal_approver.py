@@ -58,7 +58,7 @@ class Person(TypedScreen):
         self.print(text)
 
     @contextmanager
-    def show_panel(self, panel: Panel) -> Iterator[None]:
+    def show_panel(self, panel: Panel, notice: str) -> Iterator[None]:  # noqa: ARG002
         self.panels.append(panel)
         yield
         self.panels.pop()
@@ -80,7 +80,14 @@ class Person(TypedScreen):
             pass
         return key
 
-    async def ask_line(self, question: str, *, hidden: bool = False, default: str = "") -> str:  # noqa: ARG002
+    async def ask_line(
+        self,
+        question: str,
+        *,
+        hidden: bool = False,  # noqa: ARG002
+        default: str = "",  # noqa: ARG002
+        on_move: Callable[[int], None] | None = None,  # noqa: ARG002
+    ) -> str:
         self.questions.append(question)
         return self.answers.pop(0)
 

@@ -32,6 +32,7 @@ from dial_client.cli.input.shell_command import ShellCommands
 from dial_client.cli.input.tab_completion import build_completer
 from dial_client.cli.open_client import open_client, use_instructions
 from dial_client.cli.options import Options
+from dial_client.cli.terminal.attention import ANSWER
 from dial_client.cli.terminal.console import Console
 from dial_client.cli.terminal.screen import Screen
 from dial_client.cli.terminal_approver import build_approver
@@ -66,7 +67,7 @@ async def run_loop(  # noqa: PLR0913 - all that a conversation needs
     during_answer: WaitForServers | None = None,
 ) -> None:
     """Open the client and the conversation, and answer input until the user leaves."""
-    callbacks = elicitation_prompt.build_callbacks(options, sink)
+    callbacks = elicitation_prompt.build_callbacks(options, sink, console)
     console.notify_by(settings.notify or "bell")
     async with (
         open_client(options, settings, provider, build_approver(sink, console, settings.servers), callbacks) as dial,
@@ -243,7 +244,8 @@ class ConversationLoop:
             beside.cancel_scope.cancel()
 
     async def _show_turn(self, stream: AsyncGenerator[Event, None]) -> None:
-        self._is_answering = True
+        self._is_answering, is_cancelled = True, False
+        self._console.attention.settle()
         self._sink.begin()
         try:
             async with aclosing(stream) as events:
@@ -255,6 +257,7 @@ class ConversationLoop:
                         await self._measure()
                     if isinstance(event, Finished):
                         turn = event.turn
+                        is_cancelled = turn.stop_reason is StopReason.CANCELLED
                         # Each note once in this run; but if a limit ended the turn, its own notes again.
                         known = turn.notes if turn.stop_reason is StopReason.ANSWERED else self._chat.dial.notes
                         for note in turn.notes:
@@ -268,6 +271,8 @@ class ConversationLoop:
         finally:
             self._sink.end()
             self._is_answering = False
+            if not is_cancelled:
+                self._console.attention.expect(ANSWER)
 
     async def _measure(self) -> None:
         if self._status is not None:

@@ -99,7 +99,7 @@ async def _answer(options: Options, question: str, typed: str, on_opened: Callab
     user_input = UserInput(question, question, typed)
 
     async def answer_on(screen: CommandScreen, sink: TurnSink, wait: WaitForServers) -> int:
-        callbacks = elicitation_prompt.build_callbacks(options, sink)
+        callbacks = elicitation_prompt.build_callbacks(options, sink, screen)
         approve = build_approver(sink, screen, settings.servers)
         async with (
             open_client(options, settings, provider, approve, callbacks) as dial,
@@ -122,13 +122,15 @@ async def _answer(options: Options, question: str, typed: str, on_opened: Callab
         screen, view = open_screen(options, has_input=False)
         screen.notify_by(settings.notify or "bell")
         return await screen.run(partial(answer_on, screen, view, partial(wait_for_servers, screen=screen)))
+    lines = PlainScreen()
+    lines.notify_by(settings.notify or "bell")
     sink = TerminalSink(
         reasoning=options.verbose,
         usage=options.verbose,
         calls=not options.quiet,
         has_answer_alone=not sys.stdout.isatty(),
     )
-    return await answer_on(PlainScreen(), sink, wait_for_servers_in_lines)
+    return await answer_on(lines, sink, wait_for_servers_in_lines)
 
 
 async def _print(events: AsyncGenerator[Event, None], session: ChatSession, sink: TurnSink) -> None:

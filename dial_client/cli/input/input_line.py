@@ -262,6 +262,11 @@ class InputLine:
         place = "" if state.complete_index is None else f"{state.complete_index + 1} of "
         return f" {place}{len(state.completions)}"
 
+    @property
+    def typed(self) -> str:
+        """The text of the line that `read` reads."""
+        return "" if self._session is None else self._session.default_buffer.text
+
     def to_input(self, text: str) -> UserInput:
         """Convert a text of the input line to the input to send."""
         # Bytes that are not valid text arrive as lone surrogates, which cannot be stored or sent.

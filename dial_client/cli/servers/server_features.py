@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from dial_client.cli import elicitation_prompt
+from dial_client.cli.command_screen import PlainScreen
 from dial_client.cli.configuration_files import describe_sources
 from dial_client.cli.error_stream import print_notes, warn
 from dial_client.cli.load_settings import read_settings
@@ -122,7 +123,7 @@ async def list_resources_or_prompts(options: Options, what: str, *, as_json: boo
         what: ``resources`` or ``prompts``.
         as_json: Print JSON in place of lines.
     """
-    callbacks = elicitation_prompt.build_callbacks(options, TerminalSink())
+    callbacks = elicitation_prompt.build_callbacks(options, TerminalSink(), PlainScreen())
     async with open_client(options, await read_settings(options), None, None, callbacks) as dial:
         await dial.ready()
         print_notes(dial.notes)
@@ -223,7 +224,7 @@ async def check_server(options: Options, name: str, *, with_call: bool, as_json:
     settings = await read_settings(options, only_server=name)
     server = find_server(settings.servers, name)
     single_server = replace(settings, servers={name: replace(server, lazy=False, required=False)})
-    callbacks = elicitation_prompt.build_callbacks(options, TerminalSink())
+    callbacks = elicitation_prompt.build_callbacks(options, TerminalSink(), PlainScreen())
     began = perf_counter()
     async with open_client(replace(options, yes=True), single_server, None, None, callbacks) as dial:
         await dial.ready()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dial_client.cli import elicitation_prompt
+from dial_client.cli.command_screen import PlainScreen
 from dial_client.cli.error_stream import print_notes
 from dial_client.cli.load_settings import read_settings
 from dial_client.cli.open_client import open_client
@@ -97,7 +98,7 @@ async def call_tool(options: Options, name: str, words: Sequence[str], *, as_jso
         server, tool = _find_cached_tool(settings, name) or ("", name)
     if server:
         settings = replace(settings, servers={server: find_server(settings.servers, server)})
-    callbacks = elicitation_prompt.build_callbacks(options, TerminalSink())
+    callbacks = elicitation_prompt.build_callbacks(options, TerminalSink(), PlainScreen())
     async with open_client(replace(options, yes=True), settings, None, None, callbacks) as dial:
         await dial.ready()
         print_notes(dial.notes)

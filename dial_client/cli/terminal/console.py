@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +14,6 @@ from dial_client.cli.command_screen import PlainScreen
 from dial_client.cli.terminal.screen import Screen
 from dial_client.cli.tty import UserInput, can_move_cursor, read_sent_line
 from dial_client.runtime.safe_text import sanitize
-from dial_client.settings.config_types import Notification
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer
@@ -25,6 +25,7 @@ class LineConsole(PlainScreen):
     """A console that prints lines and reads lines."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._input_line: Any = None
         self._will_leave = False
         self._is_reading = False
@@ -42,7 +43,7 @@ class LineConsole(PlainScreen):
         while True:
             try:
                 with patch_stdout(raw=True) if can_move_cursor() else self._print_after_line():
-                    user_input: UserInput = await self._input_line.read()
+                    user_input = await self._read()
             except KeyboardInterrupt:
                 if self._input_line.was_empty:
                     if self._will_leave:
@@ -56,6 +57,16 @@ class LineConsole(PlainScreen):
             if user_input.text:
                 return user_input
             self.on_enter()
+
+    async def _read(self) -> UserInput:
+        read: Callable[[], Awaitable[UserInput]] = self._input_line.read
+        if not can_move_cursor():
+            # Keys cannot be seen before Enter: the user may be typing.
+            self.attention.settle()
+            return await read()
+        return await self.attention.notify_during(
+            read, sys.__stderr__ or sys.stderr, lambda: bool(self._input_line.typed)
+        )
 
     async def wait_for_enter(self) -> None:
         """Wait for an empty line while `read_input` does not run; `read_input` later returns the lines before it."""
@@ -103,9 +114,6 @@ class LineConsole(PlainScreen):
         from dial_client.cli.input.input_line import InputLine, find_history_path
 
         self._input_line = InputLine(lambda _: None, completer, history=find_history_path())
-
-    def notify_by(self, _: Notification) -> None:
-        """Do nothing, because keys cannot be seen before Enter: the user may be typing."""
 
     def set_interrupt(self, on_interrupt: Callable[[], None]) -> None:
         """Do nothing, because Ctrl-C is a signal here."""

@@ -19,6 +19,7 @@ from prompt_toolkit.data_structures import Point
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.key_binding import KeyBindings, merge_key_bindings
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import ConditionalContainer, FormattedTextControl, HSplit, Layout, Window
 from prompt_toolkit.styles import Style
 
@@ -27,8 +28,8 @@ from dial_client.cli.terminal.question_line import QuestionLine
 
 # Seconds between two paintings of the live area; with the time to paint, a piece of text is shown within 50 ms.
 REDRAW = 0.02
-# Seconds after which Esc counts as the key itself, not as the start of a key code; and after which no further key can
-# follow a key in a key sequence, as in readline.
+# Seconds after which Esc counts as the key itself, not as the start of a key code or of Alt with a key; and after which
+# no further key can follow another key in a key sequence (Ctrl-X Ctrl-E), as in readline.
 ESCAPE, SEQUENCE = 0.1, 0.5
 _STYLE = {
     "question": "bold",
@@ -127,6 +128,12 @@ class LiveApplication(Application[None]):
         self.ttimeoutlen, self.timeoutlen = ESCAPE, SEQUENCE
         self.after_render += lambda _: self._hold_output(is_held=False)
         self.key_processor.before_key_press += lambda _: question.note_key()
+        self.key_processor.after_key_press += lambda _: self._shorten_escape()
+
+    def _shorten_escape(self) -> None:
+        """Let Esc alone act at once: the keyboard has waited `ESCAPE` already for a key that would make it Alt."""
+        is_alone = [press.key for press in self.key_processor.key_buffer] == [Keys.Escape]
+        self.timeoutlen = 0.0 if is_alone else SEQUENCE
 
     def paint_above(self, printed: str) -> None:
         """Print final text in place of the live area, which is redrawn below it.

@@ -18,7 +18,7 @@ import anyio
 
 from dial_client.cli.command_screen import MAX_FOUND, Choice, Search
 from dial_client.cli.markdown.themes import Theme, style
-from dial_client.cli.tty import Unanswered
+from dial_client.cli.tty import Escaped, Unanswered
 from dial_client.cli.word_wrap import fit
 from dial_client.messages.errors import DialError
 from dial_client.runtime.safe_text import sanitize, to_one_line
@@ -54,17 +54,19 @@ class Question:
     hint: str = ""
     """Shown after the question, once a key was pressed that is not an answer."""
     on_text: Callable[[str], None] | None = None
-    """For a list: called with the line whenever it changes."""
+    """Called with the line whenever it changes; only for a list."""
     on_move: Callable[[int], None] | None = None
     """For a list, or for rows above a question: called with the number of items or rows to move down."""
     answer: str | None = None
     """The answer, once there is one."""
+    has_escaped: bool = False
+    """Whether Esc has ended the question."""
     is_over: anyio.Event = field(default_factory=anyio.Event)
 
     @property
     def is_list(self) -> bool:
         """Whether the answer is chosen from a list."""
-        return self.on_move is not None and self.keys is None
+        return self.on_text is not None
 
     def settle(self, answer: str | None) -> None:
         """End the question with an answer, or with None if there is none."""
@@ -134,6 +136,7 @@ class QuestionLine:
         """Show a question, and return its answer: the key, or the line.
 
         Raises:
+            Escaped: The answer is a line, and the user pressed Esc.
             Unanswered: The user pressed Ctrl-C or Ctrl-D.
         """
         from prompt_toolkit.document import Document
@@ -149,6 +152,8 @@ class QuestionLine:
             self.current = None
             self._answered, self._last_answer = self._clock(), question.answer or ""
             self._on_change()
+        if question.has_escaped:
+            raise Escaped("the user pressed Esc")
         if question.answer is None:
             raise Unanswered("the user did not answer")
         return question.answer
@@ -170,12 +175,13 @@ class QuestionLine:
         return False
 
     def _bind_keys(self) -> KeyBindings:
-        from prompt_toolkit.filters import Condition
+        from prompt_toolkit.filters import Condition, vi_insert_mode
         from prompt_toolkit.key_binding import KeyBindings
 
         shown = Condition(lambda: self.is_shown)
         by_key = Condition(lambda: self.current is not None and (self.current.keys is not None or not self._is_armed))
         is_list = Condition(lambda: self.current is not None and self.current.is_list)
+        is_line = Condition(lambda: self.current is not None and self.current.keys is None and self._is_armed)
         can_move = Condition(lambda: self.current is not None and self.current.on_move is not None)
         bindings = KeyBindings()
 
@@ -195,6 +201,13 @@ class QuestionLine:
         @bindings.add("escape", filter=is_list, eager=True)
         def _(_: Any) -> None:
             if self.current is not None:
+                self.current.settle(None)
+
+        # Not eager: Esc is also the first character of Alt with a key. In vi mode it ends the insertion first.
+        @bindings.add("escape", filter=is_line & ~is_list & ~vi_insert_mode)
+        def _(_: Any) -> None:
+            if self.current is not None:
+                self.current.has_escaped = True
                 self.current.settle(None)
 
         for key, items in _MOVES.items():

@@ -23,7 +23,7 @@ from dial_client.cli.markdown.markdown_stream import MarkdownStream
 from dial_client.cli.markdown.themes import Theme, choose_theme, style
 from dial_client.cli.printed_streams import redirect_prints
 from dial_client.cli.terminal import live_area, status_line
-from dial_client.cli.terminal.attention import APPROVAL, Attention
+from dial_client.cli.terminal.attention import Attention
 from dial_client.cli.terminal.live_area import LiveState
 from dial_client.cli.terminal.question_line import Picker, Question, QuestionLine
 from dial_client.cli.terminal.status_line import Status
@@ -176,11 +176,16 @@ class Screen:
             yield
 
     @contextmanager
-    def show_panel(self, panel: Panel) -> Iterator[None]:
-        """Show rows in the live area, above the questions of this context, which print nothing."""
+    def show_panel(self, panel: Panel, notice: str) -> Iterator[None]:
+        """Show rows in the live area, above the questions of this context, which print nothing.
+
+        Args:
+            panel: Returns the rows.
+            notice: The words of a notification, if the user turns to something else.
+        """
         outer, self.live.panel = self.live.panel, panel
         if outer is None:
-            self.attention.expect(APPROVAL)
+            self.attention.expect(notice)
         try:
             yield
         finally:
@@ -209,18 +214,22 @@ class Screen:
         """
         return await self._ask(Question(question, keys, on_move=on_move), lines)
 
-    async def ask_line(self, question: str, *, hidden: bool = False, default: str = "") -> str:
+    async def ask_line(
+        self, question: str, *, hidden: bool = False, default: str = "", on_move: Callable[[int], None] | None = None
+    ) -> str:
         """Ask for a line, and return it without leading and trailing spaces.
 
         Args:
             question: The text before the line.
             hidden: Do not show the typed characters.
             default: The initial text of the line, which the user can edit.
+            on_move: Is called with a number of rows for the keys that move the rows above the question.
 
         Raises:
+            Escaped: The user pressed Esc.
             Unanswered: The user pressed Ctrl-C or Ctrl-D.
         """
-        return (await self._ask(Question(question, is_hidden=hidden), (), default)).strip()
+        return (await self._ask(Question(question, is_hidden=hidden, on_move=on_move), (), default)).strip()
 
     async def choose(self, question: str, search: Search, words: str = "") -> str | None:
         """Show a list that typed words filter, and return the value of the chosen item.

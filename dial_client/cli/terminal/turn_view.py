@@ -13,7 +13,6 @@ from threading import Thread
 from dial_client.cli.markdown.markdown_stream import MarkdownStream, prepare
 from dial_client.cli.markdown.themes import choose_theme, style
 from dial_client.cli.options import Options
-from dial_client.cli.terminal.attention import ANSWER
 from dial_client.cli.terminal.inline_images import draw, find_image_folder, find_images, find_protocol, save
 from dial_client.cli.terminal.live_area import BAR, Activity, RunningCall, format_finished_call
 from dial_client.cli.terminal.screen import Screen
@@ -33,7 +32,6 @@ from dial_client.messages.events import (
     ToolCallProgress,
     ToolCallStarted,
 )
-from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Content, FilePart, Message, Role, ToolCallRequest
 from dial_client.messages.message import describe as describe_part
 from dial_client.messages.turn_result import Turn
@@ -97,13 +95,12 @@ class TurnView(TurnSink):
         self._running: dict[str, RunningCall] = {}
         # Whether the last printed text was a tool call, or a decision about one.
         self._follows_call = False
-        # Whether a call waits for approval, in the live area.
-        self._is_approving = False
+        # Whether a question is shown, which is drawn in the live area.
+        self._is_asking = False
 
     def begin(self) -> None:
         """Begin a turn, and start the clock of the live line."""
         super().begin()
-        self._screen.attention.settle()
         self._chars, self._follows_call = 0, False
         self._screen.live.is_waiting = bool(self._screen.live.starting)
         Thread(target=_prepare_rendering, daemon=True).start()
@@ -115,8 +112,6 @@ class TurnView(TurnSink):
         self._end_answer()
         self._running.clear()
         live = self._screen.live
-        if live.activity is not None:
-            self._screen.attention.expect(ANSWER)
         live.activity, live.calls, live.draft, live.is_waiting = None, {}, None, False
         live.progress = ""  # of a download that failed, or that was stopped with the turn
         self._screen.refresh()
@@ -130,27 +125,24 @@ class TurnView(TurnSink):
             call.waits = True
         try:
             async with self._screen.panel():
-                # An approval is drawn in the live area; the lines of other questions are printed.
-                self._is_approving = call_id is not None
-                self._follows_call = self._follows_call and self._is_approving
-                self._screen.live.is_asking = True
+                self._screen.live.is_asking = self._is_asking = True
                 try:
                     yield
                 finally:
-                    self._screen.live.is_asking = self._is_approving = False
+                    self._screen.live.is_asking = self._is_asking = False
         finally:
             if call is not None:
                 call.waits, call.since = False, call.since + time.monotonic() - question_began
 
     def show(self, event: Event) -> None:
-        """Show one event; during a question only progress, and during an approval also the other calls."""
-        if self._is_approving and not self._held and isinstance(event, ToolCallStarted | ToolCallFinished):
+        """Show one event; during a question only progress, and other calls."""
+        if self._is_asking and not self._held and isinstance(event, ToolCallStarted | ToolCallFinished):
             self._show(event)
         else:
             super().show(event)
 
     def note_decision(self, line: str) -> None:
-        """Print what the user decided about calls: the line that remains of the approval."""
+        """Print what the user decided: the line that remains of a question."""
         rows = break_words(line, self._screen.columns).splitlines()
         self._print_part("\n".join(style(row, self._screen.theme.faint) for row in rows), is_call=True)
 
@@ -288,8 +280,6 @@ class TurnView(TurnSink):
         if sources := format_source_list(turn.citations):
             self._screen.print("\n".join(("", *sources)))
         self._close_turn(turn)
-        if turn.stop_reason is StopReason.CANCELLED:
-            self._screen.attention.settle()
 
     def _print_line(self, line: str) -> None:
         self._screen.print_faint(line)

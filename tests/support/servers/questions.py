@@ -92,6 +92,12 @@ async def many(context: Context, times: int) -> str:
     return f"{len(answers)} asked, at last: {answers[-1]}"
 
 
+async def secret(context: Context) -> str:
+    """Ask for what a server must not ask for."""
+    form = {"type": "object", "properties": {"password": {"type": "string", "title": "Password"}}}
+    return (await context.session.elicit_form("Please log in.", form, related_request_id=context.request_id)).action
+
+
 async def page(context: Context, url: str = PAGE) -> str:
     """Want an address opened."""
     return (await context.elicit_url("Log in, please.", url, "7")).action
@@ -157,7 +163,21 @@ def make() -> MCPServer:
             )
         return "welcome"
 
-    for tool in (pushes, returns, orders, many, page, samples, samples_too, roots, logs, sleeps, plain, behind_a_page):
+    for tool in (
+        pushes,
+        returns,
+        orders,
+        many,
+        secret,
+        page,
+        samples,
+        samples_too,
+        roots,
+        logs,
+        sleeps,
+        plain,
+        behind_a_page,
+    ):
         server.add_tool(tool)
     return server
 
