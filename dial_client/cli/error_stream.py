@@ -27,8 +27,19 @@ def report_error(problem: str) -> None:
     Args:
         problem: The error; untrusted text in it is escaped here.
     """
-    line = f"{LABEL} {to_one_line(problem, _MAX_ERROR)}"
-    print_to_stderr(line if sys.stderr.isatty() else f"dial-chat: {line}")
+    shown = to_one_line(problem, _MAX_ERROR)
+    if isinstance(sys.stderr, PrintedStream):
+        sys.stderr.show_error(shown)
+    elif not sys.stderr.isatty():
+        print_to_stderr(f"dial-chat: {LABEL} {shown}")
+    else:
+        colour = choose_theme("auto", os.environ).error if understands_escapes(os.environ) else ""
+        print_to_stderr(format_error(shown, shutil.get_terminal_size().columns, colour))
+
+
+def format_error(problem: str, columns: int, colour: str) -> str:
+    """Return an error, escaped already, with word wrap and with its label in a colour."""
+    return f"{style(LABEL, colour)}{break_words(f'{LABEL} {problem}', columns).removeprefix(LABEL)}"
 
 
 def print_notes(notes: Iterable[str]) -> None:
@@ -55,17 +66,8 @@ def print_to_stderr(line: str) -> None:
         line: The line, escaped already.
     """
     is_wrapped = sys.stderr.isatty() and not isinstance(sys.stderr, PrintedStream)
-    shown = line
-    if is_wrapped:
-        shown = break_words(line, shutil.get_terminal_size().columns)
-        if understands_escapes(os.environ):
-            shown = colour_label(shown, choose_theme("auto", os.environ).error)
+    shown = break_words(line, shutil.get_terminal_size().columns) if is_wrapped else line
     try:
         print(shown, file=sys.stderr, flush=True)
     except OSError:  # a full disk behind ``2>`` must not change the exit code
         discard(sys.stderr)
-
-
-def colour_label(text: str, parameters: str) -> str:
-    """Return the text of an error with its label in a style; any other text as it is."""
-    return f"{style(LABEL, parameters)}{text.removeprefix(LABEL)}" if text.startswith(f"{LABEL} ") else text

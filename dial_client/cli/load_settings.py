@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,12 +21,19 @@ from dial_client.settings.config_locations import FILE_NAME
 from dial_client.settings.config_types import ServerSettings, Settings
 
 
-async def read_settings(options: Options, *, may_ask: bool = True, only_server: str | None = None) -> Settings:
+async def read_settings(
+    options: Options, *, may_ask: bool = True, only_server: str | None = None, report: Callable[[str], None] = warn_once
+) -> Settings:
     """Read the configuration. Without a configuration file there are no servers, and a warning says so.
 
     If ``-m`` names a recording, no file is read. A ``./servers.json`` that no option names is used only if the user
-    trusts it; with `may_ask`, the user is asked. With `only_server`, all other servers count as disabled. The
-    servers of ``--server`` are added.
+    trusts it. The servers of ``--server`` are added.
+
+    Args:
+        options: The options of the command line.
+        may_ask: Ask the user whether to trust a file.
+        only_server: The only server that is not disabled; None for all.
+        report: Prints a warning.
 
     Raises:
         ConfigError: The configuration is wrong; or it is not trusted, and the user cannot be asked.
@@ -34,19 +41,19 @@ async def read_settings(options: Options, *, may_ask: bool = True, only_server: 
     added = {name: server for name, server in read_added_servers(options.server) if only_server in (None, name)}
     if options.model and is_recording_name(options.model):
         return replace(configuration.parse("{}"), servers=added)
-    files = await ask_for_files(options, warn_once, may_ask=may_ask)
+    files = await ask_for_files(options, report, may_ask=may_ask)
     if not files and not added:
         advice = "there are no tools; dial-chat init writes the file"
-        warn_once(f"no {FILE_NAME} here or in your configuration folder: {advice}")
+        report(f"no {FILE_NAME} here or in your configuration folder: {advice}")
         from dial_client.settings.host_documents import describe_folder_servers
 
         if of_other_hosts := describe_folder_servers(Path.cwd()):
-            warn_once(of_other_hosts)
+            report(of_other_hosts)
     settings = configuration.combine(files, find_profile_name(options), only_server)
     if options.verbose:
-        warn_once(f"configuration: {describe_sources(settings.sources)}")
+        report(f"configuration: {describe_sources(settings.sources)}")
     for warning in settings.warnings:
-        warn_once(warning)
+        report(warning)
     for name in added:
         if name in settings.servers:
             raise ConfigError(f"--server: there is a server {name!r} already", "give it another name")

@@ -220,7 +220,7 @@ async def apply_configuration(
     model = "another model answers" if is_model_changed else "the model is the same"
     same = f"{len(changes.unchanged)} unchanged and still running"
     counts = f"{len(changes.added)} added, {len(changes.changed)} changed, {len(changes.removed)} removed"
-    return f"Servers: {counts}, {same}; {model}; rules are those of the file now."
+    return f"Servers: {counts}, {same}; {model}; the rules were read again, without parts that are not in use."
 
 
 async def switch_model(dial: DialClient, options: Options, settings: Settings) -> None:

@@ -24,15 +24,21 @@ class PrintedStream(io.TextIOBase):
     Args:
         stream: The stream that this one replaces.
         show: Is called with complete lines.
+        show_error: Is called with the text of an error of the program, escaped already.
         show_progress: Is called with a line that replaces the last progress line; an empty line removes it.
         ask: Asks for a line.
     """
 
     def __init__(
-        self, stream: TextIO, show: Callable[[str], None], show_progress: Callable[[str], None], ask: Asker
+        self,
+        stream: TextIO,
+        show: Callable[[str], None],
+        show_error: Callable[[str], None],
+        show_progress: Callable[[str], None],
+        ask: Asker,
     ) -> None:
         super().__init__()
-        self.show_progress, self.ask = show_progress, ask
+        self.show_error, self.show_progress, self.ask = show_error, show_progress, ask
         self._stream = stream
         self._show = show
         self._begun = ""
@@ -78,9 +84,11 @@ def discard(stream: TextIO) -> None:
 
 
 @contextmanager
-def redirect_prints(show: Callable[[str], None], show_progress: Callable[[str], None], ask: Asker) -> Iterator[None]:
-    """Redirect standard output and standard error to a screen, and with them progress of downloads and questions."""
-    out, err = (PrintedStream(stream, show, show_progress, ask) for stream in (sys.stdout, sys.stderr))
+def redirect_prints(
+    show: Callable[[str], None], show_error: Callable[[str], None], show_progress: Callable[[str], None], ask: Asker
+) -> Iterator[None]:
+    """Redirect standard output and standard error to a screen, and with them errors, progress and questions."""
+    out, err = (PrintedStream(stream, show, show_error, show_progress, ask) for stream in (sys.stdout, sys.stderr))
     try:
         with redirect_stdout(out), redirect_stderr(err):
             yield

@@ -63,8 +63,20 @@ async def read_sent_line() -> str | None:
     """Return the next line of the terminal, without its line break; None for Ctrl-D. No prompt is printed."""
     keyboard = sys.stdin.fileno()
     await anyio.wait_readable(keyboard)
+    while not _is_in_foreground(keyboard):  # the line is for the shell; to read it would stop the program
+        await anyio.sleep(1)
+        await anyio.wait_readable(keyboard)
     data = os.read(keyboard, MAX_BYTES)
     return data.decode(errors="replace").rstrip("\r\n") if data else None
+
+
+def _is_in_foreground(keyboard: int) -> bool:
+    if sys.platform == "win32":
+        return True
+    try:
+        return os.tcgetpgrp(keyboard) == os.getpgrp()
+    except OSError:  # not the terminal that controls this program: there is no background
+        return True
 
 
 @contextmanager

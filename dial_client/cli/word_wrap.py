@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import TextIO
 
-from dial_client.cli.markdown.themes import choose_theme, style, understands_escapes
+from dial_client.cli.markdown.themes import StyleName, choose_theme, style, understands_escapes
 
 HANGING = 2
 # The first column of a table row, with the spaces after it.
@@ -109,7 +109,7 @@ def wrap_line(line: str, columns: int | None, indent: int | None = None) -> str:
     return break_line(line, columns, len(line) - len(line.lstrip()) + INDENT if indent is None else indent)
 
 
-def print_lines(lines: Iterable[str], indent: int | None = None, styles: Mapping[str, str] | None = None) -> None:
+def print_lines(lines: Iterable[str], indent: int | None = None, styles: Mapping[str, StyleName] | None = None) -> None:
     """Print lines, each broken for the terminal as `wrap_line` does.
 
     Args:

@@ -214,8 +214,8 @@ def ends_with_answer(messages: tuple[Message, ...]) -> bool:
 
 def drop_unfinished_text(conversation: Conversation) -> Conversation:
     """Return a conversation without its unfinished text, because the model will write that again."""
-    results = tuple(message for message in conversation.unfinished if message.role is Role.TOOL)
-    return replace(conversation, unfinished=results)
+    kept = tuple(message for message in conversation.unfinished if message.role is not Role.ASSISTANT)
+    return replace(conversation, unfinished=kept)
 
 
 def build_closing_messages(conversation: Conversation) -> tuple[Message, ...]:

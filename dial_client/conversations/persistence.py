@@ -12,7 +12,8 @@ moment, loses nothing.
 
 Beside the turn, its lease of the conversation is renewed. Once a second, if they have changed, the results of the
 unfinished round and the partial text are stored too. So a killed process loses at most one second of them; the
-conversation then shows of an unfinished call only that it may have run.
+conversation then shows of an unfinished call only that it may have run. A message of the user that steers the turn is
+stored at once, and becomes part of the conversation even if the process is killed before the model gets it.
 
 The details of a turn are an entry after its messages, so that they can be shown again later. Its data has JSON types
 only; empty fields are left out:
@@ -35,7 +36,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeGuard
 
 import anyio
 
@@ -82,6 +83,8 @@ class TurnPersister(TurnObserver):
         self._stored = 0
         # Set when the lease must not be renewed any more, because the conversation is about to be released.
         self._stopped = anyio.Event()
+        # Set when `run_beside` has to look at the turn before the next heartbeat.
+        self._woken = anyio.Event()
         # Held while unfinished messages are stored, so that older ones never replace newer ones.
         self._renewing = anyio.Lock()
         self._unfinished: tuple[Message, ...] = ()
@@ -91,7 +94,8 @@ class TurnPersister(TurnObserver):
         """Renew the lease when it is due, or when the unfinished results or text have changed, and store these."""
         while not self._stopped.is_set():
             with anyio.move_on_after(min(HEARTBEAT_INTERVAL, self._lease / 3)):
-                await self._stopped.wait()
+                await self._woken.wait()
+            self._woken = anyio.Event()
             async with self._renewing:
                 is_due = anyio.current_time() - self._renewed_at >= self._lease / 3
                 if self._stopped.is_set() or (_build_unfinished(turn) == self._unfinished and not is_due):
@@ -139,12 +143,13 @@ class TurnPersister(TurnObserver):
 
         Raises as `on_message`.
         """
-        self._stopped.set()
+        self._stop()
         if turn.is_abandoned:
             await self._store.renew(turn.conversation_id, turn.id, 0.0)
             return
         if (error := turn.failure) is not None and _is_refusal(error):
-            error.args = (f"{str(error).removesuffix('.')}; {LEFT_OUT}",)
+            error.left_out = True
+            error.args = (f"{str(error).removesuffix('.')}; {_LEFT_OUT}",)
         unstored = turn.recorder.complete_messages[self._stored :]
         details = () if turn.ending is None else (build_turn_entry(turn, turn.ending, self._model),)
         added = (*unstored, *details)
@@ -190,7 +195,15 @@ class TurnPersister(TurnObserver):
 
     def on_ended(self, turn: TurnHandle) -> None:  # noqa: ARG002 - the same for every turn
         """Stop renewing the lease, even if `on_ending` was not called."""
+        self._stop()
+
+    def on_steering(self, turn: TurnHandle) -> None:  # noqa: ARG002 - the same for every turn
+        """Store the message without waiting for the next heartbeat."""
+        self._woken.set()
+
+    def _stop(self) -> None:
         self._stopped.set()
+        self._woken.set()
 
 
 def _is_lasting(error: DialError) -> bool:
@@ -204,23 +217,26 @@ def _encode(messages: Sequence[Message]) -> list[str]:
 
 
 def _build_unfinished(turn: TurnHandle) -> tuple[Message, ...]:
-    """Return the results of the unfinished round, of the calls that wait for approval too, and the partial text."""
+    """Return the results so far of the unfinished round, the partial text, and the user's messages to the running turn.
+
+    The calls that wait for approval have results that say so.
+    """
     text = turn.recorder.unfinished_text
     cut = (Message.assistant(f"{text}\n\n{CUT_OFF}"),) if text.strip() else ()
     held = (
         Message.tool(call, build_waiting_result(pending) if pending is not None else build_unknown_result(call))
         for call, pending in turn.recorder.held_calls
     )
-    return (*turn.recorder.results_so_far, *held, *cut)
+    return (*turn.recorder.results_so_far, *held, *cut, *turn.unsent)
 
 
 # Statuses of a response that refuses what the request contains.
 _REFUSALS = frozenset({400, 413, 415, 422})
 # The end of the text of an error that refused a question.
-LEFT_OUT = "later requests leave this question out, unless it is asked again"
+_LEFT_OUT = "later requests leave this question out, unless it is asked again"
 
 
-def _is_refusal(error: Exception) -> bool:
+def _is_refusal(error: Exception) -> TypeGuard[DialError]:
     """Return True if the same question would be refused again, with every later question of the conversation."""
     return isinstance(error, RequestRefused) or (isinstance(error, ProviderError) and error.status in _REFUSALS)
 

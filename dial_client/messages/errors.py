@@ -32,6 +32,9 @@ from dial_client.messages.turn_result import Turn
 class DialError(Exception):
     """The base class of all errors of this package."""
 
+    left_out: bool = False
+    """Whether later requests of the conversation leave out the question, because it would be refused again."""
+
     def __reduce__(self) -> tuple[Any, ...]:
         # `Exception.__reduce__` would call the constructor with `args`: the text, and not the constructor's arguments.
         return copyreg.__newobj__, (type(self), *self.args), dict(self.__dict__)  # type: ignore[attr-defined]

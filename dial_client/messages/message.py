@@ -9,7 +9,7 @@ import codecs
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from itertools import groupby, islice, takewhile
+from itertools import dropwhile, groupby, islice, takewhile
 from typing import Any
 
 from dial_client.messages.citations import Citation, parse_citations
@@ -476,8 +476,12 @@ def _read_pending(data: Mapping[str, Any]) -> PendingApproval | None:
 
 
 def find_pending_approvals(messages: Sequence[Message]) -> tuple[PendingApproval, ...]:
-    """Return the approvals that the calls at the end of a history wait for, in the order of the results."""
-    results = takewhile(lambda message: message.role is Role.TOOL, reversed(messages))
+    """Return the approvals that the calls at the end of a history wait for, in the order of the results.
+
+    The messages of the user that steered the turn meanwhile may follow the results.
+    """
+    latest = dropwhile(lambda message: message.steers, reversed(messages))
+    results = takewhile(lambda message: message.role is Role.TOOL, latest)
     return tuple(message.pending for message in results if message.pending is not None)[::-1]
 
 

@@ -143,7 +143,8 @@ class TerminalSink(TurnSink):
             self.end()
             if call_id in self._started:
                 self._started[call_id] = (self._started[call_id][0], None)
-            yield
+            async with self.hold_keyboard():
+                yield
 
     def _start_call(self, call_id: str, name: str, arguments: str) -> None:
         """Show a call that starts: as a status if a question about it may follow, otherwise as a line."""

@@ -6,7 +6,7 @@ import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -126,6 +126,8 @@ class TurnSink(ABC):
         self._held: list[Callable[[], None]] | None = None
         # For each call, an event that is set when the call is shown.
         self._shown_calls: dict[str, anyio.Event] = {}
+        self.hold_keyboard: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+        """Reserves the keyboard for a question, where lines are read during a turn."""
 
     def begin(self) -> None:
         """Begin a turn, and start its clock."""
@@ -149,7 +151,11 @@ class TurnSink(ABC):
 
     def log(self, message: ServerLog) -> None:
         """Show a log message of a server."""
-        self._do(partial(self._print_note, format_log(message)))
+        self.note(format_log(message))
+
+    def note(self, line: str) -> None:
+        """Print a line that is not part of the answer: after the message that is being written."""
+        self._do(partial(self._print_note, line))
 
     def _do(self, output: Callable[[], None]) -> None:
         """Call `output` now, or after the question that is open."""

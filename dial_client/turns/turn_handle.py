@@ -54,6 +54,9 @@ class TurnObserver:
     async def on_held_call(self, turn: TurnHandle) -> None:
         """Store the calls of `TurnRecorder.held_calls`, and which of them have not run. As for `on_message`."""
 
+    def on_steering(self, turn: TurnHandle) -> None:
+        """Note that `TurnHandle.unsent` has another message. Must not raise."""
+
     async def on_ending(self, turn: TurnHandle) -> None:
         """Store the end of the turn. It adds no more messages, and waits for this method before `Finished`."""
 
@@ -182,6 +185,8 @@ class TurnHandle(Generic[OutputT_co]):
             raise TypeError("a turn is steered by a text or by a Message of the user")
         if self.ending is None and not self.has_ended:
             self._unsent.append(replace(sent, steers=True))
+            for observer in self.observers:
+                observer.on_steering(self)
             return True
         return False
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import takewhile
 from types import MappingProxyType
 from typing import Self
 
@@ -268,7 +269,10 @@ class TurnRun:
             return self.context
         calls = next(message.tool_calls for message in reversed(messages) if message.tool_calls)
         results = await self.run_calls([call for call in calls if call.id in waiting], waiting)
-        return replace(self.context, messages=order_results((*messages, *results)))
+        # Messages that steered the turn before it was interrupted follow the results of all calls.
+        steering = tuple(takewhile(lambda message: message.steers, reversed(messages)))[::-1]
+        ended = messages[: len(messages) - len(steering)]
+        return replace(self.context, messages=(*order_results((*ended, *results)), *steering))
 
     def offer_tools(self) -> tuple[ToolSpec, ...]:
         """Return the servers' and the client-side tools; the same tuple object while they do not change.

@@ -11,6 +11,8 @@ import pytest
 from mcp.server import MCPServer
 
 from tests.inner import (
+    Approval,
+    ConversationManager,
     ConversationStore,
     DialClient,
     EditedMessage,
@@ -197,3 +199,56 @@ async def test_only_a_message_of_the_user_steers(wrong: Any) -> None:
         with pytest.raises(TypeError, match="steered by a text"):
             turn.steer(wrong)
         await turn.result()
+
+
+async def wait_until_stored(store: ConversationStore, id_: str, text: str) -> None:
+    """Wait until an unfinished message of the conversation has a text."""
+    while not any(text in message.text for message in (await store.get(id_)).unfinished):  # noqa: ASYNC110 - the store has no event
+        await anyio.sleep(0.01)
+
+
+async def test_a_message_that_a_killed_turn_did_not_get_is_in_the_conversation(store: ConversationStore) -> None:
+    model, lookout = ScriptedProvider([LOOK, "Sure."]), Lookout()
+    async with managed(store, model, {"lookout": lookout.server}, lease=30) as manager:
+        made = await manager.create()
+        turn = await manager.start(made.id, "What is there?")
+        await lookout.is_looking.wait()
+        turn.steer(STEERED)
+        await wait_until_stored(store, made.id, STEERED)
+        turn.abandon()  # leaves the store as a killed process does
+        await turn.stop()
+        assert roles((await manager.get(made.id)).messages) == ["user", "assistant", "tool", "user*"]
+        await manager.chat(made.id, "Go on.")
+        stored = await read_messages(store, made.id)
+    assert roles(stored) == ["user", "assistant", "tool", "user*", "user", "assistant"]
+    assert [message.text for message in model.requests[1].messages][3:] == [STEERED, "Go on."]
+
+
+async def test_a_resumed_turn_gets_the_message_after_the_call_that_waited(store: ConversationStore) -> None:
+    model, lookout = ScriptedProvider([LOOK, "A kitchen."]), Lookout()
+    is_asked, may_answer = anyio.Event(), anyio.Event()
+
+    async def approve(*_: Any) -> Approval:
+        is_asked.set()
+        await may_answer.wait()
+        return Approval("once")
+
+    lookout.may_return.set()
+    with anyio.fail_after(20):
+        async with DialClient(model, servers={"lookout": lookout.server}, approve=approve) as dial:
+            manager = ConversationManager(dial, store, lease=30)
+            made = await manager.create()
+            turn = await manager.start(made.id, "What is there?")
+            await is_asked.wait()
+            turn.steer(STEERED)
+            await wait_until_stored(store, made.id, STEERED)
+            turn.abandon()
+            await turn.stop()
+            may_answer.set()
+            assert len((await manager.get(made.id)).pending_approvals) == 1
+            resumed = await manager.resume(made.id)
+            assert resumed is not None
+            await resumed.result()
+            again = await manager.get(made.id)
+    assert [message.text for message in model.requests[-1].messages] == ["What is there?", "", "a garden", STEERED]
+    assert roles(again.messages) == ["user", "assistant", "tool", "user*", "assistant"]

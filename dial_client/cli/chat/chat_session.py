@@ -24,6 +24,7 @@ from dial_client.cli.chat.conversation_list import (
 from dial_client.cli.chat.own_commands import OwnCommand
 from dial_client.cli.command_screen import CommandScreen
 from dial_client.cli.error_stream import warn
+from dial_client.cli.folder_texts import FolderTexts
 from dial_client.cli.options import Options
 from dial_client.cli.terminal.banner import MAX_TEXT, shorten_path
 from dial_client.client.dial_client import DialClient
@@ -161,6 +162,10 @@ class ChatSession:
     """Whether the session asks a single question of the command line."""
     _described: tuple[str, str] | None = None
     """The conversation, and the model, whose metadata were stored in this run."""
+    texts: FolderTexts = field(default_factory=FolderTexts)
+    """The instructions and commands of files that are in use."""
+    use_texts: Callable[[FolderTexts], object] = lambda _: None
+    """Lets the model follow other instructions, and offers other commands, from the next question on."""
     offered: dict[str, ModelProfile] = field(default_factory=dict)
     """Profiles of models that endpoints listed in this run; the configuration does not have them."""
 

@@ -50,7 +50,7 @@ async def _talk_in_lines(options: Options, settings: Settings, provider: Provide
         if texts.names:
             print_to_stderr(banner.format_instructions_line(texts.names, banner.UNCUT))
     from dial_client.cli.chat.conversation_loop import run_loop
-    from dial_client.cli.chat.startup_report import announce_servers, skip_on_enter_in_lines
+    from dial_client.cli.chat.startup_report import announce_servers, follow_lines
     from dial_client.client.dial_client import DialClient
 
     def print_line(line: str) -> None:
@@ -65,7 +65,7 @@ async def _talk_in_lines(options: Options, settings: Settings, provider: Provide
         if not options.quiet:
             print_line(banner.format_servers_line(dial.servers, len(dial.tools), banner.UNCUT))
 
-    during_answer = partial(skip_on_enter_in_lines, console=console, print_line=print_line)
+    during_answer = partial(follow_lines, console=console, print_line=print_line)
     try:
         await run_loop(options, settings, provider, texts, console, sink, wait_for_servers, during_answer=during_answer)
     finally:

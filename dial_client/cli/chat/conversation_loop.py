@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 
 import anyio
 from anyio.abc import TaskGroup
@@ -37,15 +38,15 @@ from dial_client.cli.terminal.console import Console
 from dial_client.cli.terminal.screen import Screen
 from dial_client.cli.terminal_approver import build_approver
 from dial_client.cli.tty import UserInput
-from dial_client.conversations.persistence import LEFT_OUT
 from dial_client.conversations.turn_input import find_typed_text
 from dial_client.messages.errors import ConfigError, DialError
 from dial_client.messages.events import Event, Finished, MessageCompleted, RoundStarted
 from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Message
 from dial_client.messages.model import Provider
+from dial_client.runtime.safe_text import to_one_line
 from dial_client.settings.config_types import Settings
-from dial_client.sinks.turn_display import TurnSink
+from dial_client.sinks.turn_display import MAX_LINE, TurnSink
 from dial_client.turns.turn_handle import TurnHandle
 
 # Seconds for which a request is repeated while the model's endpoint limits the rate of requests.
@@ -73,12 +74,8 @@ async def run_loop(  # noqa: PLR0913 - all that a conversation needs
         open_client(options, settings, provider, build_approver(sink, console, settings.servers), callbacks) as dial,
         open_session(options, settings, dial, console) as chat,
     ):
-        chat.own_commands, problems = read_own_commands(texts.commands, list_names())
-        for problem in problems:
-            warn_once(problem)
-        own = {name: command.description for name, command in chat.own_commands.items()}
-        console.complete_with(build_completer(dial, {**describe_commands(), **own}, list_command_arguments(chat)))
-        use_instructions(dial, texts)
+        chat.use_texts = partial(_use_texts, chat, console)
+        chat.use_texts(texts)
         # A person sees the wait, and may interrupt it.
         dial.model.patience = _PATIENCE
         chat.add_usage = sink.usage.add_usage
@@ -86,6 +83,17 @@ async def run_loop(  # noqa: PLR0913 - all that a conversation needs
             await show_last_exchange(chat)
         await ConversationLoop(chat, console, sink, during_answer).run(wait_for_servers)
         console.close()
+
+
+def _use_texts(chat: ChatSession, console: Console, texts: FolderTexts) -> None:
+    """Let the model follow the instructions of files, and offer their commands."""
+    chat.texts = texts
+    chat.own_commands, problems = read_own_commands(texts.commands, list_names())
+    for problem in problems:
+        warn_once(problem)
+    own = {name: command.description for name, command in chat.own_commands.items()}
+    console.complete_with(build_completer(chat.dial, {**describe_commands(), **own}, list_command_arguments(chat)))
+    use_instructions(chat.dial, texts)
 
 
 class ConversationLoop:
@@ -113,8 +121,11 @@ class ConversationLoop:
         # Messages for a turn that ended while their files were read.
         self._late: list[Message] = []
         console.set_interrupt(self._interrupt)
+        console.take_at_once = self._take_at_once
         if isinstance(console, Screen):
-            console.take_at_once, console.take_back = self._take_at_once, self._take_back
+            console.take_back = self._take_back
+        else:
+            sink.hold_keyboard = console.hold_keyboard
 
     async def run(self, wait_for_servers: WaitForServers) -> None:
         """Answer input until the user leaves; meanwhile `wait_for_servers` reports on the start of the servers."""
@@ -148,6 +159,8 @@ class ConversationLoop:
             typed = user_input.typed.partition(" ")[2]
             user_input, steers = replace(user_input, text=text.strip(), typed=typed, shown=text.strip()), True
         elif is_information(user_input.text):
+            if not isinstance(self._console, Screen):
+                return False  # the lines would stand inside the answer
             self._console.echo(user_input)
             self._beside.start_soon(self._inform, user_input.text)
             return True
@@ -163,8 +176,6 @@ class ConversationLoop:
         # Shielded, because the turn may end meanwhile.
         with anyio.move_on_after(_MAX_BESIDE, shield=True):
             await show_information(line, self._chat)
-            if isinstance(self._console, Screen) and self._console.live.draft is not None:
-                self._console.print("\n")  # the answer goes on below
 
     async def _steer(self, turn: TurnHandle, user_input: UserInput) -> None:
         # Files are read first; if the turn ends meanwhile, the message is the next question.
@@ -193,9 +204,12 @@ class ConversationLoop:
         return find_typed_text(last)
 
     def _show_steering(self) -> None:
-        if isinstance(self._console, Screen) and self._chat.turn is not None:
-            self._console.live.steering = [find_typed_text(message) for message in self._chat.turn.unsent]
+        unsent = [] if self._chat.turn is None else [find_typed_text(message) for message in self._chat.turn.unsent]
+        if isinstance(self._console, Screen):
+            self._console.live.steering = unsent
             self._console.refresh()
+        elif unsent:
+            self._sink.note(to_one_line(f"with the next results: {unsent[-1]}", MAX_LINE))
 
     def _take_unsent(self) -> Message | None:
         """Return the steering messages that the ended turn did not get, as the next question; None without any."""
@@ -267,7 +281,7 @@ class ConversationLoop:
         except DialError as error:
             self._sink.end()
             # Not `warn_once`: print a repeated error again.
-            report_error(f"{error}: /retry" if str(error).endswith(LEFT_OUT) else str(error))
+            report_error(f"{error}: /retry" if error.left_out else str(error))
         finally:
             self._sink.end()
             self._is_answering = False

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dial_client.cli.approval_modes import MEANINGS, find_reason_against_auto
 from dial_client.cli.chat.chat_session import ChatSession
+from dial_client.cli.error_stream import warn
+from dial_client.cli.folder_texts import FolderTexts, read_folder_texts
 from dial_client.cli.load_settings import read_settings
 from dial_client.cli.open_client import apply_configuration
 from dial_client.cli.servers import server_features
@@ -168,10 +170,15 @@ def _add_rule(session: ChatSession, effect: Effect, pattern: str) -> None:
 
 
 async def reload(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
-    """Reload the configuration: changed servers are restarted, unchanged servers keep running."""
-    settings = await read_settings(session.options)
+    """Reload the configuration, instructions and own commands: unchanged servers keep running, others are restarted."""
+    before = session.texts
+    texts = await read_folder_texts(session.options)
+    session.use_texts(texts)
+    session.print(_describe_texts(before, texts))
+    settings = await read_settings(session.options, report=warn)
     if not settings.sources and not session.settings.sources:
-        raise ConfigError("there is no configuration file to reload")
+        session.print("There is no configuration file.")
+        return
 
     def report(name: str, result: ServerStatus | DialError) -> None:
         if isinstance(result, DialError):
@@ -182,6 +189,15 @@ async def reload(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 
     changes = await apply_configuration(session.dial, session.options, session.settings, settings, report)
     session.settings = settings
     session.print(changes)
+
+
+def _describe_texts(before: FolderTexts, after: FolderTexts) -> str:
+    """Return how many files with instructions and commands are in use, and how many of them have changed."""
+    known = {(file.path, file.digest) for file in (*before.instructions, *before.commands)}
+    used = [*after.instructions, *after.commands]
+    changed = sum((file.path, file.digest) not in known for file in used)
+    counts = count_noun(len(after.instructions), "file"), count_noun(len(after.commands), "own command")
+    return f"{counts[0]} with instructions, {counts[1]}: {changed} new or changed."
 
 
 async def log_in(session: ChatSession, arguments: str) -> None:

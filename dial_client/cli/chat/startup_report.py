@@ -74,7 +74,7 @@ async def show_servers(dial: DialClient, screen: Screen, *, quiet: bool) -> None
     await _show_starting(dial, screen, list_starting)
     if not quiet:
         line = banner.format_servers_line(dial.servers, len(dial.tools), screen.columns)
-        screen.print_note(style(line, screen.theme.faint))
+        screen.print_prose(style(line, screen.theme.faint))
     await announce_servers(dial)
 
 
@@ -121,30 +121,22 @@ async def _skip_on_enter(dial: DialClient, waiting: anyio.CancelScope) -> None:
         waiting.cancel()
 
 
-async def skip_on_enter_in_lines(dial: DialClient, console: LineConsole, print_line: Callable[[str], None]) -> None:
-    """During an answer, let Enter end the wait for servers that are starting.
+async def follow_lines(dial: DialClient, console: LineConsole, print_line: Callable[[str], None]) -> None:
+    """During an answer, read lines: Enter ends the wait for servers that are starting, and ``/now`` steers the turn.
 
     Args:
         dial: The client.
-        console: The console that reads Enter.
+        console: The console that reads the lines.
         print_line: Prints a line that explains Enter.
     """
-    if not dial.awaited_servers or not tty.can_wait_for_enter():
+    if not tty.can_wait_for_enter():
         return
     async with anyio.create_task_group() as group:
-
-        async def wait_for_enter() -> None:
-            await console.wait_for_enter()
-            dial.skip_starting()
-
-        group.start_soon(wait_for_enter)
-        with anyio.move_on_after(PATIENCE):
+        group.start_soon(console.follow_lines)
+        with suppress(DialError), anyio.move_on_after(PATIENCE):  # the answer fails with the same error
             await dial.ready_for_turn()
         if hint := _describe_skipping(dial):
             print_line(hint)
-        with suppress(DialError):  # the answer fails with the same error
-            await dial.ready_for_turn()
-        group.cancel_scope.cancel()
 
 
 def _describe_skipping(dial: DialClient) -> str:

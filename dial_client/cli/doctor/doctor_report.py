@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from anyio import to_thread
@@ -15,6 +15,7 @@ from dial_client.cli.doctor.findings import Finding, Fix, Group, Level
 from dial_client.cli.doctor.subject import Subject
 from dial_client.cli.doctor.tool_checks import find_window, format_size_lines
 from dial_client.cli.error_stream import warn
+from dial_client.cli.markdown.themes import StyleName
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.trust_review import describe_changes
 from dial_client.cli.tty import can_move_cursor
@@ -29,7 +30,7 @@ MAX_LINE = 500
 # The exit code if a finding is an error.
 FAILED = 1
 # The kind of `Theme` for each level.
-_STYLES = {Level.ERROR: "error", Level.WARNING: "strong", Level.INFO: "faint"}
+_STYLES: Mapping[Level, StyleName] = {Level.ERROR: "error", Level.WARNING: "strong", Level.INFO: "faint"}
 # What the checks of a group look at, as in "Nothing is wrong with …".
 _CHECKED = {
     Group.CONFIG: "the configuration",

@@ -262,6 +262,12 @@ class InputLine:
         place = "" if state.complete_index is None else f"{state.complete_index + 1} of "
         return f" {place}{len(state.completions)}"
 
+    def complete_with(self, completer: Completer) -> None:
+        """Propose completions of the input."""
+        self.buffer.completer = completer
+        if self._session is not None:
+            self._session.completer = completer
+
     @property
     def typed(self) -> str:
         """The text of the line that `read` reads."""

@@ -6,9 +6,12 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 RESET = "\x1b[0m"
+
+# The kinds of text of a `Theme` in which words of a command's output are shown.
+StyleName = Literal["strong", "faint", "success", "failure", "error"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,6 +12,7 @@ import anyio
 
 from dial_client.cli.configuration_files import find_files, find_profile_name
 from dial_client.cli.error_stream import warn
+from dial_client.cli.markdown.themes import StyleName
 from dial_client.cli.models.endpoint_trial import try_endpoint
 from dial_client.cli.models.model_names import (
     LocalModel,
@@ -268,7 +269,9 @@ def _print_local(found: list[LocalModel], memory: int | None) -> None:
     for model in found:
         state = "installed" if model.installed else "not installed"
         about = f"{model.size / 1e9:5.1f} GB  {state:<13}  {fits[model.name]:<{fits_width}}  {model.about}"
-        styles = {"installed": "success"} if model.installed else {"too large for this machine": "failure"}
+        styles: dict[str, StyleName] = {"installed": "success"}
+        if not model.installed:
+            styles = {"too large for this machine": "failure"}
         print_lines([f"{model.name:<{width}}  {about}".rstrip()], width + 2, styles)
 
 

@@ -14,6 +14,7 @@ from dial_client.cli.command_screen import PlainScreen
 from dial_client.cli.configuration_files import describe_sources
 from dial_client.cli.error_stream import print_notes, warn
 from dial_client.cli.load_settings import read_settings
+from dial_client.cli.markdown.themes import StyleName
 from dial_client.cli.open_client import open_client
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.word_wrap import print_lines
@@ -89,7 +90,7 @@ async def list_servers(options: Options, *, as_json: bool) -> None:
             for status in dial.servers.values():
                 error = status.error or ""
                 own = (*status.notes, *(line for line in status.stderr if error and line.strip() not in error))
-                kind = "success" if status.state is ServerState.READY else "failure" if error else "faint"
+                kind: StyleName = "success" if status.state is ServerState.READY else "failure" if error else "faint"
                 lines = [_format_status(status), *(f"    {to_one_line(line, 200)}" for line in own)]
                 print_lines(lines, styles={f": {status.state.value}": kind})
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
 from dial_client.cli.command_screen import PlainScreen
-from dial_client.cli.terminal.screen import Screen
+from dial_client.cli.terminal.screen import Screen, TakeAtOnce
 from dial_client.cli.tty import UserInput, can_move_cursor, read_sent_line
 from dial_client.runtime.safe_text import sanitize
 
@@ -30,6 +30,12 @@ class LineConsole(PlainScreen):
         self._will_leave = False
         self._is_reading = False
         self._waiting: list[Callable[[], None]] = []
+        # Held by what reads the keyboard during a turn: `follow_lines`, or a question.
+        self._keyboard = anyio.Lock()
+        # Cancelled when a question needs the keyboard.
+        self._following = anyio.CancelScope()
+        self.take_at_once: TakeAtOnce = lambda _, **__: False
+        """Takes an input that need not wait for the end of the turn; returns False if it waits."""
         self._sent_early: deque[str | None] = deque()
         self.on_enter: Callable[[], object] = lambda: None
         """Called for Enter in an empty line."""
@@ -68,12 +74,30 @@ class LineConsole(PlainScreen):
             read, sys.__stderr__ or sys.stderr, lambda: bool(self._input_line.typed)
         )
 
-    async def wait_for_enter(self) -> None:
-        """Wait for an empty line while `read_input` does not run; `read_input` later returns the lines before it."""
-        while (text := await read_sent_line()) is None or text.strip():
+    async def follow_lines(self) -> None:
+        """Read the lines that are sent while a turn runs, and `read_input` does not: without an end.
+
+        An empty line calls `on_enter`, a message for the turn is taken at once, and `read_input` later returns others.
+        """
+        while True:
+            async with self._keyboard:
+                with anyio.CancelScope() as self._following:
+                    self._take_line(await read_sent_line())
+            if self._sent_early and self._sent_early[-1] is None:
+                await anyio.sleep_forever()  # the user leaves when the turn ends
+
+    def _take_line(self, text: str | None) -> None:
+        if text is not None and not text.strip():
+            self.on_enter()
+        elif text is None or not self.take_at_once(self._input_line.to_input(text), steers=False):
             self._sent_early.append(text)
-            if text is None:
-                await anyio.sleep_forever()
+
+    @asynccontextmanager
+    async def hold_keyboard(self) -> AsyncGenerator[None, None]:
+        """Reserve the keyboard for a question, or for an editor, while a turn runs."""
+        self._following.cancel()
+        async with self._keyboard:
+            yield
 
     def _take_early(self) -> UserInput | None:
         from dial_client.cli.input.input_line import PROMPT
@@ -113,7 +137,9 @@ class LineConsole(PlainScreen):
         """Propose completions of the input."""
         from dial_client.cli.input.input_line import InputLine, find_history_path
 
-        self._input_line = InputLine(lambda _: None, completer, history=find_history_path())
+        if self._input_line is None:
+            self._input_line = InputLine(lambda _: None, history=find_history_path())
+        self._input_line.complete_with(completer)
 
     def set_interrupt(self, on_interrupt: Callable[[], None]) -> None:
         """Do nothing, because Ctrl-C is a signal here."""

@@ -31,8 +31,13 @@ MAX_QUEUED = 3
 # The minimum rows of a panel, before which running calls give way.
 MIN_PANEL = 12
 MAX_TEXT = 500
+# The minimum rows of an unfinished answer, before which lines of the program give way.
+MIN_DRAFT = 3
 _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 _LINK = re.compile(r"\x1b\]8;[^\x07\x1b]*(?:\x07|\x1b\\)")
+
+# Returns lines of the program for a width in columns, wrapped.
+Note = Callable[[int], str]
 
 
 @dataclass(slots=True)
@@ -173,6 +178,8 @@ class LiveState:
     """Whether a question waits for its answer, which hides the clock of the turn."""
     steering: list[str] = field(default_factory=list)
     """Messages that the model gets with the next results of the turn."""
+    notes: list[Note] | None = None
+    """Lines of the program that are printed when the answer ends; None while no answer is written."""
 
     @property
     def is_moving(self) -> bool:
@@ -211,11 +218,27 @@ def render(state: LiveState, columns: int, rows: int, now: float) -> list[str]:
         below.append(_format_progress(state.progress, columns, None if state.activity is None else key))
     elif state.activity is not None:
         below.append(format_activity(state.activity, columns, now, key))
+    below = [*_format_notes(state.notes or (), columns, rows - len(below) - MIN_DRAFT), *below]
     left = rows - len(below)
     if left < 1 or state.draft is None:
         return below[-rows:]
     draft = _LINK.sub("", state.draft(left)).splitlines()
     return [*draft[-left:], *below]
+
+
+def _format_notes(notes: Sequence[Note], columns: int, rows: int) -> list[str]:
+    """Return the beginning of the latest lines that wait for the end of the answer, and a count of the others."""
+    shown = [note(columns).rstrip("\n").split("\n") for note in notes]
+    *earlier, latest = shown or [[]]
+    if len(shown) > 1 and len(latest) < rows:  # the input that the lines answer
+        latest = [*earlier.pop(), *latest]
+    count = sum(map(len, earlier)) + max(0, len(latest) - rows)
+    if not count or rows < 1:
+        return latest[: max(0, rows)]
+    kept = latest[: rows - 1]
+    count = sum(map(len, earlier)) + len(latest) - len(kept)
+    more = f"… {count_noun(count, 'more row')}, printed when the answer ends"
+    return [*kept, f"{_DIM}{fit(more, columns - 1)}{_PLAIN}"]
 
 
 def format_activity(activity: Activity, columns: int, now: float, key: str) -> str:

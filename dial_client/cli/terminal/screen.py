@@ -18,13 +18,13 @@ import anyio
 
 from dial_client.cli import process_runner, tty
 from dial_client.cli.command_screen import Panel, Search
-from dial_client.cli.error_stream import colour_label
+from dial_client.cli.error_stream import format_error
 from dial_client.cli.markdown.markdown_stream import MarkdownStream
 from dial_client.cli.markdown.themes import Theme, choose_theme, style
 from dial_client.cli.printed_streams import redirect_prints
 from dial_client.cli.terminal import live_area, status_line
 from dial_client.cli.terminal.attention import Attention
-from dial_client.cli.terminal.live_area import LiveState
+from dial_client.cli.terminal.live_area import LiveState, Note
 from dial_client.cli.terminal.question_line import Picker, Question, QuestionLine
 from dial_client.cli.terminal.status_line import Status
 from dial_client.cli.tty import UserInput
@@ -77,8 +77,6 @@ class Screen:
         self._has_input = has_input
         self._on_interrupt: Callable[[], None] = process_runner.interrupts.interrupt
         self._printed: deque[str] = deque()
-        # Lines of the program that wait for the end of an answer; None while no answer is written.
-        self._notes: list[str] | None = None
         self._sent: deque[UserInput | None] = deque()
         self._has_sent = anyio.Event()
         self._lock = anyio.Lock()
@@ -129,29 +127,36 @@ class Screen:
             self.refresh()
 
     def print_prose(self, text: str) -> None:
-        """Print lines of the program itself, with word wrap."""
-        self.print(colour_label(break_words(text, self.columns), self.theme.error))
+        """Print lines of the program itself, with word wrap: while an answer is written, below it when it ends.
+
+        Until then the live area shows them. Foreign text in them must be escaped already.
+        """
+        self._print_outside_answer(lambda columns: break_words(text, columns))
+
+    def print_error(self, problem: str) -> None:
+        """Print an error of the program, as `print_prose` does."""
+        self._print_outside_answer(lambda columns: format_error(problem, columns, self.theme.error))
+
+    def _print_outside_answer(self, note: Note) -> None:
+        if self.live.notes is None:
+            self.print(note(self.columns))
+        else:
+            self.live.notes.append(note)
+            self.refresh()
 
     def print_faint(self, line: str) -> None:
         """Print a less important line, in a faint style."""
         self.print(style(line, self.theme.faint))
 
-    def print_note(self, text: str) -> None:
-        """Print lines of the program that nobody has asked for: while an answer is written, after the answer."""
-        if self._notes is None:
-            self.print_prose(text)
-        else:
-            self._notes.append(text)
-
     def hold_notes(self) -> None:
-        """Let notes wait until `release_notes`."""
-        self._notes = [] if self._notes is None else self._notes
+        """Let lines of the program wait until `release_notes`, so that they do not stand inside an answer."""
+        self.live.notes = [] if self.live.notes is None else self.live.notes
 
     def release_notes(self) -> None:
-        """Print the notes that have waited."""
-        notes, self._notes = self._notes, None
+        """Print the lines that have waited."""
+        notes, self.live.notes = self.live.notes, None
         for note in notes or ():
-            self.print_prose(note)
+            self.print(note(self.columns))
 
     def refresh(self) -> None:
         """Redraw the live area soon. Any thread may call this."""
@@ -280,10 +285,13 @@ class Screen:
 
     def echo(self, user_input: UserInput) -> None:
         """Print an input that was sent, because the input line is empty again."""
-        lines = sanitize(user_input.shown).splitlines() or [""]
-        shown = (break_line(f"{'  ' if at else '> '}{line}", self.columns, 2) for at, line in enumerate(lines))
-        rows = "\n".join(shown).split("\n")
-        self.print("\n".join(["", *(style(row, self.theme.strong) for row in rows)]))
+
+        def format_input(columns: int) -> str:
+            lines = sanitize(user_input.shown).splitlines() or [""]
+            shown = (break_line(f"{'  ' if at else '> '}{line}", columns, 2) for at, line in enumerate(lines))
+            return "\n".join(["", *(style(row, self.theme.strong) for row in "\n".join(shown).split("\n"))])
+
+        self._print_outside_answer(format_input)
 
     def set_interrupt(self, on_interrupt: Callable[[], None]) -> None:
         """Call `on_interrupt` for Ctrl-C; by default the running turn is cancelled, and then the program ends."""
@@ -307,7 +315,7 @@ class Screen:
     def complete_with(self, completer: Completer) -> None:
         """Propose completions of the input."""
         if self._input_line is not None:
-            self._input_line.buffer.completer = completer
+            self._input_line.complete_with(completer)
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
         """Control the terminal while `work` runs, and return its result."""
@@ -324,7 +332,7 @@ class Screen:
         self._application.before_render += self._paint
         self._application.key_processor.before_key_press += lambda _: self.attention.settle()
         self._ended = anyio.Event()
-        with redirect_prints(self.print_note, self._show_progress, self.ask_line):
+        with redirect_prints(self.print_prose, self.print_error, self._show_progress, self.ask_line):
             async with anyio.create_task_group() as group:
                 await group.start(self._show)
                 group.start_soon(self._animate)

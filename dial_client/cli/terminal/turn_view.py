@@ -285,4 +285,4 @@ class TurnView(TurnSink):
         self._screen.print_faint(line)
 
     def _print_note(self, line: str) -> None:
-        self._screen.print_note(style(line, self._screen.theme.faint))
+        self._screen.print_prose(style(line, self._screen.theme.faint))
