@@ -193,9 +193,10 @@ def repair_conversation(conversation: Conversation) -> Conversation:
 
 
 def build_transcript(conversation: Conversation) -> Conversation:
-    """Return a stored conversation for a reader: with what summaries replace, and with the text of a running turn.
+    """Return a stored conversation for a reader: with what summaries replace, and with the end of a running turn.
 
-    This text is as of the last heartbeat. The turn may still be at work, or its program was killed moments ago.
+    These are its text and the messages that steer it, as of the last heartbeat. The turn may still be at work, or its
+    program was killed moments ago.
     """
     repaired = repair_conversation(apply_edits(conversation, summarized=False))
     running = conversation.unfinished if conversation.running else ()
@@ -204,7 +205,8 @@ def build_transcript(conversation: Conversation) -> Conversation:
         for message in running
         if message.role is Role.ASSISTANT
     )
-    return replace(repaired, messages=(*repaired.messages, *texts))
+    steering = (message for message in running if message.steers)
+    return replace(repaired, messages=(*repaired.messages, *texts, *steering))
 
 
 def ends_with_answer(messages: tuple[Message, ...]) -> bool:

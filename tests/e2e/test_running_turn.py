@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.program import dial_chat, write_config
+from tests.support.pseudo_terminal import terminal
 from tests.support.screens import screen
 
 HANGS = {"text": "I begin", "hang": True}
@@ -165,7 +166,7 @@ def test_a_steering_message_for_a_turn_that_only_answers_is_the_next_question(tm
 
 
 @pytest.mark.once
-def test_commands_that_inform_answer_while_an_answer_runs(tmp_path: Path) -> None:
+def test_commands_that_inform_answer_at_once_and_stand_after_the_answer(tmp_path: Path) -> None:
     write_config(tmp_path, {}, [HANGS, "Second."])
     with screen(tmp_path, "--no-save", rows=50) as person:
         person.until("no servers, no tools")
@@ -181,10 +182,74 @@ def test_commands_that_inform_answer_while_an_answer_runs(tmp_path: Path) -> Non
             person.type(f"{command}\r")
             person.until(shown)
             person.until(f"> {command}")
+        person.until("printed when the answer ends")
         person.type("/rename Weather\r")
         person.until("queued: /rename Weather")
         person.type("\x03")
         person.until("Renamed: Weather")
+    rows = person.text.splitlines()
+    places = [rows.index(row) for row in ("I begin", "> /servers", "No servers are configured.", "> /grants")]
+    assert places == sorted(places), "the answer is whole, and all lines are printed below it"
+
+
+@pytest.mark.once
+def test_a_steering_message_stays_in_the_conversation_of_a_killed_program(tmp_path: Path) -> None:
+    write_config(tmp_path, {"slow": waits_for(tmp_path / "never")}, [LOOK, "Sure."])
+    with screen(tmp_path) as person:
+        person.until("1 server ready")
+        person.type("What is there?\r")
+        person.until("slow.look")
+        person.type("/now Not the garden\r")
+        person.until("with the next results: Not the garden")
+        [conversation] = json.loads(dial_chat(tmp_path, "conversations", "--json").stdout)
+
+        def is_stored() -> bool:
+            database = next(tmp_path.rglob("*.db"))
+            return any(b"Not the garden" in path.read_bytes() for path in database.parent.glob("*.db*"))
+
+        person.until_true(is_stored, "not stored")
+        person.process.kill()
+    shown = json.loads(dial_chat(tmp_path, "conversations", "show", conversation["id"], "--json").stdout)
+    assert [message["role"] for message in shown["messages"]] == ["user", "assistant", "tool", "user"]
+    assert shown["messages"][-1]["content"] == "Not the garden"
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
+def test_now_steers_without_a_live_area_too(tmp_path: Path, term: str) -> None:
+    done = tmp_path / "done"
+    write_config(tmp_path, {"slow": waits_for(done)}, [LOOK, "A kitchen.", "Third."])
+    with terminal(tmp_path, "--plain", TERM=term) as typed:
+        typed.until(">")
+        typed.type("What is there?\r")
+        typed.until("slow.look")
+        typed.type("/now Not the garden\r")
+        typed.until("with the next results: Not the garden")
+        typed.type("and then?\r")
+        done.touch()
+        typed.until("A kitchen.", "> and then?", "Third.")
+        typed.type("\x04")
+        assert typed.leave() == 0
+    [conversation] = json.loads(dial_chat(tmp_path, "conversations", "--json").stdout)
+    stored = json.loads(dial_chat(tmp_path, "conversations", "show", conversation["id"], "--json").stdout)["messages"]
+    assert [message["content"] for message in stored if message.get("steers")] == ["Not the garden"]
+
+
+@pytest.mark.once
+def test_a_question_without_a_live_area_gets_the_line_that_is_typed(tmp_path: Path) -> None:
+    calls = {"tool_calls": [{"name": "open__look", "arguments": {}}, {"name": "shut__look", "arguments": {}}]}
+    done = tmp_path / "done"
+    servers = {"open": waits_for(done), "shut": waits_for(done) | {"autoApprove": []}}
+    write_config(tmp_path, servers, [calls, "Done."])
+    with terminal(tmp_path, "--plain") as typed:
+        typed.until(">")
+        typed.type("Look\r")
+        typed.until("q stop:")
+        typed.type("y\r")
+        typed.type("/now Hurry\r")
+        typed.until("with the next results: Hurry")
+        done.touch()
+        typed.until("Done.")
 
 
 @pytest.mark.once
