@@ -1,6 +1,7 @@
 # The inner names of the package that tests use, each in one line: when a module moves, this list changes, and no test.
 # `inner.py` imports each name when a test asks for it.
 
+from dial_client.cli import attention as attention
 from dial_client.cli import process_runner as process_runner
 from dial_client.cli import trust_summary as trust_summary
 from dial_client.cli import tty as tty
@@ -13,6 +14,7 @@ from dial_client.cli.approval_prompt import parse_answer as parse_answer
 from dial_client.cli.approval_rows import BAR as BAR
 from dial_client.cli.approval_rows import MAX_MARKS as MAX_MARKS
 from dial_client.cli.approval_rows import ShownCall as ShownCall
+from dial_client.cli.attention import Attention as Attention
 from dial_client.cli.changed_config import find_file as find_file
 from dial_client.cli.changed_config import find_holder as find_holder
 from dial_client.cli.chat import output_commands as output_commands
@@ -139,15 +141,15 @@ from dial_client.cli.servers.server_proposals import ServerProposal as ServerPro
 from dial_client.cli.servers.server_proposals import choose_by_name as choose_by_name
 from dial_client.cli.servers.server_proposals import find_proposals as find_proposals
 from dial_client.cli.servers.tool_call import read_arguments as read_arguments
-from dial_client.cli.terminal import attention as attention
 from dial_client.cli.terminal import banner as banner
 from dial_client.cli.terminal import live_area as live_area
-from dial_client.cli.terminal.attention import Attention as Attention
 from dial_client.cli.terminal.inline_images import CHUNK as CHUNK
 from dial_client.cli.terminal.inline_images import ImageProtocol as ImageProtocol
 from dial_client.cli.terminal.inline_images import draw as draw
 from dial_client.cli.terminal.inline_images import find_protocol as find_protocol
 from dial_client.cli.terminal.inline_images import save as save
+from dial_client.cli.terminal.live_application import SEQUENCE as SEQUENCE
+from dial_client.cli.terminal.live_application import LiveApplication as LiveApplication
 from dial_client.cli.terminal.live_application import find_cursor as find_cursor
 from dial_client.cli.terminal.live_application import resume_drawing as resume_drawing
 from dial_client.cli.terminal.live_application import wraps_rows as wraps_rows

@@ -11,6 +11,7 @@ from typing import Any
 
 from dial_client.cli.approval_prompt import ESCAPE, AnswerKey
 from dial_client.cli.approval_rows import Row, RowKind, UnwrappedLine, escape_marks, fit_name, fold
+from dial_client.cli.attention import QUESTION
 from dial_client.cli.box_frame import BoxFrame
 from dial_client.cli.command_screen import CommandScreen
 from dial_client.cli.elicitation_values import (
@@ -24,7 +25,6 @@ from dial_client.cli.elicitation_values import (
     list_content,
     take_value,
 )
-from dial_client.cli.terminal.attention import QUESTION
 from dial_client.cli.tty import Escaped, Unanswered
 from dial_client.cli.word_wrap import count_cells, fit
 from dial_client.hooks.elicitation_form import Form, FormField

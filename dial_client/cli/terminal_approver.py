@@ -32,10 +32,10 @@ from dial_client.cli.approval_prompt import (
     parse_answer,
 )
 from dial_client.cli.approval_rows import BAR, ShownCall
+from dial_client.cli.attention import APPROVAL
 from dial_client.cli.command_screen import CommandScreen, PlainScreen
 from dial_client.cli.error_stream import warn_once
 from dial_client.cli.input import user_programs
-from dial_client.cli.terminal.attention import APPROVAL
 from dial_client.cli.tty import Escaped, Unanswered, can_ask_user
 from dial_client.cli.word_wrap import break_words
 from dial_client.client.sampling import SAMPLING
@@ -51,8 +51,9 @@ from dial_client.tools.file_changes import FileChange, find_changes, find_edits
 MAX_INLINE = 200
 # The highest number of a call or an argument that can be chosen by a key.
 MAX_NUMBER = 9
-# Seconds to wait for further calls of the same reply, to ask about them in one question.
-GATHER = 0.05
+# Seconds without a further call of the same reply after which the question about the calls is asked; and the most
+# seconds for all of them. Each call is stored before it is asked about, which takes a while on a slow disk.
+GATHER, MAX_GATHERING = 0.1, 1.0
 
 
 async def edit_arguments(call: ToolCallRequest, tool: ToolSpec, screen: CommandScreen) -> ToolCallRequest:
@@ -172,7 +173,7 @@ class TerminalApprover:
         try:
             async with self._sink.question(None if waiting.is_sampling else call.id):
                 if waiting.answer is None:
-                    await anyio.sleep(GATHER)
+                    await self._gather()
                     # Waiting calls share one question; a sampling request has its own.
                     shared = [asked for asked in self._waiting if asked.answer is None and not asked.is_sampling]
                     batch = [waiting] if waiting.is_sampling else shared
@@ -184,6 +185,14 @@ class TerminalApprover:
             self._waiting.remove(waiting)
         assert waiting.answer is not None
         return waiting.answer
+
+    async def _gather(self) -> None:
+        """Wait until no further call has come for a while."""
+        with anyio.move_on_after(MAX_GATHERING):
+            count = 0
+            while count < len(self._waiting):
+                count = len(self._waiting)
+                await anyio.sleep(GATHER)
 
     async def _ask(self, batch: list[_Waiting], *, is_one_of_several: bool = False) -> None:
         """Ask about calls until all of them are answered; a mistyped answer decides nothing.

@@ -246,8 +246,6 @@ def test_a_question_without_a_live_area_gets_the_line_that_is_typed(tmp_path: Pa
         typed.type("Look\r")
         typed.until("q stop:")
         typed.type("y\r")
-        typed.type("/now Hurry\r")
-        typed.until("with the next results: Hurry")
         done.touch()
         typed.until("Done.")
 

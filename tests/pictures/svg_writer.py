@@ -24,6 +24,18 @@ THEME = TerminalTheme(
         *((130, 195, 250), (215, 150, 235), (120, 205, 215), (240, 242, 246)),
     ],
 )
+LIGHT_THEME = TerminalTheme(
+    (252, 252, 250),
+    (38, 42, 51),
+    [
+        *((38, 42, 51), (176, 32, 48), (40, 120, 40), (140, 100, 0)),
+        *((20, 90, 180), (140, 50, 160), (0, 120, 130), (110, 118, 134)),
+    ],
+    [
+        *((90, 96, 110), (200, 40, 60), (50, 140, 50), (160, 116, 0)),
+        *((30, 110, 210), (160, 70, 180), (0, 140, 150), (20, 22, 26)),
+    ],
+)
 _FORMAT = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
 <style>
 .{unique_id}-matrix {{
@@ -52,12 +64,12 @@ _COLORS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"
 _NUMBERS = {name: number for number, name in enumerate(_COLORS)}
 
 
-def draw(rows: list[dict[int, Any]], columns: int, title: str) -> str:
+def draw(rows: list[dict[int, Any]], columns: int, title: str, theme: TerminalTheme = THEME) -> str:
     """Return the SVG of the rows of a pyte screen."""
     console = Console(record=True, width=columns, file=StringIO(), color_system="truecolor", force_terminal=True)
     for row in rows:
         console.print(_to_text(row, columns), no_wrap=True, crop=False, overflow="ignore")
-    return console.export_svg(title=title, theme=THEME, code_format=_FORMAT, unique_id="terminal")
+    return console.export_svg(title=title, theme=theme, code_format=_FORMAT, unique_id="terminal")
 
 
 def _to_text(row: dict[int, Any], columns: int) -> Text:

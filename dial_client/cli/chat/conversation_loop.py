@@ -11,6 +11,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from dial_client.cli import elicitation_prompt, process_runner
+from dial_client.cli.attention import ANSWER
 from dial_client.cli.chat.chat_session import ChatSession, CommandResult, describe_limit, open_session
 from dial_client.cli.chat.conversation_commands import show_last_exchange
 from dial_client.cli.chat.conversation_status import ConversationStatus
@@ -33,7 +34,6 @@ from dial_client.cli.input.shell_command import ShellCommands
 from dial_client.cli.input.tab_completion import build_completer
 from dial_client.cli.open_client import open_client, use_instructions
 from dial_client.cli.options import Options
-from dial_client.cli.terminal.attention import ANSWER
 from dial_client.cli.terminal.console import Console
 from dial_client.cli.terminal.screen import Screen
 from dial_client.cli.terminal_approver import build_approver
