@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import InitVar, dataclass, field
 
 from dial_client.cli.approval_prompt import AnswerKey
@@ -41,6 +42,15 @@ class ApprovalBox:
         """Returns the title for a width in columns."""
         calls = list(self.calls.values())
         return calls[0].format_title if len(calls) == 1 else lambda _: f"{count_noun(len(calls), 'call')} to decide"
+
+    @contextmanager
+    def show_keys(self, keys: Sequence[AnswerKey]) -> Iterator[None]:
+        """Show the keys of another question in this context."""
+        outer, self.keys = self.keys, keys
+        try:
+            yield
+        finally:
+            self.keys = outer
 
     def format_plain(self, columns: int) -> list[str]:
         """Return the rows without a frame, for a terminal that prints lines; the keys are left to the question."""

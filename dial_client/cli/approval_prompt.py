@@ -54,6 +54,9 @@ KEYS_FOR_SAMPLING = (
     DETAILS,
     QUIT,
 )
+# The keys while a reason or an argument is typed.
+KEYS_FOR_REASON = (AnswerKey("Enter", "say no", ""), AnswerKey("Esc", "no reason", ""))
+KEYS_FOR_VALUE = (AnswerKey("Enter", "take the value", ""), AnswerKey("Esc", "leave it as it is", ""))
 LESS = AnswerKey("d", "less", "fold what is long")
 BACK = AnswerKey("b", "back", "show all calls again")
 

@@ -50,7 +50,7 @@ class BoxFrame:
         columns: int,
         height: int,
         title: Callable[[int], str],
-        badge: str,
+        note: str,
         keys: Sequence[AnswerKey],
         build_rows: Callable[[int, int], Sequence[Row]],
     ) -> list[str]:
@@ -60,7 +60,7 @@ class BoxFrame:
             columns: The width of the terminal.
             height: The maximum number of rows.
             title: Returns the title for a width in columns.
-            badge: A few words at the right of the title; empty for none.
+            note: A few words at the right of the title; empty for none.
             keys: The keys that answer.
             build_rows: Returns the rows for a width in columns and a number of rows that can be shown at once.
         """
@@ -69,12 +69,12 @@ class BoxFrame:
         wrapped_keys = _wrap_keys(keys, widest)
         room = max(1, height - len(wrapped_keys) - 1)
         rows, head = build_rows(widest, room), title(widest)
-        if badge and count_cells(head) + count_cells(badge) + 3 > widest:
-            rows, badge = [*fold([UnwrappedLine(badge, "note")], widest, None), *rows], ""
-        needed = [row.cells for row in rows] + [count_cells(head) + (count_cells(badge) + 3 if badge else 0)]
+        if note and count_cells(head) + count_cells(note) + 3 > widest:
+            rows, note = [*fold([UnwrappedLine(note, "note")], widest, None), *rows], ""
+        needed = [row.cells for row in rows] + [count_cells(head) + (count_cells(note) + 3 if note else 0)]
         needed += [_measure_row(row) for row in wrapped_keys]
         width = min(widest, max(MIN_COLUMNS, *needed))
-        lines = [self._format_top(fit(head, width), badge, width, is_framed=is_framed)]
+        lines = [self._format_top(fit(head, width), note, width, is_framed=is_framed)]
         lines += [self._format_row(row, width, is_framed=is_framed) for row in self._choose_part(rows, room)]
         lines += [self._format_keys(row, width if is_framed else 0, "│", "│") for row in wrapped_keys[:-1]]
         return [*lines, self._format_keys(wrapped_keys[-1], width if is_framed else 0, "╰", "╯")]
@@ -97,13 +97,13 @@ class BoxFrame:
         )
         return [*part, Row(place, "note")]
 
-    def _format_top(self, title: str, badge: str, width: int, *, is_framed: bool) -> str:
+    def _format_top(self, title: str, note: str, width: int, *, is_framed: bool) -> str:
         theme = self.theme
-        line = "─" * (width - count_cells(title) - (count_cells(badge) + 2 if badge else 0))
+        line = "─" * (width - count_cells(title) - (count_cells(note) + 2 if note else 0))
         begin = f"{style('╭', theme.faint)} {style(title, theme.strong)}"
         if not is_framed:
             return begin
-        end = f" {style(badge, theme.failure if 'destructive' in badge else theme.faint)} " if badge else ""
+        end = f" {style(note, theme.failure if 'destructive' in note else theme.faint)} " if note else ""
         return f"{begin} {style(line, theme.faint)}{end}{style('╮', theme.faint)}"
 
     def _format_row(self, row: Row, width: int, *, is_framed: bool) -> str:

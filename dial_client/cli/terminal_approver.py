@@ -20,7 +20,9 @@ from dial_client.cli.approval_prompt import (
     BACK,
     ESCAPE,
     KEYS,
+    KEYS_FOR_REASON,
     KEYS_FOR_SAMPLING,
+    KEYS_FOR_VALUE,
     LESS,
     SEPARATOR,
     AnswerKey,
@@ -230,7 +232,8 @@ class TerminalApprover:
         if answer == "details":
             box.is_whole = not box.is_whole
         elif answer == "edit" and any(key.letter == "e" for key in box.keys):
-            batch[0].edited = await edit_arguments(batch[0].edited, batch[0].tool, self._screen)
+            with box.show_keys(KEYS_FOR_VALUE):
+                batch[0].edited = await edit_arguments(batch[0].edited, batch[0].tool, self._screen)
             await self._compare(batch[0])
         elif answer == "quit":
             process_runner.interrupts.interrupt()
@@ -315,6 +318,6 @@ class TerminalApprover:
         key = await screen.ask_key([], "", keys | {ESCAPE: "do not run it"}, on_move=box.frame.move)
         if key != "n":
             return key
-        with suppress(Unanswered):
+        with suppress(Unanswered), box.show_keys(KEYS_FOR_REASON):
             return f"n, {await screen.ask_line('No, because (Enter for no reason):')}"
         return key

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.program import write_config
 from tests.support.pseudo_terminal import terminal
+from tests.support.screens import screen as drawn_screen
 from tests.support.servers.oauth_server import guarded
 
 PASTE = "press Enter:"
@@ -65,3 +66,26 @@ def test_an_empty_line_cancels_the_login(tmp_path: Path) -> None:
             screen.until("docs: no login took place")
             assert screen.leave() == 1
         assert "/token" not in server.paths()
+
+
+def test_a_login_in_a_conversation_is_a_box_and_its_address_remains(tmp_path: Path) -> None:
+    with guarded() as server:
+        server.redirected = {"iss": ""}
+        write_config(tmp_path, {"docs": {"url": server.url}}, ["Hello."])
+        with drawn_screen(tmp_path, "--no-save", columns=70, BROWSER="") as person:
+            person.until_last(">")
+            person.type("/login docs\r")
+            person.until("╭ docs wants you to log in ─")
+            person.until("╰ Enter take the pasted address · Esc do not log in")
+            person.type("\x1b")
+            person.until("docs: no login took place")
+            assert not any("╭" in line for line in person.lines)
+            person.type("/login docs\r")
+            person.until("╭ docs wants you to log in ─")
+            person.until_last("the address it leads to:")
+            found = re.findall(r"http://\S+/authorize\?\S+", person.text.replace("\n", ""))
+            with httpx2.Client(trust_env=False) as browser:
+                address = found[-1].partition("╭")[0]
+                came_back = str(browser.get(address).headers["location"])
+            person.type(f"\x1b[200~{came_back}\x1b[201~\r")
+            person.until("docs: ready, 3 tools")

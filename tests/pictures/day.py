@@ -211,6 +211,7 @@ class Day:
         self.until_idle()
         for _ in range(4):
             if f"mode {mode}" in self.shown:
+                time.sleep(1.5)  # `auto` begins after a second without a key
                 return
             self.press("BTab")
             time.sleep(0.4)
@@ -418,7 +419,7 @@ def interrupt_and_steer(day: Day, *, browser: bool) -> None:
 def fail(day: Day) -> None:
     """Meet a limit, a 429, a refused question, and a server that is killed."""
     day.ask("Look everywhere")
-    day.until("limits.maxDepth")
+    day.until("limits.max")
     day.until_idle()
     day.keep("limit")
     day.ask("Are you busy?")
@@ -552,7 +553,7 @@ def _list_replies(folder: Path, site: str, *, browser: bool) -> list[Answer]:
     if browser:
         replies += [calls(("browser_wait_for", {"time": 8})), says("Pier 3 is empty.")]
     replies += [
-        *(calls(("git_status", repository), text=f"Place {at}.") for at in range(1, 5)),
+        *(calls(("git_status", repository), text=f"Place {at}.") for at in range(1, 4)),
         says("I stopped looking: there are too many places."),
         refuse(429, "Too many requests", {"retry-after": "4"}),
         says("Not any more."),

@@ -207,7 +207,7 @@ async def log_in(session: ChatSession, arguments: str) -> None:
 
     if not arguments:
         raise ConfigError("missing server name", hint="/login NAME; /servers lists them")
-    if await oauth_login.log_in(session.options, arguments, browser=True) == ExitCode.ANSWERED:
+    if await oauth_login.log_in(session.options, arguments, browser=True, screen=session.screen) == ExitCode.ANSWERED:
         session.print(describe_status(await session.dial.restart_server(arguments)))
 
 

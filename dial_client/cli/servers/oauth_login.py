@@ -5,16 +5,22 @@ from __future__ import annotations
 import os
 import sys
 import webbrowser
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import anyio
 from anyio import to_thread
 
+from dial_client.cli.approval_prompt import AnswerKey
+from dial_client.cli.approval_rows import Row, UnwrappedLine, fit_name, fold
+from dial_client.cli.attention import QUESTION
+from dial_client.cli.box_frame import BoxFrame
+from dial_client.cli.command_screen import CommandScreen, PlainScreen
 from dial_client.cli.error_stream import report_error
 from dial_client.cli.load_settings import read_settings
 from dial_client.cli.options import ExitCode, Options
-from dial_client.cli.tty import ask_or_skip, can_ask_user
+from dial_client.cli.tty import Unanswered, can_ask_user
 from dial_client.client.dial_client import DialClient
 from dial_client.hooks.server_callbacks import Callbacks, LoginRequest
 from dial_client.messages.errors import ConfigError, LoginFailed
@@ -30,36 +36,52 @@ from dial_client.settings.config_types import OAuthSettings, ServerSettings
 LOGIN_SECONDS = 600.0
 _BROWSER_SECONDS = 10.0
 _WHOLE = "This login needs the whole URL, from http:// on."
-_PASTE = "or paste the URL it was redirected to, and press Enter: "
+_PASTE = "or paste the URL it was redirected to, and press Enter:"
 
 
 class TerminalLogin:
-    """The login callback of the terminal. The user's browser may run on this machine or on another one."""
+    """The login callback of the terminal. The user's browser may run on this machine or on another one.
 
-    def __init__(self, loopback: RedirectListener, *, browser: bool) -> None:
+    Args:
+        loopback: Receives the redirect of the browser.
+        browser: Whether to open a browser.
+        screen: Asks for a redirect URL to paste; where it can draw, the question is a box in the live area.
+    """
+
+    def __init__(self, loopback: RedirectListener, *, browser: bool, screen: CommandScreen) -> None:
         self.redirect_uri = loopback.redirect_uri
         self._loopback = loopback
         self._browser = browser
+        self._screen = screen
 
     async def __call__(self, request: LoginRequest) -> str:
         """Print the login URL, and wait for the browser, or for a pasted URL."""
-        scopes = f", which asks for: {', '.join(request.scopes)}" if request.scopes else ""
-        print(
-            f"{sanitize(request.server)} wants you to log in at {request.origin}{to_one_line(scopes, 1000)}",
-            file=sys.stderr,
-        )
-        if request.reason:
-            print(f"Again: {to_one_line(request.reason, 1000)}.", file=sys.stderr)
-        print(f"Open this address in a browser:\n\n{request.url}\n", file=sys.stderr, flush=True)
+        is_drawn = not isinstance(self._screen, PlainScreen)
+        if is_drawn:
+            # Not in the box, whose borders would be copied with it.
+            self._screen.print(f"Open this address in a browser:\n{request.url}")
+        else:
+            scopes = f", which asks for: {', '.join(request.scopes)}" if request.scopes else ""
+            head = f"{sanitize(request.server)} wants you to log in at {request.origin}{to_one_line(scopes, 1000)}"
+            print(head, file=sys.stderr)
+            if request.reason:
+                print(f"Again: {to_one_line(request.reason, 1000)}.", file=sys.stderr)
+            print(f"Open this address in a browser:\n\n{request.url}\n", file=sys.stderr, flush=True)
         if self._browser and _has_browser():
             with anyio.move_on_after(_BROWSER_SECONDS):
                 await to_thread.run_sync(webbrowser.open, request.url, abandon_on_cancel=True)
         state = parse_qs(urlsplit(request.url).query)["state"][0]
-        return await self._wait_for_answer(state, needs_whole=request.needs_issuer)
+        if is_drawn:
+            with self._screen.show_panel(_LoginBox(request, BoxFrame(self._screen.theme)).render, QUESTION):
+                return await self._wait_for_answer(state, needs_whole=request.needs_issuer)
+        print("Waiting for the browser;", end=" ", file=sys.stderr, flush=True)
+        try:
+            return await self._wait_for_answer(state, needs_whole=request.needs_issuer)
+        finally:
+            print(file=sys.stderr)
 
     async def _wait_for_answer(self, state: str, *, needs_whole: bool) -> str:
         answers: list[str] = []
-        print("Waiting for the browser;", end=" ", file=sys.stderr, flush=True)
         async with anyio.create_task_group() as group:
 
             async def wait_for_redirect() -> None:
@@ -70,7 +92,6 @@ class TerminalLogin:
             if can_ask_user():
                 answers.append(await self._ask_for_redirect(state, needs_whole=needs_whole))
                 group.cancel_scope.cancel()
-        print(file=sys.stderr)
         if not answers[0]:
             raise LoginFailed("no login took place")
         return answers[0]
@@ -80,8 +101,11 @@ class TerminalLogin:
 
         A code alone does not name its issuer. If the issuer is required (`needs_whole`), the user is asked again.
         """
+        is_drawn = not isinstance(self._screen, PlainScreen)
         while True:
-            pasted = await ask_or_skip(_PASTE)
+            pasted = ""
+            with suppress(Unanswered):
+                pasted = await self._screen.ask_line("the address it leads to:" if is_drawn else _PASTE)
             if not pasted or "?" in pasted:
                 return pasted
             if not needs_whole:
@@ -90,8 +114,43 @@ class TerminalLogin:
         return f"{self.redirect_uri}?{urlencode({'code': pasted, 'state': state})}"
 
 
-async def log_in(options: Options, name: str, *, browser: bool) -> int:
+@dataclass(frozen=True)
+class _LoginBox:
+    """The box of a login in the live area. The first column has only words of the program."""
+
+    request: LoginRequest
+    frame: BoxFrame
+
+    def render(self, columns: int, height: int) -> list[str]:
+        """Return the rows of the box in colours: a `Panel`."""
+        return self.frame.render(columns, height, self._format_title, "", _KEYS, self._build)
+
+    def _format_title(self, columns: int) -> str:
+        wish = " wants you to log in"
+        return fit_name(self.request.server, max(10, columns - len(wish))) + wish
+
+    def _build(self, columns: int, _: int) -> list[Row]:
+        lines = [UnwrappedLine(self.request.origin, label="at        ", further=" " * 10)]
+        if self.request.scopes:
+            scopes = to_one_line(", ".join(self.request.scopes), 1000)
+            lines.append(UnwrappedLine(scopes, label="asks for  ", further=" " * 10))
+        if self.request.reason:
+            lines.append(UnwrappedLine(to_one_line(self.request.reason, 1000), "warning", "! again: ", "    "))
+        lines.append(UnwrappedLine("waiting for the browser; or paste the address that it leads to", "note"))
+        return fold(lines, columns, None)
+
+
+_KEYS = (AnswerKey("Enter", "take the pasted address", ""), AnswerKey("Esc", "do not log in", ""))
+
+
+async def log_in(options: Options, name: str, *, browser: bool, screen: CommandScreen | None = None) -> int:
     """Log in to a server that requires it, and print the tools it offers.
+
+    Args:
+        options: The options of the command line.
+        name: The name of the server.
+        browser: Whether to open a browser.
+        screen: Asks the questions; None to ask in lines.
 
     Raises:
         ConfigError: There is no such server, or it has no URL.
@@ -99,7 +158,7 @@ async def log_in(options: Options, name: str, *, browser: bool) -> int:
     server = await _find_server(options, name)
     try:
         async with await _build_listener(server) as loopback:
-            login = TerminalLogin(loopback, browser=browser)
+            login = TerminalLogin(loopback, browser=browser, screen=screen or PlainScreen())
             patient = replace(server, startup_timeout=LOGIN_SECONDS, enabled=True, lazy=False)
             async with DialClient(servers={name: patient}, callbacks=Callbacks(login=login), logins=True) as dial:
                 status = dial.servers[name]

@@ -23,7 +23,8 @@ MAX_PREVIEWED = 20_000
 BAR_COLUMNS = 12
 BAR = "  │ "
 _WAITS = " waits for permission"
-_BRACKETS = re.compile(r"[\[\](){}<>,;:\s]+")
+# Lines that say nothing by themselves: brackets, rules, and the fences of code.
+_EMPTY = re.compile(r"[\[\](){}<>,;:\s=_-]+|(?:```|~~~)\S*")
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 # Seconds for which one character of the spinner is shown.
 FRAME = 0.1
@@ -104,7 +105,7 @@ def _preview(text: str) -> list[str]:
     for line in _list_members(text) or text[:MAX_PREVIEWED].splitlines():
         if shown := to_one_line(line[:2_000], MAX_CHARS):
             first = first or [shown]
-            if not _BRACKETS.fullmatch(shown):
+            if not _EMPTY.fullmatch(shown):
                 found.append(shown)
         if len(found) == PREVIEW_LINES:
             break
