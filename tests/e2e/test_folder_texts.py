@@ -140,3 +140,28 @@ def test_own_commands_send_their_text_with_the_arguments(tmp_path: Path) -> None
     recorded = (tmp_path / "talk.jsonl").read_text(encoding="utf-8")
     assert json.dumps('Issue 7, second a b, all 7 "a b".') in recorded
     assert json.dumps("Write a note. Nothing of @servers.json.\n\nabout cats") in recorded, "typed text alone attaches"
+
+
+@pytest.mark.once
+def test_reload_reads_instructions_and_own_commands_and_asks_about_those_of_the_folder(tmp_path: Path) -> None:
+    write_config(tmp_path, {}, ["Bonjour."])
+    with screen(tmp_path, "--no-save") as person:
+        person.until("no servers, no tools")
+        person.until_last(">")
+        commands = config_folder(tmp_path) / "commands"
+        commands.mkdir()
+        (commands / "greet.md").write_text("Say hello to $1.", encoding="utf-8")
+        (tmp_path / "AGENTS.md").write_text(AGENTS, encoding="utf-8")
+        person.type("/reload\r")
+        person.until("This folder has texts for the model")
+        person.until_last("[t]rust, [n]ot now")
+        person.type("t\r")
+        person.until("1 file with instructions, 1 own command: 2 new or changed.")
+        person.until("the rules were read again")
+        person.until_last(">")
+        person.type("/gre")
+        person.until("Say hello to $1.")
+        person.type("et Ada\r")
+        person.until("Bonjour.")
+        person.type("/context\r")
+        person.until("instructions of files")

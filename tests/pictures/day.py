@@ -435,7 +435,7 @@ def fail(day: Day) -> None:
     day.until("This time I answer")
     day.until_idle()
     day.keep("retried")
-    day.kill_server("mcp-server-git")
+    day.kill_server("mcp_server_git")
     day.ask("What does git say?")
     day.until("Nothing to commit")
     day.until_idle()

@@ -229,12 +229,10 @@ def render(state: LiveState, columns: int, rows: int, now: float) -> list[str]:
 
 def _format_notes(notes: Sequence[Note], columns: int, rows: int) -> list[str]:
     """Return the beginning of the latest lines that wait for the end of the answer, and a count of the others."""
-    shown = [note(columns).rstrip("\n").split("\n") for note in notes]
-    *earlier, latest = shown or [[]]
-    if len(shown) > 1 and len(latest) < rows:  # the input that the lines answer
+    *earlier, latest = [note(columns).rstrip("\n").split("\n") for note in notes] or [[]]
+    if earlier:  # the input that the lines answer
         latest = [*earlier.pop(), *latest]
-    count = sum(map(len, earlier)) + max(0, len(latest) - rows)
-    if not count or rows < 1:
+    if rows < 1 or (not earlier and len(latest) <= rows):
         return latest[: max(0, rows)]
     kept = latest[: rows - 1]
     count = sum(map(len, earlier)) + len(latest) - len(kept)

@@ -108,6 +108,10 @@ class TurnView(TurnSink):
 
     def end(self) -> None:
         """End a turn, whatever its outcome, and remove it from the live area."""
+        self._clear()
+        self._screen.release_notes()
+
+    def _clear(self) -> None:
         self._end_reasoning()
         self._end_answer()
         self._running.clear()
@@ -190,7 +194,6 @@ class TurnView(TurnSink):
         self._screen.live.draft = None
         if stream is not None and (rest := stream.finish()):
             self._print_part(rest, is_call=False)
-        self._screen.release_notes()
 
     def _end_message(self, message: Message) -> None:
         """End a message of the model, show its images, and name its files, which a terminal cannot show.
@@ -203,6 +206,8 @@ class TurnView(TurnSink):
             return
         self._end_reasoning()
         self._end_answer()
+        if message.tool_calls:
+            self._screen.release_notes()  # else the lines at the end of the turn belong to the answer
         self._show_images(message.content)
         for part in () if isinstance(message.content, str) else message.content:
             if isinstance(part, FilePart):
@@ -235,6 +240,7 @@ class TurnView(TurnSink):
 
     def _start_call(self, call: ToolCallRequest, server: str, tool: str) -> None:
         self._end_answer()
+        self._screen.release_notes()
         name, arguments = describe(call, server, tool)
         self._running[call.id] = RunningCall(name, arguments, time.monotonic())
         self._screen.live.calls = self._running
@@ -276,10 +282,11 @@ class TurnView(TurnSink):
             self._screen.print_faint(f"{BAR}… and {left:,} more image{'s' if left > 1 else ''}, not shown")
 
     def _finish(self, turn: Turn) -> None:
-        self.end()
+        self._clear()
         if sources := format_source_list(turn.citations):
             self._screen.print("\n".join(("", *sources)))
         self._close_turn(turn)
+        self._screen.release_notes()
 
     def _print_line(self, line: str) -> None:
         self._screen.print_faint(line)
