@@ -394,13 +394,13 @@ def interrupt_and_steer(day: Day, *, browser: bool) -> None:
         day.until("Tokens:")
         time.sleep(0.3)
         day.keep("information-beside-an-answer")
-        day.type("/help")
+        day.type("/help mode")
         day.press("Enter")
-        day.until("printed when the answer ends")
+        day.until("what runs without asking")
         day.keep("help-beside-an-answer")
         day.press("Escape")
-    day.until("interrupted")
     day.until_idle()
+    assert "interrupted" in day.text
     day.keep("interrupted")
     if browser:
         day.ask("Wait for the ferry")

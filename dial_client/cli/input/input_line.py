@@ -301,10 +301,13 @@ class InputLine:
         """Open the text of a buffer in the user's editor, and replace it with the saved text."""
         get_app().create_background_task(self._open_editor(buffer))
 
-    async def read(self) -> UserInput:
+    async def read(self, typed_before: str = "") -> UserInput:
         """Return the next input of a terminal without a screen.
 
         A terminal that cannot move its cursor gets no escape sequences; its own line input is read.
+
+        Args:
+            typed_before: What the terminal has received before, and another reader has read; it counts as typed now.
 
         Raises:
             EOFError: Ctrl-D in an empty line.
@@ -321,7 +324,7 @@ class InputLine:
             self._session = self._create_prompt_session()
         try:
             text = await self._session.prompt_async(
-                PROMPT, default=draft, handle_sigint=False, pre_run=lambda: read_early_lines(get_app())
+                PROMPT, default=draft, handle_sigint=False, pre_run=lambda: read_early_lines(get_app(), typed_before)
             )
         finally:
             self.was_empty = not self._session.default_buffer.text

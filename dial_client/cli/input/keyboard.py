@@ -122,15 +122,27 @@ def with_decoded_keys(keyboard: Input) -> Input:
     return keyboard
 
 
-def read_early_lines(application: Application[Any]) -> None:
-    """Pass on lines that were typed before the application ran, with the line feeds at their ends turned into Enter."""
-    keyboard = application.input
-    # The Windows console passes on early keys by itself.
-    while sys.platform != "win32" and not keyboard.closed and select.select([keyboard.fileno()], [], [], 0)[0]:
+def read_early_lines(application: Application[Any], typed_before: str = "") -> None:
+    """Pass on lines that were typed before the application ran, with the line feeds at their ends turned into Enter.
+
+    Args:
+        application: The application that gets the keys.
+        typed_before: What another reader has read from the terminal before.
+    """
+    keyboard: Any = application.input
+
+    def pass_on() -> None:
         presses = [
             KeyPress(Keys.ControlM, "\r") if press.key is Keys.ControlJ else press for press in keyboard.read_keys()
         ]
         application.key_processor.feed_multiple(presses)
+
+    # The Windows console passes on early keys by itself.
+    if typed_before and hasattr(keyboard, "vt100_parser"):
+        keyboard.vt100_parser.feed(typed_before)
+        pass_on()
+    while sys.platform != "win32" and not keyboard.closed and select.select([keyboard.fileno()], [], [], 0)[0]:
+        pass_on()
     if keyboard.closed:
         # Ctrl-D ends the input for the current reader only: reopen it, and pass on the key.
         if hasattr(keyboard, "stdin_reader"):

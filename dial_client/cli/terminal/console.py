@@ -6,6 +6,7 @@ import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
@@ -28,6 +29,8 @@ class LineConsole(PlainScreen):
         super().__init__()
         self._input_line: Any = None
         self._will_leave = False
+        # Whether the user has pressed Ctrl-D during a turn, and leaves when it ends.
+        self._will_end = False
         self._is_reading = False
         self._waiting: list[Callable[[], None]] = []
         # Held by what reads the keyboard during a turn: `follow_lines`, or a question.
@@ -36,7 +39,9 @@ class LineConsole(PlainScreen):
         self._following = anyio.CancelScope()
         self.take_at_once: TakeAtOnce = lambda _, **__: False
         """Takes an input that need not wait for the end of the turn; returns False if it waits."""
+        # What was sent during a turn: lines, where the terminal edits the line; else what the next prompt gets as keys.
         self._sent_early: deque[str | None] = deque()
+        self._typed_early = ""
         self.on_enter: Callable[[], object] = lambda: None
         """Called for Enter in an empty line."""
 
@@ -65,7 +70,8 @@ class LineConsole(PlainScreen):
             self.on_enter()
 
     async def _read(self) -> UserInput:
-        read: Callable[[], Awaitable[UserInput]] = self._input_line.read
+        typed, self._typed_early, self._will_end = self._typed_early, "", False
+        read: Callable[[], Awaitable[UserInput]] = partial(self._input_line.read, typed)
         if not can_move_cursor():
             # Keys cannot be seen before Enter: the user may be typing.
             self.attention.settle()
@@ -83,14 +89,18 @@ class LineConsole(PlainScreen):
             async with self._keyboard:
                 with anyio.CancelScope() as self._following:
                     self._take_line(await read_sent_line())
-            if self._sent_early and self._sent_early[-1] is None:
-                await anyio.sleep_forever()  # the user leaves when the turn ends
+            if self._will_end:
+                await anyio.sleep_forever()
 
     def _take_line(self, text: str | None) -> None:
         if text is not None and not text.strip():
             self.on_enter()
         elif text is None or not self.take_at_once(self._input_line.to_input(text), steers=False):
-            self._sent_early.append(text)
+            self._will_end = text is None
+            if can_move_cursor():
+                self._typed_early += "\x04" if text is None else f"{text}\n"
+            else:
+                self._sent_early.append(text)
 
     @asynccontextmanager
     async def hold_keyboard(self) -> AsyncGenerator[None, None]:
