@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from contextlib import suppress
 from dataclasses import replace
-
-import anyio
 
 from dial_client.cli.error_stream import print_notes, warn_once
 from dial_client.cli.load_settings import open_model, read_settings
 from dial_client.cli.open_client import open_client
 from dial_client.cli.options import ExitCode, ListingOptions, Options
-from dial_client.client.dial_client import DialClient
 from dial_client.gateway.standard_files import claim_standard_files
 from dial_client.hooks.server_callbacks import Callbacks
-from dial_client.messages.errors import DialError
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.settings.config_types import Settings
 from dial_client.settings.gateway_entry import is_gateway
@@ -44,21 +39,11 @@ async def serve_gateway(options: Options, listing: ListingOptions) -> int:
     questions = Questions(denials.deny, is_single=True)
     provider = open_model(options, settings) if options.sampling else None
     callbacks = Callbacks(callers=questions, sample="model" if options.sampling else None, apps=True)
-    async with open_client(options, settings, provider, questions, callbacks) as dial:
-        gateway_options = GatewayOptions(denials=denials, max_result_chars=listing.max_result_chars)
-        gateway = Gateway(dial, options=gateway_options, questions=questions)
-        async with anyio.create_task_group() as group:
-            group.start_soon(_report_notes, dial)
-            await gateway.serve_stdio(files)
-            group.cancel_scope.cancel()
+    async with open_client(options, settings, provider, questions, callbacks, at_once=False) as dial:
+        # What is printed appears on standard error, which hosts show to their users.
+        gateway_options = GatewayOptions(denials=denials, report=print_notes, max_result_chars=listing.max_result_chars)
+        await Gateway(dial, options=gateway_options, questions=questions).serve_stdio(files)
     return ExitCode.ANSWERED
-
-
-async def _report_notes(dial: DialClient) -> None:
-    """Print the problems with servers and tools on standard error, which hosts show to their users."""
-    with suppress(DialError):  # a server marked `required`, which is among the notes: the others serve nevertheless
-        await dial.ready()
-    print_notes(dial.notes)
 
 
 def _without_gateways(settings: Settings) -> Settings:

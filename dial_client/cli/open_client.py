@@ -39,6 +39,8 @@ async def open_client(
     provider: Provider | None,
     approve: Approver | None,
     callbacks: Callbacks | None = None,
+    *,
+    at_once: bool = True,
 ) -> AsyncGenerator[DialClient, None]:
     """Open a client. Its servers start in the background; `DialClient.ready` waits for them.
 
@@ -48,6 +50,7 @@ async def open_client(
         provider: The opened model; None for a client that only calls tools.
         approve: The approver; with ``--yes`` the answer is yes as long as the mode is ``auto``.
         callbacks: The callbacks for servers' requests.
+        at_once: False to leave it to the caller when the client is opened.
 
     Raises:
         ConfigError: The options or the configuration are wrong.
@@ -90,7 +93,8 @@ async def open_client(
     )
     set_profiles(dial, options, settings)
     try:
-        await dial.open()
+        if at_once:
+            await dial.open()
         yield dial
     finally:
         await dial.aclose()

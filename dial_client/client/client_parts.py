@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from dial_client.runtime.background_tasks import BackgroundTasks
@@ -17,5 +18,5 @@ class ClientParts:
     """The connections to the servers, by name."""
     executor: ToolExecutor
     """Validates, approves, makes and audits calls; `ToolExecutor.derive` is for other tools and another origin."""
-    tasks: BackgroundTasks
-    """Runs tasks until the client is closed."""
+    require_tasks: Callable[[], BackgroundTasks]
+    """Returns what runs tasks until the client is closed; raises `RuntimeError` before it is open."""

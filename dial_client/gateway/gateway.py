@@ -7,8 +7,8 @@ server object serves both revisions of the protocol, on standard input and outpu
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -39,6 +39,7 @@ from dial_client.gateway.standard_files import StandardFiles
 from dial_client.gateway.standard_streams import open_streams
 from dial_client.gateway.tool_calls import ToolCalls
 from dial_client.hooks.telemetry.instrument_lookup import find_instruments
+from dial_client.messages.errors import ServerStartError
 from dial_client.messages.mcp_apps import EXTENSION, MIME_TYPE, parse_app_uri
 from dial_client.servers.connection import Connection
 from dial_client.servers.server_manager import ServerManager
@@ -48,6 +49,10 @@ from dial_client.servers.status import ServerState
 LISTS = frozenset(("tools/list", "resources/list", "resources/templates/list", "prompts/list"))
 # The most seconds that the first lists wait for servers. Hosts give up on a server that does not list in ten.
 FIRST_LIST_SECONDS = 5.0
+
+
+def _ignore_notes(_: Iterable[str]) -> None:
+    pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +65,8 @@ class GatewayOptions:
     """Instructions for the model of the client; None for none."""
     denials: Denials = field(default_factory=Denials)
     """Writes what a caller reads about calls that were not allowed."""
+    report: Callable[[Iterable[str]], None] = _ignore_notes
+    """Gets the problems with servers and tools, one line each, once all servers of a program have started."""
     max_result_chars: int | None = None
     """Maximum characters of the texts of a result; the tool ``read_result`` reads on. None to hand results on whole."""
     state_folder: Path | None = None
@@ -234,8 +241,7 @@ class Gateway:
 
     async def run(self) -> None:
         """Announce changes of the servers to the clients, until cancelled."""
-        for connection in self.dial.parts.servers.values():
-            connection.offer_cached_tools()
+        self._offer_cached_tools()
         async with anyio.create_task_group() as group:
             group.start_soon(self.lists.run)
             group.start_soon(self.subscriptions.run)
@@ -247,8 +253,24 @@ class Gateway:
         Args:
             files: The descriptors, from `standard_files.claim_standard_files`.
         """
+        # To start many servers keeps the event loop busy: the client's first request is answered before.
+        began = anyio.Event()
+        self._offer_cached_tools()  # the answer names the extensions that the servers have
         async with anyio.create_task_group() as group:
-            group.start_soon(self.run)
-            async with open_streams(files) as (incoming, outgoing):
+            group.start_soon(self._run_servers, began)
+            async with open_streams(files, began.set) as (incoming, outgoing):
                 await self.server.run(incoming, outgoing, self.server.create_initialization_options())
             group.cancel_scope.cancel()
+
+    async def _run_servers(self, began: anyio.Event) -> None:
+        await began.wait()
+        await self.dial.open()
+        async with anyio.create_task_group() as group:
+            group.start_soon(self.run)
+            with suppress(ServerStartError):  # a server marked `required`: it is among the notes, the others serve
+                await self.dial.ready()
+            self.options.report(self.dial.notes)
+
+    def _offer_cached_tools(self) -> None:
+        for connection in self.dial.parts.servers.values():
+            connection.offer_cached_tools()

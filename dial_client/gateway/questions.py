@@ -228,7 +228,7 @@ class Questions:
 
         if not suspendable.features or self._parts is None:
             return await make_in_task()
-        return await self._suspended.answer(self._parts.tasks, suspendable, make_in_task)
+        return await self._suspended.answer(self._parts.require_tasks(), suspendable, make_in_task)
 
     @contextmanager
     def _open(self, request: ClientRequest) -> Iterator[None]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import select
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 
 import anyio
@@ -34,33 +34,43 @@ _CHUNK = 65_536
 # Bytes that a pipe takes without blocking once it can be written.
 _WRITABLE = select.PIPE_BUF if sys.platform != "win32" else _CHUNK
 
+# The requests that a client begins with. No server is needed to answer them.
+_GREETINGS = ("initialize", "server/discover")
+
 Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 Outgoing = MemoryObjectReceiveStream[SessionMessage]
 
 
 @asynccontextmanager
 async def open_streams(
-    files: StandardFiles,
+    files: StandardFiles, begin: Callable[[], None]
 ) -> AsyncGenerator[
     tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
 ]:
-    """Open the streams for the SDK's server; the first one ends when standard input ends."""
+    """Open the streams for the SDK's server; the first one ends when standard input ends.
+
+    Args:
+        files: The descriptors.
+        begin: Called when a greeting was answered, or when a message arrives that is none; perhaps several times.
+    """
     incoming, read = anyio.create_memory_object_stream[SessionMessage | Exception](_BUFFERED)
     write, outgoing = anyio.create_memory_object_stream[SessionMessage](_BUFFERED)
     async with anyio.create_task_group() as group:
-        group.start_soon(_pump_in, files.input, incoming)
-        group.start_soon(_pump_out, outgoing, files.output)
+        group.start_soon(_pump_in, files.input, incoming, begin)
+        group.start_soon(_pump_out, outgoing, files.output, begin)
         yield read, write
         group.cancel_scope.cancel()
 
 
-async def _pump_in(file: int, incoming: Incoming) -> None:
+async def _pump_in(file: int, incoming: Incoming, begin: Callable[[], None]) -> None:
     lines = LineSplitter(MAX_MESSAGE_BYTES)
     with incoming, suppress(anyio.BrokenResourceError):
         try:
             while chunk := await _read(file):
                 for line in lines.feed(chunk):
                     for message in parse_messages(line):
+                        if getattr(message.message, "method", "") not in _GREETINGS:
+                            begin()
                         await incoming.send(message)
         except LineTooLong:
             log.warning("client_message_too_long", max_bytes=MAX_MESSAGE_BYTES)
@@ -80,7 +90,7 @@ async def _read(file: int) -> bytes:
     return os.read(file, _CHUNK)
 
 
-async def _pump_out(outgoing: Outgoing, file: int) -> None:
+async def _pump_out(outgoing: Outgoing, file: int, begin: Callable[[], None]) -> None:
     with outgoing:
         async for message in outgoing:
             try:
@@ -88,6 +98,7 @@ async def _pump_out(outgoing: Outgoing, file: int) -> None:
             except OSError as error:  # the client is gone; the end of standard input ends the server
                 log.debug("standard_output_lost", error=type(error).__name__)
                 return
+            begin()
 
 
 def _encode(message: SessionMessage) -> bytes:

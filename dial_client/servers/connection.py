@@ -151,12 +151,13 @@ class Connection(ServerStatusWriter):
         return self.is_settled
 
     def offer_cached_tools(self) -> bool:
-        """Offer the cached tools of the last run while the server starts; a call waits for the start.
+        """Offer the cached tools of the last run before the server has started; a call waits for the start.
 
         Returns:
             False if the server has started already, or no tools are cached.
         """
-        if self.is_settled or not (tools := self._cache.read_tools()):
+        is_over = self.was_settled or self.state is ServerState.DISABLED
+        if is_over or not (tools := self._cache.read_tools()):
             return False
         self.set_tools(tools)
         self.notify()

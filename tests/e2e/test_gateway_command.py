@@ -33,6 +33,14 @@ pytestmark = pytest.mark.anyio
 SDK = HERE / "servers" / "sdk.py"
 
 
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+}
+
+
 @pytest.fixture
 def anyio_backend() -> str:
     """Return the loop of the client; the gateway is another process."""
@@ -82,14 +90,8 @@ async def test_progress_and_cancellation_reach_through_the_gateway(tmp_path: Pat
 
 def test_standard_output_carries_nothing_but_the_protocol(tmp_path: Path) -> None:
     write_config(tmp_path, {"broken": {"command": "no-such-program"}})
-    initialize = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "initialize",
-        "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
-    }
     process = start_dial_chat(tmp_path, "gateway", env=environment(tmp_path), stdin=-1, **PIPES)
-    ended = run_to_end(process, json.dumps(initialize) + "\n")
+    ended = run_to_end(process, json.dumps(INITIALIZE) + "\n")
     lines = [json.loads(line) for line in ended.stdout.splitlines()]
     assert (ended.returncode, [line["id"] for line in lines]) == (0, [1])
     assert lines[0]["result"]["capabilities"]["tools"] == {"listChanged": True}
@@ -179,10 +181,13 @@ async def test_a_gateway_that_ends_leaves_no_process_behind(tmp_path: Path, how:
     silent = "import os, sys; open('pid', 'w').write(str(os.getpid())); sys.stdin.read(); sys.stdin.read()"
     write_config(tmp_path, {"silent": {"command": sys.executable, "args": ["-c", silent], "cwd": str(tmp_path)}})
     with start_dial_chat(tmp_path, "gateway", env=environment(tmp_path), stdin=-1, **PIPES) as process:
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(INITIALIZE) + "\n")
+        process.stdin.flush()
         await until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
         if how == "SIGTERM":
             process.terminate()
-        elif process.stdin is not None:
+        else:
             process.stdin.close()
         await anyio.to_thread.run_sync(process.wait, LONG)
     with pytest.raises(ProcessLookupError):
