@@ -136,6 +136,7 @@ async def test_a_failure_is_reported_before_a_server_that_ignores_signals_has_en
     await background_tasks.aclose()
 
 
+@pytest.mark.once
 @pytest.mark.skipif(shutil.which("git") is None, reason="its server needs git")
 async def test_published_git_and_time_servers_work(tmp_path: Path) -> None:
     await anyio.run_process(["git", "init", "-q", str(tmp_path)])
