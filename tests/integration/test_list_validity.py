@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 import mcp_types as wire
 import pytest
+from mcp import MCPError
 from mcp.server.lowlevel import Server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 
@@ -82,24 +83,61 @@ async def test_a_host_that_cuts_streams_is_not_asked_for_them_again_and_again_an
         assert [tool.tool for tool in dial.tools] == ["first", "second"]
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
-@pytest.mark.parametrize(("dropped", "readings"), [((), 1), (("mcp-param-region", "mcp-param-zone"), 2)])
-async def test_calls_that_are_rejected_for_their_headers_share_one_reading_of_the_tools(
-    dropped: tuple[str, ...], readings: int
+class Rejecting(Lists):
+    """Rejects calls for their headers: until its tools are read after a change, or always."""
+
+    def __init__(self, *, recovers: bool) -> None:
+        super().__init__(ttl=0)
+        self.recovers = recovers
+        self.rejects = False
+
+    def change(self) -> None:
+        """Have another definition of the tool, without a notification."""
+        self.tools.append("second")
+        self.rejects = True
+
+    async def list_tools(self, context: Any, params: Any) -> wire.ListToolsResult:
+        self.rejects = self.rejects and not self.recovers
+        result = await super().list_tools(context, params)
+        result.tools[0].description = f"one of {len(self.tools)}"
+        return result
+
+    async def call_tool(self, context: Any, params: Any) -> wire.CallToolResult:  # noqa: ARG002
+        if self.rejects:
+            raise MCPError(wire.HEADER_MISMATCH, "the headers are not those of the tool")
+        return wire.CallToolResult(content=[])
+
+
+@virtual_time
+@pytest.mark.parametrize(("recovers", "readings"), [(True, 1), (False, 2)])
+async def test_calls_that_are_rejected_for_their_headers_at_the_same_time_share_one_reading_of_the_tools(
+    *, recovers: bool, readings: int
 ) -> None:
+    it = Rejecting(recovers=recovers)
+    server = Server("lists", on_list_tools=it.list_tools, on_call_tool=it.call_tool)
+    async with DialClient(servers={"lists": server}) as dial:
+        assert (await dial.call("first", {})).success
+        await anyio.sleep(60)
+        before = len(it.read)
+        it.change()
+        results = []
+
+        async def call() -> None:
+            results.append(await dial.call("first", {}))
+
+        for _ in range(3):
+            async with anyio.create_task_group() as group:
+                for _ in range(4):
+                    group.start_soon(call)
+        assert {result.success for result in results} == {recovers}
+        assert len(it.read) - before == readings
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("dropped", [(), ("mcp-param-region", "mcp-param-zone")])
+async def test_a_call_over_http_that_is_rejected_for_its_headers_is_sent_again_once(dropped: tuple[str, ...]) -> None:
     with web_server("library.py", "http", *dropped) as url, anyio.fail_after(PATIENCE):
         async with DialClient(servers={"books": web(f"{url}/mcp")}) as dial:
             await dial.call("rezone", {})
-            before = str((await dial.call("asked", {})).content).splitlines().count("sent tools/list")
-            results = []
-
-            async def call() -> None:
-                results.append(await dial.call("region", {"region": "eu"}))
-
-            for _ in range(3):
-                async with anyio.create_task_group() as group:
-                    for _ in range(4):
-                        group.start_soon(call)
-            after = str((await dial.call("asked", {})).content).splitlines().count("sent tools/list")
+            results = [await dial.call("region", {"region": "eu"}) for _ in range(2)]
     assert {result.success for result in results} == {not dropped}
-    assert after - before == readings
