@@ -24,7 +24,7 @@ JOBS ?= 6
 export PYTHONDONTWRITEBYTECODE =
 QUESTION ?= What time is it in Tokyo?
 
-.PHONY: help demo test quick conformance lint types man docs docs-version docs-serve pictures page-pictures release-check lowest install-cost bench bench-page soak attack eval eval-quick eval-speed lock clean
+.PHONY: help demo test quick conformance conformance-gateway lint types man docs docs-version docs-serve pictures page-pictures release-check lowest install-cost bench bench-page soak attack eval eval-quick eval-speed lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1	/'
@@ -40,6 +40,9 @@ quick: $(TEST)  ## run the unit tests: no process, no network, no SDK
 
 conformance: $(TEST) $(SUITE)  ## the official conformance suite for hosts, at both revisions of MCP
 	$(BIN)/python -m tests.conformance $(CONFORMANCE_ARGS)
+
+conformance-gateway: $(TEST) $(SUITE)  ## the server scenarios of the official suite against the gateway at /mcp of dial-chat serve
+	$(BIN)/python -m tests.conformance.gateway $(CONFORMANCE_ARGS)
 
 lint: $(TEST)  ## style, layers, and what is where
 	$(BIN)/ruff check .

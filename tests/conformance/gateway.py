@@ -130,7 +130,7 @@ def run(program: str, revision: str, *options: str) -> tuple[dict[str, bool], st
 
 
 def check(program: str, revision: str, may_fail: set[str]) -> bool:
-    """Run the scenarios of a revision, and print the outcome; return True if exactly the expected scenarios failed.
+    """Run the scenarios of a revision, and print the outcome; return True if no other than the expected ones failed.
 
     A scenario that fails runs again by itself: the suite judges some scenarios by milliseconds.
     """
@@ -151,7 +151,7 @@ def check(program: str, revision: str, may_fail: set[str]) -> bool:
     print(
         f"conformance of the gateway {revision}: {passed} of {len(outcomes)} passed; known to fail: {known}", flush=True
     )
-    return bool(outcomes) and failed == may_fail & outcomes.keys()
+    return bool(outcomes) and failed <= may_fail
 
 
 def main(arguments: Sequence[str]) -> int:
