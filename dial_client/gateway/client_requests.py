@@ -118,10 +118,11 @@ class ClientRequest:
         self._progress = max(self._progress, progress)
         await self.context.session.report_progress(progress, total, message)
 
-    async def report_wait(self) -> None:
-        """Tell the client that its request is alive, by a progress that is hardly more than the last one."""
-        self._progress = math.nextafter(self._progress + 1e-6, math.inf)
-        await self.context.session.report_progress(self._progress, None, "Waiting for an answer of the user")
+    async def report_while_waiting(self) -> None:
+        """Tell the client that its request is alive, until cancelled, by progress that is hardly more than the last."""
+        while True:
+            await anyio.sleep(PROGRESS_SECONDS)
+            await self.report(math.nextafter(self._progress + 1e-6, math.inf), None, "Waiting for the user")
 
     async def answer(self, feature: str, server: str, params: Any) -> Any:
         """Return the client's answer to a request of a server; see `hooks.call_context.Caller.answer`."""
@@ -178,15 +179,10 @@ class RequestInSession(ClientRequest):
         related = ServerMessageMetadata(related_request_id=self.context.request_id)
         answer: InputResponse | ErrorData = ErrorData(code=INTERNAL_ERROR, message="the client gave no answer")
         async with anyio.create_task_group() as group:
-            group.start_soon(self._report_while_waiting)
+            group.start_soon(self.report_while_waiting)
             answer = await send_to_client(self.context.session, request, related)
             group.cancel_scope.cancel()
         return answer
-
-    async def _report_while_waiting(self) -> None:
-        while True:
-            await anyio.sleep(PROGRESS_SECONDS)
-            await self.report_wait()
 
 
 async def send_to_client(

@@ -22,6 +22,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp_types import NotificationParams, ServerCapabilities
 
 from dial_client import __version__
+from dial_client.client.client_options import Logins
 from dial_client.client.dial_client import DialClient
 from dial_client.gateway.client_logs import ClientLogs
 from dial_client.gateway.client_session import ClientSessions
@@ -33,6 +34,7 @@ from dial_client.gateway.long_results import LongResults
 from dial_client.gateway.questions import Questions, build_boundary
 from dial_client.gateway.resource_subscriptions import ResourceSubscriptions
 from dial_client.gateway.server_lists import ServerLists
+from dial_client.gateway.server_logins import ServerLogins
 from dial_client.gateway.server_prompts import ServerPrompts
 from dial_client.gateway.server_resources import ResourceAddresses, ServerResources
 from dial_client.gateway.standard_files import StandardFiles
@@ -69,6 +71,8 @@ class GatewayOptions:
     """Gets the problems with servers and tools, one line each, once all servers of a program have started."""
     max_result_chars: int | None = None
     """Maximum characters of the texts of a result; the tool ``read_result`` reads on. None to hand results on whole."""
+    logins: Logins = True
+    """Where logins at clients are stored, as `DialClient` takes it: by default where `dial-chat` stores them."""
     state_folder: Path | None = None
     """The folder of the key that seals questions to clients; None for the user's."""
 
@@ -161,7 +165,8 @@ class Gateway:
         self.questions.connect(parts)
         long_results = LongResults(self.options.max_result_chars) if self.options.max_result_chars else None
         self.tools = ToolCalls(
-            parts, self.definitions, self.sessions, self.questions, self.options.denials, long_results
+            *(parts, self.definitions, self.sessions, self.questions, self.options.denials),
+            *(ServerLogins(parts, self.options.logins), long_results),
         )
         self._first_list = FirstList()
         self.lists = ServerLists(parts.servers)

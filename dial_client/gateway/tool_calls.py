@@ -40,6 +40,7 @@ from dial_client.gateway.denials import Denials, explain_denial
 from dial_client.gateway.handlers import Handlers
 from dial_client.gateway.long_results import LongResults
 from dial_client.gateway.questions import GivenApproval, Questions
+from dial_client.gateway.server_logins import LOG_IN, ServerLogins
 from dial_client.gateway.suspended_calls import CallLost
 from dial_client.gateway.upstream_requests import select_meta
 from dial_client.messages.errors import ServerGone
@@ -82,6 +83,7 @@ class ToolCalls:
         sessions: The clients.
         questions: Asks the clients.
         denials: Writes what a caller reads about calls that were not allowed.
+        logins: Logs in to servers.
         long_results: Shortens results; None to hand them on whole.
     """
 
@@ -92,12 +94,13 @@ class ToolCalls:
         sessions: ClientSessions,
         questions: Questions,
         denials: Denials,
+        logins: ServerLogins,
         long_results: LongResults | None = None,
     ) -> None:
         self._servers, self._executor = parts.servers, parts.executor
         self._definitions, self._sessions = definitions, sessions
         self._questions, self._denials = questions, denials
-        self._long = long_results
+        self._logins, self._long = logins, long_results
 
     def list_handlers(self) -> Handlers:
         """Return the handlers by their methods."""
@@ -110,7 +113,7 @@ class ToolCalls:
         """Return all tools that are known now, on one page."""
         session = self._sessions.find(context)
         session.listed = definitions = self._definitions.review_withheld()
-        tools = definitions.tools if session.shows_apps else definitions.model_tools
+        tools = (*(definitions.tools if session.shows_apps else definitions.model_tools), *self._logins.list_tools())
         return ListToolsResult(tools=list(tools) if self._long is None else self._long.list_tools(tools))
 
     async def call_tool(
@@ -153,6 +156,8 @@ class ToolCalls:
         Raises:
             MCPError: There is no such tool, or the server answered with an error.
         """
+        if name == LOG_IN:
+            return await self._logins.log_in(request, arguments)
         received = _Received()
         scope = CallScope(
             taint=request.session.taint,

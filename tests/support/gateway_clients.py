@@ -100,6 +100,7 @@ async def asking(
     callbacks: dict[str, Any] | None = None,
     approval: dict[str, Any] | None = None,
     model: Any = None,
+    logins: Any = False,
     **options: Any,
 ) -> AsyncGenerator[Gateway]:
     """Run a gateway that asks its clients; its key is in `folder`."""
@@ -111,10 +112,13 @@ async def asking(
         approve=questions,
         approval=ApprovalPolicy(allow=allow, concurrent=True, **(approval or {})),
         callbacks=Callbacks(callers=questions, **(callbacks or {})),
+        logins=logins,
         **options,
     )
     async with dial, anyio.create_task_group() as group:
-        gateway = Gateway(dial, options=GatewayOptions(state_folder=folder, denials=denials), questions=questions)
+        gateway = Gateway(
+            dial, options=GatewayOptions(state_folder=folder, denials=denials, logins=logins), questions=questions
+        )
         group.start_soon(gateway.run)
         yield gateway
         group.cancel_scope.cancel()

@@ -27,10 +27,10 @@ from dial_client.messages.errors import ConfigError, LoginFailed
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.runtime.text import count_noun, did_you_mean
 from dial_client.servers.oauth.login_stores import FolderLogins
-from dial_client.servers.oauth.redirect_listener import RedirectListener
+from dial_client.servers.oauth.redirect_listener import RedirectListener, build_listener
 from dial_client.servers.oauth.token_storage import TokenStorage
 from dial_client.servers.status import ServerState
-from dial_client.settings.config_types import OAuthSettings, ServerSettings
+from dial_client.settings.config_types import ServerSettings
 
 # Timeout in seconds for the whole login, including the time that the user needs in the browser.
 LOGIN_SECONDS = 600.0
@@ -157,7 +157,7 @@ async def log_in(options: Options, name: str, *, browser: bool, screen: CommandS
     """
     server = await _find_server(options, name)
     try:
-        async with await _build_listener(server) as loopback:
+        async with await build_listener(server, FolderLogins()) as loopback:
             login = TerminalLogin(loopback, browser=browser, screen=screen or PlainScreen())
             patient = replace(server, startup_timeout=LOGIN_SECONDS, enabled=True, lazy=False)
             async with DialClient(servers={name: patient}, callbacks=Callbacks(login=login), logins=True) as dial:
@@ -189,37 +189,6 @@ async def _find_server(options: Options, name: str) -> ServerSettings:
     if servers[name].url is None:
         raise ConfigError(f"{name!r} is a local program", hint="only servers with a URL have a login")
     return servers[name]
-
-
-async def _build_listener(server: ServerSettings) -> RedirectListener:
-    """Return the listener for the redirect URI of a server's entry.
-
-    Raises:
-        LoginFailed: The redirect URI is not an address of this machine.
-    """
-    oauth = server.oauth or OAuthSettings()
-    if oauth.redirect_uri is None:
-        return RedirectListener(oauth.callback_port or await _find_registered_port(server), oauth.callback_host)
-    parts = urlsplit(oauth.redirect_uri)
-    if parts.scheme != "http" or parts.hostname not in ("127.0.0.1", "localhost"):
-        raise LoginFailed(
-            f"cannot receive the redirect at {to_one_line(oauth.redirect_uri, 200)}, the redirectUri of {server.name}: "
-            "dial-chat listens on this machine, at http://localhost:PORT/PATH or http://127.0.0.1:PORT/PATH"
-        )
-    return RedirectListener(parts.port or 80, parts.hostname, parts.path)
-
-
-async def _find_registered_port(server: ServerSettings) -> int:
-    """Return the port of a redirect URI that is registered for the server, if it is free; else 0, for any port."""
-    client = (await TokenStorage(server, FolderLogins()).load()).client or {}
-    for uri in client.get("redirect_uris") or ():
-        port = urlsplit(uri).port or 0
-        try:
-            async with RedirectListener(port):
-                return port
-        except LoginFailed:
-            continue
-    return 0
 
 
 def _has_browser() -> bool:

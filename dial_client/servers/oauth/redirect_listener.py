@@ -11,6 +11,10 @@ import anyio
 from anyio.abc import Listener, SocketStream
 
 from dial_client.messages.errors import LoginFailed
+from dial_client.runtime.safe_text import to_one_line
+from dial_client.servers.oauth.login_stores import LoginStore
+from dial_client.servers.oauth.token_storage import TokenStorage
+from dial_client.settings.config_types import OAuthSettings, ServerSettings
 
 PATH = "/callback"
 # Maximum bytes of a request's headers.
@@ -104,3 +108,34 @@ class RedirectListener:
         hosts = [line.partition(":")[2].strip() for line in lines[1:] if line.lower().startswith("host:")]
         is_redirect = urlsplit(target).path == self._path and parse_qs(urlsplit(target).query).get("state") == [state]
         return target if method == "GET" and is_redirect and hosts == [self._host] else None
+
+
+async def build_listener(server: ServerSettings, logins: LoginStore) -> RedirectListener:
+    """Return the listener for the redirect URI of a server's entry.
+
+    Raises:
+        LoginFailed: The redirect URI is not an address of this machine.
+    """
+    oauth = server.oauth or OAuthSettings()
+    if oauth.redirect_uri is None:
+        return RedirectListener(oauth.callback_port or await _find_registered_port(server, logins), oauth.callback_host)
+    parts = urlsplit(oauth.redirect_uri)
+    if parts.scheme != "http" or parts.hostname not in ("127.0.0.1", "localhost"):
+        raise LoginFailed(
+            f"cannot receive the redirect at {to_one_line(oauth.redirect_uri, 200)}, the redirectUri of {server.name}: "
+            "dial-chat listens on this machine, at http://localhost:PORT/PATH or http://127.0.0.1:PORT/PATH"
+        )
+    return RedirectListener(parts.port or 80, parts.hostname, parts.path)
+
+
+async def _find_registered_port(server: ServerSettings, logins: LoginStore) -> int:
+    """Return the port of a redirect URI that is registered for the server, if it is free; else 0, for any port."""
+    client = (await TokenStorage(server, logins).load()).client or {}
+    for uri in client.get("redirect_uris") or ():
+        port = urlsplit(uri).port or 0
+        try:
+            async with RedirectListener(port):
+                return port
+        except LoginFailed:
+            continue
+    return 0
