@@ -30,11 +30,11 @@ from dial_client.gateway.definitions import ToolDefinitions
 from dial_client.gateway.denials import Denials
 from dial_client.gateway.handlers import GatewayPart, Handler
 from dial_client.gateway.list_changes import ListChanges
+from dial_client.gateway.login_tool import LoginTool
 from dial_client.gateway.long_results import LongResults
 from dial_client.gateway.questions import Questions, build_boundary
 from dial_client.gateway.resource_subscriptions import ResourceSubscriptions
 from dial_client.gateway.server_lists import ServerLists
-from dial_client.gateway.server_logins import ServerLogins
 from dial_client.gateway.server_prompts import ServerPrompts
 from dial_client.gateway.server_resources import ResourceAddresses, ServerResources
 from dial_client.gateway.standard_files import StandardFiles
@@ -166,7 +166,7 @@ class Gateway:
         long_results = LongResults(self.options.max_result_chars) if self.options.max_result_chars else None
         self.tools = ToolCalls(
             *(parts, self.definitions, self.sessions, self.questions, self.options.denials),
-            *(ServerLogins(parts, self.options.logins), long_results),
+            *(LoginTool(parts, self.options.logins), long_results),
         )
         self._first_list = FirstList()
         self.lists = ServerLists(parts.servers)

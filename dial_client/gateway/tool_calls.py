@@ -38,9 +38,9 @@ from dial_client.gateway.client_session import ClientSessions
 from dial_client.gateway.definitions import ToolDefinitions
 from dial_client.gateway.denials import Denials, explain_denial
 from dial_client.gateway.handlers import Handlers
+from dial_client.gateway.login_tool import LOG_IN, LoginTool
 from dial_client.gateway.long_results import LongResults
 from dial_client.gateway.questions import GivenApproval, Questions
-from dial_client.gateway.server_logins import LOG_IN, ServerLogins
 from dial_client.gateway.suspended_calls import CallLost
 from dial_client.gateway.upstream_requests import select_meta
 from dial_client.messages.errors import ServerGone
@@ -94,7 +94,7 @@ class ToolCalls:
         sessions: ClientSessions,
         questions: Questions,
         denials: Denials,
-        logins: ServerLogins,
+        logins: LoginTool,
         long_results: LongResults | None = None,
     ) -> None:
         self._servers, self._executor = parts.servers, parts.executor

@@ -47,7 +47,7 @@ LOG_IN = "log_in"
 LOGIN_SECONDS = 600.0
 
 
-class ServerLogins:
+class LoginTool:
     """Logs in to servers at the client.
 
     Args:
