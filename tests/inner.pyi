@@ -243,7 +243,10 @@ from dial_client.gateway.client_requests import PROGRESS_SECONDS as PROGRESS_SEC
 from dial_client.gateway.denials import Denials as Denials
 from dial_client.gateway.gateway import Gateway as Gateway
 from dial_client.gateway.gateway import GatewayOptions as GatewayOptions
+from dial_client.gateway.meta_tools import MAX_DEFINITION as MAX_DEFINITION
+from dial_client.gateway.meta_tools import MAX_DESCRIBED as MAX_DESCRIBED
 from dial_client.gateway.questions import Questions as Questions
+from dial_client.gateway.tool_listing import ToolListing as ToolListing
 from dial_client.hooks.approval_request import describe_invisible as describe_invisible
 from dial_client.hooks.approval_request import format_argument as format_argument
 from dial_client.hooks.approval_request import quote_name as quote_name

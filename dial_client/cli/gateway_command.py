@@ -33,7 +33,9 @@ async def serve_gateway(options: Options, listing: ListingOptions) -> int:
     from dial_client.gateway.denials import Denials
     from dial_client.gateway.gateway import Gateway, GatewayOptions
     from dial_client.gateway.questions import Questions
+    from dial_client.gateway.tool_listing import parse_tool_listing
 
+    which = parse_tool_listing(listing.tools, "--tools")
     settings = _without_gateways(await read_settings(options, may_ask=False))
     denials = Denials(_build_grants_command(options), to_one_line(find_current_folder(), 400))
     questions = Questions(denials.deny, is_single=True)
@@ -41,7 +43,9 @@ async def serve_gateway(options: Options, listing: ListingOptions) -> int:
     callbacks = Callbacks(callers=questions, sample="model" if options.sampling else None, apps=True)
     async with open_client(options, settings, provider, questions, callbacks, at_once=False) as dial:
         # What is printed appears on standard error, which hosts show to their users.
-        gateway_options = GatewayOptions(denials=denials, report=print_notes, max_result_chars=listing.max_result_chars)
+        gateway_options = GatewayOptions(
+            denials=denials, report=print_notes, listing=which, max_result_chars=listing.max_result_chars
+        )
         await Gateway(dial, options=gateway_options, questions=questions).serve_stdio(files)
     return ExitCode.ANSWERED
 

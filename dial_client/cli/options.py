@@ -239,6 +239,14 @@ class NewServerOptions:
 class ListingOptions:
     """The options of the gateway: what its clients are given."""
 
+    tools: Annotated[
+        str,
+        Option(
+            metavar="WHICH",
+            help="Which tools clients see: all; search, three tools that find, describe and call the others; or auto, "
+            "which is search if the definitions are larger than maxToolBytes. Pinned servers are always listed.",
+        ),
+    ] = "all"
     max_result_chars: Annotated[
         int | None,
         Option(
@@ -292,6 +300,9 @@ class ServeOptions:
             help="An origin whose pages may use /mcp, such as http://localhost:6274 or vscode-webview://*. Repeatable.",
         ),
     ] = ()
+    mcp_tools: Annotated[
+        str, Option(metavar="WHICH", help="Which tools clients of /mcp see: all, search or auto, as for the gateway.")
+    ] = "all"
     no_mcp: Annotated[bool, Option("--no-mcp", help="Do not serve the tools as an MCP server at /mcp.")] = False
     allow_admin: Annotated[
         bool, Option("--allow-admin", help="Let clients add and change servers, which runs programs here.")

@@ -23,6 +23,7 @@ from dial_client.cli.open_client import apply_configuration, open_client
 from dial_client.cli.options import ConfigChoice, ExitCode, Options, ServeOptions
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_settings import KEYS
+from dial_client.gateway.tool_listing import parse_tool_listing
 from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.messages.errors import ConfigError, DialError
 from dial_client.messages.model import Provider
@@ -85,7 +86,8 @@ def _choose_mcp_options(serve_options: ServeOptions) -> McpOptions | None:
         if serve_options.allow_origin:
             raise ConfigError("--allow-origin is for /mcp, and cannot be combined with --no-mcp")
         return None
-    return McpOptions(origins=serve_options.allow_origin)
+    tools = parse_tool_listing(serve_options.mcp_tools, "--mcp-tools").value
+    return McpOptions(origins=serve_options.allow_origin, tools=tools)
 
 
 def _read_locked_settings(values: Sequence[str]) -> frozenset[str]:

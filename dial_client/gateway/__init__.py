@@ -4,7 +4,8 @@
 what is known of one client; `definitions` are the tools as they are listed, under names that fit every host;
 `tool_calls` makes a call through the executor of the client, and hands the server's result on as it is; `denials` says
 why a call was not allowed, and what allows it; `list_changes` announces that a list has changed; `long_results`
-shortens results on request; `standard_streams` and `standard_files` carry the protocol of `dial-chat gateway`.
+shortens results on request; `meta_tools` finds, describes and calls the tools that are too many to be listed, as
+`tool_listing` says; `standard_streams` and `standard_files` carry the protocol of `dial-chat gateway`.
 
 `server_lists` reads the other lists of the servers, for `server_resources` and `server_prompts`; `addresses` are the
 URIs of resources, which never collide; `resource_subscriptions` reports changes to those who subscribed, and

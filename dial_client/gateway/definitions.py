@@ -101,14 +101,15 @@ class ToolDefinitions:
             self._current, self._revision = self._build(), revision
         return self._current
 
-    def find_input_schema(self, name: str) -> Mapping[str, Any] | None:
-        """Return the input schema of a tool as its server lists it; None if there is no such tool."""
-        listed = self.current.listed.get(name)
-        return None if listed is None else listed.tool.input_schema
-
     def get_catalog(self) -> Catalog:
         """Return the current routes."""
         return self.current.catalog
+
+    def find_input_schema(self, name: str) -> Mapping[str, Any] | None:
+        """Return the input schema of a tool as it is listed; None if there is no such tool."""
+        current = self.current
+        known = None if name in current.withheld else current.listed.get(name)
+        return None if known is None else known.tool.input_schema
 
     def review_withheld(self) -> Definitions:
         """Return the current definitions, with those that the user has approved meanwhile, perhaps in another program.

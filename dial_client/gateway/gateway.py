@@ -7,7 +7,7 @@ server object serves both revisions of the protocol, on standard input and outpu
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,19 +19,20 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.subscriptions import InMemorySubscriptionBus
-from mcp_types import NotificationParams, ServerCapabilities
+from mcp_types import NotificationParams, ServerCapabilities, Tool
 
 from dial_client import __version__
 from dial_client.client.client_options import Logins
 from dial_client.client.dial_client import DialClient
 from dial_client.gateway.client_logs import ClientLogs
 from dial_client.gateway.client_session import ClientSessions
-from dial_client.gateway.definitions import ToolDefinitions
+from dial_client.gateway.definitions import Definitions, ToolDefinitions
 from dial_client.gateway.denials import Denials
 from dial_client.gateway.handlers import GatewayPart, Handler
 from dial_client.gateway.list_changes import ListChanges
 from dial_client.gateway.login_tool import LoginTool
 from dial_client.gateway.long_results import LongResults
+from dial_client.gateway.meta_tools import INSTRUCTIONS, MetaTools
 from dial_client.gateway.questions import Questions, build_boundary
 from dial_client.gateway.resource_subscriptions import ResourceSubscriptions
 from dial_client.gateway.server_lists import ServerLists
@@ -40,6 +41,7 @@ from dial_client.gateway.server_resources import ResourceAddresses, ServerResour
 from dial_client.gateway.standard_files import StandardFiles
 from dial_client.gateway.standard_streams import open_streams
 from dial_client.gateway.tool_calls import ToolCalls
+from dial_client.gateway.tool_listing import ToolListing
 from dial_client.hooks.telemetry.instrument_lookup import find_instruments
 from dial_client.messages.errors import ServerStartError
 from dial_client.messages.mcp_apps import EXTENSION, MIME_TYPE, parse_app_uri
@@ -69,6 +71,8 @@ class GatewayOptions:
     """Writes what a caller reads about calls that were not allowed."""
     report: Callable[[Iterable[str]], None] = _ignore_notes
     """Gets the problems with servers and tools, one line each, once all servers of a program have started."""
+    listing: ToolListing = ToolListing.ALL
+    """Which tools clients see."""
     max_result_chars: int | None = None
     """Maximum characters of the texts of a result; the tool ``read_result`` reads on. None to hand results on whole."""
     logins: Logins = True
@@ -168,14 +172,18 @@ class Gateway:
             *(parts, self.definitions, self.sessions, self.questions, self.options.denials),
             *(LoginTool(parts, self.options.logins), long_results),
         )
+        listing, max_bytes = self.options.listing, dial.limits.max_tool_bytes
+        self.meta_tools = MetaTools(self.tools, self.definitions, parts.servers, listing, max_bytes)
         self._first_list = FirstList()
         self.lists = ServerLists(parts.servers)
-        self.list_changes = ListChanges(parts.servers, self.definitions, self.lists, self.sessions, self.bus)
+        self.list_changes = ListChanges(
+            parts.servers, self.definitions, self.lists, self.sessions, self.bus, self._select_tools
+        )
         addresses = ResourceAddresses(parts.servers, self.lists)
         self.subscriptions = ResourceSubscriptions(parts.servers, self.lists, addresses, self.sessions, self.bus)
         self.logs = ClientLogs(parts.servers, self.sessions)
         self.parts: list[GatewayPart] = [
-            self.tools,
+            self.tools if listing is ToolListing.ALL else self.meta_tools,
             ServerResources(self.lists, addresses, self.sessions, self.questions),
             ServerPrompts(parts.servers, self.lists, addresses, self.sessions, self.questions),
             self.subscriptions,
@@ -189,10 +197,10 @@ class Gateway:
         server = GatewayServer(
             self.options.name,
             version=__version__,
-            instructions=self.options.instructions,
+            instructions=self._build_instructions(),
             lifespan=self._hold_connection,
             # Without it, the SDK lists all tools for each call over HTTP, to compare headers with the arguments.
-            get_tool_input_schema=self.definitions.find_input_schema,
+            get_tool_input_schema=self._find_input_schema,
         )
         if find_instruments() is None:
             server.middleware.clear()  # the SDK's spans, which nobody would record
@@ -205,6 +213,22 @@ class Gateway:
         server.middleware.append(build_boundary(self.options.name, self.sessions, self.options.state_folder))
         server.find_extensions = self.find_extensions
         return server
+
+    def _select_tools(self, definitions: Definitions) -> Sequence[Tool]:
+        """Return the tools that clients see."""
+        if self.options.listing is ToolListing.ALL:
+            return definitions.tools
+        return self.meta_tools.select(definitions.tools, definitions)
+
+    def _build_instructions(self) -> str | None:
+        texts = [self.options.instructions, INSTRUCTIONS if self.options.listing is ToolListing.SEARCH else None]
+        return "\n\n".join(filter(None, texts)) or None
+
+    def _find_input_schema(self, name: str) -> Mapping[str, Any] | None:
+        """Return the schema of a tool as clients know it, by which the headers of a call are checked (2026-07-28)."""
+        if self.options.listing is ToolListing.ALL:
+            return self.definitions.find_input_schema(name)
+        return self.meta_tools.find_input_schema(name)
 
     def find_extensions(self) -> dict[str, dict[str, Any]]:
         """Return the extensions that the servers have, or may have: MCP Apps.

@@ -6,7 +6,7 @@ the clients that listen. Changes of all servers arrive as one: a server that sta
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import anyio
@@ -21,6 +21,7 @@ from mcp_types import (
     PromptListChangedNotification,
     ResourceListChangedNotification,
     ServerNotification,
+    Tool,
     ToolListChangedNotification,
 )
 
@@ -50,6 +51,7 @@ class ListChanges:
         lists: The other lists of the servers.
         sessions: The clients.
         bus: Delivers events to the clients that listen (2026-07-28).
+        select: Returns the tools that clients see, of all that there are.
     """
 
     servers: ServerManager
@@ -57,16 +59,17 @@ class ListChanges:
     lists: ServerLists
     sessions: ClientSessions
     bus: InMemorySubscriptionBus
+    select: Callable[[Definitions], Sequence[Tool]] = lambda definitions: definitions.tools
 
     async def run(self) -> None:
         """Announce changes until cancelled."""
-        announced = self.definitions.current
+        announced = self.select(self.definitions.current)
         count = self.servers.announcements.value
         while True:
             count = await self._wait_for_change(count)
             current = self.definitions.current
-            if current.tools != announced.tools:
-                announced = current
+            if (selected := self.select(current)) != announced:
+                announced = selected
                 await self.announce_tools(current)
             changed = self.lists.take_changes()
             if ListKind.RESOURCES in changed or ListKind.TEMPLATES in changed:

@@ -201,7 +201,7 @@ class ToolCalls:
         self, result: ToolCallResult, received: CallToolResult | None, executor: ToolExecutor
     ) -> CallToolResult:
         if result.failure is Failure.UNKNOWN_TOOL:
-            raise MCPError(INVALID_PARAMS, f"{result.error}{self._describe_missing_servers()}")
+            raise MCPError(INVALID_PARAMS, f"{result.error}{self.describe_missing_servers()}")
         cause = result.exception.__cause__ if result.exception is not None else None
         if isinstance(cause, MCPError) and not isinstance(result.exception, ServerGone):
             raise MCPError(cause.error.code, cause.error.message, cause.error.data)
@@ -219,7 +219,7 @@ class ToolCalls:
             return received.model_copy(update={"content": [note, *received.content]})
         return received
 
-    def _describe_missing_servers(self) -> str:
+    def describe_missing_servers(self) -> str:
         """Return which servers have no tools now, and why: the tool may be one of theirs."""
         states = (ServerState.STARTING, ServerState.FAILED, ServerState.STOPPED)
         missing = [

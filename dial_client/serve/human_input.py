@@ -40,7 +40,7 @@ from dial_client.serve.http_messages import HttpError, build_json_response, read
 from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.servers.server_cache import build_definition, compute_identity
 from dial_client.settings.config_types import ServerSettings
-from dial_client.tools.approval import NO_APPROVER, Approval, ApprovalContext, Decision, deny_unattended
+from dial_client.tools.approval import NO_APPROVER, Approval, ApprovalContext, Approver, Decision, deny_unattended
 from dial_client.tools.file_changes import find_changes, names_same_file
 
 log = get_logger(__name__)
@@ -201,6 +201,8 @@ class HumanInputBroker:
         self._session_decisions = (Decision.SESSION,) if stores_grants else _LASTING
         self._working_folder = os.getcwd()  # noqa: PTH109 - a string
         self._report = report
+        self.ask_client: Approver | None = None
+        """Asks the clients of ``/mcp`` about their own calls, and the user about all others; None before the first."""
         self._waiting: dict[str, _WaitingRequest] = {}
         # The listeners of direct calls, by their ids.
         self._listeners: dict[str, Listener] = {}
@@ -215,7 +217,12 @@ class HumanInputBroker:
             del self._listeners[listener.id]
 
     async def __call__(self, call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
-        """Ask the user to approve a call. Implements `tools.approval.Approver`."""
+        """Ask the user, or the MCP client that makes a call, to approve the call; a `tools.approval.Approver`."""
+        approver = self.ask_person if self.ask_client is None else self.ask_client
+        return await approver(call, tool, context)
+
+    async def ask_person(self, call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
+        """Ask the user to approve a call of a turn, or of the page."""
         grant_key = self._compute_grant_key(tool, context.server)
         if not context.why_asked and await self.requests.is_granted(grant_key):
             return Approval(Decision.ONCE, decided_by="grant for the session")

@@ -23,8 +23,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dial_client.client.dial_client import DialClient
+from dial_client.gateway.tool_listing import parse_tool_listing
 from dial_client.serve.authentication import MCP, METADATA, METADATA_OF_MCP, Authenticator, Person
 from dial_client.serve.http_messages import HttpError, build_json_response
+from dial_client.serve.human_input import HumanInputBroker
 from dial_client.serve.mcp_sessions import IDLE_SECONDS, MAX_SESSIONS, McpSession, McpSessions
 from dial_client.serve.security import PERSON
 from dial_client.serve.turn_registry import TurnRegistry
@@ -48,6 +50,11 @@ class McpOptions:
     scheme whose names an IDE makes up."""
     authenticator: Authenticator | None = None
     """Decides who sends a request; None for the token of the service."""
+    tools: str = "all"
+    """Which tools clients see: all; with ``search`` three tools that find, describe and call the others; ``auto`` is
+    ``search`` if the definitions are larger than `Limits.max_tool_bytes`."""
+    max_result_chars: int | None = None
+    """Maximum characters of the texts of a result; the tool ``read_result`` reads on. None to hand results on whole."""
     max_sessions: int = MAX_SESSIONS
     """Maximum number of sessions; a further one ends the one that was idle longest."""
     idle_seconds: float = IDLE_SECONDS
@@ -60,11 +67,18 @@ class McpEndpoint:
     Args:
         dial: The client, which is open when the first request arrives.
         turns: The running turns, whose registry says when the service stops.
+        human_input: Asks the person at the page about calls that no client of ``/mcp`` makes.
         options: Limits, and who may use it.
+
+    Raises:
+        ConfigError: An option is wrong.
     """
 
-    def __init__(self, dial: DialClient, turns: TurnRegistry, options: McpOptions) -> None:
-        self._dial, self._turns, self._options = dial, turns, options
+    def __init__(
+        self, dial: DialClient, turns: TurnRegistry, human_input: HumanInputBroker, options: McpOptions
+    ) -> None:
+        self._dial, self._turns, self._human_input, self._options = dial, turns, human_input, options
+        self._listing = parse_tool_listing(options.tools, "McpOptions.tools")
         self.sessions = McpSessions(
             self._end_session, max_sessions=options.max_sessions, idle_seconds=options.idle_seconds
         )
@@ -99,9 +113,14 @@ class McpEndpoint:
             from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
             from dial_client.gateway.client_session import ClientSessions
-            from dial_client.gateway.gateway import Gateway
+            from dial_client.gateway.gateway import Gateway, GatewayOptions
+            from dial_client.gateway.questions import Questions
 
-            gateway = Gateway(self._dial, ClientSessions(_find_person))
+            options = GatewayOptions(listing=self._listing, max_result_chars=self._options.max_result_chars)
+            # The clients of `/mcp` answer for their own calls; the person at the page is asked about all others.
+            questions = Questions(options.denials.deny, self._human_input.ask_person)
+            gateway = Gateway(self._dial, ClientSessions(_find_person), options, questions)
+            self._human_input.ask_client = questions
             manager = StreamableHTTPSessionManager(
                 gateway.server,
                 session_idle_timeout=None,  # `McpSessions` ends them, and tells the gateway

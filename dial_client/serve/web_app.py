@@ -175,7 +175,7 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
         change_config=change_config,
         logins=ServerLogins(dial, find_server),
         locked_settings=locked,
-        mcp=McpEndpoint(dial, turns, mcp) if mcp is not None else None,
+        mcp=McpEndpoint(dial, turns, human_input, mcp) if mcp is not None else None,
     )
     origins, authenticator = ((), None) if mcp is None else (mcp.origins, mcp.authenticator)
     return WebApp(context, build_policy(host, token, allow_hosts, origins, authenticator))

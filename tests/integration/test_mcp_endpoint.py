@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
+from mcp_types import ElicitResult, Implementation
 
 from dial_client import ConfigError
 from dial_client.serve import McpOptions, Person, Refusal, ResourceMetadata
@@ -46,6 +47,62 @@ async def test_a_call_that_nothing_allows_is_denied_with_the_reason(mode: str) -
         result = await client.call_tool("sums__add", {"a": 2, "b": 3})
     assert result.is_error
     assert "did not allow" in str(result.content)
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_the_client_is_asked_about_its_own_call_and_no_other_client(mode: str) -> None:
+    questions: list[str] = []
+
+    async def allow(_: Any, params: Any) -> ElicitResult:
+        questions.append(params.message)
+        return ElicitResult(action="accept", content={"decision": "once"})
+
+    async def refuse(_: Any, params: Any) -> ElicitResult:
+        raise AssertionError(params.message)
+
+    async with (
+        serve([], {"sums": calculator()}, mcp=McpOptions()) as service,
+        mcp_client(service, mode, elicitation_callback=allow) as client,
+        mcp_client(service, mode, elicitation_callback=refuse, client_info=Implementation(name="b", version="1")) as _,
+    ):
+        result = await client.call_tool("sums__add", {"a": 2, "b": 3})
+    assert result.structured_content == {"result": 5}
+    assert len(questions) == 1
+    assert "sums" in questions[0]
+
+
+async def test_calls_of_turns_are_still_asked_about_on_the_page() -> None:
+    replies = [{"tool_calls": [{"name": "add", "arguments": {"a": 2, "b": 3}}]}, "It is 5."]
+    async with (
+        serve(replies, {"sums": calculator()}, mcp=McpOptions()) as service,
+        mcp_client(service, "legacy") as client,
+        anyio.create_task_group() as group,
+    ):
+        await client.list_tools()
+        where = await service.conversation()
+        answers: list[str] = []
+
+        async def chat() -> None:
+            turn = await service.json("POST", f"{where}/chat", json={"text": "Add!", "stream": False})
+            answers.append(turn["text"])
+
+        group.start_soon(chat)
+        while not (approvals := (await service.json("GET", "/approvals"))["approvals"]):  # noqa: ASYNC110 - the service is asked
+            await anyio.sleep(0.02)
+        await service.json("POST", f"/approvals/{approvals[0]['id']}", 204, json={"decision": "once"})
+    assert answers == ["It is 5."]
+
+
+async def test_a_client_sees_three_tools_if_the_service_says_so() -> None:
+    async with (
+        serve([], {"sums": calculator()}, allow=["sums/*"], mcp=McpOptions(tools="search")) as service,
+        mcp_client(service, "2026-07-28") as client,
+    ):
+        names = [tool.name for tool in (await client.list_tools()).tools]
+        called = {"name": "sums__add", "arguments": {"a": 2, "b": 3}}
+        result = await client.call_tool("call_tool", called)
+    assert names == ["search_tools", "describe_tool", "call_tool"]
+    assert result.structured_content == {"result": 5}
 
 
 @pytest.mark.parametrize("mode", MODES)

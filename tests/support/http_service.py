@@ -136,7 +136,7 @@ async def serve(
             )
             locked = frozenset(locked_settings)
             logins = ServerLogins(dial, lambda name: _find_settings(servers or {}, name))
-            endpoint = McpEndpoint(dial, turns, mcp) if mcp is not None else None
+            endpoint = McpEndpoint(dial, turns, human_input, mcp) if mcp is not None else None
             context = AppContext(
                 *(dial, conversations, human_input, turns, served, workflows),
                 peers=peers,
