@@ -53,9 +53,9 @@ from dial_client.tools.file_changes import FileChange, find_changes, find_edits
 MAX_INLINE = 200
 # The highest number of a call or an argument that can be chosen by a key.
 MAX_NUMBER = 9
-# Seconds without a further call of the same reply after which the question about the calls is asked; and the most
-# seconds for all of them. Each call is stored before it is asked about, which takes a while on a slow disk.
-GATHER, MAX_GATHERING = 0.1, 1.0
+# Seconds without a further call after which the question about the calls is asked: once all running calls wait, and
+# while others run, which may be about to ask. Each call is stored before that, which takes a while on a slow disk.
+GATHER, GATHER_OTHERS = 0.05, 0.5
 
 
 async def edit_arguments(call: ToolCallRequest, tool: ToolSpec, screen: CommandScreen) -> ToolCallRequest:
@@ -189,12 +189,14 @@ class TerminalApprover:
         return waiting.answer
 
     async def _gather(self) -> None:
-        """Wait until no further call has come for a while."""
-        with anyio.move_on_after(MAX_GATHERING):
-            count = 0
-            while count < len(self._waiting):
-                count = len(self._waiting)
-                await anyio.sleep(GATHER)
+        """Wait until no further call has come for a while: calls that come later have a question of their own."""
+        since, count = anyio.current_time(), len(self._waiting)
+        while True:
+            await anyio.sleep(GATHER)
+            if len(self._waiting) > count:
+                since, count = anyio.current_time(), len(self._waiting)
+            elif count >= self._sink.running_calls or anyio.current_time() - since >= GATHER_OTHERS:
+                return
 
     async def _ask(self, batch: list[_Waiting], *, is_one_of_several: bool = False) -> None:
         """Ask about calls until all of them are answered; a mistyped answer decides nothing.

@@ -153,6 +153,11 @@ class TurnSink(ABC):
         """Show a log message of a server."""
         self.note(format_log(message))
 
+    @property
+    def running_calls(self) -> int:
+        """The number of calls that are shown as running, or as waiting for approval."""
+        return sum(shown.is_set() for shown in self._shown_calls.values())
+
     def note(self, line: str) -> None:
         """Print a line that is not part of the answer: after the message that is being written."""
         self._do(partial(self._print_note, line))

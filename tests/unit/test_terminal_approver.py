@@ -91,6 +91,8 @@ class Person(TypedScreen):
         self.questions.append(question)
         return self.answers.pop(0)
 
+    running_calls = 0
+
     def note_decision(self, line: str) -> None:
         self.shown.append(line)
 
