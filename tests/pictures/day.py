@@ -455,14 +455,13 @@ def answer_a_form(day: Day) -> None:
         time.sleep(PAUSE)
         day.keep(name)
         if name == "form":
-            day.until(":")
             for _ in range(40):
-                last = [row for row in day.shown.splitlines() if row.strip()]
-                if any("y send" in row or "Send it to" in row for row in last[-3:]):
+                rows = [row for row in day.shown.splitlines() if row.strip() and " · mode " not in row]
+                if any("y send" in row or "Send it to" in row for row in rows[-3:]):
                     break
-                day.type("Ada" if "name" in last[-1].lower() and "[" not in last[-1] else "")
+                day.type("Ada Lovelace" if re.search(r"String( \(required\))?:\s*$", rows[-1]) else "")
                 day.press("Enter")
-                time.sleep(0.25)
+                time.sleep(0.4)
             day.until("y send", "Send it to")
             day.keep("form-filled-in")
             day.answer("y")
