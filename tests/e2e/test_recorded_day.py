@@ -36,8 +36,7 @@ def test_a_part_of_the_day_in_tmux(tmp_path: Path, look: str) -> None:
         day.until("Second.")
         day.until_idle()
         day.keep("end")
-        day.press("C-d")
-        day.until("Pane is dead")
+        day.leave()
         text = day.text
     finally:
         day.close()

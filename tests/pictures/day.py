@@ -169,6 +169,15 @@ class Day:
                 raise AssertionError(f"no prompt ({self.look}, {self.columns}):\n{self.shown}")
             time.sleep(0.1)
 
+    def leave(self) -> None:
+        """Press Ctrl-D, and wait until the program has ended."""
+        self.press("C-d")
+        end = time.monotonic() + PATIENCE
+        while self._tmux("display-message", "-p", "#{pane_dead}").strip() != "1":
+            if time.monotonic() > end:
+                raise AssertionError(f"the program did not end:\n{self.shown}")
+            time.sleep(0.1)
+
     def type(self, text: str) -> None:
         """Type keys."""
         self._tmux("send-keys", "-l", text)
@@ -261,7 +270,8 @@ def live(day: Day, *, browser: bool) -> None:
 def write_notes(day: Day) -> None:
     """Start, and write a note: approve, deny with a reason, see a difference and its details."""
     day.start()
-    day.until("tools available", "nothing")
+    if not day.is_dumb:  # where it is printed only after a line
+        day.until("tools available")
     day.until_idle()
     day.keep("start")
 
@@ -492,20 +502,17 @@ def stop_and_continue(day: Day) -> None:
     day.until("The parts are estimates")
     day.until_idle()
     day.keep("context")
-    day.press("C-d")
-    day.until("Pane is dead")
+    day.leave()
     day.keep("left")
     day.start("--continue")
     day.until("It stays")
-    day.until("tools available")
     day.until_idle()
     day.keep("continued")
     day.ask("What did we do today?")
     day.until("tickets are bought")
     day.until_idle()
     day.keep("summary")
-    day.press("C-d")
-    day.until("Pane is dead")
+    day.leave()
 
 
 def _list_replies(folder: Path, site: str, *, browser: bool) -> list[Answer]:
