@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.inner import HostName, build_gateway_entry, read_host_file, write_gateway_text
-from tests.support.program import dial_chat, write_config
+from tests.support.gateway_clients import text_of
+from tests.support.gateways import program, wait_for_tools
+from tests.support.program import dial_chat, python_server, write_config
 
 PAGE = (Path(__file__).parents[2] / "docs" / "gateway.md").read_text(encoding="utf-8")
 ENVIRON = {"PATH": "/home/me/.local/bin:/usr/local/bin:/usr/bin:/bin"}
@@ -34,6 +36,15 @@ def test_the_entries_of_the_page_are_those_that_the_program_prints(tmp_path: Pat
 def test_the_commands_of_the_page_are_those_that_the_program_prints(host: HostName) -> None:
     entry = build_gateway_entry(host, ["/home/me/.local/bin/dial-chat"], (), (), ENVIRON, "linux")
     assert f"| `{write_gateway_text(host, entry, 'linux').command}` |" in PAGE
+
+
+@pytest.mark.anyio
+async def test_a_client_that_cannot_ask_reads_the_words_of_the_page(tmp_path: Path) -> None:
+    write_config(tmp_path, {"time": python_server("mcp_server_time")})
+    async with program(tmp_path, "legacy") as client:
+        await wait_for_tools(client, "time__get_current_time")
+        denied = await client.call_tool("time__get_current_time", {"timezone": "Asia/Tokyo"})
+    assert text_of(denied).replace(str(tmp_path), "/home/me/project") in PAGE
 
 
 def test_the_command_with_other_options_prints_them(tmp_path: Path) -> None:
