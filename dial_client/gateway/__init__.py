@@ -7,6 +7,10 @@ why a call was not allowed, and what allows it; `list_changes` announces that a 
 shortens results on request; `meta_tools` finds, describes and calls the tools that are too many to be listed, as
 `tool_listing` says; `standard_streams` and `standard_files` carry the protocol of `dial-chat gateway`.
 
+`questions` asks the clients: approvals (`approval_form`), and what servers ask during a call. `client_requests` is one
+request of a client, `suspended_calls` one that waits for answers in revision 2026-07-28, and `state_key` the key of
+what clients keep for the gateway. `login_tool` logs in to servers at the client.
+
 `server_lists` reads the other lists of the servers, for `server_resources` and `server_prompts`; `addresses` are the
 URIs of resources, which never collide; `resource_subscriptions` reports changes to those who subscribed, and
 `client_logs` the messages of servers; `upstream_requests` sends a client's request to one server.
