@@ -2,8 +2,8 @@
 
 Servers are asked for the most that any client wants; each client gets what it has chosen. A message goes to the client
 whose request the server was answering. While a server answers several clients, nobody can tell whose message it is:
-then no client gets it. A message outside of requests goes to the clients of the older revision, if all of them work for
-the same person; since 2026-07-28 there are no such messages.
+then no client gets it. A message outside of requests may be late, and about a request that has ended: it goes to a
+client of the older revision if there is no other client; since 2026-07-28 there are no such messages.
 """
 
 from __future__ import annotations
@@ -133,8 +133,8 @@ class ClientLogs:
             keys = [(origin.conversation, origin.turn) for origin in origins]
             found = [self._requests[key] for key in keys if key in self._requests]
             return found[0] if found and len(found[0]) == 1 else []
-        sessions = self._list_legacy()
-        if len({session.person for session in sessions}) > 1:
+        sessions = list(self._sessions)
+        if len(sessions) != 1 or is_modern(sessions[0].protocol_version):
             return []
         return [_Recipient(session.channel, session.log_level or DEFAULT_LEVEL) for session in sessions]
 

@@ -209,11 +209,14 @@ async def test_many_changes_are_announced_once() -> None:
     heard = Heard()
     async with books() as gateway, Client(gateway.server, mode="legacy", message_handler=heard) as client:
         await client.list_resources()
-        for number in range(20):
-            await write(client, f"book://new/{number}")
+        async with anyio.create_task_group() as group:
+            for number in range(20):
+                group.start_soon(write, client, f"book://new/{number}")
         await heard.wait(wire.ResourceListChangedNotification)
-        assert len((await client.list_resources()).resources) == 26
-    assert len(heard.messages) < 4
+        with anyio.fail_after(LONG):
+            while len((await client.list_resources()).resources) < 26:  # noqa: ASYNC110 - the last change may be on its way
+                await anyio.sleep(0.01)
+    assert len(heard.messages) < 10
 
 
 async def test_a_restart_without_a_change_is_not_announced() -> None:
