@@ -33,6 +33,8 @@ from dial_client.runtime.safe_text import escape_unseen, sanitize, to_one_line
 
 # The maximum columns of the titles of fields, beside which their values stand.
 _MAX_LABEL_COLUMNS = 24
+# The maximum characters of the values in the line that remains.
+_MAX_SENT = 100
 _MARK = "→ "
 _INDENT = " " * len(_MARK)
 
@@ -153,7 +155,7 @@ async def ask_in_box(request: Elicitation, screen: CommandScreen) -> tuple[Elici
         return ElicitationAnswer(ElicitationAction.DECLINE), f"declined: the question of {server}"
     if form is None:
         return ElicitationAnswer(ElicitationAction.ACCEPT), f"agreed for {server}; open it yourself: {request.url}"
-    sent = to_one_line(", ".join(list_content(form, box.content)), MAX_LABEL)
+    sent = to_one_line(", ".join(list_content(form, box.content)), _MAX_SENT)
     return build_acceptance(form, box.content), f"sent to {server}: {sent}"
 
 

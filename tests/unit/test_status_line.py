@@ -98,3 +98,11 @@ def test_without_a_known_window_the_shares_are_those_of_the_request() -> None:
         "The size of this model's window is not known; `contextWindow` of its profile sets it.",
         "The parts are estimates.",
     ]
+
+
+def test_a_narrow_terminal_shows_the_model_without_its_api_and_address() -> None:
+    def show(model: str) -> str:
+        return re.sub(r"\x1b\[[\d;]*m", "", format_status(Status(model, "ask"), 48, DARK))
+
+    assert show("chat:harbour-large@127.0.0.1:45981") == "harbour-large · mode ask (Shift-Tab)"
+    assert show("ollama:qwen3.5:4b-instruct-q8") == "qwen3.5:4b-instruct-q8 · mode ask (Shift-Tab)"

@@ -45,13 +45,14 @@ def format_status(status: Status, columns: int, theme: Theme) -> str:
     The mode is never left out, because it says what runs without a question.
     """
     model = to_one_line(status.model, _MAX_NAME)
+    # The part before the first colon names the API, and that after an @ the endpoint.
+    short = model.partition(":")[2].partition("@")[0] or model
     for mode, parts in _list_forms(status):
         before, after = _SEPARATOR + mode, "".join(_SEPARATOR + part for part in parts)
         room = columns - 1 - count_cells(before + after)
-        # The part before the colon names the API, which the end of the name does without.
-        name = next((name for name in (model, model.rpartition(":")[2]) if count_cells(name) <= room), "")
+        name = next((name for name in (model, short) if count_cells(name) <= room), "")
         if name or (room >= _MIN_NAME and not parts[2:]):
-            shown = name or fit(model.rpartition(":")[2], room)
+            shown = name or fit(short, room)
             emphasis = theme.strong if status.is_unusual else theme.faint
             pieces = ((shown + _SEPARATOR, theme.faint), (mode, emphasis), (after, theme.faint))
             return "".join(style(text, colour) for text, colour in pieces if text)
