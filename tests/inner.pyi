@@ -603,6 +603,9 @@ from dial_client.servers.session import to_tool_error as to_tool_error
 from dial_client.servers.status import Observable as Observable
 from dial_client.servers.status import ServerState as ServerState
 from dial_client.servers.status import ServerStatus as ServerStatus
+from dial_client.servers.tasks import TaskExtension as TaskExtension
+from dial_client.servers.tasks import TaskParams as TaskParams
+from dial_client.servers.tasks import TaskRequest as TaskRequest
 from dial_client.servers.transports import response_repair as response_repair
 from dial_client.servers.transports import server_process as server_process
 from dial_client.servers.transports import streamable_http as streamable_http

@@ -26,6 +26,7 @@ from dial_client.client.client_options import Logins
 from dial_client.client.dial_client import DialClient
 from dial_client.gateway.client_logs import ClientLogs
 from dial_client.gateway.client_session import ClientSessions
+from dial_client.gateway.client_tasks import TASK_SECONDS, ClientTasks
 from dial_client.gateway.definitions import Definitions, ToolDefinitions
 from dial_client.gateway.denials import Denials
 from dial_client.gateway.handlers import GatewayPart, Handler
@@ -46,8 +47,10 @@ from dial_client.hooks.telemetry.instrument_lookup import find_instruments
 from dial_client.messages.errors import ServerStartError
 from dial_client.messages.mcp_apps import EXTENSION, MIME_TYPE, parse_app_uri
 from dial_client.servers.connection import Connection
+from dial_client.servers.restart_policy import is_modern
 from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.status import ServerState
+from dial_client.servers.tasks import EXTENSION as TASKS
 
 # The requests that list what all servers have.
 LISTS = frozenset(("tools/list", "resources/list", "resources/templates/list", "prompts/list"))
@@ -77,6 +80,8 @@ class GatewayOptions:
     """Maximum characters of the texts of a result; the tool ``read_result`` reads on. None to hand results on whole."""
     logins: Logins = True
     """Where logins at clients are stored, as `DialClient` takes it: by default where `dial-chat` stores them."""
+    task_seconds: float = TASK_SECONDS
+    """Seconds until a call that has no result yet becomes a task, for clients that have tasks."""
     state_folder: Path | None = None
     """The folder of the key that seals questions to clients; None for the user's."""
 
@@ -107,11 +112,17 @@ class GatewayServer(Server[Any]):
         *,
         protocol_version: str | None = None,
     ) -> ServerCapabilities:
-        """Return the capabilities, with MCP Apps unless the servers are known to have none."""
+        """Return the capabilities, with MCP Apps unless the servers are known to have none, and with tasks.
+
+        Tasks are an extension of revision 2026-07-28; those of the revision before were another, experimental protocol.
+        """
         if not extensions and self.find_extensions is not None:
-            extensions = self.find_extensions() or None
+            own: dict[str, dict[str, Any]] = (
+                {TASKS: {}} if protocol_version is not None and is_modern(protocol_version) else {}
+            )
+            extensions = (self.find_extensions() | own) or None
         return super().get_capabilities(
-            notification_options, experimental_capabilities, extensions, protocol_version=protocol_version
+            notification_options, experimental_capabilities, extensions or None, protocol_version=protocol_version
         )
 
 
@@ -166,7 +177,8 @@ class Gateway:
         """Delivers events to the clients of revision 2026-07-28 that listen for them."""
         parts = dial.parts
         self.definitions = ToolDefinitions(parts.servers, dial.approvals.pins)
-        self.questions.connect(parts)
+        self.tasks = ClientTasks(self.sessions, self.options.task_seconds)
+        self.questions.connect(parts, self.tasks)
         long_results = LongResults(self.options.max_result_chars) if self.options.max_result_chars else None
         self.tools = ToolCalls(
             *(parts, self.definitions, self.sessions, self.questions, self.options.denials),
@@ -184,6 +196,7 @@ class Gateway:
         self.logs = ClientLogs(parts.servers, self.sessions)
         self.parts: list[GatewayPart] = [
             self.tools if listing is ToolListing.ALL else self.meta_tools,
+            self.tasks,
             ServerResources(self.lists, addresses, self.sessions, self.questions),
             ServerPrompts(parts.servers, self.lists, addresses, self.sessions, self.questions),
             self.subscriptions,

@@ -24,6 +24,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
+    CallToolRequestParams,
     ElicitRequest,
     ErrorData,
     InputRequiredResult,
@@ -44,6 +45,7 @@ from dial_client.gateway.client_requests import (
     send_to_client,
 )
 from dial_client.gateway.client_session import ClientSession, ClientSessions
+from dial_client.gateway.client_tasks import ClientTasks, TaskCall
 from dial_client.gateway.state_key import StateCodec
 from dial_client.gateway.suspended_calls import REQUEST, SuspendedCalls
 from dial_client.messages.message import PendingApproval, ToolCallRequest, ToolSpec
@@ -128,15 +130,16 @@ class Questions:
     def __init__(self, deny: Approver, otherwise: Approver | None = None, *, is_single: bool = False) -> None:
         self._deny, self._otherwise = deny, otherwise or deny
         self._parts: ClientParts | None = None
+        self._tasks: ClientTasks | None = None
         self._single = _SingleClient() if is_single else None
         # The requests that are being answered, by the ids of their session and their turn.
         self._requests: dict[tuple[str, str], ClientRequest] = {}
         self._suspended = SuspendedCalls()
         self._used: OrderedDict[str, None] = OrderedDict()
 
-    def connect(self, parts: ClientParts) -> None:
-        """Set the servers whose secrets are masked in questions, and the tasks in which calls go on."""
-        self._parts = parts
+    def connect(self, parts: ClientParts, tasks: ClientTasks | None = None) -> None:
+        """Set the servers whose secrets are masked in questions, and the calls that may become tasks of clients."""
+        self._parts, self._tasks = parts, tasks
 
     # --- for servers ------------------------------------------------------------------------------
 
@@ -199,8 +202,8 @@ class Questions:
         context: ServerRequestContext[Any, Any],
         params: InputResponseRequestParams,
         make: Callable[[ClientRequest, GivenApproval | None], Awaitable[ResultT]],
-    ) -> ResultT | InputRequiredResult:
-        """Answer a request of a client, which may be asked meanwhile.
+    ) -> ResultT | InputRequiredResult | dict[str, Any]:
+        """Answer a request of a client, which may be asked meanwhile: by its result, by a question, or by a task.
 
         Args:
             session: The client.
@@ -220,12 +223,16 @@ class Questions:
         if REQUEST in state:
             return await self._suspended.resume(self._suspended.find(session, state), context, params.input_responses)
         given = self._read_given(state, params)
-        suspendable = self._suspended.open(session, context)
+        tasks = self._tasks if isinstance(params, CallToolRequestParams) else None
+        task_call = TaskCall[Any](session, context) if tasks is not None and tasks.admits(session, context) else None
+        suspendable = task_call or self._suspended.open(session, context)
 
         async def make_in_task() -> ResultT:
             with self._open(suspendable):
                 return await make(suspendable, given)
 
+        if tasks is not None and task_call is not None and self._parts is not None:
+            return await tasks.answer(self._parts.require_tasks(), task_call, make_in_task)
         if not suspendable.features or self._parts is None:
             return await make_in_task()
         return await self._suspended.answer(self._parts.require_tasks(), suspendable, make_in_task)

@@ -94,14 +94,22 @@ class SuspendableRequest(ClientRequest, Generic[ResultT]):
         self._count = 0
         self._changed = anyio.Event()
         self._attached = anyio.Event()
-        self._result: ResultT | None = None
-        self._error: Exception | None = None
-        self._is_over = False
+        self.result: ResultT | None = None
+        """The result; None before it is there, and if the request has failed or was cancelled."""
+        self.error: Exception | None = None
+        """What the answer to the request has raised."""
+        self.is_over = False
+        """True once the request has ended."""
 
     @property
     def is_suspended(self) -> bool:
         """True if the client was asked, and has not come back."""
-        return not self._is_over and not self.is_attached
+        return not self.is_over and not self.is_attached
+
+    @property
+    def open_questions(self) -> Mapping[str, InputRequest]:
+        """The requests that the client has to answer, by their keys."""
+        return {key: question.request for key, question in self._questions.items()}
 
     async def ask(self, request: InputRequest) -> InputResponse | ErrorData:
         """Return the answer that the client's next request has with it."""
@@ -128,11 +136,11 @@ class SuspendableRequest(ClientRequest, Generic[ResultT]):
         """Answer the request, in a task of its own."""
         try:
             with self.scope:
-                self._result = await make()
+                self.result = await make()
         except Exception as error:  # noqa: BLE001 - raised again in the task that the client waits for
-            self._error = error
+            self.error = error
         finally:
-            self._is_over = True
+            self.is_over = True
             self._notify()
 
     async def wait(self) -> ResultT | Mapping[str, InputRequest]:
@@ -142,22 +150,22 @@ class SuspendableRequest(ClientRequest, Generic[ResultT]):
             CallLost: The request was cancelled.
             Exception: Raised while the request was answered.
         """
-        while not self._is_over and not self._questions:
+        while not self.is_over and not self._questions:
             self._changed = anyio.Event()
             await self._changed.wait()
             # A server may ask several questions at once, each in a task of its own: let all of these run.
             await anyio.lowlevel.checkpoint()
-        if self._error is not None:
-            raise self._error
-        if self._is_over:
-            if self._result is None:
+        if self.error is not None:
+            raise self.error
+        if self.is_over:
+            if self.result is None:
                 raise CallLost
-            return self._result
-        return {key: question.request for key, question in self._questions.items()}
+            return self.result
+        return self.open_questions
 
     async def wait_for_client(self) -> None:
         """Wait until a client waits for the result; after `SUSPENDED_SECONDS` the result is given up."""
-        if self.is_attached or (self._result is None and self._error is None):
+        if self.is_attached or (self.result is None and self.error is None):
             return
         with anyio.move_on_after(SUSPENDED_SECONDS):
             await self._attached.wait()
@@ -174,15 +182,23 @@ class SuspendableRequest(ClientRequest, Generic[ResultT]):
         Raises:
             MCPError: An answer is not one to its question; the request goes on waiting.
         """
-        answers = {key: answer for key, answer in (responses or {}).items() if key in self._questions}
-        for key, answer in answers.items():
-            if not is_answer(self._questions[key].request, answer):
-                raise MCPError(INVALID_PARAMS, f"inputResponses: {key!r} is not an answer to its request")
+        self.pass_on(responses)
         self.context = context
         self._progress = 0.0  # of another progress token
         self.is_attached = True
         self._attached.set()
         self.scope.deadline = math.inf
+
+    def pass_on(self, responses: InputResponses | None) -> None:
+        """Pass the answers of the client on to the tasks that have asked. Questions without an answer stay open.
+
+        Raises:
+            MCPError: An answer is not one to its question; no answer is given.
+        """
+        answers = {key: answer for key, answer in (responses or {}).items() if key in self._questions}
+        for key, answer in answers.items():
+            if not is_answer(self._questions[key].request, answer):
+                raise MCPError(INVALID_PARAMS, f"inputResponses: {key!r} is not an answer to its request")
         for key, answer in answers.items():
             question = self._questions.pop(key)
             question.answer = answer

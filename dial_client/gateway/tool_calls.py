@@ -118,8 +118,8 @@ class ToolCalls:
 
     async def call_tool(
         self, context: ServerRequestContext[Any, Any], params: CallToolRequestParams
-    ) -> CallToolResult | InputRequiredResult:
-        """Call a tool, and return the server's result, or what the client has to answer first.
+    ) -> CallToolResult | InputRequiredResult | dict[str, Any]:
+        """Call a tool, and return the server's result, what the client has to answer first, or a task.
 
         Raises:
             MCPError: There is no such tool, or the server answered with an error.
@@ -133,10 +133,7 @@ class ToolCalls:
         try:
             if self._long is not None and params.name == READ_RESULT:
                 return self._long.read(params.arguments or {}, session)
-            result = await self._questions.answer(session, context, params, make)
-            if self._long is None or isinstance(result, InputRequiredResult):
-                return result
-            return self._long.shorten(result, session)
+            return await self._questions.answer(session, context, params, make)
         except CallLost as lost:
             return CallToolResult(content=[TextContent(text=lost.message)], is_error=True)
         finally:
@@ -183,7 +180,9 @@ class ToolCalls:
         if name in self._definitions.current.withheld:
             result = self._review(name, result)
         answer = self._build_result(result, received.result, executor)
-        return answer if listed is None else rewrite_result(listed.connection.name, answer)
+        if listed is not None:
+            answer = rewrite_result(listed.connection.name, answer)
+        return answer if self._long is None else self._long.shorten(answer, request.session)
 
     def _review(self, name: str, result: ToolCallResult) -> ToolCallResult:
         """Return the result of a call of a tool whose definition is withheld."""

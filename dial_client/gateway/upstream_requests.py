@@ -65,9 +65,11 @@ async def answer_request(
         MCPError: The state or an answer is not valid; the request does not wait any more; or raised by `make`.
     """
     try:
-        return await questions.answer(session, context, params, make)
+        result = await questions.answer(session, context, params, make)
     except CallLost as lost:
         raise MCPError(INVALID_PARAMS, str(lost)) from lost
+    assert not isinstance(result, dict)  # only calls of tools become tasks
+    return result
 
 
 async def send_upstream(

@@ -101,6 +101,7 @@ async def asking(
     approval: dict[str, Any] | None = None,
     model: Any = None,
     logins: Any = False,
+    task_seconds: float = 5.0,
     **options: Any,
 ) -> AsyncGenerator[Gateway]:
     """Run a gateway that asks its clients; its key is in `folder`."""
@@ -116,9 +117,8 @@ async def asking(
         **options,
     )
     async with dial, anyio.create_task_group() as group:
-        gateway = Gateway(
-            dial, options=GatewayOptions(state_folder=folder, denials=denials, logins=logins), questions=questions
-        )
+        limits = GatewayOptions(state_folder=folder, denials=denials, logins=logins, task_seconds=task_seconds)
+        gateway = Gateway(dial, options=limits, questions=questions)
         group.start_soon(gateway.run)
         yield gateway
         group.cancel_scope.cancel()
