@@ -125,11 +125,17 @@ def test_the_gateway_leaves_itself_out_of_its_servers(tmp_path: Path) -> None:
     assert (ended.returncode, "'me' is left out: it is this gateway" in ended.stderr) == (0, True)
 
 
-def test_a_file_that_is_not_trusted_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "servers.json").write_text('{"mcpServers": {}}')
-    ended = run_to_end(start_dial_chat(tmp_path, "gateway", stdin=-1, **PIPES), "")
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert "dial-chat trust" in ended.stderr
+async def test_a_file_of_the_folder_that_is_not_trusted_is_left_out(tmp_path: Path) -> None:
+    own = tmp_path / "home" / "xdg_config_home" / "dial-client" / "servers.json"
+    own.parent.mkdir(parents=True)
+    own.write_text(json.dumps({"mcpServers": {"one": python_server(SDK, "stdio")}}))
+    (tmp_path / "servers.json").write_text('{"mcpServers": {"stranger": {"command": "no-such-program"}}}')
+    async with program(tmp_path, "legacy") as client:
+        names = {tool.name for tool in (await client.list_tools()).tools}
+    assert "one__echo" in names
+    for words, code in (((), 0), (("--strict",), 2)):
+        ended = run_to_end(start_dial_chat(tmp_path, "gateway", *words, stdin=-1, **PIPES), "")
+        assert (ended.returncode, ended.stdout, "dial-chat trust" in ended.stderr) == (code, "", True)
 
 
 async def test_a_grant_of_another_program_applies_to_the_next_call(tmp_path: Path) -> None:
