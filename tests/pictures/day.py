@@ -206,8 +206,8 @@ class Day:
 
     def expect_question(self, box: str, plain: str, name: str) -> None:
         """Wait for a question, which is a box or, without a live area, a line; keep the screen."""
-        self.until(plain if self.is_dumb else box)
-        self.until("Run ", "use your model") if self.is_dumb else self.until("╰")
+        self.until(box)
+        self.until(plain, "Run ") if self.is_dumb else self.until("╰")
         time.sleep(0.3)
         self.keep(name)
 
