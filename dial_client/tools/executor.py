@@ -265,7 +265,9 @@ class ToolExecutor:
                     result = _add_note_of_changes(answer, call, cleared.call)
             audit.record_result(result)
         source = find_taint_source(call, result, cleared.route if cleared is not None else None)
-        return _Attempt(replace(result, taint=source), started_at, cleared)
+        if source != result.taint:
+            result = replace(result, taint=source)
+        return _Attempt(result, started_at, cleared)
 
     async def _clear(self, call: ToolCallRequest, round_: _Round, audit: CallAudit) -> _Cleared | ToolCallResult:
         """Return the call that may run, whose arguments the approver may have changed, or the result with a refusal.
@@ -385,7 +387,8 @@ class ToolExecutor:
         if error is not None and (len(error) > MAX_ERROR_CHARS or "\n" in error):
             error = " ".join(error[:MAX_ERROR_CHARS].split())
         content = shorten(result.content, self.limits.max_result_chars, self.scope.store_result)
-        return replace(result, content=content, error=error)
+        is_same = content is result.content and error is result.error
+        return result if is_same else replace(result, content=content, error=error)
 
 
 @dataclass(frozen=True, slots=True)

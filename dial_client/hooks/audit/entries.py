@@ -218,17 +218,16 @@ class CallAudit:
         now = time.monotonic()
         waited = None if self._asked_at is None else now - self._asked_at
         self._asked_at, self._started_at = None, now
-        entry = replace(self._entry, event="decision", decision=decision, decided_by=decided_by, waited=waited)
-        self._write(entry)
+        self._write(event="decision", decision=decision, decided_by=decided_by, waited=waited)
         self._entry = replace(self._entry, arguments=None)  # the entry of the decision has the arguments
 
     def _end(self, outcome: str, size: int | None) -> None:
         self._is_over = True
         duration = time.monotonic() - self._started_at
-        self._write(replace(self._entry, outcome=outcome, duration=duration, result_bytes=size))
+        self._write(outcome=outcome, duration=duration, result_bytes=size)
 
-    def _write(self, entry: AuditEntry) -> None:
-        record(self._recorder, replace(entry, time=datetime.now(UTC)))
+    def _write(self, **fields: Any) -> None:
+        record(self._recorder, replace(self._entry, time=datetime.now(UTC), **fields))
 
 
 def measure_size(content: Content) -> int:
