@@ -229,6 +229,7 @@ from dial_client.durable.serialization import to_json as to_json
 from dial_client.durable.workflows import DurableTimings as DurableTimings
 from dial_client.durable.workflows import DurableTurns as DurableTurns
 from dial_client.gateway import suspended_calls as suspended_calls
+from dial_client.gateway import tool_calls as tool_calls
 from dial_client.gateway.addresses import parse_address as parse_address
 from dial_client.gateway.addresses import restore_arguments as restore_arguments
 from dial_client.gateway.addresses import rewrite_contents as rewrite_contents

@@ -21,9 +21,11 @@ from mcp_types import (
     ToolAnnotations,
 )
 
-from tests.inner import GatewayOptions, rewrite_result
+from tests.inner import GatewayOptions, rewrite_result, tool_calls
 from tests.support.clients import calculator
 from tests.support.gateways import MODES, host, running
+from tests.support.program import HERE, python_server
+from tests.support.servers.launch import until
 
 pytestmark = pytest.mark.anyio
 
@@ -209,3 +211,42 @@ def read_text(result: CallToolResult) -> str:
     """Return the text of the first block of a result."""
     assert isinstance(result.content[0], TextContent)
     return result.content[0].text
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_untrusted_content_taints_the_client_that_received_the_content_alone(mode: str) -> None:
+    entry = python_server(HERE / "servers" / "sdk.py", "stdio", autoApprove=["*"], untrusted=["big"])
+    async with (
+        running(host({"one": entry})) as gateway,
+        Client(gateway.server, mode=mode) as reader,
+        Client(gateway.server, mode=mode) as neighbour,
+    ):
+        assert not (await reader.call_tool("one__big", {"size": 1})).is_error
+        assert "untrusted content from one/big" in read_text(await reader.call_tool("one__echo", {"text": "x"}))
+        assert read_text(await neighbour.call_tool("one__echo", {"text": "x"})) == "x"
+
+
+async def test_a_client_has_a_bounded_number_of_calls_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_calls, "MAX_CALLS", 2)
+    server, release = MCPServer("slow"), anyio.Event()
+
+    @server.tool()
+    async def wait() -> str:
+        """Wait."""
+        await release.wait()
+        return "done"
+
+    results: list[str] = []
+    async with running(host({"slow": server}, "slow/*")) as gateway, Client(gateway.server, mode="legacy") as client:
+
+        async def call() -> None:
+            results.append(read_text(await client.call_tool("slow__wait", {})))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(call)
+            group.start_soon(call)
+            await until(lambda: [session.calls for session in gateway.sessions] == [2])
+            refused = await client.call_tool("slow__wait", {})
+            release.set()
+    assert refused.is_error and "2 calls in flight" in read_text(refused)
+    assert results == ["done", "done"]
