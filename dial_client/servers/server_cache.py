@@ -182,7 +182,7 @@ class ServerCache:
         state: Mapping[str, Any] = {
             "legacy": is_legacy and not (was_legacy and before.get("version") != version),
             "version": version,
-            "tools": [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools],
+            "tools": _dump_tools(tools),
         }
         is_recent = self._compute_age(before, "written") < REWRITE_SECONDS
         if is_recent and all(before.get(name) == value for name, value in state.items()):
@@ -202,6 +202,15 @@ class ServerCache:
         since = stored.get(key)
         is_known = isinstance(since, int | float) and not isinstance(since, bool) and 0 <= since <= self._now()
         return self._now() - since if is_known and since is not None else float("inf")
+
+
+def _dump_tools(tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    """Return tools as they are stored: without icons if these, which may be whole pictures, would fill the file."""
+    dumped = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
+    icons = sum(len(icon.src) for tool in tools for icon in tool.icons or ())
+    if icons <= MAX_BYTES // 4:
+        return dumped
+    return [{name: value for name, value in tool.items() if name != "icons"} for tool in dumped]
 
 
 # Definitions that are kept: each call of a tool needs its definition several times.

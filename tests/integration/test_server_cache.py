@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 import pytest
-from mcp_types import Tool
+from mcp_types import Icon, Tool
 
 from dial_client import DialClient
 from tests.inner import (
@@ -165,6 +165,15 @@ def test_too_large_tools_are_not_cached_and_the_era_is(tmp_path: Path) -> None:
     known = memory(tmp_path)
     known.save([tool_named("big", description="x" * MAX_BYTES)], version="1", is_legacy=True)
     assert (known.is_legacy(), known.read_tools()) == (True, None)
+
+
+def test_icons_are_cached_unless_pictures_would_fill_the_file(tmp_path: Path) -> None:
+    for size, kept in ((1_000, True), (MAX_BYTES, False)):
+        icon = Icon(src=f"data:image/png;base64,{'A' * size}")
+        known = memory(tmp_path)
+        known.save([TOOLS[0].model_copy(update={"icons": [icon]})], version="1", is_legacy=True)
+        (cached,) = known.read_tools() or ()
+        assert (cached.name, cached.icons) == ("now", [icon] if kept else None)
 
 
 WRITER = """
