@@ -395,8 +395,12 @@ async def test_instructions_of_one_turn_apply_to_that_turn_only() -> None:
 
 @pytest.mark.anyio
 async def test_a_turn_stops_at_its_own_limits() -> None:
-    call = {"tool_calls": [{"name": "nothing", "arguments": {}}]}
-    async with DialClient(ScriptedProvider([call, "So far."] * 2), limits=Limits(max_depth=5)) as dial:
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    model = ScriptedProvider([{"tool_calls": [{"name": "look", "arguments": {}}]}, "So far."] * 2)
+    async with DialClient(model, tools=[look], limits=Limits(max_depth=5)) as dial:
         short = await dial.run("Hi", limits=Limits(max_depth=0))
         usual = await dial.run("Hi")
     assert (short.stop_reason, short.text, usual.stop_reason) == (StopReason.MAX_DEPTH, "So far.", StopReason.ANSWERED)

@@ -14,7 +14,7 @@ from dial_client import ConfigError, DialClient, Limits
 from dial_client.testing import ScriptedProvider
 from tests.inner import ConfigFile, Options, Settings, build_limits, combine, configuration, read_schema
 
-SCHEMA: dict[str, Any] = json.loads(read_schema())["properties"]["limits"]
+SCHEMA: dict[str, Any] = json.loads(read_schema())["$defs"]["limits"]
 
 
 def read(limits: dict[str, Any]) -> Settings:
