@@ -37,8 +37,8 @@ class RoundStarted:
     depth: int
     """Number of rounds of tool calls before this round."""
     may_call: bool = field(default=True, compare=False)
-    """False if no call can follow the text of this round, because no tool is offered, or a limit is reached: the text
-    is the answer, from its first word."""
+    """False if no tool is offered in this round, or a limit is reached: the text is the answer, from its first word,
+    and a call after it is dropped."""
 
 
 @dataclass(frozen=True, slots=True)

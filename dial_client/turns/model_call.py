@@ -119,7 +119,7 @@ class ModelCaller:
 
         adapted_codes: set[str | None] = set()
         while True:
-            attempt = self._prepare(context, choice, on_wait, may_call=may_call)
+            attempt = self._prepare(context, choice, on_wait)
             try:
                 if self.middleware.wraps_model_calls:
                     received = await self._ask_through_middleware(attempt)
@@ -134,16 +134,14 @@ class ModelCaller:
                     raise
                 adapted_codes.add(error.code)
             else:
-                return await self._conclude(attempt, received, may_call=may_call)
+                return await self._conclude(attempt, received, choice, may_call=may_call)
 
-    def _prepare(
-        self, context: ConversationContext, choice: ToolChoice, on_wait: OnWait, *, may_call: bool
-    ) -> _Attempt:
+    def _prepare(self, context: ConversationContext, choice: ToolChoice, on_wait: OnWait) -> _Attempt:
         """Build the request from the conversation, the offered tools and the instructions."""
         settings = self.settings
         if choice is ToolChoice.NONE:
             settings = replace(settings, max_tokens=min(LAST_ANSWER_TOKENS, settings.max_tokens or LAST_ANSWER_TOKENS))
-        tools, choice, instructions = self._choose_offer(choice, may_call=may_call)
+        tools, choice, instructions = self._choose_offer(choice)
         handler, window = self.model.format.handler, self.model.window
         # A forced call is forced once: later replies have to be able to answer.
         forced = settings.tool_choice if tools and not context.depth else None
@@ -175,13 +173,9 @@ class ModelCaller:
         emit = self.emit if self.answer is None else self.answer.receive
         return _Attempt(context.depth, request, emit, make_reader, shrink_window)
 
-    def _choose_offer(
-        self, choice: ToolChoice, *, may_call: bool
-    ) -> tuple[tuple[ToolSpec, ...], ToolChoice, tuple[Instruction, ...]]:
+    def _choose_offer(self, choice: ToolChoice) -> tuple[tuple[ToolSpec, ...], ToolChoice, tuple[Instruction, ...]]:
         """Return the tools of the next request, which of them the model may call, and the instructions."""
-        # A tool that was added since the round was announced without calls is offered in the next round.
-        tools = self.tools() if may_call or choice is ToolChoice.NONE else ()
-        tool_format = self.model.format.handler.format
+        tools, tool_format = self.tools(), self.model.format.handler.format
         instructions = self.instructions.select(has_tools=bool(tools), tool_format=tool_format)
         if self.answer is None:
             return tools, choice, instructions
@@ -267,8 +261,8 @@ class ModelCaller:
         attempt.sent_by_endpoint = (message.content, message.tool_calls)
         return ModelReply(message=message, finish=completion.finish, usage=completion.usage, info=info)
 
-    async def _conclude(self, attempt: _Attempt, received: ModelReply, *, may_call: bool) -> Reply:
-        """Return what a reply means for the turn. A call where no call was possible is dropped."""
+    async def _conclude(self, attempt: _Attempt, received: ModelReply, choice: ToolChoice, *, may_call: bool) -> Reply:
+        """Return what a reply means for the turn. Text that was announced as the answer is the answer."""
         self.deadline.allow_reserve(allowed=False)
         message = received.message
         stop_reason = StopReason.TIMEOUT if attempt.is_timed_out else _STOP_REASONS.get(received.finish)
@@ -280,7 +274,8 @@ class ModelCaller:
             stop_reason = stop_reason or StopReason.ANSWERED
         if self.answer is not None and stop_reason is not StopReason.ANSWERED:
             await self.answer.release()
-        if stop_reason is None and not may_call:
+        is_answer = choice is ToolChoice.NONE or (not may_call and bool(message.text.strip()))
+        if stop_reason is None and is_answer:
             return Reply(replace(message, tool_calls=(), echo=None), StopReason.ANSWERED)
         if stop_reason is None:
             await self.emit(MessageCompleted(message))
