@@ -175,10 +175,10 @@ def _find_mapping_entries(text: str) -> Iterator[tuple[Keys, int, int]]:
 
 def _add_mapping_entries(text: str, added: Mapping[Keys, HostEntry]) -> str:
     """Return YAML with entries added: behind the line of the mapping's key, or with the key at the end."""
-    import yaml
+    from yaml import safe_dump
 
     for (key, name), entry in added.items():
-        block = yaml.safe_dump({name: entry}, sort_keys=False, allow_unicode=True, width=100_000)
+        block = safe_dump({name: entry}, sort_keys=False, allow_unicode=True, width=100_000)
         lines = text.splitlines(keepends=True)
         index = next(
             (i for i, line in enumerate(lines) if re.fullmatch(rf"{key}:\s*(?:\{{\}}\s*)?(?:#.*\s*)?", line)), None

@@ -534,9 +534,9 @@ def write_host_text(host: HostName, servers: Mapping[str, HostEntry]) -> tuple[s
         return "\n".join(tables), sentences
     top = {HOSTS[host].servers_key: list(written.values()) if host is HostName.CONTINUE else written}
     if host in _YAML_HOSTS:
-        import yaml
+        from yaml import safe_dump
 
-        return yaml.safe_dump(top, sort_keys=False, allow_unicode=True, width=MAX_YAML_WIDTH), sentences
+        return safe_dump(top, sort_keys=False, allow_unicode=True, width=MAX_YAML_WIDTH), sentences
     return json.dumps(top, indent=2, ensure_ascii=False) + "\n", sentences
 
 

@@ -23,7 +23,14 @@ PROGRAM = build_all_commands()
 CHAT = PROGRAM.pop("")
 """All commands of the program except the chat; commands of a group have both names."""
 VALUES = {"name": "net", "action": "list", "prompt": "Hello"}
-INSPECTORS = {"doctor": "DC114", "bug-report": "--yes", "config": "not trusted, not in use", "models": "not trusted"}
+INSPECTORS = {
+    "doctor": "DC114",
+    "bug-report": "--yes",
+    "config": "not trusted, not in use",
+    "models": "not trusted",
+    "gateway": "dial-chat trust servers.json",
+    "grants": "no grants",
+}
 """Commands that run without the file, with a part of their message; they may list the models of the user's endpoint."""
 ENDS_WITHOUT_CONFIGURATION = {"conversations": 0, "trust": 2}
 
@@ -128,6 +135,7 @@ def answered(folder: HostileFolder, words: list[str], keys: str) -> str:
         "the name of any model": "\x04",  # init, which writes the user's own file
         "Write this to dial-chat-report": "n\r",
         "listening on": None,
+        "servers.json is left out": None,  # the gateway, which serves until it is ended
         "[y/N]": "n\r",
     }
     end = time.monotonic() + LONG

@@ -138,7 +138,7 @@ def test_a_one_shot_answer_in_a_terminal_has_no_input_line(tmp_path: Path) -> No
     assert "tokens" not in person.text
 
 
-def test_a_line_about_a_server_waits_for_the_end_of_an_answer(tmp_path: Path) -> None:
+def test_a_line_about_a_server_is_printed_after_the_end_of_an_answer(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     pids.mkdir()
     server = entry("WaitsForOthers", "--folder", str(pids), "--count", "1")
@@ -149,14 +149,17 @@ def test_a_line_about_a_server_waits_for_the_end_of_an_answer(tmp_path: Path) ->
         person.until("One line")
         os.kill(int(next(pids.iterdir()).name), signal.SIGKILL)
         person.until_true(lambda: len([*pids.iterdir()]) == 2, "the server was not started again")
-        assert "restarting" not in person.text
+        person.until("server raw: restarting")  # in the live area, below the answer
         person.type("\x03")
-        person.until("server raw: restarting")
+        person.until("interrupted")
         person.type("/servers\r")
         person.until("raw: ready: 1 tool, started again once: the server ended by SIGKILL")
         person.type("\x04")
         assert person.leave() == 0
-    assert person.text.index("One line") < person.text.index("server raw: restarting")
+    assert (
+        person.text.index("One line") < person.text.index("interrupted") < person.text.index("server raw: restarting")
+    )
+    assert person.text.count("server raw: restarting") == 1
 
 
 def test_the_menu_of_commands_finds_letters_in_their_order_and_says_how_many_rows_it_has(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ from tests.support.temporary_stores import database_url, needs_dbos, needs_postg
 pytestmark = [pytest.mark.anyio, needs_dbos]
 
 TURNS = 50
-ROUND = {"text": "Let me see.", "tool_calls": [{"name": "look", "arguments": {}}]}
+ROUND = {"tool_calls": [{"name": "look", "arguments": {}}]}
 new_enough = pytest.mark.skipif(SQLITE_IS_TOO_OLD, reason="DBOS needs a newer SQLite than that of this Python")
 ROOT = Path(__file__).parents[2]
 
