@@ -703,6 +703,7 @@ from dial_client.settings.gateway_entry import build_gateway_entry as build_gate
 from dial_client.settings.gateway_entry import find_host_by_name as find_host_by_name
 from dial_client.settings.gateway_entry import find_own_program as find_own_program
 from dial_client.settings.gateway_entry import is_gateway as is_gateway
+from dial_client.settings.gateway_entry import is_gateway_of_service as is_gateway_of_service
 from dial_client.settings.gateway_entry import write_gateway_text as write_gateway_text
 from dial_client.settings.host_documents import guess_host as guess_host
 from dial_client.settings.host_documents import is_deep_link as is_deep_link

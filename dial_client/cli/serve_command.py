@@ -8,6 +8,8 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -38,6 +40,7 @@ from dial_client.serve.web_app import create_app
 from dial_client.servers.status import ServerStatus
 from dial_client.settings.config_editor import read_text
 from dial_client.settings.config_types import Settings
+from dial_client.settings.gateway_entry import is_gateway_of_service
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore
 
@@ -59,8 +62,10 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
     callbacks = Callbacks(elicit=user.elicit, apps=True, log_level="info")
     listener = open_socket(serve_options.host, serve_options.port)
     with closing(listener):
+        host, port, *_ = listener.getsockname()
+        settings = _without_own_endpoint(settings, host, port)
         async with open_client(options, settings, provider, user, callbacks) as dial:
-            reload = ConfigurationReload(dial, options, settings)
+            reload = ConfigurationReload(dial, options, settings, partial(_without_own_endpoint, host=host, port=port))
             web = create_app(
                 *(dial, user),
                 token=token,
@@ -79,6 +84,16 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
             shown = _format_url(listener.getsockname(), token, token_source)
             async with web.lifespan():
                 return await _serve(HttpServer(web, listener, web.context.turns), web.context, shown, reload)
+
+
+def _without_own_endpoint(settings: Settings, host: str, port: int) -> Settings:
+    """Return the settings without servers that are ``/mcp`` of this very service."""
+    kept = {
+        name: server for name, server in settings.servers.items() if not is_gateway_of_service(server.url, host, port)
+    }
+    for name in settings.servers.keys() - kept.keys():
+        warn(f"the server {name!r} is left out: it is /mcp of this service, which would list its own tools again")
+    return replace(settings, servers=kept)
 
 
 def _choose_mcp_options(serve_options: ServeOptions) -> McpOptions | None:
@@ -113,10 +128,13 @@ class ConfigurationReload:
         dial: The client.
         options: The options of the command line.
         settings: The configuration in effect.
+        adapt: Returns a configuration without what this service cannot use.
     """
 
-    def __init__(self, dial: DialClient, options: Options, settings: Settings) -> None:
-        self._dial, self._options, self._settings = dial, options, settings
+    def __init__(
+        self, dial: DialClient, options: Options, settings: Settings, adapt: Callable[[Settings], Settings]
+    ) -> None:
+        self._dial, self._options, self._settings, self._adapt = dial, options, settings, adapt
         self._requested = anyio.Event()
 
     def request(self) -> None:
@@ -140,7 +158,7 @@ class ConfigurationReload:
                 warn(f"{name}: {result}")
 
         try:
-            settings = await read_settings(self._options, may_ask=False)
+            settings = self._adapt(await read_settings(self._options, may_ask=False))
             changes = await apply_configuration(self._dial, self._options, self._settings, settings, report)
         except DialError as error:
             warn(f"the configuration was not reloaded, the old one stays in effect: {error}")

@@ -10,10 +10,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.text import did_you_mean
@@ -24,6 +25,7 @@ NAME = "dial"
 # Names of hosts that are shorter than those of `HostName`.
 _SHORT_NAMES = {"gemini": HostName.GEMINI_CLI, "claude": HostName.CLAUDE_CODE, "code": HostName.VS_CODE}
 _PROGRAMS = frozenset(("dial-chat", "dial-client"))
+_LOOPBACK = frozenset(("localhost", "::1"))
 _MODULES = frozenset(("dial_client", "dial_client.cli"))
 # Hosts that a desktop starts, with the PATH of the desktop: on macOS /usr/bin:/bin:/usr/sbin:/sbin.
 _DESKTOP_HOSTS = frozenset(
@@ -136,6 +138,21 @@ def is_gateway(entry: Mapping[str, Any]) -> bool:
     names = [PurePath(word.replace("\\", "/")).name.lower().removesuffix(".exe") for word in words]
     starts = [index for index, name in enumerate(names) if name in _PROGRAMS or name in _MODULES]
     return bool(starts) and "gateway" in words[starts[0] + 1 :]
+
+
+def is_gateway_of_service(url: str | None, host: str, port: int) -> bool:
+    """Return True if a URL is ``/mcp`` of the service of this machine that listens on a host and port.
+
+    A service that has itself among its servers would list its own tools again, under ever longer names.
+    """
+    if url is None:
+        return False
+    parts = urlsplit(url)
+    with suppress(ValueError):  # the port of the URL is no number
+        named = (parts.hostname or "").lower()
+        is_here = named == host or named in _LOOPBACK or named.startswith("127.")
+        return is_here and parts.port == port and parts.path.rstrip("/").endswith("/mcp")
+    return False
 
 
 def _list_files(host: HostName) -> tuple[str, ...]:

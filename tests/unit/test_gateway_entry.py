@@ -17,6 +17,7 @@ from tests.inner import (
     find_host_by_name,
     find_own_program,
     is_gateway,
+    is_gateway_of_service,
     read_deep_link,
     read_host_file,
     write_gateway_text,
@@ -126,6 +127,23 @@ def test_the_file_of_a_host_is_named_for_each_operating_system() -> None:
 def test_the_gateway_is_recognised_however_it_is_started(command: list[str], is_one: bool) -> None:
     assert is_gateway({"command": command[0], "args": command[1:]}) is is_one
     assert not is_gateway({"url": "https://x.example/gateway"})
+
+
+@pytest.mark.parametrize(
+    ("url", "is_one"),
+    [
+        ("http://127.0.0.1:8000/mcp", True),
+        ("http://localhost:8000/mcp/", True),
+        ("http://[::1]:8000/mcp", True),
+        ("http://127.0.0.1:8001/mcp", False),
+        ("http://127.0.0.1:8000/sse", False),
+        ("https://docs.example/mcp", False),
+        ("http://127.0.0.1:x/mcp", False),
+        (None, False),
+    ],
+)
+def test_a_service_recognises_its_own_gateway(url: str | None, is_one: bool) -> None:
+    assert is_gateway_of_service(url, "127.0.0.1", 8000) is is_one
 
 
 def test_the_program_is_an_absolute_path_whose_links_are_kept(tmp_path: Path) -> None:
