@@ -604,6 +604,7 @@ from dial_client.servers.session import to_tool_error as to_tool_error
 from dial_client.servers.status import Observable as Observable
 from dial_client.servers.status import ServerState as ServerState
 from dial_client.servers.status import ServerStatus as ServerStatus
+from dial_client.servers.tasks import TaskCreated as TaskCreated
 from dial_client.servers.tasks import TaskExtension as TaskExtension
 from dial_client.servers.tasks import TaskParams as TaskParams
 from dial_client.servers.tasks import TaskRequest as TaskRequest

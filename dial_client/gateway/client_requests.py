@@ -91,9 +91,6 @@ class ClientRequest:
         context: The SDK's context of the request.
     """
 
-    is_resumable = False
-    """True if the client repeats a request that was answered with a question, and then has the answer with it."""
-
     def __init__(self, session: ClientSession, context: ServerRequestContext[Any, Any]) -> None:
         self.session = session
         self.context = context
@@ -102,6 +99,11 @@ class ClientRequest:
         self._progress = 0.0
         # The ids of URL elicitations as the client knows them, by the server and the id that the server has given.
         self._elicitation_ids: dict[tuple[str, str], str] = {}
+
+    @property
+    def is_resumable(self) -> bool:
+        """True if the client repeats a request that was answered with a question, and then has the answer with it."""
+        return False
 
     @property
     def features(self) -> frozenset[str]:

@@ -52,8 +52,8 @@ class TaskCall(SuspendableRequest[ResultT]):
         """What the server has said last about its progress."""
 
     @property
-    def is_resumable(self) -> bool:  # type: ignore[override]  # for a task the answer comes by ``tasks/update``
-        """True while the client waits for the answer to its request."""
+    def is_resumable(self) -> bool:
+        """True while the client waits for its request; the answers to a task come by ``tasks/update``."""
         return self.is_attached
 
     async def report(self, progress: float, total: float | None = None, message: str | None = None) -> None:
@@ -161,12 +161,14 @@ class ClientTasks:
         background.start_soon(run)
         try:
             with anyio.move_on_after(self._seconds):
-                result = await call.wait()
-                if not isinstance(result, Mapping):
-                    return result
+                await call.wait()
         except anyio.get_cancelled_exc_class():
             call.scope.cancel()  # the client has cancelled its request, or is gone
             raise
+        if call.is_over:  # also if the result came just when the time was over: `run` has forgotten the call then
+            result = await call.wait()
+            assert not isinstance(result, Mapping)
+            return result
         call.detach()
         return {"resultType": "task"} | call.describe()
 

@@ -75,8 +75,6 @@ class SuspendableRequest(ClientRequest, Generic[ResultT]):
         admits: Returns whether the request may wait for its client.
     """
 
-    is_resumable = True
-
     def __init__(
         self, session: ClientSession, context: ServerRequestContext[Any, Any], admits: Callable[[], bool]
     ) -> None:
@@ -100,6 +98,11 @@ class SuspendableRequest(ClientRequest, Generic[ResultT]):
         """What the answer to the request has raised."""
         self.is_over = False
         """True once the request has ended."""
+
+    @property
+    def is_resumable(self) -> bool:
+        """True: the answers come with the repeated request."""
+        return True
 
     @property
     def is_suspended(self) -> bool:

@@ -196,7 +196,6 @@ class Connection(ServerStatusWriter):
         from dial_client.servers.tasks import ToolRequest
 
         context = call_context.find_current()
-
         request = ToolRequest(tool, dict(arguments), on_progress, context.meta if context is not None else None)
         first: ServerSession | None = None
         may_repeat: bool | None = None

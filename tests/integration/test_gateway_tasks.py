@@ -14,7 +14,7 @@ from mcp_types import INVALID_PARAMS, MISSING_REQUIRED_CLIENT_CAPABILITY, EmptyR
 
 from dial_client import Callbacks, DialClient
 from dial_client.extend import ElicitationAnswer
-from tests.inner import Gateway, TaskExtension, TaskParams, TaskRequest
+from tests.inner import Gateway, TaskCreated, TaskExtension, TaskParams, TaskRequest
 from tests.support.gateway_clients import asking, text_of
 from tests.support.gateways import MODES
 from tests.support.program import LONG, python_server
@@ -40,6 +40,25 @@ async def test_a_call_that_becomes_a_task_has_the_same_result(tmp_path: Path) ->
         with anyio.fail_after(LONG):
             result = await dial.call("jobs__report", {})
     assert (result.content, result.value) == ("report done in 3 polls", {"polls": 3})
+
+
+async def test_a_client_that_follows_tasks_itself_gets_the_task(tmp_path: Path) -> None:
+    jobs = {"jobs": tasks.build_server(tasks.TaskStore())}
+    async with (
+        asking(jobs, "*", folder=tmp_path, task_seconds=0.0) as gateway,
+        Client(gateway.server, mode="2026-07-28", extensions=[TaskExtension()]) as client,
+    ):
+        with pytest.raises(TaskCreated) as created:
+            await client.call_tool("jobs__report")
+        assert gateway.tasks.ids == (created.value.task.task_id,)
+
+
+async def test_a_result_that_comes_when_the_time_is_over_is_not_lost(tmp_path: Path) -> None:
+    jobs = {"jobs": tasks.build_server(tasks.TaskStore())}
+    async with asking(jobs, folder=tmp_path, task_seconds=0.0) as gateway, through(gateway) as dial:
+        with anyio.fail_after(LONG):
+            result = await dial.call("jobs__report", {})  # denied at once: nobody can be asked
+    assert "dial-chat" in str(result.content)
 
 
 async def test_an_error_of_the_protocol_ends_the_task(tmp_path: Path) -> None:
