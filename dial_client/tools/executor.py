@@ -505,6 +505,15 @@ def _describe_unknown_tool(name: str, catalog: Catalog) -> str:
     return f"There is no tool {name!r}. Available are: {', '.join(list(catalog.routes)[:_MAX_TOOLS])}."
 
 
+def _build_failure(call: ToolCallRequest, error: Exception) -> ToolCallResult:
+    """Return the result of a call that raised: of a server's error its text, of any other one only the type."""
+    if isinstance(error, ServerError):
+        return ToolCallResult.failed(call.id, Failure.SERVER, to_tool_error(error))
+    log.failure("tool_call_broke", error, tool=call.name)
+    failed = ToolCallResult.failed(call.id, Failure.SERVER, f"The call failed: {type(error).__name__}.")
+    return replace(failed, exception=error)
+
+
 async def _pass_on(
     call: ToolCallRequest, route: Route, on_progress: OnCallProgress, receive: ReceiveToolResult, audit: CallAudit
 ) -> ToolCallResult:
@@ -514,12 +523,8 @@ async def _pass_on(
     """
     try:
         answer = await route.connection.call(route.spec.tool, call.arguments, on_progress)
-    except ServerError as error:
-        return replace(ToolCallResult.failed(call.id, Failure.SERVER, to_tool_error(error)), exception=error)
     except Exception as error:  # noqa: BLE001 - an unexpected error in one call must not end the others
-        log.failure("tool_call_broke", error, tool=call.name)
-        failed = ToolCallResult.failed(call.id, Failure.SERVER, f"The call failed: {type(error).__name__}.")
-        return replace(failed, exception=error)
+        return replace(_build_failure(call, error), exception=error)
     if isinstance(answer, ToolCallResult):
         return replace(answer, tool_call_id=call.id)
     receive(answer)
@@ -550,12 +555,8 @@ async def _make_call(
             remark = f"[The structured result does not fit what the tool promises: {'; '.join(problems)}]"
         content = result_content.to_content(answer, remark)
         app = app and app.with_result(answer.model_dump(mode="json", by_alias=True, exclude_none=True))
-    except ServerError as error:
-        return ToolCallResult.failed(call.id, Failure.SERVER, to_tool_error(error))
     except Exception as error:  # noqa: BLE001 - an unexpected error in one call must not end the others
-        log.failure("tool_call_broke", error, tool=call.name)
-        failed = ToolCallResult.failed(call.id, Failure.SERVER, f"The call failed: {type(error).__name__}.")
-        return replace(failed, exception=error)
+        return _build_failure(call, error)
     if not answer.is_error:
         return ToolCallResult(call.id, success=True, content=content, app=app, value=structured)
     if content == NO_OUTPUT:
