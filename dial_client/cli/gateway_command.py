@@ -1,10 +1,16 @@
-"""The command ``gateway``: all servers of the configuration as one MCP server on standard input and output."""
+"""The command ``gateway``: all servers of the configuration as one MCP server on standard input and output.
+
+With ``--print HOST`` it prints what a user pastes into another host, so that the host starts the gateway.
+"""
 
 from __future__ import annotations
 
 import shlex
+import sys
+from collections.abc import Sequence
 from dataclasses import replace
 
+from dial_client.cli.configuration_files import ask_for_files
 from dial_client.cli.error_stream import print_notes, warn_once
 from dial_client.cli.load_settings import open_model, read_settings
 from dial_client.cli.open_client import open_client
@@ -12,8 +18,10 @@ from dial_client.cli.options import ExitCode, ListingOptions, Options
 from dial_client.gateway.standard_files import claim_standard_files
 from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.runtime.safe_text import to_one_line
+from dial_client.settings import gateway_entry
 from dial_client.settings.config_types import Settings
-from dial_client.settings.gateway_entry import is_gateway
+from dial_client.settings.config_values import find_references
+from dial_client.settings.mcp_hosts import HOSTS
 from dial_client.tools.argument_paths import find_current_folder
 
 
@@ -55,7 +63,7 @@ def _without_gateways(settings: Settings) -> Settings:
     kept = {
         name: server
         for name, server in settings.servers.items()
-        if not is_gateway({"command": server.command, "args": server.args})
+        if not gateway_entry.is_gateway({"command": server.command, "args": server.args})
     }
     for name in settings.servers.keys() - kept.keys():
         warn_once(f"the server {name!r} is left out: it is this gateway, which would start itself without end")
@@ -72,3 +80,34 @@ def _build_grants_command(options: Options) -> str:
     if options.trust:
         words.append("--trust")
     return shlex.join(words)
+
+
+async def print_entry(name: str, options: Options, words: Sequence[str]) -> None:
+    """Print the entry on standard output; the places of the host's file, and a command, on standard error.
+
+    Args:
+        name: The host.
+        options: The options that name the configuration, whose variables some hosts must pass on.
+        words: The options of the gateway, which the entry has too.
+
+    Raises:
+        ConfigError: There is no such host, or the configuration cannot be read.
+    """
+    host = gateway_entry.find_host_by_name(name)
+    files = await ask_for_files(options, warn_once, may_ask=False)
+    variables = sorted({variable for file in files for variable in find_references(_decode(file.text))})
+    entry = gateway_entry.build_gateway_entry(host, gateway_entry.find_own_program(), words, variables)
+    printed = gateway_entry.write_gateway_text(host, entry)
+    print(printed.text, end="")
+    title = HOSTS[host].title
+    lines = [f"# {title} reads {', '.join(printed.files)}."]
+    if not printed.text.startswith("["):  # a table of TOML stands at the end of any file
+        lines.append(f'# If the file has "{printed.key}" already, add "{gateway_entry.NAME}" to them.')
+    if printed.command:
+        verb = "open" if "://" in printed.command.partition(" ")[0] else "run"
+        lines.append(f"# Or {verb}: {printed.command}")
+    print("\n".join(lines), file=sys.stderr)
+
+
+def _decode(text: str | bytes) -> str:
+    return text.decode(errors="replace") if isinstance(text, bytes) else text

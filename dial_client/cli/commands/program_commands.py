@@ -223,13 +223,11 @@ def gateway(
     options: Options,
 ) -> CommandRun:
     """Serve all servers as one MCP server on standard input and output, for another MCP host."""
+    from dial_client.cli import gateway_command
+
     if host is not None:
-        from dial_client.cli.servers.gateway_text import print_entry
-
-        return print_entry(host, options, list_given_words(context, "host"))
-    from dial_client.cli.gateway_command import serve_gateway
-
-    return serve_gateway(options, listing)
+        return gateway_command.print_entry(host, options, list_given_words(context, "host"))
+    return gateway_command.serve_gateway(options, listing)
 
 
 @command("audit")
