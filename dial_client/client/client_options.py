@@ -92,6 +92,7 @@ class StartKeywords(TurnKeywords, total=False):
     tool_format: str | None
     hidden_tools: Collection[str]
     decisions: Decisions | None
+    plain: bool
 
 
 class ClientOptions(TypedDict, total=False):

@@ -542,6 +542,7 @@ class DialClient:
         tool_format: str | None = None,
         hidden_tools: Collection[str] = (),
         decisions: Decisions | None = None,
+        plain: bool = False,
         output_type: Any = None,
         **keywords: Unpack[TurnKeywords],
     ) -> TurnHandle[Any]:
@@ -560,6 +561,7 @@ class DialClient:
             hidden_tools: The offered names of tools that the model cannot call.
             decisions: For a turn that continues an earlier one, whose messages are at the end of `messages`: the
                 decisions about its calls that wait for approval, as for `resume`. None for a new turn.
+            plain: True for the model alone: no tools but `client_tools`, and no instructions but those of `messages`.
             output_type: The type of the answer, as for `run`.
             keywords: Further keywords, as for `run`.
 
@@ -581,7 +583,7 @@ class DialClient:
         outer_call = call_context.find_current()
 
         async def open_services() -> turn_run.TurnServices:
-            services = await self._open_services(keywords, tool_format, hidden_tools)
+            services = await self._open_services(keywords, tool_format, hidden_tools, is_plain=plain)
             return replace(
                 services, stream=stream, client_tools=tuple(client_tools), depth=depth, waiting=waiting, output=output
             )
@@ -603,9 +605,12 @@ class DialClient:
         return turn
 
     async def _open_services(
-        self, keywords: TurnKeywords, tool_format: str | None, hidden_tools: Collection[str]
+        self, keywords: TurnKeywords, tool_format: str | None, hidden_tools: Collection[str], *, is_plain: bool
     ) -> turn_run.TurnServices:
         """Wait until a turn can start, and return what it needs."""
+        if is_plain:
+            await self.model.wait_prepared()
+            return self._build_services(keywords, tool_format, hidden_tools).without_host()
         servers = self._servers
         # Start-up has its own limits: the download of a model must not use up the time limit of the first turn.
         await servers.patience.wait()

@@ -1,8 +1,8 @@
 """``dial-chat serve``: an HTTP API for other programs, and a web page.
 
 `web_app` builds all parts for a client, `application` connects them, `security` decides on access.
-`conversation_routes` and `openai_endpoint` are the two APIs, `human_input` handles requests that need a user's answer,
-`static_files` serves the web page in ``page/`` as one script.
+`conversation_routes` is the API of conversations, `model_api` has those of models.
+`human_input` handles requests that need a user's answer, `static_files` serves the web page in ``page/`` as one script.
 `cluster` shares turns among processes over one database, `http_server` runs the application of the command.
 
 Programs import the names of ``__init__.pyi`` from here: `create_app` returns the whole as an ASGI application, which

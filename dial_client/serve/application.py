@@ -21,7 +21,9 @@ from dial_client.serve.feature_routes import FeatureRoutes
 from dial_client.serve.http_messages import HttpError, build_json_response
 from dial_client.serve.human_input import HumanInputBroker
 from dial_client.serve.mcp_endpoint import McpEndpoint
-from dial_client.serve.openai_endpoint import ChatCompletionsEndpoint
+from dial_client.serve.model_api.answer_turns import AnswerTurns
+from dial_client.serve.model_api.chat_completions import ChatCompletionsEndpoint
+from dial_client.serve.model_api.offered_models import ModelNames
 from dial_client.serve.security import HEALTH, AccessPolicy, SecurityMiddleware
 from dial_client.serve.server_routes import ConfigChanger, ServerLogins, ServerRoutes
 from dial_client.serve.static_files import StaticFiles
@@ -73,11 +75,13 @@ def build_routes(context: AppContext) -> list[Route]:
     database = context.store if isinstance(context.store, SQLStore) else None
     remote_turns = RemoteTurns(database, context.peers) if database else None
     files = StaticFiles()
+    answers = AnswerTurns(dial, turns, context.peers.mailbox)
+    models = ModelNames(dial, model, is_locked="model" in context.locked_settings)
     return [
         Route(HEALTH, _report_health),
         Route("/", files.send_index),
         Route("/assets/{name:path}", files.send_asset),
-        *ChatCompletionsEndpoint(dial, turns, model, context.peers.mailbox).build_routes(),
+        *ChatCompletionsEndpoint(dial, answers, models).build_routes(),
         *ConversationRoutes(dial, manager, durable or manager, turns, model, remote_turns).build_routes(),
         *FeatureRoutes(dial, context.human_input, model, context.locked_settings).build_routes(),
         *ServerRoutes(dial, context.change_config, context.logins).build_routes(),

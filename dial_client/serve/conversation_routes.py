@@ -23,7 +23,6 @@ from dial_client.messages.events import StatusChanged
 from dial_client.messages.message import Content, Message, TextPart, extract_text
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import sanitize
-from dial_client.serve.chat_completion_request import parse_content, to_text_parts
 from dial_client.serve.cluster.remote_turns import RemoteTurns
 from dial_client.serve.http_messages import (
     HttpError,
@@ -33,6 +32,7 @@ from dial_client.serve.http_messages import (
     read_limit,
     read_string,
 )
+from dial_client.serve.model_api.message_parts import parse_content, to_text_parts
 from dial_client.serve.sse_response import SSEResponse, parse_last_event_id, stream_turn
 from dial_client.serve.turn_registry import ServedModel, TurnRegistry
 from dial_client.stores.conversation_store import Conversation, ConversationSummary

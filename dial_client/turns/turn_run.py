@@ -101,6 +101,18 @@ class TurnServices:
     output: OutputType | None = None
     """The type of the answer; None for text."""
 
+    def without_host(self) -> TurnServices:
+        """Return the services without the servers' and the host's own tools, and without the host's instructions."""
+        none = ToolSnapshot()
+        return replace(
+            self,
+            tool_snapshot=lambda: none,
+            result_store=ResultStore(),
+            instructions=TurnInstructions(guidance=""),
+            system=None,
+            notes=tuple,
+        )
+
 
 async def run_turn(
     open_services: Callable[[], Awaitable[TurnServices]], messages: tuple[Message, ...], turn: TurnHandle

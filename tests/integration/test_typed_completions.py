@@ -9,8 +9,8 @@ import pytest
 from openai.lib._parsing._completions import type_to_response_format_param
 from pydantic import BaseModel
 
+from tests.integration.test_chat_completions import HI, asked, whole
 from tests.integration.test_conversation_routes import ADD, Maths
-from tests.integration.test_openai_endpoint import HI, asked, whole
 from tests.support.http_service import MODEL
 
 pytestmark = [pytest.mark.anyio, pytest.mark.once]

@@ -128,7 +128,7 @@ async def test_the_synchronous_sdk_works() -> None:
 
     async with serve(["One.", "Two."]) as server:
         completion, chunks, models = await anyio.to_thread.run_sync(complete, server.url)
-    assert (completion.choices[0].message.content, whole(chunks), models) == ("One.", "Two.", [MODEL])
+    assert (completion.choices[0].message.content, whole(chunks), models) == ("One.", "Two.", [MODEL, f"{MODEL}:plain"])
 
 
 async def test_models_are_listed_and_an_unknown_model_is_not_found() -> None:
@@ -286,7 +286,8 @@ async def test_the_token_limit_applies_and_ignored_parameters_are_named() -> Non
             model=MODEL, messages=HI, max_completion_tokens=7, temperature=0.5, stop=["x"]
         )
     assert model.requests[0].settings.max_tokens == 7
-    assert raw.headers["x-ignored-parameters"] == "stop, temperature"
+    assert raw.headers["x-ignored-parameters"] == "stop"
+    assert model.requests[0].settings.temperature == 0.5
     assert raw.parse().choices[0].finish_reason == "length"
 
 
@@ -296,7 +297,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "a form without a schema": {"response_format": {"type": "json_schema", "json_schema": {"name": "a"}}},
     "a schema that is none": {"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "x"}}}},
     "sound": {"modalities": ["text", "audio"]},
-    "a call that has to be made": {"tool_choice": "required"},
+    "a call of a tool that is not there": {"tool_choice": {"type": "function", "function": {"name": "a"}}},
     "functions": {"functions": []},
     "no messages": {"messages": []},
     "a message that is none": {"messages": ["Hi"]},
@@ -310,9 +311,9 @@ WRONG: dict[str, dict[str, Any]] = {
     "a call without arguments": {"messages": [{"role": "assistant", "tool_calls": [
         {"id": "1", "function": {"name": "a"}}]}]},
     "no tokens": {"max_tokens": 0},
-    "too many tools": {"tools": [{"type": "function", "function": {"name": f"t{at}"}} for at in range(129)]},
+    "too many tools": {"tools": [{"type": "function", "function": {"name": f"t{at}"}} for at in range(1025)]},
     "a tool that is none": {"tools": [{"type": "web_search"}]},
-    "a tool's name": {"tools": [{"type": "function", "function": {"name": "a b"}}]},
+    "a tool's name": {"tools": [{"type": "function", "function": {"name": ""}}]},
     "a tool twice": {"tools": [{"type": "function", "function": {"name": "a"}}] * 2},
     "a tool's parameters": {"tools": [
         {"type": "function", "function": {"name": "a", "parameters": {"type": "array"}}}]},

@@ -1,0 +1,171 @@
+"""The turn of a request of a model API: starts it, waits for it, and yields the parts of its answer.
+
+A client sees one answer: this server executes the MCP servers' tool calls and sends the model as many requests as that
+takes. A client's own tools are offered as well, and their calls are returned to the client. A client that disconnects
+cancels its turn. No conversation is stored; the messages of a turn that returned calls are kept for a while. There is
+no user to ask for approval: calls that need approval are denied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
+
+import anyio
+from starlette.types import Receive
+
+from dial_client.client.dial_client import DialClient
+from dial_client.messages.errors import OutputError
+from dial_client.messages.events import Event, Finished, ReasoningDelta, RoundStarted, TextDelta
+from dial_client.messages.limits import StopReason
+from dial_client.messages.message import ToolCallRequest
+from dial_client.messages.model import ToolChoice
+from dial_client.messages.turn_result import Turn
+from dial_client.serve.cluster.handoffs import HandoffStore
+from dial_client.serve.http_messages import HttpError
+from dial_client.serve.model_api.answer_request import AnswerRequest, ShownActivity
+from dial_client.serve.sse_response import call_on_disconnect
+from dial_client.serve.turn_registry import TurnRegistry
+from dial_client.stores.mailbox import Mailbox
+from dial_client.turns.turn_handle import TurnHandle
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerText:
+    """The next piece of the answer's text. Texts of several replies of the model are separated by a blank line."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerReasoning:
+    """The next piece of the model's reasoning."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerEnd:
+    """The end of the answer."""
+
+    turn: Turn
+    calls: tuple[ToolCallRequest, ...]
+    """The calls of the client's tools, under the client's names, with ids that are unique among all turns."""
+    offset: int = 0
+    """Characters of `AnswerText` before the text of the turn's last message."""
+    reasoning: str = ""
+    """The model's reasoning in the whole turn; empty if it has been yielded."""
+
+
+AnswerPart = AnswerText | AnswerReasoning | AnswerEnd
+
+
+class AnswerTurns:
+    """Runs the turns of the requests of all model APIs.
+
+    Args:
+        dial: The client, entered.
+        turns: The running turns of this process.
+        mailbox: Shares the turns that returned calls with other processes; None without a database.
+    """
+
+    def __init__(self, dial: DialClient, turns: TurnRegistry, mailbox: Mailbox | None) -> None:
+        self._dial = dial
+        self._turns = turns
+        self._handoffs = HandoffStore(mailbox)
+
+    async def start(self, request: AnswerRequest) -> TurnHandle:
+        """Start the turn of a request.
+
+        Raises:
+            HttpError: The server shuts down, or too many turns are running.
+        """
+        # With the choice `none` no tool is offered at all: a model that ignores the choice would call one, and it
+        # would run.
+        has_tools = request.settings.tool_choice != ToolChoice.NONE
+        with self._turns.reserve():
+            turn = self._dial.start(
+                await self._handoffs.restore(request.messages),
+                stream=request.stream,
+                stream_events=request.stream,
+                client_tools=request.tools if has_tools else (),
+                tools=None if has_tools else [],
+                settings=request.settings,
+                output_type=request.schema,
+                model=request.model.profile,
+                plain=request.is_plain or request.model.is_plain,
+            )
+            self._turns.add(turn)
+        return turn
+
+    async def wait(self, turn: TurnHandle, request: AnswerRequest, receive: Receive) -> AnswerEnd:
+        """Return the end of the answer. A client that disconnects cancels the turn.
+
+        Raises:
+            HttpError: The answer does not match the schema that the client requested.
+            DialError: The turn failed.
+        """
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(call_on_disconnect, receive, turn.cancel)
+                with suppress(Exception):  # raised below: the task group would wrap it
+                    await turn.result()
+                group.cancel_scope.cancel()
+        finally:
+            await turn.stop()
+        try:
+            result = await turn.result()
+        except OutputError as error:
+            result = error.turn
+        events = () if request.activity is ShownActivity.NONE else (event for _, event in turn.log.since(0))
+        reasoning = "".join(event.text for event in events if isinstance(event, ReasoningDelta))
+        return replace(await self._end(result, request), reasoning=reasoning)
+
+    async def read(self, turn: TurnHandle, request: AnswerRequest) -> AsyncGenerator[AnswerPart, None]:
+        """Yield the parts of the answer as they arrive; the last one is an `AnswerEnd`. Stopping cancels the turn.
+
+        Raises:
+            HttpError: The answer does not match the schema that the client requested.
+            DialError: The turn failed.
+        """
+        # With a schema only the answer is sent: with earlier text before it, the content would not be JSON.
+        has_schema = request.schema is not None
+        length = 0
+        is_new_round = False
+        async with aclosing(_read_events(turn)) as events:
+            async for event in events:
+                match event:
+                    case RoundStarted():
+                        is_new_round = True
+                    case TextDelta(text) if not has_schema:
+                        separated = f"\n\n{text}" if is_new_round and length else text
+                        is_new_round = False
+                        length += len(separated)
+                        yield AnswerText(separated)
+                    case ReasoningDelta(text) if request.activity is not ShownActivity.NONE:
+                        yield AnswerReasoning(text)
+                    case Finished(result):
+                        end = await self._end(result, request)
+                        if has_schema and result.text:
+                            length = len(result.text)
+                            yield AnswerText(result.text)
+                        yield replace(end, offset=max(0, length - len(result.text)))
+
+    async def _end(self, turn: Turn, request: AnswerRequest) -> AnswerEnd:
+        if turn.stop_reason is StopReason.INVALID_OUTPUT:
+            message = f"the model's answer does not satisfy the schema of response_format: {turn.notes[-1]}"
+            raise HttpError(502, message, "invalid_output", param="response_format")
+        names = {tool.name: tool.tool for tool in request.tools}
+        calls = await self._handoffs.issue_calls(turn)
+        return AnswerEnd(turn, tuple(replace(call, name=names.get(call.name, call.name)) for call in calls))
+
+
+async def _read_events(turn: TurnHandle) -> AsyncGenerator[Event, None]:
+    """Yield the events of a turn. The last event is `Finished`, even if the answer does not match the schema."""
+    try:
+        async with aclosing(turn.events()) as events:
+            async for event in events:
+                yield event
+    except OutputError as error:
+        yield Finished(error.turn)

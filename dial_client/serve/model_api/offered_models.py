@@ -1,0 +1,62 @@
+"""The names of models in the APIs of models: the served model, and each profile of the configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dial_client.client.dial_client import DialClient
+from dial_client.serve.http_messages import HttpError
+from dial_client.serve.turn_registry import ServedModel
+
+# The end of the name of a model without tools and instructions.
+PLAIN = ":plain"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedModel:
+    """The model that a request names."""
+
+    name: str
+    """The name in the request."""
+    profile: str | None = None
+    """The name of its profile; None for the client's model."""
+    is_plain: bool = False
+    """True for the model alone, without the servers' tools and the host's instructions."""
+
+
+class ModelNames:
+    """The models that requests may name.
+
+    Args:
+        dial: The client, whose profiles are models too.
+        served: The client's model.
+        is_locked: True if requests cannot choose another model than the client's.
+    """
+
+    def __init__(self, dial: DialClient, served: ServedModel, *, is_locked: bool) -> None:
+        self._dial = dial
+        self._served = served
+        self._is_locked = is_locked
+
+    def list_names(self) -> list[str]:
+        """Return all names, the served model first, and each model once more without tools and instructions."""
+        profiles = () if self._is_locked else self._dial.model.profiles
+        return [f"{name}{suffix}" for suffix in ("", PLAIN) for name in dict.fromkeys((self._served.name, *profiles))]
+
+    def find(self, name: object) -> NamedModel:
+        """Return the model with a name; the client's model for no name.
+
+        Raises:
+            HttpError: There is no model of this name.
+        """
+        if name is None:
+            return NamedModel(self._served.name)
+        if isinstance(name, str):
+            # The longest name comes first: a profile may itself end in the suffix.
+            for known, is_plain in ((name, False), (name.removesuffix(PLAIN), name.endswith(PLAIN))):
+                if known == self._served.name:
+                    return NamedModel(name, None, is_plain)
+                if not self._is_locked and known in self._dial.model.profiles:
+                    return NamedModel(name, known, is_plain)
+        message = f"there is no model {name!r} here: the model is {self._served.name!r}, GET /v1/models lists all"
+        raise HttpError(404, message, "model_not_found", param="model")
