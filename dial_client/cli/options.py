@@ -287,6 +287,10 @@ class ServeOptions:
         bool,
         Option("--durable", help="Finish every turn even if a process dies. Needs pip install 'dial-client[durable]'."),
     ] = False
+    answer_timeout: Annotated[
+        float | None,
+        Option(metavar="S", help="Seconds for which a call waits for approval. Default: a day; 30 with --durable."),
+    ] = None
     lock: Annotated[
         tuple[str, ...],
         Option(

@@ -45,8 +45,10 @@ from dial_client.tools.file_changes import find_changes, names_same_file
 
 log = get_logger(__name__)
 
-# Seconds in which the user must answer.
-ANSWER_TIMEOUT = 300.0
+# Seconds in which the user must answer: a day, because a person who is away must not find the work refused. A durable
+# turn also survives the end of its process, and waits for a month.
+ANSWER_TIMEOUT = 86_400.0
+DURABLE_ANSWER_TIMEOUT = 30 * ANSWER_TIMEOUT
 
 APPROVAL, QUESTION = "approval", "question"
 # A decision in addition to those of `Decision`: allow the tool in this conversation.
@@ -287,7 +289,10 @@ class HumanInputBroker:
         for turn in turns:
             turn.announce(InputRequested(request.id, request.kind, request.about))
         try:
-            with self._peers.receive_answers(request.id, waiting.set_answer):
+            with (
+                self._peers.receive_answers(request.id, waiting.set_answer),
+                self._turns.wait_for_person([turn.id for turn in turns]),
+            ):
                 with anyio.move_on_after(self._timeout):
                     await waiting.answered.wait()
                 if waiting.answer is None and not await self._withdraw(waiting):
@@ -335,11 +340,27 @@ class HumanInputBroker:
             Route("/approvals/{id}/check", self._check_arguments, methods=["POST"]),
             Route("/questions", partial(self._list_pending, QUESTION)),
             Route("/questions/{id}", self._answer, methods=["POST"]),
+            Route("/waiting", self._list_waiting),
         ]
 
     async def _list_pending(self, kind: str, request: Request) -> Response:  # noqa: ARG002
         pending = [{**waiting.about, "id": waiting.id} for waiting in await self._list(kind)]
         return build_json_response({f"{kind}s": pending})
+
+    async def _list_waiting(self, request: Request) -> Response:  # noqa: ARG002 - the same for every request
+        """List all requests without their details: the page polls this list."""
+        waiting = [
+            {
+                "id": pending.id,
+                "kind": kind,
+                "conversation": pending.about.get("conversation"),
+                "server": pending.about["server"],
+                "tool": pending.about.get("tool"),
+            }
+            for kind in (APPROVAL, QUESTION)
+            for pending in await self._list(kind)
+        ]
+        return build_json_response({"waiting": waiting})
 
     async def _check_arguments(self, request: Request) -> Response:
         """Return the details of a waiting call that change with its arguments, and the problems of the arguments."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -51,6 +52,8 @@ class TurnRegistry:
         self._max_turns = max_turns
         self._hand_over = hand_over
         self._running: set[TurnHandle] = set()
+        # The ids of turns, with the number of requests of each that wait for a person.
+        self._waiting: Counter[str] = Counter()
         self._starting = 0
         self.is_closed = False
         """True if no further turn may start."""
@@ -77,7 +80,10 @@ class TurnRegistry:
         """
         if self.is_closed:
             raise HttpError(503, "the server is shutting down", "stopping", kind="server_error")
-        if len(self._prune()) + self._starting >= self._max_turns:
+        running = self._prune()
+        # Turns that wait for a person, perhaps for a day, must not keep others out; but their number is limited too.
+        waiting = min(sum(turn.id in self._waiting for turn in running), self._max_turns)
+        if len(running) - waiting + self._starting >= self._max_turns:
             message = f"{self._max_turns} turns are running: try again later"
             raise HttpError(429, message, "too_many_turns", kind="rate_limit_error", headers={"retry-after": "2"})
         self._starting += 1
@@ -85,6 +91,17 @@ class TurnRegistry:
             yield
         finally:
             self._starting -= 1
+
+    @contextmanager
+    def wait_for_person(self, turns: Iterable[str]) -> Iterator[None]:
+        """Within the context, these turns, given by their ids, wait for a person and take no place."""
+        ids = tuple(turns)
+        self._waiting.update(ids)
+        try:
+            yield
+        finally:
+            self._waiting.subtract(ids)
+            self._waiting = +self._waiting
 
     @contextmanager
     def hold(self) -> Iterator[None]:

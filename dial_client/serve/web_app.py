@@ -19,11 +19,12 @@ from dial_client.runtime.logs import get_logger
 from dial_client.serve.application import AppContext, build_application
 from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.http_messages import HttpError
-from dial_client.serve.human_input import HumanInputBroker, PageUser
+from dial_client.serve.human_input import ANSWER_TIMEOUT, DURABLE_ANSWER_TIMEOUT, HumanInputBroker, PageUser
 from dial_client.serve.mcp_endpoint import McpEndpoint, McpOptions
 from dial_client.serve.security import AccessPolicy, build_policy, check_origin, check_token, is_loopback
 from dial_client.serve.server_routes import ConfigChanger, ServerLogins
 from dial_client.serve.turn_registry import MAX_TURNS, ServedModel, TurnRegistry
+from dial_client.settings.argument_types import check_seconds
 from dial_client.settings.config_types import ServerSettings
 from dial_client.stores.conversation_store import ConversationStore
 from dial_client.stores.memory_store import MemoryStore
@@ -113,6 +114,7 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
     name: str = "",
     max_turns: int = MAX_TURNS,
     durable: bool = False,
+    answer_timeout: float | None = None,
     locked_settings: Collection[str] = (),
     audit_folder: Path | None = None,
     change_config: ConfigChanger | None = None,
@@ -137,6 +139,9 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
         name: The name of the model for clients of the API; empty for its own name.
         max_turns: Maximum number of running turns; further ones are refused with 429.
         durable: Whether turns survive the process; `store` is then an `SQLStore`.
+        answer_timeout: Seconds for which a call waits for approval, and a question of a server for its answer; None
+            for a day, and with `durable` for 30 days. Then the call is denied. Turns that wait take no place of
+            `max_turns`.
         locked_settings: The names of the settings that conversations cannot override.
         audit_folder: The folder of the audit log that the page shows; None for none.
         change_config: Changes the servers of the configuration; None if clients may not change it.
@@ -148,19 +153,15 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
             have durable turns.
         RuntimeError: The user has another application.
     """
-    if token is not None:
-        check_token(token, host)
-    elif not is_loopback(host):
-        raise ConfigError(f"a token is required beyond loopback, that is for {host}", hint="token=…")
-    for origin in mcp.origins if mcp is not None else ():
-        check_origin(origin)
-    if unknown := sorted(set(locked_settings) - KEYS):
-        raise ConfigError(f"there is no setting {unknown[0]!r}", hint=f"one of {', '.join(sorted(KEYS))}")
+    _check_options(token, host, mcp, locked_settings)
     store, locked = store or MemoryStore(), frozenset(locked_settings)
     turns, model = TurnRegistry(max_turns, hand_over=durable), ServedModel(name or dial.model_name)
     peers, servers = PeerBus(store, turns, model), dial.approvals.entries
     stores_grants = dial.approvals.grants is not None
-    human_input = HumanInputBroker(turns, peers, servers=servers, stores_grants=stores_grants, report=report)
+    timeout = _choose_answer_timeout(answer_timeout, durable=durable)
+    human_input = HumanInputBroker(
+        *(turns, peers), timeout=timeout, servers=servers, stores_grants=stores_grants, report=report
+    )
     if user is not None:
         user.answer_with(human_input)
 
@@ -179,6 +180,24 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
     )
     origins, authenticator = ((), None) if mcp is None else (mcp.origins, mcp.authenticator)
     return WebApp(context, build_policy(host, token, allow_hosts, origins, authenticator))
+
+
+def _check_options(token: str | None, host: str, mcp: McpOptions | None, locked_settings: Collection[str]) -> None:
+    if token is not None:
+        check_token(token, host)
+    elif not is_loopback(host):
+        raise ConfigError(f"a token is required beyond loopback, that is for {host}", hint="token=…")
+    for origin in mcp.origins if mcp is not None else ():
+        check_origin(origin)
+    if unknown := sorted(set(locked_settings) - KEYS):
+        raise ConfigError(f"there is no setting {unknown[0]!r}", hint=f"one of {', '.join(sorted(KEYS))}")
+
+
+def _choose_answer_timeout(seconds: float | None, *, durable: bool) -> float:
+    if seconds is None:
+        return DURABLE_ANSWER_TIMEOUT if durable else ANSWER_TIMEOUT
+    check_seconds(answer_timeout=seconds)
+    return seconds
 
 
 def _build_durable(

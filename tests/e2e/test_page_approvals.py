@@ -98,7 +98,7 @@ def test_a_number_that_javascript_rounds_is_shown_and_sent_exactly(
         assert_harmless(tab, address)
 
 
-@pytest.mark.parametrize(("width", "height"), [(320, 568), (375, 667), (1280, 800)])
+@pytest.mark.parametrize(("width", "height"), [(320, 568), (375, 667), (720, 450), (1280, 800)])
 def test_every_button_of_an_approval_can_be_reached(chromium: Browser, tmp_path: Path, width: int, height: int) -> None:
     arguments = {
         "text": "\n".join(f"line {at}" for at in range(300)),
@@ -120,11 +120,18 @@ def test_every_button_of_an_approval_can_be_reached(chromium: Browser, tmp_path:
         assert read_text(tab, ".request pre") == format_arguments(ToolCallRequest("1", "echo", arguments))
         tab.until(f"({OUTSIDE}).length === 0")
         assert tab.run("document.documentElement.scrollWidth <= innerWidth") is True
+        assert read_text(tab, ".more-below") == "More below"
+        tab.run("document.querySelector('.request-body').scrollTo({top: 1e6, behavior: 'instant'})")
+        tab.until("!document.querySelector('.more-below')")
+        beside = tab.open_beside(address)
+        beside.until("document.querySelector('#conversations [data-state=waiting]') && document.title[1] === '1'")
         tab.click("#request-reason")
         tab.type("not that one")
         tab.click(".request-denial button")
         tab.until(DONE)
         assert "not that one" in read_text(tab, ".tool-result pre")
+        beside.until("!document.querySelector('#conversations [data-state=waiting]') && document.title === 'dial-chat'")
+        assert_harmless(beside, address)
         assert_harmless(tab, address)
 
 

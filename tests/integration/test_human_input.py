@@ -179,6 +179,21 @@ async def test_an_approval_without_an_answer_is_a_denial() -> None:
     assert pen.written == []
 
 
+async def test_a_turn_that_waits_for_approval_is_listed_and_takes_no_place_of_the_limit() -> None:
+    async with serve([CALL, "Hello.", "Done."], {"pen": Pen().server}, max_turns=1) as server:
+        where = await server.conversation()
+        async with stream_chat(server, where) as (events, _):
+            asked = (await until(events, "approval")).data["id"]
+            brief = {"id": asked, "kind": "approval", "server": "pen", "tool": "write"}
+            conversation = where.rpartition("/")[2]
+            assert (await server.json("GET", "/waiting"))["waiting"] == [{**brief, "conversation": conversation}]
+            greeting = {"text": "Hi", "stream": False}
+            assert (await server.json("POST", f"{await server.conversation()}/chat", json=greeting))["text"] == "Hello."
+            await server.json("POST", f"/approvals/{asked}", 204, json={"decision": "once"})
+            assert await results(events) == ["written: a"]
+        assert (await server.json("GET", "/waiting"))["waiting"] == []
+
+
 async def test_a_stopped_turn_has_no_pending_approval() -> None:
     async with serve([CALL], {"pen": Pen().server}) as server:
         where = await server.conversation()

@@ -12,6 +12,7 @@ import { sendWhenFree } from "./queued_sending.js";
 import { readHash, revealMessage, showAllTurns, toHash } from "./deep_links.js";
 import { listHistoryCommands } from "./history_commands.js";
 import { initInstallation } from "./installation.js";
+import { initNotifications, notify } from "./notifications.js";
 import { ServersPanel } from "./servers_panel.js";
 import { Sidebar } from "./sidebar.js";
 import { isQuestion } from "./stored_turns.js";
@@ -22,6 +23,7 @@ import { escapeInvisible } from "./invisible_characters.js";
 import { translate } from "./language.js";
 import { describeError } from "./descriptions.js";
 import { initLanguage } from "./page_texts.js";
+import { WaitingRequests } from "./waiting_requests.js";
 
 const EXAMPLES = [translate("welcome.tools"), translate("welcome.time"), translate("welcome.explain")];
 const UNTITLED = translate("conversation.new");
@@ -31,6 +33,7 @@ const END_DISTANCE = 80;
 initLanguage();
 initTheme();
 initInstallation();
+initNotifications();
 const api = new Api(promptForToken);
 api.readToken();
 
@@ -75,7 +78,7 @@ const composer = new Composer({
 });
 const sidebar = new Sidebar(api, {
   currentId: () => current?.id,
-  isWaiting: (id) => (transcripts.get(id)?.requests.size ?? 0) > 0,
+  isWaiting: (id) => waiting.isWaiting(id),
   isRunning: (id) => transcripts.get(id)?.isRunning ?? running.has(id),
   onListed: (id, isRunning) => (isRunning ? running.add(id) : running.delete(id)),
   onDeleted: (id) => {
@@ -89,6 +92,16 @@ const sidebar = new Sidebar(api, {
     renderTitle();
   },
   onForked: (id) => navigate(id),
+});
+
+const waiting = new WaitingRequests(api, {
+  loaded: () => new Map([...transcripts].map(([id, { requests }]) => [id, requests])),
+  isOpen: (id) => id === current?.id,
+  onChange: () => {
+    sidebar.updateStates();
+    renderTitle();
+  },
+  open: navigate,
 });
 
 connectApps({
@@ -154,7 +167,11 @@ function createTranscript(id) {
   const transcript = new Transcript(api, id, { actions, serverOf });
   if (id) transcripts.set(id, transcript);
   const isCurrent = () => transcript === current;
-  transcript.addEventListener("change", () => (isCurrent() ? render() : sidebar.updateStates()));
+  transcript.addEventListener("change", () => {
+    waiting.update();
+    if (isCurrent()) render();
+    else sidebar.updateStates();
+  });
   transcript.addEventListener("sent", () => isCurrent() && scrollToEnd());
   transcript.addEventListener("servers", () => servers.refreshSoon());
   transcript.addEventListener("created", () => onCreated(transcript));
@@ -173,6 +190,9 @@ async function onFinished(transcript) {
   running.delete(transcript.id);
   const title = escapeInvisible(transcript.title || UNTITLED);
   if (transcript !== current) announce(translate("answer.elsewhere", { title }));
+  if (document.hidden || transcript !== current) {
+    notify(translate("answer.elsewhere", { title }), transcript.id, () => navigate(transcript.id));
+  }
   sidebar.refresh();
   await sendQueued(transcript);
   if (transcript === current || transcript.isRunning) return;
@@ -283,7 +303,8 @@ function describeStatus({ isDisconnected, requests, status }) {
 function renderTitle() {
   const title = current.title || UNTITLED;
   byId("title").textContent = escapeInvisible(title);
-  document.title = current.title ? `${escapeInvisible(title)} · dial-chat` : "dial-chat";
+  const badge = waiting.count ? `(${waiting.count}) ` : "";
+  document.title = badge + (current.title ? `${escapeInvisible(title)} · dial-chat` : "dial-chat");
   byId("conversation-more").hidden = current.id === null;
   byId("model-name").textContent = escapeInvisible(current.settings.model ?? standardModel);
   byId("model").classList.toggle("is-changed", Object.keys(current.settings).length > 0);
@@ -392,7 +413,7 @@ function openAddress() {
 byId("not-started").remove();
 connectEvents();
 await servers.refresh();
-await Promise.all([openAddress(), sidebar.refresh()]);
+await Promise.all([openAddress(), sidebar.refresh(), waiting.start()]);
 const models = await api.fetchJson("GET", "v1/models").catch(() => null);
 standardModel = models?.data?.[0]?.id ?? "";
 renderTitle();

@@ -4,6 +4,7 @@
 import { ApprovalCard } from "./approval_card.js";
 import { createButton, el, createIcon } from "./dom.js";
 import { parseSafeUrl } from "./markdown_inline.js";
+import { addScrollHint } from "./scroll_hint.js";
 import { renderForm } from "./elicitation_form.js";
 import { createLink } from "./markdown_view.js";
 import { escapeInvisible } from "./invisible_characters.js";
@@ -14,7 +15,8 @@ export function renderRequest(request, { answer, check }) {
   const isApproval = request.kind === "approval";
   const children = isApproval ? new ApprovalCard(request, { answer, check }).children : renderElicitation(request, answer);
   const attributes = { role: "group", "aria-labelledby": "request-title", "data-request": request.id };
-  return el("section.request", attributes, ...children);
+  const [body, ...below] = children;
+  return el("section.request", attributes, addScrollHint(body), ...below);
 }
 
 const renderHeading = (icon, ...texts) => el("h2", { id: "request-title" }, createIcon(icon), ...texts);

@@ -65,6 +65,7 @@ const ICON_PATHS = {
   servers: "M4 5h16v6H4zM4 13h16v6H4zM7.5 8h.01M7.5 16h.01",
   image: "M4 5h16v14H4zM4 16l5-5 4 4 3-3 4 4M15 9h.01",
   shield: "M12 3l7 3v5c0 5-3 8-7 10-4-2-7-5-7-10V6z",
+  bell: "M6 17V11a6 6 0 0 1 12 0v6l1.5 1.5h-15zM10 21h4",
   question: "M9 9a3 3 0 1 1 4 3c-1 .5-1 1-1 2M12 17.5h.01",
 };
 

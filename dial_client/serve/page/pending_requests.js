@@ -18,6 +18,10 @@ export class PendingRequests {
     return this.#requests.size;
   }
 
+  get all() {
+    return [...this.#requests.values()];
+  }
+
   /** The oldest request; undefined if there is none. */
   get first() {
     return this.#requests.values().next().value;

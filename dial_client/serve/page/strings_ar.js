@@ -190,4 +190,9 @@ export const TEXTS = {
   "error.too_large": "الرسالة كبيرة جداً.", "error.busy": "الخادم مشغول. حاول مجدداً بعد لحظة.",
   "error.closing": "الخادم مشغول أو يتوقف. حاول مجدداً بعد لحظة.", "error.status": "أجاب الخادم بخطأ ({status}).",
   "error.timeout": "انتهت مهلة الاتصال.", "error.lost": "انقطع الاتصال.", "error.gone": "انقطع الاتصال بالخادم.",
+  "page.more_below": "المزيد في الأسفل",
+  "notify.button": "إشعاري عندما يلزم رد أو يكتمل جواب",
+  "notify.refused": "لا يسمح المتصفح بإشعارات هذه الصفحة.",
+  "notify.approval": "يريد {server} تشغيل {tool}. موافقتك مطلوبة.",
+  "notify.question": "يطلب {server} إدخالًا.",
 };

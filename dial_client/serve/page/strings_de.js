@@ -213,4 +213,9 @@ export const TEXTS = {
   "error.status": "Der Server hat mit einem Fehler geantwortet ({status}).",
   "error.timeout": "Die Verbindung hat zu lange gebraucht.", "error.lost": "Die Verbindung ging verloren.",
   "error.gone": "Verbindung zum Server verloren.",
+  "page.more_below": "Weiteres unten",
+  "notify.button": "Benachrichtigen, wenn eine Antwort nötig oder fertig ist",
+  "notify.refused": "Der Browser erlaubt dieser Seite keine Benachrichtigungen.",
+  "notify.approval": "{server} möchte {tool} ausführen. Ihre Erlaubnis ist nötig.",
+  "notify.question": "{server} bittet um eine Eingabe.",
 };

@@ -210,4 +210,9 @@ export const TEXTS = {
   "error.closing": "El servidor está ocupado o se está cerrando. Inténtalo de nuevo en un momento.",
   "error.status": "El servidor respondió con un error ({status}).", "error.timeout": "La conexión tardó demasiado.",
   "error.lost": "Se perdió la conexión.", "error.gone": "Se perdió la conexión con el servidor.",
+  "page.more_below": "Más abajo",
+  "notify.button": "Avisarme cuando haga falta o esté lista una respuesta",
+  "notify.refused": "El navegador no permite avisos de esta página.",
+  "notify.approval": "{server} quiere ejecutar {tool}. Se necesita tu aprobación.",
+  "notify.question": "{server} pide un dato.",
 };

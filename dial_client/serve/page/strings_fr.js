@@ -213,4 +213,9 @@ export const TEXTS = {
   "error.closing": "Le serveur est occupé ou s’arrête. Réessayez dans un instant.",
   "error.status": "Le serveur a répondu par une erreur ({status}).", "error.timeout": "La connexion a expiré.",
   "error.lost": "La connexion a été perdue.", "error.gone": "Connexion au serveur perdue.",
+  "page.more_below": "Suite plus bas",
+  "notify.button": "Me prévenir quand une réponse est nécessaire ou terminée",
+  "notify.refused": "Le navigateur n’autorise pas les notifications de cette page.",
+  "notify.approval": "{server} veut exécuter {tool}. Votre accord est nécessaire.",
+  "notify.question": "{server} demande une saisie.",
 };

@@ -138,4 +138,9 @@ export const TEXTS = {
   "error.busy": "サーバーが混み合っています。少し待ってからもう一度試してください。", "error.closing": "サーバーが混み合っているか、終了しています。少し待ってからもう一度試してください。",
   "error.status": "サーバーがエラーを返しました（{status}）。", "error.timeout": "接続がタイムアウトしました。", "error.lost": "接続が切れました。",
   "error.gone": "サーバーとの接続が切れました。",
+  "page.more_below": "続きがあります",
+  "notify.button": "回答が必要なとき、または完了したときに通知する",
+  "notify.refused": "ブラウザーがこのページの通知を許可していません。",
+  "notify.approval": "{server} が {tool} を実行しようとしています。許可が必要です。",
+  "notify.question": "{server} が入力を求めています。",
 };
