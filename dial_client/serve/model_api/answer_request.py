@@ -76,6 +76,11 @@ def read_plain(headers: Mapping[str, str]) -> bool:
     return headers.get("x-dial-plain", "").lower() in ("true", "1", "yes")
 
 
+def build_ignored_header(request: AnswerRequest) -> dict[str, str]:
+    """Return the header of a response that names the parameters without effect; none if all have one."""
+    return {"x-ignored-parameters": ", ".join(request.ignored)[:500]} if request.ignored else {}
+
+
 def to_tool_name(name: str) -> str:
     """Return the name under which the model gets a client's tool: the same name, if every endpoint accepts it.
 

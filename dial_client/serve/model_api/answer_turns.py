@@ -11,13 +11,22 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 import anyio
 from starlette.types import Receive
 
 from dial_client.client.dial_client import DialClient
 from dial_client.messages.errors import OutputError
-from dial_client.messages.events import Event, Finished, ReasoningDelta, RoundStarted, TextDelta
+from dial_client.messages.events import (
+    Event,
+    Finished,
+    ReasoningDelta,
+    RoundStarted,
+    TextDelta,
+    ToolCallFinished,
+    ToolCallStarted,
+)
 from dial_client.messages.limits import StopReason
 from dial_client.messages.message import ToolCallRequest
 from dial_client.messages.model import ToolChoice
@@ -28,14 +37,17 @@ from dial_client.serve.model_api.answer_request import AnswerRequest, ShownActiv
 from dial_client.serve.sse_response import call_on_disconnect
 from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.stores.mailbox import Mailbox
+from dial_client.turns.context_window import estimate_message_tokens, estimate_tool_tokens
 from dial_client.turns.turn_handle import TurnHandle
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerText:
-    """The next piece of the answer's text. Texts of several replies of the model are separated by a blank line."""
+    """The next piece of the answer's text."""
 
     text: str
+    separator: str = ""
+    """The blank line between the text of a reply of the model and the text before it; empty within a reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +66,10 @@ class AnswerEnd:
     """The calls of the client's tools, under the client's names, with ids that are unique among all turns."""
     offset: int = 0
     """Characters of `AnswerText` before the text of the turn's last message."""
-    reasoning: str = ""
-    """The model's reasoning in the whole turn; empty if it has been yielded."""
 
 
-AnswerPart = AnswerText | AnswerReasoning | AnswerEnd
+# The calls are those of the servers' tools, without the calls of the client's own tools.
+AnswerPart = AnswerText | AnswerReasoning | ToolCallStarted | ToolCallFinished | AnswerEnd
 
 
 class AnswerTurns:
@@ -99,8 +110,16 @@ class AnswerTurns:
             self._turns.add(turn)
         return turn
 
-    async def wait(self, turn: TurnHandle, request: AnswerRequest, receive: Receive) -> AnswerEnd:
-        """Return the end of the answer. A client that disconnects cancels the turn.
+    def estimate_tokens(self, request: AnswerRequest) -> int:
+        """Return a conservative estimate of the tokens of the first request to the model."""
+        tokens = sum(estimate_tool_tokens(tool) for tool in request.tools)
+        if request.is_plain or request.model.is_plain:
+            return tokens + sum(map(estimate_message_tokens, request.messages))
+        tools: list[Any] | None = [] if request.settings.tool_choice == ToolChoice.NONE else None
+        return tokens + self._dial.measure_context(request.messages, model=request.model.profile, tools=tools).tokens
+
+    async def wait(self, turn: TurnHandle, request: AnswerRequest, receive: Receive) -> list[AnswerPart]:
+        """Return the parts of the answer, once it is complete. A client that disconnects cancels the turn.
 
         Raises:
             HttpError: The answer does not match the schema that the client requested.
@@ -114,13 +133,8 @@ class AnswerTurns:
                 group.cancel_scope.cancel()
         finally:
             await turn.stop()
-        try:
-            result = await turn.result()
-        except OutputError as error:
-            result = error.turn
-        events = () if request.activity is ShownActivity.NONE else (event for _, event in turn.log.since(0))
-        reasoning = "".join(event.text for event in events if isinstance(event, ReasoningDelta))
-        return replace(await self._end(result, request), reasoning=reasoning)
+        async with aclosing(self.read(turn, request)) as parts:
+            return [part async for part in parts]
 
     async def read(self, turn: TurnHandle, request: AnswerRequest) -> AsyncGenerator[AnswerPart, None]:
         """Yield the parts of the answer as they arrive; the last one is an `AnswerEnd`. Stopping cancels the turn.
@@ -131,6 +145,7 @@ class AnswerTurns:
         """
         # With a schema only the answer is sent: with earlier text before it, the content would not be JSON.
         has_schema = request.schema is not None
+        shows_calls = request.activity is ShownActivity.ALL
         length = 0
         is_new_round = False
         async with aclosing(_read_events(turn)) as events:
@@ -139,12 +154,14 @@ class AnswerTurns:
                     case RoundStarted():
                         is_new_round = True
                     case TextDelta(text) if not has_schema:
-                        separated = f"\n\n{text}" if is_new_round and length else text
+                        separator = "\n\n" if is_new_round and length else ""
                         is_new_round = False
-                        length += len(separated)
-                        yield AnswerText(separated)
+                        length += len(separator) + len(text)
+                        yield AnswerText(text, separator)
                     case ReasoningDelta(text) if request.activity is not ShownActivity.NONE:
                         yield AnswerReasoning(text)
+                    case ToolCallStarted() | ToolCallFinished() if shows_calls:
+                        yield event
                     case Finished(result):
                         end = await self._end(result, request)
                         if has_schema and result.text:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -19,7 +19,8 @@ from dial_client.messages.message import ImagePart, Role, ToolCallRequest
 from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import Turn
 from dial_client.serve.http_messages import build_json_response, read_json, to_http_error
-from dial_client.serve.model_api.answer_turns import AnswerEnd, AnswerReasoning, AnswerText, AnswerTurns
+from dial_client.serve.model_api.answer_request import build_ignored_header
+from dial_client.serve.model_api.answer_turns import AnswerEnd, AnswerPart, AnswerReasoning, AnswerText, AnswerTurns
 from dial_client.serve.model_api.chat_completion_request import ChatCompletionRequest, parse_request
 from dial_client.serve.model_api.offered_models import ModelNames
 from dial_client.serve.sse_response import SSEResponse
@@ -64,12 +65,12 @@ class ChatCompletionsEndpoint:
         body = await read_json(request)
         completion = parse_request(body, request.headers, self._models.find(body.get("model")), self._dial.tools)
         answer = completion.answer
-        headers = {"x-ignored-parameters": ", ".join(answer.ignored)[:500]} if answer.ignored else {}
+        headers = build_ignored_header(answer)
         turn = await self._turns.start(answer)
         if answer.stream:
             return SSEResponse(self._stream(turn, completion), headers, turn.cancel)
-        end = await self._turns.wait(turn, answer, request.receive)
-        return build_json_response(_to_dict(end, answer.model.name), headers=headers)
+        parts = await self._turns.wait(turn, answer, request.receive)
+        return build_json_response(_to_dict(parts, answer.model.name), headers=headers)
 
     async def _stream(self, turn: TurnHandle, completion: ChatCompletionRequest) -> AsyncGenerator[str, None]:
         """Yield the chunks. An exception before the first chunk is raised, so that it becomes an error response."""
@@ -97,8 +98,8 @@ class ChatCompletionsEndpoint:
         async with aclosing(self._turns.read(turn, completion.answer)) as parts:
             async for part in parts:
                 match part:
-                    case AnswerText(text):
-                        yield {"content": text}, None
+                    case AnswerText(text, separator):
+                        yield {"content": separator + text}, None
                     case AnswerReasoning(text):
                         yield {"reasoning_content": text}, None
                     case AnswerEnd(result):
@@ -109,12 +110,13 @@ class ChatCompletionsEndpoint:
                         yield {}, result
 
 
-def _to_dict(end: AnswerEnd, model: str) -> dict[str, Any]:
+def _to_dict(parts: Sequence[AnswerPart], model: str) -> dict[str, Any]:
+    [end] = [part for part in parts if isinstance(part, AnswerEnd)]
     turn = end.turn
     message: dict[str, Any] = {"role": "assistant", "content": turn.text or None, "refusal": None}
     message |= _describe_attachments(turn)
-    if end.reasoning:
-        message["reasoning_content"] = end.reasoning
+    if reasoning := "".join(part.text for part in parts if isinstance(part, AnswerReasoning)):
+        message["reasoning_content"] = reasoning
     if end.calls:
         message["tool_calls"] = [_call_to_dict(call) for call in end.calls]
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason(turn.stop_reason)}
