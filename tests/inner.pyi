@@ -511,6 +511,10 @@ from dial_client.serve import human_input as human_input
 from dial_client.serve.application import AppContext as AppContext
 from dial_client.serve.application import build_application as build_application
 from dial_client.serve.application import build_routes as build_routes
+from dial_client.serve.authentication import NEEDED_SCOPES as NEEDED_SCOPES
+from dial_client.serve.authentication import SCOPES as SCOPES
+from dial_client.serve.authentication import PersonalTokens as PersonalTokens
+from dial_client.serve.authentication import find_needed_scopes as find_needed_scopes
 from dial_client.serve.cluster import peers as peers
 from dial_client.serve.cluster import remote_turns as remote_turns
 from dial_client.serve.cluster.handoffs import HandoffStore as HandoffStore
@@ -734,6 +738,7 @@ from dial_client.sinks.turn_display import describe as turn_display_describe
 from dial_client.sinks.turn_display import format_usage_line as format_usage_line
 from dial_client.stores import mailbox as mailbox
 from dial_client.stores import migrations as migrations
+from dial_client.stores.access_tokens import AccessTokens as AccessTokens
 from dial_client.stores.conversation_store import EPOCH as EPOCH
 from dial_client.stores.conversation_store import MAX_TITLE as MAX_TITLE
 from dial_client.stores.conversation_store import Conversation as Conversation

@@ -41,6 +41,7 @@ async def open_client(
     callbacks: Callbacks | None = None,
     *,
     at_once: bool = True,
+    single_user: bool = True,
 ) -> AsyncGenerator[DialClient, None]:
     """Open a client. Its servers start in the background; `DialClient.ready` waits for them.
 
@@ -51,6 +52,7 @@ async def open_client(
         approve: The approver; with ``--yes`` the answer is yes as long as the mode is ``auto``.
         callbacks: The callbacks for servers' requests.
         at_once: False to leave it to the caller when the client is opened.
+        single_user: False if turns are for several persons, each with grants of their own.
 
     Raises:
         ConfigError: The options or the configuration are wrong.
@@ -81,7 +83,7 @@ async def open_client(
             grants=True,
             tool_pins=not options.yes and "*" not in options.allow,  # without approvals, none to pin
             concurrent=True,
-            single_user=True,
+            single_user=single_user,
             mode=mode,
         ),
         callbacks=callbacks,

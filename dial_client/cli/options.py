@@ -277,6 +277,14 @@ class ServeOptions:
     no_token: Annotated[
         bool, Option("--no-token", help="Require no token: every program on this machine has access. Loopback only.")
     ] = False
+    auth: Annotated[
+        str,
+        Option(
+            metavar="WHO",
+            help="Who sends a request: token, one token for one person; or tokens, those that `dial-chat tokens` has "
+            "created, each with its owner. --token is then the operator's.",
+        ),
+    ] = "token"
     allow_host: Annotated[
         tuple[str, ...], Option(metavar="NAME", help="A host name that clients may use in the Host header. Repeatable.")
     ] = ()

@@ -30,6 +30,7 @@ from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.messages.errors import ConfigError, DialError
 from dial_client.messages.model import Provider
 from dial_client.serve.application import AppContext
+from dial_client.serve.authentication import PersonalTokens
 from dial_client.serve.http_server import HttpServer, open_socket
 from dial_client.serve.human_input import PageUser
 from dial_client.serve.mcp_endpoint import McpOptions
@@ -45,6 +46,8 @@ from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore
 
 TOKEN_VARIABLE = "DIAL_SERVE_TOKEN"  # noqa: S105 - its name
+# The value of ``--auth`` for a service whose persons have tokens of their own.
+PERSONAL_TOKENS = "tokens"
 
 
 async def serve_http(options: Options, serve_options: ServeOptions) -> int:
@@ -56,15 +59,17 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
     """
     token, token_source = _choose_token(serve_options)
     locked = _read_locked_settings(serve_options.lock)
+    store = build_store(options, is_durable=serve_options.durable)
+    authenticator = _choose_authenticator(serve_options, store, token)
     settings, provider = await read_with_model(options)
-    store = _build_store(options, is_durable=serve_options.durable)
     user = PageUser()
     callbacks = Callbacks(elicit=user.elicit, apps=True, log_level="info")
     listener = open_socket(serve_options.host, serve_options.port)
     with closing(listener):
         host, port, *_ = listener.getsockname()
         settings = _without_own_endpoint(settings, host, port)
-        async with open_client(options, settings, provider, user, callbacks) as dial:
+        is_alone = authenticator is None
+        async with open_client(options, settings, provider, user, callbacks, single_user=is_alone) as dial:
             reload = ConfigurationReload(dial, options, settings, partial(_without_own_endpoint, host=host, port=port))
             web = create_app(
                 *(dial, user),
@@ -81,8 +86,11 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
                 change_config=build_config_changer(options, reload.request) if serve_options.allow_admin else None,
                 report=warn,
                 mcp=_choose_mcp_options(serve_options),
+                authenticator=authenticator,
             )
             shown = _format_url(listener.getsockname(), token, token_source)
+            if not is_alone:
+                shown += "\ndial-chat: `dial-chat tokens create NAME --owner PERSON` creates a token for a person"
             async with web.lifespan():
                 return await _serve(HttpServer(web, listener, web.context.turns), web.context, shown, reload)
 
@@ -201,6 +209,8 @@ async def _serve(server: HttpServer, context: AppContext, shown: str, reload: Co
 def _choose_token(serve_options: ServeOptions) -> tuple[str | None, str]:
     """Return the token of clients and its source. The source is empty for a generated token, or for no token.
 
+    With `PERSONAL_TOKENS` it is the token of the operator, if there is one.
+
     Raises:
         ConfigError: The token is invalid or too short, or the options contradict each other.
     """
@@ -215,13 +225,40 @@ def _choose_token(serve_options: ServeOptions) -> tuple[str | None, str]:
     if serve_options.token == "":
         raise ConfigError("--token is empty", "leave it out for a generated one")
     token_of_environment = os.environ.get(TOKEN_VARIABLE)
-    token = serve_options.token or token_of_environment or secrets.token_urlsafe(32)
+    token = serve_options.token or token_of_environment
+    if not token and serve_options.auth == PERSONAL_TOKENS:
+        return None, ""
+    token = token or secrets.token_urlsafe(32)
     check_token(token, serve_options.host)
     source = "given with --token" if serve_options.token else f"in {TOKEN_VARIABLE}" if token_of_environment else ""
     return token, source
 
 
-def _build_store(options: Options, *, is_durable: bool) -> SQLStore | MemoryStore:
+def _choose_authenticator(
+    serve_options: ServeOptions, store: SQLStore | MemoryStore, token: str | None
+) -> PersonalTokens | None:
+    """Return who knows the persons of the service; None for one token.
+
+    Raises:
+        ConfigError: There is no such choice, or the store has no tokens.
+    """
+    if serve_options.auth == "token":
+        return None
+    if serve_options.auth != PERSONAL_TOKENS:
+        raise ConfigError(f"--auth: there is no choice {serve_options.auth!r}", f"one of token, {PERSONAL_TOKENS}")
+    if serve_options.no_token:
+        raise ConfigError(f"--no-token cannot be combined with --auth {PERSONAL_TOKENS}")
+    if not isinstance(store, SQLStore):
+        raise ConfigError(f"--auth {PERSONAL_TOKENS} cannot be combined with --no-save", "tokens are in the database")
+    return PersonalTokens(store.tokens, token)
+
+
+def build_store(options: Options, *, is_durable: bool) -> SQLStore | MemoryStore:
+    """Return the store of conversations that the options name.
+
+    Raises:
+        ConfigError: Two options contradict each other, or the address of the store is wrong.
+    """
     if options.no_save:
         if options.store or is_durable:
             raise ConfigError(f"--{'store' if options.store else 'durable'} cannot be combined with --no-save")

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
+from copy import copy
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -126,6 +127,18 @@ class DurableTurns:
         self._background: BackgroundTasks | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._handles: dict[str, WorkflowHandleAsync[dict[str, str]]] = {}
+
+    def for_owner(self, owner: str) -> Self:
+        """Return durable turns of the conversations of one owner, as `ConversationManager.for_owner` does.
+
+        They are open while these are, and share the turns that run with these.
+
+        Raises:
+            ConfigError: As `ConversationManager.for_owner`.
+        """
+        turns = copy(self)
+        turns.manager = self.manager.for_owner(owner)
+        return turns
 
     async def __aenter__(self) -> Self:
         """Open the database, and start to look for turns whose process was killed.

@@ -1,5 +1,6 @@
 from dial_client.serve.authentication import Authenticator as Authenticator
 from dial_client.serve.authentication import Person as Person
+from dial_client.serve.authentication import PersonalTokens as PersonalTokens
 from dial_client.serve.authentication import Refusal as Refusal
 from dial_client.serve.authentication import ResourceMetadata as ResourceMetadata
 from dial_client.serve.human_input import PageUser as PageUser
@@ -7,4 +8,14 @@ from dial_client.serve.mcp_endpoint import McpOptions as McpOptions
 from dial_client.serve.web_app import WebApp as WebApp
 from dial_client.serve.web_app import create_app as create_app
 
-__all__ = ["Authenticator", "McpOptions", "PageUser", "Person", "Refusal", "ResourceMetadata", "WebApp", "create_app"]
+__all__ = [
+    "Authenticator",
+    "McpOptions",
+    "PageUser",
+    "Person",
+    "PersonalTokens",
+    "Refusal",
+    "ResourceMetadata",
+    "WebApp",
+    "create_app",
+]

@@ -15,8 +15,10 @@ from starlette.routing import Route
 
 from dial_client.client.dial_client import DialClient
 from dial_client.hooks.audit.record_format import list_log_files
-from dial_client.serve.cluster.pending_requests import PendingRequests
+from dial_client.serve.cluster.pending_requests import GrantedTool, PendingRequests
 from dial_client.serve.http_messages import HttpError, build_json_response, read_limit
+from dial_client.serve.security import find_person
+from dial_client.tools.grants import GrantStore
 
 MAX_ENTRIES = 200
 # Bytes to read from the end of the audit log.
@@ -41,32 +43,39 @@ class AccessRoutes:
             Route("/audit", self._audit, methods=["GET"]),
         ]
 
-    async def _list(self, request: Request) -> Response:  # noqa: ARG002
-        return build_json_response({"grants": await self._list_grants()})
+    async def _list(self, request: Request) -> Response:
+        return build_json_response({"grants": await self._list_grants(find_person(request).name)})
 
-    async def _list_grants(self) -> list[dict[str, Any]]:
+    async def _list_grants(self, person: str) -> list[dict[str, Any]]:
+        """Return the grants that a person may revoke: one of several persons has only what this person granted."""
         shared = await self.requests.list_granted()
+        if person:
+            grants = self._select_grants(person)
+            always = [{**grant.to_dict(), "scope": "always"} for grant in (grants.list_grants() if grants else ())]
+            return [*always, *(_describe(tool) for tool in shared if tool.owner == person)]
         stored = [{**grant.to_dict(), "scope": "always"} for grant in self.dial.approvals.stored_grants]
-        in_conversations = [
-            {"id": tool.key, "server": tool.server, "tool": tool.tool, "scope": "conversation"}
-            | {"conversation": tool.conversation_id}
-            for tool in shared
-            if tool.conversation_id
-        ]
-        always = {(grant["server"], grant["tool"]) for grant in stored}
+        in_conversations = [_describe(tool) for tool in shared if tool.conversation_id]
+        always_allowed = {(grant["server"], grant["tool"]) for grant in stored}
         shared_for_session = {(tool.server, tool.tool) for tool in shared if not tool.conversation_id}
         for_session = [
             {"id": _compute_id(server, tool), "server": server, "tool": tool, "scope": "session"}
-            for server, tool in sorted({*self.dial.approvals.session_grants, *(shared_for_session - always)})
+            for server, tool in sorted({*self.dial.approvals.session_grants, *(shared_for_session - always_allowed)})
         ]
         return [*stored, *for_session, *in_conversations]
 
+    def _select_grants(self, person: str) -> GrantStore | None:
+        grants = self.dial.approvals.grants
+        return grants.select_owner(person) if grants is not None else None
+
     async def _revoke(self, request: Request) -> Response:
         id_ = request.path_params["id"]
-        grant = next((grant for grant in await self._list_grants() if grant["id"] == id_), None)
+        person = find_person(request).name
+        grant = next((grant for grant in await self._list_grants(person) if grant["id"] == id_), None)
         if grant is None:
             raise HttpError(404, "there is no such grant", "not_found")
-        if grant["scope"] == "conversation":
+        if person and (grants := self._select_grants(person)) is not None:
+            grants.revoke({id_})
+        if grant["scope"] == "conversation" or person:
             await self.requests.revoke(id_)
             return Response(status_code=204)
         if grant["scope"] == "always":
@@ -111,6 +120,12 @@ def _read_end(path: Path, max_bytes: int) -> bytes:
             return file.read(max_bytes)
     except OSError:
         return b""
+
+
+def _describe(tool: GrantedTool) -> dict[str, Any]:
+    place = {"scope": "conversation", "conversation": tool.conversation_id}
+    granted = {"id": tool.key, "server": tool.server, "tool": tool.tool}
+    return granted | (place if tool.conversation_id else {"scope": "session"})
 
 
 def _compute_id(server: str, tool: str) -> str:

@@ -24,7 +24,7 @@ from dial_client.serve.mcp_endpoint import McpEndpoint
 from dial_client.serve.model_api.answer_turns import AnswerTurns
 from dial_client.serve.model_api.chat_completions import ChatCompletionsEndpoint
 from dial_client.serve.model_api.offered_models import ModelNames
-from dial_client.serve.security import HEALTH, AccessPolicy, SecurityMiddleware
+from dial_client.serve.security import HEALTH, AccessPolicy, SecurityMiddleware, find_person
 from dial_client.serve.server_routes import ConfigChanger, ServerLogins, ServerRoutes
 from dial_client.serve.static_files import StaticFiles
 from dial_client.serve.turn_registry import ServedModel, TurnRegistry
@@ -79,11 +79,12 @@ def build_routes(context: AppContext) -> list[Route]:
     models = ModelNames(dial, model, is_locked="model" in context.locked_settings)
     return [
         Route(HEALTH, _report_health),
+        Route("/me", _describe_person, methods=["GET"]),
         Route("/", files.send_index),
         Route("/assets/{name:path}", files.send_asset),
         *ChatCompletionsEndpoint(dial, answers, models).build_routes(),
         *ConversationRoutes(dial, manager, durable or manager, turns, model, remote_turns).build_routes(),
-        *FeatureRoutes(dial, context.human_input, model, context.locked_settings).build_routes(),
+        *FeatureRoutes(dial, manager, context.human_input, model, context.locked_settings).build_routes(),
         *ServerRoutes(dial, context.change_config, context.logins).build_routes(),
         *AccessRoutes(dial, context.human_input.requests, context.audit_folder).build_routes(),
         *context.human_input.build_routes(),
@@ -93,6 +94,11 @@ def build_routes(context: AppContext) -> list[Route]:
 
 async def _report_health(request: Request) -> Response:  # noqa: ARG001 - the response is the same for every request
     return build_json_response({"status": "ok"})
+
+
+async def _describe_person(request: Request) -> Response:
+    person = find_person(request)
+    return build_json_response({"name": person.name, "scopes": sorted(person.scopes)})
 
 
 async def _refuse_path(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001

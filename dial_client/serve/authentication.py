@@ -1,22 +1,57 @@
-"""Who sends a request: the interface for services that know several persons, and the token of ``serve``.
+"""Who sends a request, and what for: the one token of ``serve``, tokens of several persons, and the interface for both.
 
-An `Authenticator` answers for `/mcp`. It may name authorization servers: clients then find them as RFC 9728 says, by
-the header ``WWW-Authenticate`` of a refused request, or at ``/.well-known/oauth-protected-resource``.
+An `Authenticator` answers for the whole service, or for `/mcp` alone. It may name authorization servers: clients of
+`/mcp` then find them as RFC 9728 says, by the header ``WWW-Authenticate`` of a refused request, or at
+``/.well-known/oauth-protected-resource``.
 """
 
 from __future__ import annotations
 
 import hmac
+import math
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import anyio
+
 from dial_client.serve.http_messages import HttpError
+from dial_client.stores.access_tokens import AccessToken, AccessTokens
 
 # The path of the MCP server, and the paths of the metadata: the second is for clients that append the resource's path.
 MCP = "/mcp"
 METADATA = "/.well-known/oauth-protected-resource"
 METADATA_OF_MCP = f"{METADATA}{MCP}"
+
+# What a request may be for: to ask the model and change conversations, to read, to answer approvals and questions, to
+# change servers and read the audit log, to use `/mcp`.
+CHAT, READ, APPROVE, ADMIN, GATEWAY = SCOPES = ("chat", "read", "approve", "admin", "gateway")
+
+# The scopes of which a request needs one, by the first part of its path: for GET, and for other methods.
+NEEDED_SCOPES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "v1": ((CHAT, READ), (CHAT,)),
+    "conversations": ((READ,), (CHAT,)),
+    "approvals": ((READ,), (APPROVE,)),
+    "questions": ((READ,), (APPROVE,)),
+    "grants": ((READ,), (APPROVE,)),
+    "tools": ((READ,), (CHAT,)),
+    "prompts": ((READ,), (CHAT,)),
+    "resources": ((READ,), (CHAT,)),
+    "completions": ((CHAT,), (CHAT,)),
+    "apps": ((READ,), (CHAT,)),
+    "models": ((CHAT, READ), (ADMIN,)),
+    "servers": ((READ,), (ADMIN,)),
+    "audit": ((ADMIN,), (ADMIN,)),
+    "me": (SCOPES, SCOPES),
+    MCP.removeprefix("/"): ((GATEWAY,), (GATEWAY,)),
+}
+
+
+def find_needed_scopes(method: str, path: str) -> tuple[str, ...]:
+    """Return the scopes of which a request needs one. A path that is not known here needs `ADMIN`, to be safe."""
+    reading, writing = NEEDED_SCOPES.get(path.removeprefix("/").partition("/")[0], ((ADMIN,), (ADMIN,)))
+    return reading if method in ("GET", "HEAD") else writing
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +59,10 @@ class Person:
     """Who a request is for."""
 
     name: str = ""
-    """What tells the persons apart, such as the subject of a token with its issuer; empty if there is only one."""
+    """What tells the persons apart, such as the subject of a token with its issuer; empty if there is only one, or for
+    the operator, who sees the conversations of all. The conversations of a person have this name as their owner."""
+    scopes: frozenset[str] = frozenset(SCOPES)
+    """What the person may use the service for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +139,74 @@ class TokenAuthenticator:
         if scheme.lower() != "bearer" or not is_equal:
             return Refusal("send the token of this service: Authorization: Bearer TOKEN")
         return Person()
+
+
+# Seconds for which a token that was found is not looked up again; for as long a revoked token may be accepted.
+_KNOWN_SECONDS = 5.0
+# Maximum number of tokens that are remembered.
+_MAX_KNOWN = 10_000
+
+
+class PersonalTokens:
+    """The persons of a service, by their tokens in its database (``dial-chat tokens``).
+
+    Args:
+        tokens: The stored tokens.
+        operator: The token of the operator, who sees the conversations of all; None if there is none.
+    """
+
+    metadata = None
+
+    def __init__(self, tokens: AccessTokens, operator: str | None = None) -> None:
+        self._tokens = tokens
+        self._operator = TokenAuthenticator(operator) if operator is not None else None
+        # The tokens that were found lately, each with the time, the latest at the end.
+        self._known: OrderedDict[str, tuple[AccessToken, float]] = OrderedDict()
+        # The requests that each token may still send, with the time of that number, by the ids of tokens.
+        self._allowances: dict[str, tuple[float, float]] = {}
+
+    async def authenticate(self, headers: Mapping[str, str]) -> Person | Refusal:
+        """Return the owner of the token in the headers.
+
+        Raises:
+            HttpError: The token's requests of this minute are used up.
+            DialError: The database failed.
+        """
+        if self._operator is not None and isinstance(person := await self._operator.authenticate(headers), Person):
+            return person
+        scheme, _, credentials = headers.get("authorization", "").partition(" ")
+        token = await self._find(credentials.strip()) if scheme.lower() == "bearer" else None
+        if token is None:
+            return Refusal("send your token for this service: Authorization: Bearer TOKEN")
+        self._count(token)
+        return Person(token.owner, token.scopes)
+
+    async def _find(self, text: str) -> AccessToken | None:
+        now = anyio.current_time()
+        token, found_at = self._known.get(text, (None, -math.inf))
+        if token is None or now - found_at >= _KNOWN_SECONDS:
+            token = await self._tokens.find(text)
+            self._known.pop(text, None)
+            if token is not None:
+                self._known[text] = token, now
+                if len(self._known) > _MAX_KNOWN:
+                    self._allowances.pop(self._known.popitem(last=False)[1][0].id, None)
+        return None if token is None or token.has_expired else token
+
+    def _count(self, token: AccessToken) -> None:
+        """Count a request of the token. A pause fills its allowance up again, to the requests of a whole minute."""
+        rate = token.requests_per_minute
+        if not rate:
+            return
+        now = anyio.current_time()
+        left, counted_at = self._allowances.get(token.id, (float(rate), now))
+        left = min(float(rate), left + (now - counted_at) * rate / 60)
+        if left < 1:
+            seconds = math.ceil((1 - left) * 60 / rate)
+            message = f"this token has sent its {rate} requests of a minute: try again in {seconds} s"
+            headers = {"retry-after": str(seconds)}
+            raise HttpError(429, message, "rate_limit_exceeded", kind="rate_limit_error", headers=headers)
+        self._allowances[token.id] = left - 1, now
 
 
 def build_refusal(refusal: Refusal, metadata: ResourceMetadata | None = None) -> HttpError:

@@ -33,6 +33,7 @@ from dial_client.serve.http_messages import (
     read_string,
 )
 from dial_client.serve.model_api.message_parts import parse_content, to_text_parts
+from dial_client.serve.security import find_person
 from dial_client.serve.sse_response import SSEResponse, parse_last_event_id, stream_turn
 from dial_client.serve.turn_registry import ServedModel, TurnRegistry
 from dial_client.stores.conversation_store import Conversation, ConversationSummary
@@ -148,28 +149,39 @@ class ConversationRoutes:
             Route(f"{path}/compact", self._compact, methods=["POST"]),
         ]
 
+    def _find_manager(self, request: Request) -> ConversationManager:
+        """Return the manager of the conversations that the request's person may see."""
+        name = find_person(request).name
+        return self._manager.for_owner(name) if name else self._manager
+
+    def _find_runner(self, request: Request) -> ConversationManager | DurableTurns:
+        name = find_person(request).name
+        return self._runner.for_owner(name) if name else self._runner
+
     async def _list(self, request: Request) -> Response:
         query = request.query_params
         limit = read_limit(request, MAX_LIMIT)
-        page = await self._manager.list(limit, cursor=query.get("cursor") or None, search=query.get("search", ""))
+        page = await self._find_manager(request).list(
+            limit, cursor=query.get("cursor") or None, search=query.get("search", "")
+        )
         conversations = [summary_to_dict(summary) | {"running": summary.running} for summary in page]
         return build_json_response({"conversations": conversations, "cursor": page.cursor})
 
     async def _create(self, request: Request) -> Response:
         title = read_string(await read_json(request), "title", "")
-        return await self._respond((await self._manager.create(title)).id, 201)
+        return await self._respond(request, (await self._find_manager(request).create(title)).id, 201)
 
     async def _import(self, request: Request) -> Response:
         text = (await request.body()).decode(errors="replace")
-        return await self._respond((await self._manager.import_json(text)).id, 201)
+        return await self._respond(request, (await self._find_manager(request).import_json(text)).id, 201)
 
     async def _get(self, request: Request) -> Response:
-        view = await self._runner.view(request.path_params["id"])
-        if await self._ask_again(view.conversation):
-            view = await self._runner.view(view.conversation.id)
+        view = await self._find_runner(request).view(request.path_params["id"])
+        if await self._ask_again(request, view.conversation):
+            view = await self._find_runner(request).view(view.conversation.id)
         return build_json_response(view_to_dict(view))
 
-    async def _ask_again(self, stored: Conversation) -> bool:
+    async def _ask_again(self, request: Request, stored: Conversation) -> bool:
         """Resume a turn whose calls waited for approval when its process was killed, so that the user is asked again.
 
         Nothing of it runs before the user answers. Durable turns are resumed by themselves. Returns False if there is
@@ -181,7 +193,7 @@ class ConversationRoutes:
         self._resuming.add(stored.id)
         try:
             with self._turns.reserve():
-                if (turn := await self._manager.resume(stored.id)) is not None:
+                if (turn := await self._find_manager(request).resume(stored.id)) is not None:
                     self._turns.add(turn)
         except (HttpError, ConversationBusy) as error:  # the conversation can be read in any case
             log.debug("turn_not_resumed", error=type(error).__name__)
@@ -193,26 +205,30 @@ class ConversationRoutes:
         body = await read_json(request)
         title = read_string(body, "title") if "title" in body or "settings" not in body else None
         if "settings" in body:
-            await self._manager.update_settings(request.path_params["id"], body["settings"])
+            await self._find_manager(request).update_settings(request.path_params["id"], body["settings"])
         if title is not None:
-            await self._manager.rename(request.path_params["id"], title)
-        return await self._respond(request.path_params["id"])
+            await self._find_manager(request).rename(request.path_params["id"], title)
+        return await self._respond(request, request.path_params["id"])
 
     async def _delete(self, request: Request) -> Response:
-        await self._manager.delete(request.path_params["id"])
+        await self._find_manager(request).delete(request.path_params["id"])
         return Response(status_code=204)
 
     async def _fork(self, request: Request) -> Response:
         at = (await read_json(request)).get("at")
         if at is not None and (not isinstance(at, int) or isinstance(at, bool)):
             raise HttpError(400, "at must be a number of messages", "bad_number", param="at")
-        return await self._respond((await self._manager.fork(request.path_params["id"], at)).id, 201)
+        return await self._respond(
+            request, (await self._find_manager(request).fork(request.path_params["id"], at)).id, 201
+        )
 
     async def _export(self, request: Request) -> Response:
         format_ = request.query_params.get("format", "json")
         if format_ not in _EXPORTS:
             raise HttpError(400, "format must be json or markdown", "bad_format", param="format")
-        text = await self._manager.export(request.path_params["id"], cast("Literal['json', 'markdown']", format_))
+        text = await self._find_manager(request).export(
+            request.path_params["id"], cast("Literal['json', 'markdown']", format_)
+        )
         media_type, extension = _EXPORTS[format_]
         name = "".join(char for char in request.path_params["id"] if char.isalnum())[:40] or "conversation"
         disposition = f'attachment; filename="{name}.{extension}"'
@@ -233,14 +249,22 @@ class ConversationRoutes:
         message = replace(mentions.message, content=attached, taint=mentions.message.taint or taint)
         message = add_app_contexts(message, contexts)
         turn_input = message if edited_position is None else EditedMessage(edited_position, message)
-        return await self._start_turn(request.path_params["id"], turn_input, stream=bool(stream), notes=mentions.notes)
+        return await self._start_turn(
+            request, request.path_params["id"], turn_input, stream=bool(stream), notes=mentions.notes
+        )
 
     async def _start_turn(
-        self, conversation_id: str, turn_input: ConversationInput, *, stream: bool, notes: Sequence[str] = ()
+        self,
+        request: Request,
+        conversation_id: str,
+        turn_input: ConversationInput,
+        *,
+        stream: bool,
+        notes: Sequence[str] = (),
     ) -> Any:
         """Start a turn; return a stream of its events, or without `stream` its result."""
         with self._turns.reserve():
-            turn = await self._runner.start(conversation_id, turn_input, stream=stream)
+            turn = await self._find_runner(request).start(conversation_id, turn_input, stream=stream)
             self._turns.add(turn)
         for note in notes:
             turn.announce(StatusChanged(note))
@@ -249,19 +273,19 @@ class ConversationRoutes:
             return SSEResponse(stream_turn(turn, 0, self._model.name), headers)
         return build_json_response((await turn.result()).to_dict(), headers=headers)
 
-    async def _respond(self, conversation_id: str, status: int = 200) -> Response:
-        return build_json_response(view_to_dict(await self._runner.view(conversation_id)), status)
+    async def _respond(self, request: Request, conversation_id: str, status: int = 200) -> Response:
+        return build_json_response(view_to_dict(await self._find_runner(request).view(conversation_id)), status)
 
     async def _stop(self, request: Request) -> Response:
         conversation_id = request.path_params["id"]
-        turn = self._manager.find_turn(conversation_id)
+        turn = self._find_manager(request).find_turn(conversation_id)
         if turn is not None and not turn.has_ended:
             turn.cancel()
-        elif (await self._manager.get(conversation_id)).running:
+        elif (await self._find_manager(request).get(conversation_id)).running:
             if self._remote_turns is None or not await self._remote_turns.stop(conversation_id):
                 message = "the turn runs in a program that cannot be reached from here: stop it there"
                 raise HttpError(409, message, "runs_elsewhere")
-        elif (await self._runner.view(conversation_id)).conversation.running:
+        elif (await self._find_runner(request).view(conversation_id)).conversation.running:
             message = "the turn waits for a process to resume it: try again when it runs"
             raise HttpError(409, message, "not_running_yet", headers={"retry-after": "2"})
         return Response(status_code=204)
@@ -270,11 +294,14 @@ class ConversationRoutes:
         turn_id = request.path_params["turn"]
         after = parse_last_event_id(request.headers.get("last-event-id"), turn_id)
         conversation_id, events = request.path_params["id"], None
-        if (turn := self._manager.find_turn(conversation_id, turn_id)) is not None:
+        if (turn := self._find_manager(request).find_turn(conversation_id, turn_id)) is not None:
             if turn.has_ended:
-                await self._manager.get(conversation_id)  # raises ConversationNotFound if it was deleted
+                await self._find_manager(request).get(conversation_id)  # raises ConversationNotFound if it was deleted
             events = stream_turn(turn, after, self._model.name)
         elif self._remote_turns is not None:
+            await self._find_manager(request).read_state(
+                conversation_id
+            )  # raises ConversationNotFound if it is foreign
             events = await self._remote_turns.find_events(conversation_id, turn_id, after)
         if events is None:
             message = "the events of this turn are not available: read the conversation"
@@ -282,49 +309,57 @@ class ConversationRoutes:
         return SSEResponse(events, {"x-turn-id": turn_id})
 
     async def _read_state(self, request: Request) -> Response:
-        return build_json_response({"state": await self._manager.read_state(request.path_params["id"])})
+        return build_json_response({"state": await self._find_manager(request).read_state(request.path_params["id"])})
 
     async def _list_messages(self, request: Request) -> Response:
-        return build_json_response({"messages": await self._manager.list_messages(request.path_params["id"])})
+        return build_json_response(
+            {"messages": await self._find_manager(request).list_messages(request.path_params["id"])}
+        )
 
     async def _remove(self, request: Request) -> Response:
         position = parse_number(request.path_params["position"])
         if position is None:
             raise HttpError(400, "the path must end with the position of a message", "bad_number", param="position")
-        await self._manager.remove_message(request.path_params["id"], position)
-        return await self._respond(request.path_params["id"])
+        await self._find_manager(request).remove_message(request.path_params["id"], position)
+        return await self._respond(request, request.path_params["id"])
 
     async def _switch(self, request: Request) -> Response:
         position = read_position(await read_json(request), "message")
         if position is None:
             raise HttpError(400, "message must be the position of a message", "bad_number", param="message")
-        await self._manager.switch(request.path_params["id"], position)
-        return await self._respond(request.path_params["id"])
+        await self._find_manager(request).switch(request.path_params["id"], position)
+        return await self._respond(request, request.path_params["id"])
 
     async def _regenerate(self, request: Request) -> Any:
         body = await read_json(request)
         turn_input = Regeneration(read_position(body, "message"))
-        return await self._start_turn(request.path_params["id"], turn_input, stream=bool(body.get("stream", True)))
+        return await self._start_turn(
+            request, request.path_params["id"], turn_input, stream=bool(body.get("stream", True))
+        )
 
     async def _continue(self, request: Request) -> Any:
         body = await read_json(request)
-        return await self._start_turn(request.path_params["id"], Continuation(), stream=bool(body.get("stream", True)))
+        return await self._start_turn(
+            request, request.path_params["id"], Continuation(), stream=bool(body.get("stream", True))
+        )
 
     async def _undo(self, request: Request) -> Response:
-        await self._manager.undo(request.path_params["id"])
-        return await self._respond(request.path_params["id"])
+        await self._find_manager(request).undo(request.path_params["id"])
+        return await self._respond(request, request.path_params["id"])
 
     async def _restore(self, request: Request) -> Response:
         edit = (await read_json(request)).get("edit", "undo")
         if edit not in ("undo", "compact"):
             raise HttpError(400, "edit must be undo or compact", "bad_text", param="edit")
-        await self._manager.restore(request.path_params["id"], edit)
-        return await self._respond(request.path_params["id"])
+        await self._find_manager(request).restore(request.path_params["id"], edit)
+        return await self._respond(request, request.path_params["id"])
 
     async def _compact(self, request: Request) -> Response:
-        compaction = await self._manager.compact(request.path_params["id"])
+        compaction = await self._find_manager(request).compact(request.path_params["id"])
         note = {"note": compaction.note} if compaction is not None else {}
-        return build_json_response(view_to_dict(await self._runner.view(request.path_params["id"])) | note)
+        return build_json_response(
+            view_to_dict(await self._find_runner(request).view(request.path_params["id"])) | note
+        )
 
 
 def _read_content(body: dict[str, Any]) -> Content:

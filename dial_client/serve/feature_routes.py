@@ -20,6 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from dial_client import __version__
 from dial_client.client.dial_client import DialClient
+from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.hooks.approval_request import quote_name, to_claims
 from dial_client.hooks.audit.entries import Origin
 from dial_client.messages.errors import DialError, ServerError, ServerGone
@@ -37,7 +38,7 @@ from dial_client.serve.http_messages import (
     to_http_error,
 )
 from dial_client.serve.human_input import HumanInputBroker
-from dial_client.serve.security import APP_FRAME
+from dial_client.serve.security import APP_FRAME, find_person
 from dial_client.serve.sse_response import OPENING_COMMENT, SSEResponse, encode_event
 from dial_client.serve.turn_registry import ServedModel
 from dial_client.servers.resources import ResourceContent
@@ -73,6 +74,8 @@ class DirectCall:
     """Makes the call and returns its result, of JSON types only."""
     conversation_id: str = ""
     """The conversation that the call belongs to; empty if there is none."""
+    owner: str = ""
+    """The person who makes the call; empty in a service for one person."""
 
     def __post_init__(self) -> None:
         if len(self.running) >= MAX_CALLS:
@@ -98,7 +101,7 @@ class DirectCall:
         try:
             with self._events, self.human_input.listen(self):
                 try:
-                    last = encode_named("result", await self.call(Origin(self.conversation_id, self.id)))
+                    last = encode_named("result", await self.call(Origin(self.conversation_id, self.id, self.owner)))
                 except DialError as error:
                     last = encode_named("error", {"message": to_http_error(error).error["message"]})
                 await self._events.send(last)
@@ -135,15 +138,22 @@ class FeatureRoutes:
 
     Args:
         dial: The client, entered.
+        manager: The conversations.
         human_input: Asks the user to approve the calls.
         model: The model of conversations that choose none.
         locked: Names of the settings that conversations cannot override.
     """
 
     def __init__(
-        self, dial: DialClient, human_input: HumanInputBroker, model: ServedModel, locked: Collection[str]
+        self,
+        dial: DialClient,
+        manager: ConversationManager,
+        human_input: HumanInputBroker,
+        model: ServedModel,
+        locked: Collection[str],
     ) -> None:
         self._dial = dial
+        self._manager = manager
         self._human_input = human_input
         # Counted separately: the calls of apps must not take the places of the user's own calls.
         self._tool_calls: set[DirectCall] = set()
@@ -191,7 +201,7 @@ class FeatureRoutes:
         async def call(origin: Origin) -> Mapping[str, Any]:
             return (await self._dial.call(tool.name, arguments, origin=origin)).to_dict()
 
-        return DirectCall(self._human_input, self._tool_calls, call)
+        return DirectCall(self._human_input, self._tool_calls, call, owner=find_person(request).name)
 
     def _find_tool(self, name: Any) -> ToolSpec:
         for tool in self._dial.tools:
@@ -298,7 +308,11 @@ class FeatureRoutes:
         async def call(origin: Origin) -> Mapping[str, Any]:
             return await self._dial.apps.call(server, tool, arguments, origin=origin)
 
-        return DirectCall(self._human_input, self._app_calls, call, read_string(body, "conversation", ""))
+        conversation_id, owner = read_string(body, "conversation", ""), find_person(request).name
+        if conversation_id and owner:
+            # What is granted in a conversation must not be used by others.
+            await self._manager.for_owner(owner).read_state(conversation_id)
+        return DirectCall(self._human_input, self._app_calls, call, conversation_id, owner)
 
     async def _list_models(self, request: Request) -> Response:  # noqa: ARG002 - the same for every request
         profiles = [] if "model" in self._locked else list(self._dial.model.profiles.values())

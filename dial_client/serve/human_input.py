@@ -37,6 +37,7 @@ from dial_client.schema.argument_check import ArgumentCheck
 from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.cluster.pending_requests import GrantedTool, PendingRequest, PendingRequests
 from dial_client.serve.http_messages import HttpError, build_json_response, read_json
+from dial_client.serve.security import find_person
 from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.servers.server_cache import build_definition, compute_identity
 from dial_client.settings.config_types import ServerSettings
@@ -166,6 +167,10 @@ class Listener(Protocol):
     def conversation_id(self) -> str:
         """The conversation of the call."""
 
+    @property
+    def owner(self) -> str:
+        """The person who makes the call, and alone is asked; empty in a service for one person."""
+
     def announce(self, event: Event) -> None:
         """Receive `InputRequested` and `InputReceived`."""
 
@@ -225,7 +230,7 @@ class HumanInputBroker:
 
     async def ask_person(self, call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
         """Ask the user to approve a call of a turn, or of the page."""
-        grant_key = self._compute_grant_key(tool, context.server)
+        grant_key = self._compute_grant_key(tool, context.server, context.owner)
         if not context.why_asked and await self.requests.is_granted(grant_key):
             return Approval(Decision.ONCE, decided_by="grant for the session")
         called = self._listeners.get(context.turn_id)
@@ -240,18 +245,19 @@ class HumanInputBroker:
         details = await describe_call(call, tool, context, self._find_settings(context.server))
         about = {"conversation": listener.conversation_id, "turn": listener.id, **details}
         answer = await self._ask(
-            PendingRequest(context.approval_id or secrets.token_hex(16), APPROVAL, about, key), (listener,)
+            PendingRequest(context.approval_id or secrets.token_hex(16), APPROVAL, about, key, owner=listener.owner),
+            (listener,),
         )
         if not isinstance(answer, Approval):
             return Approval(Decision.DENY, "nobody answered the request for approval", NO_APPROVER)
         if context.why_asked:
             return answer  # the answer covers only this call
         if answer.decided_by == _FOR_CONVERSATION:
-            grant = GrantedTool(conversation_key, context.server, tool.tool, listener.conversation_id)
+            grant = GrantedTool(conversation_key, context.server, tool.tool, listener.conversation_id, listener.owner)
             await self.requests.grant(grant)
         elif answer.decision in self._session_decisions:
             # Only the shared grant is kept, not a second one in the client: every process can revoke it.
-            await self.requests.grant(GrantedTool(grant_key, context.server, tool.tool))
+            await self.requests.grant(GrantedTool(grant_key, context.server, tool.tool, owner=listener.owner))
             return replace(answer, decision=Decision.ONCE, decided_by="the user, for the session")
         return answer
 
@@ -270,15 +276,19 @@ class HumanInputBroker:
         listeners = tuple(
             listener
             for listener in candidates
-            if (question.turn_id and listener.id == question.turn_id)
-            or (not question.turn_id and question.conversation_id == listener.conversation_id != "")
+            if listener.owner == question.owner
+            and (
+                (question.turn_id and listener.id == question.turn_id)
+                or (not question.turn_id and question.conversation_id == listener.conversation_id != "")
+            )
         )
         if not listeners:
             self._report(f"{question.server} asks for input and is declined: no conversation is waiting for it")
             return ElicitationAnswer(ElicitationAction.DECLINE)
         single = listeners[0] if len(listeners) == 1 else None
         ids = {"conversation": single and single.conversation_id, "turn": single and single.id}
-        request = PendingRequest(secrets.token_hex(16), QUESTION, {**ids, **_describe_elicitation(question)})
+        about = {**ids, **_describe_elicitation(question)}
+        request = PendingRequest(secrets.token_hex(16), QUESTION, about, owner=question.owner)
         answer = await self._ask(request, listeners)
         return answer if isinstance(answer, ElicitationAnswer) else ElicitationAnswer(ElicitationAction.CANCEL)
 
@@ -319,14 +329,14 @@ class HumanInputBroker:
             return True
         return waiting.is_withdrawn
 
-    def _compute_grant_key(self, tool: ToolSpec, server: str) -> str:
+    def _compute_grant_key(self, tool: ToolSpec, server: str, owner: str) -> str:
         settings = self._find_settings(server)
         identity: tuple[str, ...] = ()
         if settings is not None:
             # The working folder is a part of the identity: in another folder, the same program works on other files.
             folder = (settings.cwd or self._working_folder) if settings.command else ""
             identity = (compute_identity(settings), folder)
-        return _hash(server, identity, build_definition(tool))
+        return _hash(server, identity, build_definition(tool), *filter(None, (owner,)))
 
     def _find_settings(self, server: str) -> ServerSettings | None:
         settings = self._servers.get(server)
@@ -343,8 +353,8 @@ class HumanInputBroker:
             Route("/waiting", self._list_waiting),
         ]
 
-    async def _list_pending(self, kind: str, request: Request) -> Response:  # noqa: ARG002
-        pending = [{**waiting.about, "id": waiting.id} for waiting in await self._list(kind)]
+    async def _list_pending(self, kind: str, request: Request) -> Response:
+        pending = [{**waiting.about, "id": waiting.id} for waiting in await self._list(kind, request)]
         return build_json_response({f"{kind}s": pending})
 
     async def _list_waiting(self, request: Request) -> Response:  # noqa: ARG002 - the same for every request
@@ -365,7 +375,7 @@ class HumanInputBroker:
     async def _check_arguments(self, request: Request) -> Response:
         """Return the details of a waiting call that change with its arguments, and the problems of the arguments."""
         arguments: Any = (await read_json(request)).get("arguments")
-        about = _find(await self._list(APPROVAL), request, APPROVAL).about
+        about = _find(await self._list(APPROVAL, request), request, APPROVAL).about
         problems = find_problems(about, arguments)
         call = ToolCallRequest("", "", arguments)
         # A file is read only if the original call names the same file.
@@ -379,7 +389,7 @@ class HumanInputBroker:
         """Answer a request for approval. A lasting decision also answers the other waiting requests that it covers."""
         body = await read_json(request)
         decision, reason, arguments = body.get("decision"), body.get("reason", ""), body.get("arguments")
-        waiting = await self._list(APPROVAL)
+        waiting = await self._list(APPROVAL, request)
         answered = _find(waiting, request, APPROVAL)
         if decision not in _CHOICES or not isinstance(reason, str):
             raise HttpError(400, f"decision must be one of {_DECISIONS}", "bad_decision", param="decision")
@@ -400,7 +410,7 @@ class HumanInputBroker:
         """Answer an elicitation."""
         body = await read_json(request)
         action, content = body.get("action"), body.get("content") or {}
-        answered = _find(await self._list(QUESTION), request, QUESTION)
+        answered = _find(await self._list(QUESTION, request), request, QUESTION)
         if action not in tuple(ElicitationAction) or not isinstance(content, Mapping):
             raise HttpError(400, 'action must be "accept", "decline" or "cancel"', "bad_answer", param="action")
         schema = answered.about.get("schema")
@@ -412,12 +422,15 @@ class HumanInputBroker:
             raise _build_not_found_error(QUESTION)
         return Response(status_code=204)
 
-    async def _list(self, kind: str) -> list[PendingRequest]:
+    async def _list(self, kind: str, asked: Request) -> list[PendingRequest]:
+        """Return the requests that the person of an HTTP request may answer."""
         shared = await self.requests.list_all(kind)
         requests = [request for request in shared if request.id not in self._waiting]
         waiting = [entry for entry in self._waiting.values() if entry.answer is None]
         requests += [entry.request for entry in waiting if entry.request.kind == kind]
-        return sorted(requests, key=lambda request: request.message_id or 0)
+        person = find_person(asked).name
+        own = [request for request in requests if person in ("", request.owner)]
+        return sorted(own, key=lambda request: request.message_id or 0)
 
     async def _deliver(self, request: PendingRequest, answer: Mapping[str, Any]) -> bool:
         """Deliver an answer to the process that waits for it; return False if the request is already answered."""

@@ -5,7 +5,7 @@
 * ``Origin`` and ``Sec-Fetch-Site`` must be of this server's own origin: pages of other origins cannot send requests
   through the user's browser. There is no CORS, except for `/mcp` and the origins that are allowed to use it.
 * ``Authorization: Bearer TOKEN`` is required for everything except the page's files, the redirects of OAuth
-  logins and ``/healthz``.
+  logins and ``/healthz``. A token of a person may have only some scopes: 403 for what it may not be used for.
 * The body is limited in size and time, and so are the bodies of all requests together.
 * The length of the body must be unambiguous: a request with two lengths may smuggle a second request.
 """
@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import anyio
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dial_client.messages.errors import ConfigError
@@ -28,9 +29,11 @@ from dial_client.serve.authentication import (
     METADATA,
     METADATA_OF_MCP,
     Authenticator,
+    Person,
     Refusal,
     TokenAuthenticator,
     build_refusal,
+    find_needed_scopes,
 )
 from dial_client.serve.http_messages import HttpError, to_http_error
 
@@ -100,7 +103,9 @@ class AccessPolicy:
     origins: frozenset[str] = frozenset()
     """The other origins whose pages may use ``/mcp``; ``vscode-webview://*`` stands for all of a scheme."""
     authenticator: Authenticator | None = None
-    """Decides who sends a request to ``/mcp``; None for the token."""
+    """Decides who sends a request; None for the token."""
+    mcp_authenticator: Authenticator | None = None
+    """Decides who sends a request to ``/mcp``; None for whoever decides about other requests."""
     max_body: int = MAX_BODY
     max_total_bodies: int = MAX_TOTAL
     body_timeout: float = BODY_TIMEOUT
@@ -112,12 +117,13 @@ def build_policy(
     allowed_hosts: Iterable[str] = (),
     origins: Iterable[str] = (),
     authenticator: Authenticator | None = None,
+    mcp_authenticator: Authenticator | None = None,
 ) -> AccessPolicy:
     """Return the policy for a server that listens on `host`."""
     names = {*LOOPBACK, host.lower(), *(name.lower() for name in allowed_hosts)} - set(_ALL_ADDRESSES)
     is_any = host in _ALL_ADDRESSES
     allowed = frozenset(origin.lower() for origin in origins)
-    return AccessPolicy(token, frozenset(names), is_any, allowed, authenticator)
+    return AccessPolicy(token, frozenset(names), is_any, allowed, authenticator, mcp_authenticator)
 
 
 def check_origin(origin: str) -> None:
@@ -151,6 +157,12 @@ def check_token(token: str, host: str) -> None:
         )
 
 
+def find_person(request: Request) -> Person:
+    """Return whom a request is for, which passed the checks."""
+    person: Person = request.scope["state"][PERSON]
+    return person
+
+
 class SecurityMiddleware:
     """ASGI middleware that passes on only the requests the policy accepts.
 
@@ -160,7 +172,7 @@ class SecurityMiddleware:
     def __init__(self, app: ASGIApp, policy: AccessPolicy) -> None:
         self._app = app
         self._policy = policy
-        self._token = TokenAuthenticator(policy.token)
+        self._authenticator = policy.authenticator or TokenAuthenticator(policy.token)
         # The bytes of the bodies of all requests in progress.
         self._reserved_bytes = 0
 
@@ -220,11 +232,15 @@ class SecurityMiddleware:
         return origin if is_allowed else ""
 
     async def _authenticate(self, scope: Scope, headers: Headers) -> None:
-        """Find out whom a request is for."""
-        authenticator: Authenticator = self._token
-        if scope["path"] == MCP and self._policy.authenticator is not None:
-            authenticator = self._policy.authenticator
+        """Find out whom a request is for, and whether this person may send it."""
+        authenticator = self._authenticator
+        if scope["path"] == MCP and self._policy.mcp_authenticator is not None:
+            authenticator = self._policy.mcp_authenticator
         person = await authenticator.authenticate(headers)
+        if isinstance(person, Person) and person.scopes.isdisjoint(
+            needed := find_needed_scopes(scope["method"], scope["path"])
+        ):
+            person = Refusal(f"this needs a token with the scope {' or '.join(needed)}", needed[:1])
         if isinstance(person, Refusal):
             raise build_refusal(person, authenticator.metadata)
         state = scope.setdefault("state", {})

@@ -17,6 +17,7 @@ from dial_client.messages.errors import ConfigError
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.logs import get_logger
 from dial_client.serve.application import AppContext, build_application
+from dial_client.serve.authentication import Authenticator
 from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.http_messages import HttpError
 from dial_client.serve.human_input import ANSWER_TIMEOUT, DURABLE_ANSWER_TIMEOUT, HumanInputBroker, PageUser
@@ -120,11 +121,13 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
     change_config: ConfigChanger | None = None,
     report: Callable[[str], None] = lambda text: log.warning("unattended", text=text),
     mcp: McpOptions | None = _MCP,
+    authenticator: Authenticator | None = None,
 ) -> WebApp:
     """Return the page and the HTTP API of ``dial-chat serve`` for a client, as an ASGI application.
 
     Serve it alone, or mount it under a prefix: ``app.mount("/assistant", web)``; then run its `WebApp.lifespan` too.
-    All who have the token share one set of conversations.
+    All who have the token share one set of conversations. With an `authenticator` each person has conversations,
+    approvals, questions and grants of their own.
 
     Args:
         dial: The client, which also the program itself may use. Open it yourself, or leave that to the lifespan.
@@ -147,13 +150,14 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
         change_config: Changes the servers of the configuration; None if clients may not change it.
         report: Called with a message when a request is refused because there is no person to ask.
         mcp: How ``/mcp`` serves the tools of the client's servers to other MCP hosts; None to serve them to none.
+        authenticator: Decides who sends a request, in place of the token: `PersonalTokens(store.tokens)`, or your own.
 
     Raises:
         ConfigError: The token is missing, wrong or too short, there is no such setting or origin, or the store cannot
             have durable turns.
         RuntimeError: The user has another application.
     """
-    _check_options(token, host, mcp, locked_settings)
+    _check_options(token, authenticator, host, mcp, locked_settings)
     store, locked = store or MemoryStore(), frozenset(locked_settings)
     turns, model = TurnRegistry(max_turns, hand_over=durable), ServedModel(name or dial.model_name)
     peers, servers = PeerBus(store, turns, model), dial.approvals.entries
@@ -178,14 +182,20 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
         locked_settings=locked,
         mcp=McpEndpoint(dial, turns, human_input, mcp) if mcp is not None else None,
     )
-    origins, authenticator = ((), None) if mcp is None else (mcp.origins, mcp.authenticator)
-    return WebApp(context, build_policy(host, token, allow_hosts, origins, authenticator))
+    origins, mcp_authenticator = ((), None) if mcp is None else (mcp.origins, mcp.authenticator)
+    return WebApp(context, build_policy(host, token, allow_hosts, origins, authenticator, mcp_authenticator))
 
 
-def _check_options(token: str | None, host: str, mcp: McpOptions | None, locked_settings: Collection[str]) -> None:
+def _check_options(
+    token: str | None,
+    authenticator: Authenticator | None,
+    host: str,
+    mcp: McpOptions | None,
+    locked_settings: Collection[str],
+) -> None:
     if token is not None:
         check_token(token, host)
-    elif not is_loopback(host):
+    elif authenticator is None and not is_loopback(host):
         raise ConfigError(f"a token is required beyond loopback, that is for {host}", hint="token=…")
     for origin in mcp.origins if mcp is not None else ():
         check_origin(origin)

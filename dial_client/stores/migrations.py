@@ -102,6 +102,20 @@ _OWNERS = (
     "CREATE INDEX conversations_by_owner ON conversations (owner, updated_at)",
 )
 
+# The tokens of a service for several persons (`access_tokens`).
+_ACCESS_TOKENS = (
+    """CREATE TABLE access_tokens (
+        id VARCHAR(16) PRIMARY KEY,
+        name TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        scopes TEXT NOT NULL,
+        digest VARCHAR(64) NOT NULL UNIQUE,
+        created_at VARCHAR(32) NOT NULL,
+        expires_at VARCHAR(32) NOT NULL,
+        requests_per_minute INTEGER NOT NULL
+    )""",
+)
+
 MigrationStep = str | Callable[["Connection"], None]
 
 # The steps from each version of the schema to the next; the first group creates version 1.
@@ -111,4 +125,5 @@ MIGRATIONS: tuple[Sequence[MigrationStep], ...] = (
     (_add_notes,),
     _ENTRIES,
     _OWNERS,
+    _ACCESS_TOKENS,
 )

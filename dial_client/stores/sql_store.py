@@ -13,6 +13,7 @@ from dial_client.messages.errors import ConversationNotFound, DialError
 from dial_client.messages.message import Message
 from dial_client.runtime.logs import get_logger
 from dial_client.stores import row_batches
+from dial_client.stores.access_tokens import AccessTokens
 from dial_client.stores.conversation_store import (
     Conversation,
     Page,
@@ -68,6 +69,8 @@ class SQLStore(StoreCore):
         self._writer = Batcher(self._database, row_batches.write_changes, writes=True)
         self.mailbox = Mailbox(self._database)
         """Messages between the processes that use the database."""
+        self.tokens = AccessTokens(self._database)
+        """The access tokens of a service for several persons."""
 
     @classmethod
     def sqlite(cls, path: str | os.PathLike[str] | None = None) -> SQLStore:

@@ -128,6 +128,11 @@ class TurnHandle(Generic[OutputT_co]):
         return self.origin.conversation
 
     @property
+    def owner(self) -> str:
+        """The person that the turn is for; empty if the program does not name one."""
+        return self.origin.owner
+
+    @property
     def has_ended(self) -> bool:
         """Whether the turn has ended."""
         return self._done.is_set()

@@ -340,7 +340,7 @@ class Persons:
 
 async def persons() -> Any:
     authenticator = Persons()
-    return AccessPolicy(TOKEN, authenticator=authenticator), McpOptions(authenticator=authenticator)
+    return AccessPolicy(TOKEN, mcp_authenticator=authenticator), McpOptions(authenticator=authenticator)
 
 
 async def test_a_client_without_a_token_finds_the_authorization_server() -> None:

@@ -102,6 +102,7 @@ async def serve(
     grants: Directory = False,
     locked_settings: Sequence[str] = (),
     mcp: McpOptions | None = None,
+    single_user: bool = True,
     **options: Any,
 ) -> AsyncIterator[HttpService]:
     """Run the service. On exit running turns are cancelled, or handed over to other processes if they are durable."""
@@ -122,7 +123,9 @@ async def serve(
                 provider,
                 servers=servers or {},
                 approve=human_input,
-                approval=ApprovalPolicy(allow=allow, deny=deny, grants=grants, concurrent=True, single_user=True),
+                approval=ApprovalPolicy(
+                    allow=allow, deny=deny, grants=grants, concurrent=True, single_user=single_user
+                ),
                 callbacks=Callbacks(elicit=human_input.elicit, apps=True),
                 logins=True,
                 **options,

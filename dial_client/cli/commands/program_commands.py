@@ -189,6 +189,45 @@ def serve(*, serve_options: ServeOptions, options: Options) -> CommandRun:
     return serve_http(options, serve_options)
 
 
+@command("tokens", "store")
+def tokens(
+    *,
+    action: Annotated[str, Argument(help="list, create or revoke.")] = "list",
+    name: Annotated[
+        str | None, Argument(help="For create: what the token is for, such as laptop. For revoke: its id.")
+    ] = None,
+    owner: Annotated[
+        str | None, Option(metavar="PERSON", help="The person whom a new token stands for, such as an e-mail address.")
+    ] = None,
+    scope: Annotated[
+        list[str] | None,
+        Option(
+            metavar="SCOPE",
+            help="What a new token may be used for: chat, read, approve, gateway, admin. Repeatable. "
+            "Default: all but admin.",
+        ),
+    ] = None,
+    expires: Annotated[str, Option(metavar="TIME", help="How long a new token is valid, like 12h, 90d or 52w.")] = "",
+    rate: Annotated[int, Option(min=0, metavar="N", help="At most N requests a minute with a new token.")] = 0,
+    options: Options,
+    as_json: AsJson = False,
+) -> CommandRun:
+    """Create, list and revoke tokens of persons: for a service with `--auth tokens`."""
+    from dial_client.cli.access_tokens_command import NewToken, manage
+
+    _refuse_unused(
+        f"tokens {action}",
+        {
+            "--owner": (owner is not None, "create"),
+            "--scope": (bool(scope), "create"),
+            "--expires": (expires != "", "create"),
+            "--rate": (rate != 0, "create"),
+            "--json": (as_json, "list, create"),
+        },
+    )
+    return manage(action, name, NewToken(owner, tuple(scope or ()), expires, rate), options, as_json=as_json)
+
+
 @command(
     "gateway",
     *(
@@ -521,7 +560,7 @@ def help_(
         Argument(help="A page, such as ci, or a code of doctor, such as DC301. Without it: all pages."),
     ] = None,
 ) -> CommandRun:
-    """Show a page of the documentation, which is installed with the program."""
+    """Show a page of the documentation; all of it is installed with the program."""
     from dial_client.cli.help_pages import show_help
 
     return show_help(topic or (), list_command_names)

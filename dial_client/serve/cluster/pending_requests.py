@@ -41,6 +41,8 @@ class PendingRequest:
     """The topic of the answer."""
     message_id: int | None = None
     """The message in the mailbox; None if it was not sent."""
+    owner: str = ""
+    """The person who may answer; empty in a service for one person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,8 @@ class GrantedTool:
     tool: str
     conversation_id: str = ""
     """The conversation that the grant holds in; empty for all."""
+    owner: str = ""
+    """The person whose calls the grant holds for; empty in a service for one person."""
 
 
 class PendingRequests:
@@ -76,6 +80,7 @@ class PendingRequests:
             return request
         answer_topic = build_answer_topic(request.id)
         body = {"id": request.id, "about": request.about, "key": request.grant_key, "to": answer_topic}
+        body["owner"] = request.owner
         message_id = await self._send((build_pending_requests_topic(request.kind), sse_encoder.to_json(body)))
         published = replace(request, reply_to=answer_topic, message_id=message_id)
         await self._withdraw_earlier(published)
@@ -143,7 +148,7 @@ class PendingRequests:
             self._granted[granted.key] = granted
         elif not await self.is_granted(granted.key):
             about = {"key": granted.key, "server": granted.server, "tool": granted.tool}
-            body = sse_encoder.to_json({**about, "conversation": granted.conversation_id})
+            body = sse_encoder.to_json({**about, "conversation": granted.conversation_id, "owner": granted.owner})
             await self._send((build_grant_topic(granted.key), ""), (LISTED_GRANTS_TOPIC, body))
 
     async def revoke(self, key: str) -> None:
@@ -185,7 +190,7 @@ class PendingRequests:
 def _parse_grant(message: Envelope) -> GrantedTool | None:
     try:
         content = message.parse_content()
-        fields = [content[name] for name in ("key", "server", "tool", "conversation")]
+        fields = [content[name] for name in ("key", "server", "tool", "conversation", "owner")]
         if not all(isinstance(text, str) for text in fields):
             raise ValueError("a field has another type")  # noqa: TRY301 - handled like the other errors
         return GrantedTool(*fields)
@@ -197,10 +202,11 @@ def _parse_grant(message: Envelope) -> GrantedTool | None:
 def _parse(kind: str, message: Envelope) -> PendingRequest | None:
     try:
         content = message.parse_content()
-        id_, about, grant_key, reply_to = content["id"], content["about"], content["key"], content["to"]
-        if not isinstance(about, dict) or not all(isinstance(text, str) for text in (id_, grant_key, reply_to)):
+        id_, grant_key, reply_to, owner = texts = [content[name] for name in ("id", "key", "to", "owner")]
+        about = content["about"]
+        if not isinstance(about, dict) or not all(isinstance(text, str) for text in texts):
             raise ValueError("a field has another type")  # noqa: TRY301 - handled like the other errors
-        return PendingRequest(id_, kind, about, grant_key, reply_to, message.id)
+        return PendingRequest(id_, kind, about, grant_key, reply_to, message.id, owner)
     except (KeyError, TypeError, ValueError) as error:  # from another version, or forged
         log.warning("pending_request_invalid", error=type(error).__name__)
         return None
