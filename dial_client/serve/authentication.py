@@ -34,6 +34,7 @@ NEEDED_SCOPES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "conversations": ((READ,), (CHAT,)),
     "approvals": ((READ,), (APPROVE,)),
     "questions": ((READ,), (APPROVE,)),
+    "waiting": ((READ,), (APPROVE,)),
     "grants": ((READ,), (APPROVE,)),
     "tools": ((READ,), (CHAT,)),
     "prompts": ((READ,), (CHAT,)),

@@ -357,8 +357,8 @@ class HumanInputBroker:
         pending = [{**waiting.about, "id": waiting.id} for waiting in await self._list(kind, request)]
         return build_json_response({f"{kind}s": pending})
 
-    async def _list_waiting(self, request: Request) -> Response:  # noqa: ARG002 - the same for every request
-        """List all requests without their details: the page polls this list."""
+    async def _list_waiting(self, request: Request) -> Response:
+        """List the requests without their details: the page polls this list."""
         waiting = [
             {
                 "id": pending.id,
@@ -368,7 +368,7 @@ class HumanInputBroker:
                 "tool": pending.about.get("tool"),
             }
             for kind in (APPROVAL, QUESTION)
-            for pending in await self._list(kind)
+            for pending in await self._list(kind, request)
         ]
         return build_json_response({"waiting": waiting})
 

@@ -145,11 +145,12 @@ async def test_only_the_person_of_the_turn_is_asked_and_may_answer(tmp_path: Pat
             events = read_events(stream)
             asked = await find(events, kind)
             foreign = await company.bob.get(f"/{kind}s")
+            foreign_summary = await company.bob.get("/waiting")
             refused = await company.bob.post(f"/{kind}s/{asked['id']}", json=answer)
             own = await company.anna.get(f"/{kind}s")
             accepted = await company.anna.post(f"/{kind}s/{asked['id']}", json=answer)
             done = await find(events, "done")
-    assert foreign.json() == {f"{kind}s": []}
+    assert (foreign.json(), foreign_summary.json()) == ({f"{kind}s": []}, {"waiting": []})
     assert (refused.status_code, accepted.status_code) == (404, 204)
     assert [item["id"] for item in own.json()[f"{kind}s"]] == [asked["id"]]
     assert done["stop_reason"] == "answered"
