@@ -20,7 +20,13 @@ SUITE = build/conformance/installed
 ATTACK = build/attack/installed
 # Tests wait more than they compute: several at once, those of one file one after the other.
 JOBS ?= 6
-# Each worker and each child process of a test would compile again what is not kept.
+# Forks collect the tests once for all workers; only Linux forks after imports without harm.
+ifeq ($(shell uname -s 2>/dev/null),Linux)
+WORKERS = --forks $(JOBS)
+else
+WORKERS = --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
+endif
+# Each child process of a test would compile again what is not kept.
 export PYTHONDONTWRITEBYTECODE =
 QUESTION ?= What time is it in Tokyo?
 
@@ -33,7 +39,7 @@ demo: $(DEMO)  ## ask the embedded model a question that needs a tool
 	$(BIN)/dial-chat --config servers.json --model local --no-save $(DEMO_ARGS) "$(QUESTION)"
 
 test: $(TEST) $(NPM)  ## run the tests
-	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(WORKERS) $(PYTEST_ARGS)
 
 quick: $(TEST)  ## run the unit tests: no process, no network, no SDK
 	$(BIN)/python -m pytest tests/unit --numprocesses 2 --dist worksteal $(PYTEST_ARGS)

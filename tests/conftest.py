@@ -6,13 +6,14 @@ import gc
 import inspect
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from tests.support.fork_server import share_server
+from tests.support.forked_workers import run_forked
 
 UNIT = Path(__file__).parent / "unit"
 LONGEST = ("test_benchmarks.py", "test_durable.py", "test_hostile_servers.py", "test_tutorials.py")
@@ -30,13 +31,16 @@ gc.set_threshold(100_000, 50, 50)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that divides the tests between two Python versions."""
+    """Add the options that divide the tests between two Python versions and between forks of the test runner."""
     parser.addoption(
         "--part",
         choices=("all", "oldest", "newest"),
         default="all",
         help="oldest: every test once, on trio if it is written for both loops; newest: each unit test with its first"
         " case and few examples, and the tests on asyncio, without those marked `once`",
+    )
+    parser.addoption(
+        "--forks", type=int, metavar="NUMBER", help="run the tests in this number of forks of the test runner; on Linux"
     )
 
 
@@ -52,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
         # only for a connection with TLS.
         os.environ.pop("SSL_CERT_FILE", None)
         os.environ["SSL_CERT_DIR"] = str(UNIT.parent)
-    has_workers = bool(config.getoption("numprocesses", None))
+    has_workers = bool(config.getoption("numprocesses", None) or config.getoption("--forks"))
     if has_workers and any(UNIT not in (path, *path.parents) for path in map(Path.absolute, map(Path, config.args))):
         share_server()
     if config.getoption("--part") == "newest":
@@ -65,7 +69,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     part = config.getoption("--part")
     if part == "all":
         return
-    kept = [item for item in items if isinstance(item, pytest.Function) and belongs(item, part)]
+    names = {item.nodeid for item in items}
+    kept = [item for item in items if isinstance(item, pytest.Function) and belongs(item, part, names)]
     if part == "newest":
         # Every case runs on the oldest Python; the first case shows a difference between Python versions.
         cases = {(item.path, item.originalname): item for item in reversed(kept) if UNIT in item.path.parents}
@@ -82,10 +87,26 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(*USUAL_THRESHOLD)
 
 
-def belongs(item: pytest.Function, part: str) -> bool:
-    """True if the test belongs to the part; a test for both event loops names its loop in its parameters."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Run the collected tests in forks of this process if ``--forks`` has their number."""
+    number = session.config.getoption("--forks")
+    if not number or session.testsfailed or session.config.option.collectonly:
+        return None
+    return run_forked(session, number)
+
+
+def belongs(item: pytest.Function, part: str, names: Container[str]) -> bool:
+    """True if the test belongs to the part; a test for both event loops names its loop in its parameters.
+
+    Args:
+        item: The test.
+        part: ``oldest`` or ``newest``.
+        names: The names of all tests.
+    """
     if item.get_closest_marker("once"):
-        return part == "oldest"
+        is_for_trio_too = "asyncio" in item.nodeid and item.nodeid.replace("asyncio", "trio") in names
+        return part == "oldest" and not is_for_trio_too
     parameters = item.callspec.id if hasattr(item, "callspec") else ""
     if "asyncio" in parameters or "trio" in parameters:
         return ("asyncio" in parameters) is (part == "newest")

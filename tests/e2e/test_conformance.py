@@ -6,11 +6,10 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 from tests.conformance.__main__ import HERE, read_summary
-from tests.support.program import LONG, environment
+from tests.support.program import PIPES, environment, run_to_end, start_python
 from tests.support.servers.oauth_server import guarded
 
 SUMMARY = """
@@ -29,14 +28,8 @@ Not scored for 2026-07-28: 1 scenario(s) run, 1 failing. These do not affect con
 
 
 def host(url: str, folder: Path, scenario: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", str(HERE / "host.py"), url],
-        env=environment(folder, MCP_CONFORMANCE_SCENARIO=scenario),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=LONG,
-    )
+    variables = environment(folder, MCP_CONFORMANCE_SCENARIO=scenario)
+    return run_to_end(start_python(folder, ["-W", "ignore", str(HERE / "host.py"), url], env=variables, **PIPES))
 
 
 def test_the_host_logs_in_and_calls_every_tool(tmp_path: Path) -> None:

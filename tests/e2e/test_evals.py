@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,8 @@ from evals.run import Outcome, run_offer
 from evals.servers import sample_repository, server_entries
 from evals.tasks import SETS, Expected, Kind, Offer, Task, load, offers
 from tests.inner import ScriptedProvider
-from tests.support.program import python_server
+from tests.support.eval_servers import quick_start
+from tests.support.program import PIPES, environment, run_to_end, start_python
 
 ROOT = Path(__file__).parents[2]
 ADD = Expected("calculate", {"expression": {"value": 42, "example": "17 + 25"}})
@@ -30,13 +29,6 @@ SCHEMA: Mapping[str, Any] = {"properties": {"count": {"type": "integer", "defaul
 def repository() -> Iterator[Path]:
     with sample_repository() as path:
         yield path
-
-
-def quick_start(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return an entry for the same program that starts faster."""
-    command, arguments = entry["command"], entry["args"]
-    module, options = (arguments[1], ()) if command == sys.executable else (command.replace("-", "_"), arguments)
-    return python_server(module, *options, cwd=str(ROOT))
 
 
 def played(task: Task) -> list[Any]:
@@ -57,7 +49,7 @@ def examples(call: Expected) -> dict[str, Any]:
 async def judge_sums(*conversations: tuple[Any, ...]) -> list[Outcome]:
     """Return the outcome of `SUM` for each sequence of replies; the server starts once for all of them."""
     outcomes: list[Outcome] = []
-    servers = {"desk": server_entries(ROOT)["desk"]}
+    servers = {"desk": quick_start(server_entries(ROOT)["desk"])}
     model = ScriptedProvider([reply for replies in conversations for reply in replies])
     offer = Offer(frozenset({"calculate"}), (SUM,) * len(conversations))
     await run_offer(offer, model, "native", servers, outcomes.append)
@@ -236,13 +228,8 @@ def test_the_program_prints_a_table_and_stores_the_answers(tmp_path: Path) -> No
     script.write_text(json.dumps(replies), encoding="utf-8")
     options = ["--model", f"scripted:{script}", "--set", "tuning", "--only", "calc-add"]
     options += ["--calls", "--format", "native", "--tools", "3"]
-    ended = subprocess.run(
-        [sys.executable, "-m", "evals", *options, "--json", str(kept)],
-        check=False,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=110,
+    ended = run_to_end(
+        start_python(ROOT, ["-m", "evals", *options, "--json", str(kept)], env=environment(tmp_path), **PIPES)
     )
     assert ended.returncode == 0, ended.stderr
     assert "| native | 3     | 1/1" in ended.stdout

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,8 @@ from evals.suite_report import suite_table
 from evals.suite_run import Judged, run_cases
 from evals.tasks import SETS
 from tests.inner import ScriptedProvider
+from tests.support.eval_servers import quick_start
+from tests.support.program import PIPES, environment, run_to_end, start_python
 
 ROOT = Path(__file__).parents[2]
 LEAST = {"ordinary": 60, "failures": 20, "missing": 15, "offline": 15, "chains": 24, "unicode": 10, "calls": 60}
@@ -104,7 +104,7 @@ def test_admissions_questions_and_instructions_are_recognized() -> None:
 async def judge_cases(*conversations: tuple[Case, tuple[Any, ...]]) -> list[Judged]:
     """Return the judged outcome of each case with its replies; the servers start once for all cases."""
     found: list[Judged] = []
-    servers = {name: server_entries(ROOT)[name] for name in ("desk", "broken")}
+    servers = {name: quick_start(server_entries(ROOT)[name]) for name in ("desk", "broken")}
     tools = {3: (("calculate", "find_contact", "ticket_status"),)}
     cases = [case for case, _ in conversations]
     with pytest.MonkeyPatch.context() as patch:
@@ -173,14 +173,8 @@ def test_the_program_runs_the_suite_against_any_model(tmp_path: Path) -> None:
     script, kept = tmp_path / "script.json", tmp_path / "said.json"
     script.write_text(json.dumps(["I cannot know that. Connect an MCP server for it."]), encoding="utf-8")
     options = ["--model", f"scripted:{script}", "--set", "tuning", "--kinds", "offline", "--limit", "1"]
-    ended = subprocess.run(
-        [sys.executable, "-m", "evals", *options, "--tools", "3", "--json", str(kept)],
-        check=False,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=110,
-    )
+    options += ["--tools", "3", "--json", str(kept)]
+    ended = run_to_end(start_python(ROOT, ["-m", "evals", *options], env=environment(tmp_path), **PIPES))
     assert ended.returncode == 0, ended.stderr
     assert "| offline | 0     | 1/1" in ended.stdout
     assert json.loads(kept.read_text(encoding="utf-8"))[0]["good"] is True

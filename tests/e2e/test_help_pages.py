@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,16 @@ from tests.support.program import LONG, dial_chat, environment, python_server, w
 from tests.support.pseudo_terminal import plain, terminal
 
 ROOT = Path(__file__).parents[2]
+
+
+def write_programs(folder: Path, modules: Mapping[str, str]) -> Path:
+    """Write programs that run modules, and return their folder."""
+    programs = folder / "bin"
+    programs.mkdir()
+    for name, module in modules.items():
+        program = python_server(module)
+        write_launcher(programs / name, [program["command"], *program["args"]])
+    return programs
 
 
 def test_without_a_topic_the_pages_are_listed(tmp_path: Path) -> None:
@@ -78,12 +89,8 @@ def test_the_shell_commands_of_the_page_for_ci_run(tmp_path: Path) -> None:
     blocks = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert len(blocks) >= 4
     write_config(tmp_path, {"git": {"command": "mcp-server-git"}})
-    programs = tmp_path / "bin"
-    programs.mkdir()
+    programs = write_programs(tmp_path, {"dial-chat": "dial_client", "mcp-server-time": "mcp_server_time"})
     write_launcher(programs / "python3", [sys.executable])
-    for name, module in (("dial-chat", "dial_client"), ("mcp-server-time", "mcp_server_time")):
-        program = python_server(module)
-        write_launcher(programs / name, [program["command"], *program["args"]])
     (tmp_path / "replies.json").write_text(json.dumps(["yes"]))
     env = environment(tmp_path, MODEL="scripted:replies.json", PATH=f"{programs}:/usr/bin:/bin")
     for block in blocks:
@@ -104,11 +111,7 @@ def test_the_jobs_of_the_page_for_ci_write_the_notes(tmp_path: Path) -> None:
     steps = github["jobs"]["notes"]["steps"]
     assert all(("uses" in step) is not ("run" in step) for step in steps)
     jobs = [[step["run"] for step in steps if "run" in step], gitlab["notes"]["script"]]
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    for name, module in (("dial-chat", "dial_client"), ("mcp-server-git", "mcp_server_git")):
-        (programs / name).write_text(f'#!/bin/sh\nexec {sys.executable} -m {module} "$@"\n')
-        (programs / name).chmod(0o755)
+    programs = write_programs(tmp_path, {"dial-chat": "dial_client", "mcp-server-git": "mcp_server_git"})
     env = environment(tmp_path, PATH=f"{programs}:{os.environ['PATH']}", GIT_CONFIG_GLOBAL=os.devnull)
     (tmp_path / "ci").mkdir()
     (tmp_path / "ci" / "servers.json").write_text(

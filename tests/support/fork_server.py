@@ -185,13 +185,16 @@ class _Program:
         self.connection.close()
 
 
+def import_packages(*more: str) -> None:
+    """Import what most programs and tests import; a package that is not there is left to the program or the test."""
+    for package in (*PACKAGES, *MODULES, *more):
+        with suppress(ImportError):
+            importlib.import_module(package)
+
+
 def serve(path: str) -> dict[str, Any]:
     """Serve until the standard input ends. Returns in each forked program, with its job."""
-    for package in (*PACKAGES, *MODULES):
-        try:
-            importlib.import_module(package)
-        except ImportError:
-            continue
+    import_packages()
     gc.collect()
     gc.freeze()
     listener = socket.socket(socket.AF_UNIX)

@@ -10,7 +10,8 @@ from typing import Any
 
 from tests.support.servers.hostile import MOVES, Hostile, Move, at, deep, die, line_of, live_on, raw_result, text, write
 
-MANY = 10_000
+MANY = 2_000
+"""Messages of a flood: four times the burst that passes."""
 MB = 1_000_000
 BLOCK = b"x" * MB
 
