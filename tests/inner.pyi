@@ -539,6 +539,7 @@ from dial_client.serve.human_input import APPROVAL as APPROVAL
 from dial_client.serve.human_input import HumanInputBroker as HumanInputBroker
 from dial_client.serve.mcp_endpoint import McpEndpoint as McpEndpoint
 from dial_client.serve.mcp_endpoint import McpOptions as McpOptions
+from dial_client.serve.model_api.response_store import ResponseStore as ResponseStore
 from dial_client.serve.security import APP_FRAME as APP_FRAME
 from dial_client.serve.security import HEALTH as HEALTH
 from dial_client.serve.security import MAX_BODY as MAX_BODY

@@ -23,7 +23,10 @@ from dial_client.serve.human_input import HumanInputBroker
 from dial_client.serve.mcp_endpoint import McpEndpoint
 from dial_client.serve.model_api.answer_turns import AnswerTurns
 from dial_client.serve.model_api.chat_completions import ChatCompletionsEndpoint
+from dial_client.serve.model_api.messages import MessagesEndpoint
 from dial_client.serve.model_api.offered_models import ModelNames
+from dial_client.serve.model_api.response_store import ResponseStore
+from dial_client.serve.model_api.responses import ResponsesEndpoint
 from dial_client.serve.security import HEALTH, AccessPolicy, SecurityMiddleware, find_person
 from dial_client.serve.server_routes import ConfigChanger, ServerLogins, ServerRoutes
 from dial_client.serve.static_files import StaticFiles
@@ -83,6 +86,8 @@ def build_routes(context: AppContext) -> list[Route]:
         Route("/", files.send_index),
         Route("/assets/{name:path}", files.send_asset),
         *ChatCompletionsEndpoint(dial, answers, models).build_routes(),
+        *ResponsesEndpoint(dial, answers, models, ResponseStore(context.peers.mailbox)).build_routes(),
+        *MessagesEndpoint(dial, answers, models).build_routes(),
         *ConversationRoutes(dial, manager, durable or manager, turns, model, remote_turns).build_routes(),
         *FeatureRoutes(dial, manager, context.human_input, model, context.locked_settings).build_routes(),
         *ServerRoutes(dial, context.change_config, context.logins).build_routes(),

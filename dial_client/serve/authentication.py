@@ -118,6 +118,16 @@ class Authenticator(Protocol):
         ...
 
 
+def _list_tokens(headers: Mapping[str, str]) -> list[str]:
+    """Return the tokens in the headers of a request: one, or two if the client sends both headers.
+
+    Anthropic's SDKs send the token as ``x-api-key``. Pages of other origins can send neither header.
+    """
+    scheme, _, credentials = headers.get("authorization", "").partition(" ")
+    tokens = [credentials.strip()] if scheme.lower() == "bearer" else []
+    return [*tokens, *([headers["x-api-key"]] if "x-api-key" in headers else [])]
+
+
 class TokenAuthenticator:
     """The one person of a service with one token.
 
@@ -134,10 +144,9 @@ class TokenAuthenticator:
         """Return the person if the headers have the token."""
         if self._token is None:
             return Person()
-        scheme, _, credentials = headers.get("authorization", "").partition(" ")
         # Compared as bytes: only ASCII strings can be compared in constant time.
-        is_equal = hmac.compare_digest(credentials.strip().encode(), self._token.encode())
-        if scheme.lower() != "bearer" or not is_equal:
+        are_equal = [hmac.compare_digest(token.encode(), self._token.encode()) for token in _list_tokens(headers)]
+        if not any(are_equal):
             return Refusal("send the token of this service: Authorization: Bearer TOKEN")
         return Person()
 
@@ -175,8 +184,9 @@ class PersonalTokens:
         """
         if self._operator is not None and isinstance(person := await self._operator.authenticate(headers), Person):
             return person
-        scheme, _, credentials = headers.get("authorization", "").partition(" ")
-        token = await self._find(credentials.strip()) if scheme.lower() == "bearer" else None
+        token = None
+        for text in _list_tokens(headers):
+            token = token or await self._find(text)
         if token is None:
             return Refusal("send your token for this service: Authorization: Bearer TOKEN")
         self._count(token)

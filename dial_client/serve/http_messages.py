@@ -1,6 +1,7 @@
-"""HTTP responses and request bodies: JSON, and errors in OpenAI's format.
+"""HTTP responses and request bodies: JSON, and errors in OpenAI's and Anthropic's forms.
 
-An error is ``{"error": {"message", "type", "param", "code"}}``.
+An error is ``{"error": {"message", "type", "param", "code"}}``; at the paths of Anthropic's Messages API it is
+``{"type": "error", "error": {"type", "message"}}``, with Anthropic's types.
 """
 
 from __future__ import annotations
@@ -98,6 +99,19 @@ MAX_MESSAGE = 1_000
 _INVALID_REQUEST = "invalid_request_error"
 
 
+# The types of errors in Anthropic's Messages API, by status.
+_MESSAGES_ERRORS: Mapping[int, str] = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+
+
 class HttpError(Exception):
     """An error response.
 
@@ -128,6 +142,15 @@ class HttpError(Exception):
     def to_response(self) -> Response:
         """Return the response with the error as JSON."""
         return build_json_response({"error": self.error}, self.status, self.headers)
+
+    def to_messages_dict(self) -> dict[str, Any]:
+        """Return the error in the form of Anthropic's Messages API, which is also its event in a stream."""
+        kind = _MESSAGES_ERRORS.get(self.status, "invalid_request_error" if self.status < 500 else "api_error")
+        return {"type": "error", "error": {"type": kind, "message": self.error["message"]}, "request_id": None}
+
+    def to_messages_response(self) -> Response:
+        """Return the response with the error in the form of Anthropic's Messages API."""
+        return build_json_response(self.to_messages_dict(), self.status, self.headers)
 
     def to_page(self) -> Response:
         """Return the response for a person who opened the page in a browser: the problem in words."""

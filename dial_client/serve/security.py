@@ -4,8 +4,9 @@
   If the server listens on all addresses, any IP address is accepted.
 * ``Origin`` and ``Sec-Fetch-Site`` must be of this server's own origin: pages of other origins cannot send requests
   through the user's browser. There is no CORS, except for `/mcp` and the origins that are allowed to use it.
-* ``Authorization: Bearer TOKEN`` is required for everything except the page's files, the redirects of OAuth
-  logins and ``/healthz``. A token of a person may have only some scopes: 403 for what it may not be used for.
+* ``Authorization: Bearer TOKEN`` or ``x-api-key: TOKEN`` is required for everything except the page's files, the
+  redirects of OAuth logins and ``/healthz``. A token of a person may have only some scopes: 403 for what it may not be
+  used for.
 * The body is limited in size and time, and so are the bodies of all requests together.
 * The length of the body must be unambiguous: a request with two lengths may smuggle a second request.
 """
@@ -79,6 +80,8 @@ ON_AUTHENTICATED = "dial_client.on_authenticated"
 # Key, in the scope's ``state``, of the `Person` that a request is for.
 PERSON = "dial_client.person"
 HEALTH = "/healthz"
+# The paths of Anthropic's Messages API, whose clients read errors in another form.
+MESSAGES = "/v1/messages"
 ASSETS = "/assets/"
 # The scripts of the frame that draws diagrams. Its origin is opaque: browsers send ``Origin: null`` for them.
 FRAME_SCRIPTS = frozenset({f"{ASSETS}diagram_frame.js", f"{ASSETS}vendor/mermaid/mermaid.min.js"})
@@ -198,7 +201,12 @@ class SecurityMiddleware:
             if refusal.status in (408, 413) or refusal.error["code"] == _AMBIGUOUS_LENGTH:
                 refusal.headers["connection"] = "close"  # the rest of the body will not be read
             wants_page = scope["path"] == "/" and "text/html" in Headers(scope=scope).get("accept", "")
-            refused = refusal.to_page() if wants_page else refusal.to_response()
+            if wants_page:
+                refused = refusal.to_page()
+            elif scope["path"].startswith(MESSAGES):
+                refused = refusal.to_messages_response()
+            else:
+                refused = refusal.to_response()
             await refused(scope, receive, response.send)
         finally:
             body.release()

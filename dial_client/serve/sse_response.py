@@ -17,6 +17,7 @@ from dial_client.turns.turn_handle import TurnHandle
 
 # Seconds without an event after which a comment keeps the connection alive.
 KEEPALIVE_INTERVAL = 15.0
+KEEPALIVE = ": still here\n\n"
 # Seconds in which a client must read the sent data.
 SEND_TIMEOUT = 60.0
 
@@ -30,7 +31,8 @@ _HEADERS = {"content-type": "text/event-stream; charset=utf-8", "x-accel-bufferi
 class SSEResponse:
     """An ASGI response with server-sent events, for one request.
 
-    The response starts with the first event or keepalive. An exception before that leads to an ordinary error response.
+    The response starts with the first event or keepalive. An exception before that leads to an ordinary error response,
+    and an exception after it to the events of `encode_failure`.
     """
 
     events: AsyncGenerator[str, None]
@@ -43,6 +45,10 @@ class SSEResponse:
     """Seconds without an event after which a comment keeps the connection alive."""
     send_timeout: float = SEND_TIMEOUT
     """Seconds in which the client must read the sent data."""
+    keepalive: str = KEEPALIVE
+    """The comment, or an event that clients ignore."""
+    encode_failure: Callable[[Exception], str] | None = None
+    """Returns the last events of a response that fails after its start; None to break the connection."""
     _has_started: bool = field(default=False, init=False)
     _last_sent: float = field(default=0.0, init=False)
 
@@ -64,7 +70,9 @@ class SSEResponse:
         finally:
             self.on_close()
         if failure is not None:
-            raise failure
+            if self.encode_failure is None or not self._has_started:
+                raise failure
+            await self._send_text(self.encode_failure(failure), send)
         if self._has_started:  # otherwise the client disconnected before the first event
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -81,7 +89,7 @@ class SSEResponse:
         while True:
             await anyio.sleep(max(0.0, self._last_sent + self.keepalive_interval - anyio.current_time()))
             if anyio.current_time() - self._last_sent >= self.keepalive_interval:
-                await self._send_text(": still here\n\n", send)
+                await self._send_text(self.keepalive, send)
 
 
 async def call_on_disconnect(receive: Receive, cancel: Callable[[], None]) -> None:

@@ -34,6 +34,9 @@ SHARED_TTL = 3600.0
 
 _CALL_ID = re.compile("call_[0-9a-f]{32}")
 
+# The beginning of the ids of calls that a history has because the client was shown them. A kept turn has them itself.
+SHOWN_CALL = "shown_"
+
 NO_RESULT = "[no result was sent for this call]"
 
 
@@ -80,6 +83,8 @@ class HandoffStore:
         for message in messages:
             handoff = handoffs.get(message.tool_calls[0].id) if message.tool_calls else None
             if handoff is not None and [call.id for call in message.tool_calls] == list(handoff.model_ids):
+                while restored and _is_shown(restored[-1]):
+                    restored.pop()
                 restored += handoff.messages
                 model_ids |= handoff.model_ids
             else:
@@ -128,6 +133,12 @@ class HandoffStore:
         except DialError as error:
             log.warning("handoffs_unreadable", error=type(error).__name__)
             return ()
+
+
+def _is_shown(message: Message) -> bool:
+    """Return whether a message is a call that the client was shown, or its result."""
+    ids = [message.tool_call_id] if message.role is Role.TOOL else [call.id for call in message.tool_calls]
+    return bool(ids) and all((id_ or "").startswith(SHOWN_CALL) for id_ in ids)
 
 
 def _parse(message: Envelope) -> _Handoff:

@@ -140,6 +140,11 @@ def build_handoff_topic(call_id: str) -> str:
     return f"thread:{call_id}"
 
 
+def build_response_topic(key: str) -> str:
+    """Return the topic of a response that later requests may refer to, by the end of its id."""
+    return f"response:{key}"
+
+
 log = get_logger(__name__)
 
 # Seconds between polls while a turn runs here, or a request for input waits for its answer.

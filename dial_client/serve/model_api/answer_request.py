@@ -52,6 +52,8 @@ class AnswerRequest:
     stream: bool = False
     schema: Mapping[str, Any] | None = None
     """The JSON Schema of the answer; None for an answer in text."""
+    hidden_tools: frozenset[str] = frozenset()
+    """The offered names of servers' tools that the model cannot call."""
     activity: ShownActivity = ShownActivity.ALL
     is_plain: bool = False
     """True for the model alone, as `NamedModel.is_plain`."""

@@ -8,6 +8,7 @@ no user to ask for approval: calls that need approval are denied.
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
@@ -31,6 +32,7 @@ from dial_client.messages.limits import StopReason
 from dial_client.messages.message import ToolCallRequest
 from dial_client.messages.model import ToolChoice
 from dial_client.messages.turn_result import Turn
+from dial_client.runtime.safe_text import to_one_line
 from dial_client.serve.cluster.handoffs import HandoffStore
 from dial_client.serve.http_messages import HttpError
 from dial_client.serve.model_api.answer_request import AnswerRequest, ShownActivity
@@ -72,6 +74,10 @@ class AnswerEnd:
 AnswerPart = AnswerText | AnswerReasoning | ToolCallStarted | ToolCallFinished | AnswerEnd
 
 
+# Characters of the arguments and of the error of a call that are shown.
+_MAX_SHOWN = 200
+
+
 class AnswerTurns:
     """Runs the turns of the requests of all model APIs.
 
@@ -86,8 +92,12 @@ class AnswerTurns:
         self._turns = turns
         self._handoffs = HandoffStore(mailbox)
 
-    async def start(self, request: AnswerRequest) -> TurnHandle:
+    async def start(self, request: AnswerRequest, owner: str) -> TurnHandle:
         """Start the turn of a request.
+
+        Args:
+            request: The request.
+            owner: The person who sent it; empty if the service knows only one.
 
         Raises:
             HttpError: The server shuts down, or too many turns are running.
@@ -102,6 +112,8 @@ class AnswerTurns:
                 stream_events=request.stream,
                 client_tools=request.tools if has_tools else (),
                 tools=None if has_tools else [],
+                hidden_tools=request.hidden_tools,
+                owner=owner,
                 settings=request.settings,
                 output_type=request.schema,
                 model=request.model.profile,
@@ -176,6 +188,17 @@ class AnswerTurns:
         names = {tool.name: tool.tool for tool in request.tools}
         calls = await self._handoffs.issue_calls(turn)
         return AnswerEnd(turn, tuple(replace(call, name=names.get(call.name, call.name)) for call in calls))
+
+
+def describe_call(event: ToolCallStarted | ToolCallFinished) -> str:
+    """Return a line on the start or the failure of a call of a server's tool; empty for a success."""
+    if isinstance(event, ToolCallStarted):
+        name = f"{event.server}/{event.tool}" if event.server and event.tool else event.call.name
+        arguments = event.call.unreadable or json.dumps(dict(event.call.arguments), ensure_ascii=False, default=str)
+        return f"\n[{to_one_line(name, _MAX_SHOWN)} {to_one_line(arguments, _MAX_SHOWN)}]\n"
+    if event.result.success:
+        return ""
+    return f"\n[failed: {to_one_line(event.result.error or '', _MAX_SHOWN)}]\n"
 
 
 async def _read_events(turn: TurnHandle) -> AsyncGenerator[Event, None]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from datetime import UTC, datetime
 from typing import Any
 
 from starlette.requests import Request
@@ -23,9 +24,13 @@ from dial_client.serve.model_api.answer_request import build_ignored_header
 from dial_client.serve.model_api.answer_turns import AnswerEnd, AnswerPart, AnswerReasoning, AnswerText, AnswerTurns
 from dial_client.serve.model_api.chat_completion_request import ChatCompletionRequest, parse_request
 from dial_client.serve.model_api.offered_models import ModelNames
+from dial_client.serve.security import find_person
 from dial_client.serve.sse_response import SSEResponse
 from dial_client.sinks.sse_encoder import DONE, build_chunk, finish_reason, to_json
 from dial_client.turns.turn_handle import TurnHandle
+
+# The header that tells clients of Anthropic's API, who expect models in another form at the same path.
+_ANTHROPIC = "anthropic-version"
 
 
 class ChatCompletionsEndpoint:
@@ -51,14 +56,21 @@ class ChatCompletionsEndpoint:
             Route("/v1/chat/completions", self._complete, methods=["POST"]),
         ]
 
-    async def _list_models(self, request: Request) -> Response:  # noqa: ARG002 - required by Starlette
-        data = [self._model_to_dict(name) for name in self._models.list_names()]
+    async def _list_models(self, request: Request) -> Response:
+        data = [self._model_to_dict(name, request.headers) for name in self._models.list_names()]
+        if _ANTHROPIC in request.headers:
+            ends = {"first_id": data[0]["id"], "last_id": data[-1]["id"]}
+            return build_json_response({"data": data, "has_more": False, **ends})
         return build_json_response({"object": "list", "data": data})
 
     async def _get_model(self, request: Request) -> Response:
-        return build_json_response(self._model_to_dict(self._models.find(request.path_params["model"]).name))
+        name = self._models.find(request.path_params["model"]).name
+        return build_json_response(self._model_to_dict(name, request.headers))
 
-    def _model_to_dict(self, name: str) -> dict[str, Any]:
+    def _model_to_dict(self, name: str, headers: Mapping[str, str]) -> dict[str, Any]:
+        if _ANTHROPIC in headers:
+            created = datetime.fromtimestamp(self._created, UTC).isoformat().replace("+00:00", "Z")
+            return {"type": "model", "id": name, "display_name": name, "created_at": created, "lifecycle": "active"}
         return {"id": name, "object": "model", "created": self._created, "owned_by": "dial-client"}
 
     async def _complete(self, request: Request) -> Any:
@@ -66,7 +78,7 @@ class ChatCompletionsEndpoint:
         completion = parse_request(body, request.headers, self._models.find(body.get("model")), self._dial.tools)
         answer = completion.answer
         headers = build_ignored_header(answer)
-        turn = await self._turns.start(answer)
+        turn = await self._turns.start(answer, find_person(request).name)
         if answer.stream:
             return SSEResponse(self._stream(turn, completion), headers, turn.cancel)
         parts = await self._turns.wait(turn, answer, request.receive)

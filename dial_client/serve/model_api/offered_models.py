@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dial_client.client.dial_client import DialClient
+from dial_client.runtime.logs import get_logger
+from dial_client.runtime.safe_text import to_one_line
 from dial_client.serve.http_messages import HttpError
 from dial_client.serve.turn_registry import ServedModel
 
 # The end of the name of a model without tools and instructions.
 PLAIN = ":plain"
+_MAX_REPORTED = 20
+
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +42,21 @@ class ModelNames:
         self._dial = dial
         self._served = served
         self._is_locked = is_locked
+        # The unknown names that the log has a line for.
+        self._reported: set[str] = set()
 
     def list_names(self) -> list[str]:
         """Return all names, the served model first, and each model once more without tools and instructions."""
         profiles = () if self._is_locked else self._dial.model.profiles
         return [f"{name}{suffix}" for suffix in ("", PLAIN) for name in dict.fromkeys((self._served.name, *profiles))]
 
-    def find(self, name: object) -> NamedModel:
+    def find(self, name: object, stand_in: str = "") -> NamedModel:
         """Return the model with a name; the client's model for no name.
+
+        Args:
+            name: The name in the request.
+            stand_in: The client's model answers for unknown names with this beginning, and says so in the log; empty
+                for none.
 
         Raises:
             HttpError: There is no model of this name.
@@ -58,5 +70,14 @@ class ModelNames:
                     return NamedModel(name, None, is_plain)
                 if not self._is_locked and known in self._dial.model.profiles:
                     return NamedModel(name, known, is_plain)
+            if stand_in and name.startswith(stand_in):
+                self._report(name)
+                return NamedModel(f"{self._served.name}{PLAIN if is_plain else ''}", None, is_plain)
         message = f"there is no model {name!r} here: the model is {self._served.name!r}, GET /v1/models lists all"
         raise HttpError(404, message, "model_not_found", param="model")
+
+    def _report(self, name: str) -> None:
+        """Log, once for each of the first names, that the served model answers in place of another one."""
+        if name not in self._reported and len(self._reported) < _MAX_REPORTED:
+            self._reported.add(name)
+            log.warning("model_replaced", requested=to_one_line(name, 100), model=self._served.name)
