@@ -7,6 +7,7 @@ from dial_client.cli import trust_summary as trust_summary
 from dial_client.cli import tty as tty
 from dial_client.cli.approval_box import ApprovalBox as ApprovalBox
 from dial_client.cli.approval_prompt import KEYS as APPROVAL_KEYS
+from dial_client.cli.approval_prompt import KEYS_FOR_REASON as KEYS_FOR_REASON
 from dial_client.cli.approval_prompt import build_keys_for_all as build_keys_for_all
 from dial_client.cli.approval_prompt import build_question as build_question
 from dial_client.cli.approval_prompt import explain as explain
@@ -23,6 +24,7 @@ from dial_client.cli.chat.chat_session import CommandResult as CommandResult
 from dial_client.cli.chat.chat_session import describe_limit as describe_limit
 from dial_client.cli.chat.chat_session import open_session as open_session
 from dial_client.cli.chat.conversation_commands import format_context as format_context
+from dial_client.cli.chat.conversation_status import ConversationStatus as ConversationStatus
 from dial_client.cli.chat.output_commands import find_code as find_code
 from dial_client.cli.chat.output_commands import to_osc52 as to_osc52
 from dial_client.cli.chat.slash_commands import COMMANDS as COMMANDS
@@ -787,6 +789,7 @@ from dial_client.tools.policy import check_patterns as check_patterns
 from dial_client.tools.policy import is_rule_met as is_rule_met
 from dial_client.tools.result_content import MAX_MATCHES as MAX_MATCHES
 from dial_client.tools.result_content import ResultStore as ResultStore
+from dial_client.tools.result_content import add_change_note as add_change_note
 from dial_client.tools.result_content import cut as cut
 from dial_client.tools.result_content import to_content as result_content_to_content
 from dial_client.tools.search_index import MAX_QUERY as MAX_QUERY

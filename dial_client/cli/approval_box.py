@@ -82,7 +82,7 @@ class ApprovalBox:
                 rows = []
                 for number, call in self.calls.items():
                     rows.append(Row("", "call", f"{number}  {call.format_title(columns - 6)}"))
-                    rows += build_rows(call, columns, None, whole=True)
+                    rows += build_rows(call, columns, None, whole=True, title_columns=columns - 6)
             self._rows = (columns, height), rows
         return self._rows[1]
 

@@ -114,7 +114,7 @@ def build_question(calls: Sequence[ShownCall], keys: Sequence[AnswerKey], column
         question = f"Run all {len(calls)}?"
     else:
         [shown] = calls
-        room = max(20, columns - 40)
+        room = max(20, columns - len("Let  use your model? "))
         server = fit_name(shown.context.server, room // 2)
         tool = fit_name(shown.tool.tool, max(10, room - count_cells(server)))
         question = f"Let {server} use your model?" if shown.is_sampling else f"Run {tool} of {server}?"

@@ -97,10 +97,20 @@ class ShownCall:
 
     def format_title(self, columns: int) -> str:
         """Return the real names of the tool and its server, in at most `columns` columns if that is at all possible."""
-        server = fit_name(self.context.server, max(10, columns // 2))
+        tool, server = self._fit_names(columns)
+        return f"{server} wants to use your model" if self.is_sampling else f"{tool} · {server}"
+
+    def list_cut_names(self, columns: int) -> list[str]:
+        """Return the full names that the title for `columns` columns does not show in full, quoted."""
         if self.is_sampling:
-            return f"{server} wants to use your model"
-        return f"{fit_name(self.tool.tool, max(10, columns - count_cells(server) - 3))} · {server}"
+            return []
+        whole = [quote_name(name, MAX_WHOLE_NAME) for name in (self.tool.tool, self.context.server)]
+        shown = self._fit_names(columns)
+        return [name for name, fitted in zip(whole, shown, strict=True) if escape_marks(name) != fitted]
+
+    def _fit_names(self, columns: int) -> tuple[str, str]:
+        server = fit_name(self.context.server, max(10, columns // 2))
+        return fit_name(self.tool.tool, max(10, columns - count_cells(server) - 3)), server
 
     def format_effects(self) -> str:
         """Return the effects that the server claims for the tool; the word ``claimed`` if the server is not trusted."""
@@ -112,7 +122,9 @@ class ShownCall:
         return effects if self.is_trusted else f"claimed: {effects}"
 
 
-def build_rows(shown: ShownCall, columns: int, height: int | None, *, whole: bool = False) -> list[Row]:
+def build_rows(
+    shown: ShownCall, columns: int, height: int | None, *, whole: bool = False, title_columns: int | None = None
+) -> list[Row]:
     """Return the rows about one call.
 
     Args:
@@ -121,15 +133,18 @@ def build_rows(shown: ShownCall, columns: int, height: int | None, *, whole: boo
         height: The number of rows that can be shown at once: long arguments are folded until the rows fit, as far as
             that is possible. None folds each argument to `MAX_LINES`.
         whole: Show everything, however long, and what the server says about the tool.
+        title_columns: The maximum width of the title; None if it is that of a row.
     """
+    title_columns = columns if title_columns is None else title_columns
     if whole:
         return [
-            *_describe_warnings(shown, columns, None),
+            *_describe_warnings(shown, columns, None, title_columns),
             *_describe_arguments(shown, columns, None),
             *_describe_claims(shown.tool, columns),
         ]
     for limit in (MAX_LINES, 8, 5, 3, 2, 1):
-        rows = [*_describe_warnings(shown, columns, limit), *_describe_arguments(shown, columns, limit)]
+        warnings = _describe_warnings(shown, columns, limit, title_columns)
+        rows = [*warnings, *_describe_arguments(shown, columns, limit)]
         if height is None or len(rows) <= height:
             break
     return rows
@@ -138,8 +153,9 @@ def build_rows(shown: ShownCall, columns: int, height: int | None, *, whole: boo
 def build_list(calls: Mapping[int, ShownCall], columns: int) -> list[Row]:
     """Return a row for each call, by its number, with as much of the arguments as fits, and the warnings below it."""
     rows = []
+    title_columns = max(16, columns // 2 - 4)
     for number, shown in calls.items():
-        head = f"{number}  {shown.format_title(max(16, columns // 2 - 4))}  "
+        head = f"{number}  {shown.format_title(title_columns)}  "
         summary, effects = _summarize(shown, None), shown.format_effects()
         room = columns - count_cells(head)
         if count_cells(f"{summary}  [{effects}]") > room:
@@ -152,9 +168,8 @@ def build_list(calls: Mapping[int, ShownCall], columns: int) -> list[Row]:
             rows.append(Row(_summarize(shown, room), "call", head))
         else:
             rows += [Row("", "call", head), Row(f"   {_summarize(shown, columns - 3)}")]
-        rows += [
-            Row(f"   {row.text}", "warning") for row in _describe_warnings(shown, columns - 3, None, shows_change=False)
-        ]
+        warnings = _describe_warnings(shown, columns - 3, None, title_columns, shows_change=False)
+        rows += [Row(f"   {row.text}", "warning") for row in warnings]
     return rows
 
 
@@ -184,7 +199,7 @@ def fit_name(name: str, limit: int) -> str:
 
 
 def _describe_warnings(
-    shown: ShownCall, columns: int, limit: int | None, *, shows_change: bool = True
+    shown: ShownCall, columns: int, limit: int | None, title_columns: int, *, shows_change: bool = True
 ) -> Iterator[Row]:
     """Yield what the user must know before anything else: it stays in the first rows."""
     server, tool = (fit_name(name, max(10, columns // 3)) for name in (shown.context.server, shown.tool.tool))
@@ -194,9 +209,8 @@ def _describe_warnings(
     if shown.context.change and shows_change:
         lines = escape_unseen(shown.context.change).splitlines()
         yield from fold([_mark(line[:1], line[1:]) for line in lines], columns, limit)
-    for short, name in ((tool, shown.tool.tool), (server, shown.context.server)):
-        if short != (whole := quote_name(name, MAX_WHOLE_NAME)) and not shown.is_sampling:
-            yield from _warn(f"full name: {whole}", columns, limit)
+    for name in shown.list_cut_names(title_columns):
+        yield from _warn(f"full name: {name}", columns, limit)
     if shown.context.why_asked:
         yield from _warn(f"reason for asking: {' '.join(escape_unseen(shown.context.why_asked).split())}", columns)
     for note in describe_invisible(shown.call, shown.tool):

@@ -35,6 +35,8 @@ class BoxFrame:
     _page: int = 1
     # Whether the next drawing brings the current row into sight.
     _follows: bool = False
+    # The columns for which the box was drawn last, and its width there: other keys do not make it narrower.
+    _drawn: tuple[int, int] = (0, 0)
 
     def follow(self) -> None:
         """Bring the row that the question is about into sight with the next drawing."""
@@ -73,7 +75,9 @@ class BoxFrame:
             rows, note = [*fold([UnwrappedLine(note, "note")], widest, None), *rows], ""
         needed = [row.cells for row in rows] + [count_cells(head) + (count_cells(note) + 3 if note else 0)]
         needed += [_measure_row(row) for row in wrapped_keys]
-        width = min(widest, max(MIN_COLUMNS, *needed))
+        before = self._drawn[1] if self._drawn[0] == columns else 0
+        width = min(widest, max(MIN_COLUMNS, before, *needed))
+        self._drawn = columns, width
         lines = [self._format_top(fit(head, width), note, width, is_framed=is_framed)]
         lines += [self._format_row(row, width, is_framed=is_framed) for row in self._choose_part(rows, room)]
         lines += [self._format_keys(row, width if is_framed else 0, "│", "│") for row in wrapped_keys[:-1]]

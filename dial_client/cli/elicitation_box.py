@@ -32,7 +32,9 @@ from dial_client.hooks.server_callbacks import Elicitation, ElicitationAction, E
 from dial_client.runtime.safe_text import escape_unseen, sanitize, to_one_line
 
 # The maximum columns of the titles of fields, beside which their values stand.
-_MAX_LABEL_COLUMNS = 24
+_MAX_LABEL_COLUMNS = 40
+# The columns that are left for the values, unless the titles would have less than a third of the width.
+_VALUE_COLUMNS = 40
 # The maximum characters of the values in the line that remains.
 _MAX_SENT = 100
 _MARK = "→ "
@@ -106,7 +108,7 @@ class ElicitationBox:
         if self.form is None:
             rows += fold([UnwrappedLine(self.request.url or "", "text", _INDENT, _INDENT)], columns, None)
             return [*rows, Row(""), Row("open it yourself, if you trust it", "note")]
-        widest = min(_MAX_LABEL_COLUMNS, columns // 3)
+        widest = min(_MAX_LABEL_COLUMNS, max(columns // 3, columns - _VALUE_COLUMNS))
         titles = {each.name: escape_marks(fit(to_one_line(each.title, MAX_TITLE), widest)) for each in self.form.fields}
         width = max(map(count_cells, titles.values()), default=0)
         for each in self.form.fields:

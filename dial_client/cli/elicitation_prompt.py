@@ -59,7 +59,7 @@ def build_elicitor(sink: TurnSink, screen: CommandScreen) -> Elicit:
             problem = "asked a question while none of its tools was called"
             warn_once(f"{request.server} {problem}: {request.message}; declined")
             return ElicitationAnswer(ElicitationAction.DECLINE)
-        async with sink.question():
+        async with sink.question(server=request.server):
             if not isinstance(screen, PlainScreen):
                 answer, remaining_line = await ask_in_box(request, screen)
                 sink.note_decision(remaining_line)

@@ -271,7 +271,7 @@ class ServerManager(Mapping[str, Connection]):
             if status.state is ServerState.FAILED:
                 lines.append(f"server {status.name!r} is not available: {status.error}")
             elif status.state is ServerState.RESTARTING:
-                lines.append(f"server {status.name!r} is being restarted: {status.error}")
+                lines.append(_describe_restart(status.name, status.error))
             elif status.name in left_out:
                 download = f" ({left_out[status.name]})" if left_out[status.name] else ""
                 lines.append(f"server {status.name!r} is still starting{download}: the turn continues without it")
@@ -290,7 +290,7 @@ class ServerManager(Mapping[str, Connection]):
             restarts: An earlier value of `ServerManager.restarts`.
         """
         return tuple(
-            f"server {name!r} died and was restarted: {connection.error}"
+            _describe_restart(name, connection.error)
             for name, connection in self.items()
             if connection.state is ServerState.READY and connection.summary.restarts > restarts.get(name, 0)
         )
@@ -323,3 +323,8 @@ async def _stop(connection: Connection) -> None:
     connection.stop()
     with anyio.CancelScope(shield=True):
         await connection.wait_ended()
+
+
+def _describe_restart(name: str, error: str | None) -> str:
+    # The same words during the restart and after it: a turn has notes of its beginning and of its end.
+    return f"server {name!r} died and is restarted: {error}" if error else f"server {name!r} is being restarted"

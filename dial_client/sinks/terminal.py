@@ -34,7 +34,14 @@ from dial_client.messages.events import (
 from dial_client.messages.message import Message, Role, TextPart, describe
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.safe_text import SafeStream, to_one_line
-from dial_client.sinks.turn_display import MAX_LINE, TurnSink, describe_arguments, describe_name
+from dial_client.sinks.turn_display import (
+    MAX_LINE,
+    TurnSink,
+    describe_arguments,
+    describe_name,
+    format_call_error,
+    format_duration,
+)
 
 # Maximum characters of a status.
 MAX_STATUS = 100
@@ -137,8 +144,9 @@ class TerminalSink(TurnSink):
                 self._finish(turn)
 
     @asynccontextmanager
-    async def _reserve(self, call_id: str | None) -> AsyncGenerator[None, None]:
+    async def _reserve(self, call_id: str | None, server: str) -> AsyncGenerator[None, None]:
         """Wait for the place of a question. It shows the arguments of its call: a later line shows only the name."""
+        del server  # no line shows that its calls wait
         async with self._question_lock:
             self.end()
             if call_id in self._started:
@@ -166,8 +174,9 @@ class TerminalSink(TurnSink):
         self._write_started(call_id)
         name, arguments = self._running.pop(call_id, ("", ""))
         sign = "✓" if result.success else "✗"
-        error = "" if result.success else f": {to_one_line(result.error or '', MAX_LINE)}"
-        tail = f"{finished.duration:.2f} s{error}"
+        duration = format_duration(result, finished.duration)
+        error = "" if result.success else to_one_line(format_call_error(result), MAX_LINE)
+        tail = ": ".join(filter(None, (duration, error)))
         if name and (self._call_above != call_id or (changed is not None and not self._is_live)):
             tail = f"{self._format_call(name, arguments, len(tail) + 1)} {tail}"
         self._print_line(f"{sign} {tail}")

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import time
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import anyio
 
 from dial_client.hooks.server_callbacks import ServerLog
-from dial_client.messages.events import Event, StatusChanged, ToolCallProgress
+from dial_client.messages.events import Event, StatusChanged, ToolCallFinished, ToolCallProgress, ToolCallStarted
 from dial_client.messages.limits import StopReason
-from dial_client.messages.message import ToolCallRequest
+from dial_client.messages.message import Failure, ToolCallRequest, ToolCallResult
 from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.safe_text import escape_unseen, to_one_line
@@ -99,9 +100,45 @@ def format_usage_line(turn: Turn, seconds: float) -> str:
     return f"{_format_tokens(turn.usage)}{cost} · {seconds:.1f} s{counted}"
 
 
+def format_duration(result: ToolCallResult, duration: float) -> str:
+    """Return the duration of a call; an empty text for one that did not run."""
+    return "" if result.failure in (Failure.DENIED, Failure.UNKNOWN_TOOL) else f"{duration:.2f} s"
+
+
+def format_call_error(result: ToolCallResult) -> str:
+    """Return the error of a call for the user; what the model should do after a denial is left out."""
+    error = result.error or ""
+    return error.partition(". ")[0] if result.failure is Failure.DENIED else error
+
+
 def _format_tokens(usage: Usage) -> str:
     from_cache = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
     return f"{usage.input_tokens:,} tokens in{from_cache}, {usage.output_tokens:,} out"
+
+
+class WaitClock:
+    """Counts the seconds in which one or more questions to the user are open."""
+
+    def __init__(self) -> None:
+        self._open, self._since, self._sum = 0, 0.0, 0.0
+
+    @property
+    def seconds(self) -> float:
+        """The seconds so far."""
+        return self._sum + (time.monotonic() - self._since if self._open else 0.0)
+
+    @contextmanager
+    def run(self) -> Iterator[None]:
+        """Count the seconds of this context, unless another context counts them already."""
+        if not self._open:
+            self._since = time.monotonic()
+        self._open += 1
+        try:
+            yield
+        finally:
+            self._open -= 1
+            if not self._open:
+                self._sum += time.monotonic() - self._since
 
 
 class TurnSink(ABC):
@@ -118,10 +155,12 @@ class TurnSink(ABC):
     def __init__(self, *, shows_reasoning: bool, shows_usage: bool, shows_calls: bool) -> None:
         self.usage = UsageSum()
         self._shows_reasoning, self._shows_usage, self._shows_calls = shows_reasoning, shows_usage, shows_calls
-        # The start time of the turn, moved forward by the seconds of its questions.
-        self._begun = time.monotonic()
-        self._questions, self._asked = 0, 0.0
-        """The number of questions that are open or wait for their place, and the time since when there is one."""
+        # The start time of the turn, and the seconds that questions had taken before it.
+        self._begun_at, self._waited_before = time.monotonic(), 0.0
+        self._waits = WaitClock()
+        # The same for the questions of each server, and their seconds before each running call.
+        self._server_waits: dict[str, WaitClock] = defaultdict(WaitClock)
+        self._server_waited_before: dict[str, float] = {}
         # The output that is held back; None while no question is open.
         self._held: list[Callable[[], None]] | None = None
         # For each call, an event that is set when the call is shown.
@@ -131,7 +170,12 @@ class TurnSink(ABC):
 
     def begin(self) -> None:
         """Begin a turn, and start its clock."""
-        self._begun = time.monotonic()
+        self._begun_at, self._waited_before = time.monotonic(), self._waits.seconds
+
+    @property
+    def _begun(self) -> float:
+        """The start time of the turn, moved forward by the seconds of its questions."""
+        return self._begun_at + self._waits.seconds - self._waited_before
 
     @property
     def seconds(self) -> float:
@@ -143,11 +187,24 @@ class TurnSink(ABC):
         """End a turn, whatever its outcome."""
 
     def show(self, event: Event) -> None:
-        """Show one event; while a question is open, all events but progress wait."""
-        if isinstance(event, StatusChanged | ToolCallProgress):
+        """Show one event; while a question is open, all events but progress wait.
+
+        The duration of a call is shown without the time in which its server waited for an answer of the user.
+        """
+        if isinstance(event, ToolCallStarted):
+            self._server_waited_before[event.call.id] = self._server_waits[event.server].seconds
+        elif isinstance(event, ToolCallFinished):
+            before = self._server_waited_before.pop(event.result.tool_call_id, None)
+            waited = 0.0 if before is None else self._server_waits[event.server].seconds - before
+            event = replace(event, duration=max(0.0, event.duration - waited))
+        if self._is_shown_at_once(event):
             self._show(event)
         else:
             self._do(partial(self._show, event))
+
+    def _is_shown_at_once(self, event: Event) -> bool:
+        """Return True if an event is shown even while a question is open."""
+        return isinstance(event, StatusChanged | ToolCallProgress)
 
     def log(self, message: ServerLog) -> None:
         """Show a log message of a server."""
@@ -170,22 +227,20 @@ class TurnSink(ABC):
             self._held.append(output)
 
     @asynccontextmanager
-    async def question(self, call_id: str | None = None) -> AsyncGenerator[None, None]:
+    async def question(self, call_id: str | None = None, *, server: str = "") -> AsyncGenerator[None, None]:
         """Reserve the terminal for one question.
 
         Time in which one or more questions are open is not part of the turn's duration.
 
         Args:
             call_id: The id of the call that needs approval; None for a question that is not about a call.
+            server: The server that asks; its running calls wait for the answer.
         """
         if call_id is not None:
             with anyio.move_on_after(PATIENCE):
                 await self._find_shown(call_id).wait()
-        if not self._questions:
-            self._asked = time.monotonic()
-        self._questions += 1
-        try:
-            async with self._reserve(call_id):
+        with self._waits.run(), self._server_waits[server].run() if server else nullcontext():
+            async with self._reserve(call_id, server):
                 self._held = []
                 try:
                     yield
@@ -193,17 +248,13 @@ class TurnSink(ABC):
                     held, self._held = self._held, None
                     for output in held:
                         output()
-        finally:
-            self._questions -= 1
-            if not self._questions:
-                self._begun += time.monotonic() - max(self._asked, self._begun)
 
     @abstractmethod
     def note_decision(self, line: str) -> None:
         """Show what the user decided about calls, unless the typed answer stays on the screen."""
 
     @abstractmethod
-    def _reserve(self, call_id: str | None) -> AbstractAsyncContextManager[None]:
+    def _reserve(self, call_id: str | None, server: str) -> AbstractAsyncContextManager[None]:
         """Wait for the place of a question, and prepare it; the arguments are those of `question`."""
 
     @abstractmethod

@@ -30,7 +30,6 @@ from dial_client.messages.message import (
     NOT_ALLOWED,
     Failure,
     PendingApproval,
-    TextPart,
     ToolCallRequest,
     ToolCallResult,
     ToolSpec,
@@ -49,7 +48,7 @@ from dial_client.servers.session import OnCallProgress, to_tool_error
 from dial_client.tools import result_content
 from dial_client.tools.approval import Approval, ApprovalChecker, Decision, FailedApproval
 from dial_client.tools.catalog import Catalog, Route
-from dial_client.tools.result_content import StoreResult, shorten
+from dial_client.tools.result_content import StoreResult, add_change_note, shorten
 from dial_client.tools.taint import Taint, find_taint_source
 
 if TYPE_CHECKING:
@@ -586,7 +585,4 @@ def _add_note_of_changes(result: ToolCallResult, requested: ToolCallRequest, ran
     without = f", without {', '.join(removed)}" if removed else ""
     unchanged = ", and the other arguments unchanged" if len(changed) < len(after) else ""
     changes = f"{text[:_MAX_CHANGED_CHARS]}{omitted}{without}{unchanged}"
-    note = f"[The user changed the arguments before the call. It ran with: {changes}]"
-    if isinstance(result.content, str):
-        return replace(result, content=f"{note}\n{result.content}")
-    return replace(result, content=(TextPart(note), *result.content))
+    return replace(result, content=add_change_note(result.content, changes))

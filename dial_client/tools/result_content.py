@@ -31,6 +31,7 @@ MAX_MATCHES = 20
 _HEAD_CHARS = 300
 # Characters shown on both sides of a match.
 _CONTEXT = 150
+_CHANGE_NOTE = "[The user changed the arguments before the call."
 
 
 def to_content(result: CallToolResult, remark: str = "") -> Content:
@@ -50,6 +51,17 @@ def to_content(result: CallToolResult, remark: str = "") -> Content:
     if not has_text and result.structured_content is not None:
         parts.append(TextPart(sanitize(json.dumps(result.structured_content, ensure_ascii=False))))
     return join_parts([*parts, TextPart(sanitize(remark))])
+
+
+def add_change_note(content: Content, changes: str) -> Content:
+    """Return the content of a result after a note for the model: with which changed arguments the call ran."""
+    note = f"{_CHANGE_NOTE} It ran with: {changes}]"
+    return f"{note}\n{content}" if isinstance(content, str) else (TextPart(note), *content)
+
+
+def drop_change_note(text: str) -> str:
+    """Return the text of a result without the note that `add_change_note` added, if it has one."""
+    return text.partition("\n")[2] if text.startswith(_CHANGE_NOTE) else text
 
 
 def measure_answer(result: CallToolResult) -> int:

@@ -107,24 +107,19 @@ def test_a_mode_chosen_by_the_key_decides_the_next_calls(tmp_path: Path) -> None
         person.until("A plan.")
         assert "the user wants a plan first" in person.text
         choose_mode(person, "auto")
-        shown = person.text.count("→ ")
-        while "→ auto" not in person.text:  # it begins only when no further key follows
-            person.type("/mode\r")
-            shown += 1
-            person.until("→ ", shown)
         person.type("now\r")
         person.until("All done.")
     assert "wants to run" not in person.text, "nothing was asked"
     assert "it was written" in person.text
 
 
-def test_a_mode_that_the_key_only_passes_lets_no_call_run(tmp_path: Path) -> None:
+def test_a_message_that_follows_the_key_at_once_is_answered_in_its_mode(tmp_path: Path) -> None:
     write_files_config(tmp_path, [WRITE, "Done."])
     with screen(tmp_path, "--no-save", columns=100, rows=40) as person:
         begin(person)
-        person.type(BACK_TAB * 3 + "/mode\r")
-        person.until("→ ask")
-        assert "mode auto" in person.status
+        person.type(BACK_TAB * 3 + "go\r")
+        person.until("Done.")
+    assert "it was written" in person.text
 
 
 def test_the_mode_changes_while_a_question_is_shown_and_holds_for_the_next_call(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ async def check_contained_and_named(row: Row, bad: Mapping[str, Any]) -> None:
             "exits_at_once",
             "server 'bad' is not available: the server ended with exit code 3; it last said: the database",
         ),
-        ("dies_in_the_call", "server 'bad' died and was restarted: the server ended by SIGTERM"),
+        ("dies_in_the_call", "server 'bad' died and is restarted: the server ended by SIGTERM"),
         ("never_answers", "→ bad.hurt_old()"),
         ("lists_single_bad_tools", "server 'bad': a malformed tool is left out: text"),
         ("floods_with_pings", "server 'bad': it sends a flood of pings"),

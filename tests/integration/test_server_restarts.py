@@ -189,7 +189,7 @@ async def test_tools_of_a_restarted_server_are_offered_in_the_next_round(
     async with DialClient(ScriptedProvider([call, again, "Done."]), servers=servers) as dial:
         turn = await dial.run([Message.user("Go on.")])
         assert dial.servers["it"].restarts == 1
-    assert [note for note in turn.notes if "'it' died and was restarted: the server ended by SIGKILL" in note]
+    assert [note for note in turn.notes if "'it' died and is restarted: the server ended by SIGKILL" in note]
     first, second = (done.result for done in turn.tool_calls)
     assert "the call was lost" in (first.error or "")
     assert (second.success, second.content) == (True, '{"a": 1}')

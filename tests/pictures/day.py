@@ -220,7 +220,6 @@ class Day:
         self.until_idle()
         for _ in range(4):
             if f"mode {mode}" in self.shown:
-                time.sleep(1.5)  # `auto` begins after a second without a key
                 return
             self.press("BTab")
             time.sleep(0.4)
@@ -304,9 +303,10 @@ def write_notes(day: Day) -> None:
     day.ask("Add the ferry")
     day.expect_question("edit_file · files", "Run edit_file", "diff")
     day.answer("d")
-    time.sleep(0.5)
+    day.until("d less")
     day.keep("details")
     day.answer("d")
+    day.until("d details")
     day.answer("y")
     day.until("The ferry is in the note")
 
@@ -342,10 +342,10 @@ def use_git(day: Day) -> None:
     day.ask("Show the log, the difference and the note")
     day.expect_question("3 calls to decide", "Run all 3", "three-calls")
     day.answer("2")
-    time.sleep(1)
+    day.until("b back")
     day.keep("one-of-three")
     day.answer("b")
-    time.sleep(0.5)
+    day.until("1-3 one alone")
     day.answer("y")
     day.until("All three are there")
     day.until_idle()

@@ -13,6 +13,7 @@ from prompt_toolkit.utils import get_cwidth
 
 from tests.inner import (
     APPROVAL_KEYS,
+    KEYS_FOR_REASON,
     MAX_MARKS,
     MONO,
     SAMPLING,
@@ -24,6 +25,7 @@ from tests.inner import (
     ToolCallRequest,
     ToolSpec,
     build_question,
+    count_cells,
     count_unseen,
     explain,
     parse_answer,
@@ -102,6 +104,21 @@ def test_claims_of_a_trusted_server_are_shown_as_facts() -> None:
         "read-only, open world, idempotent"
     )
     assert show(tool(destructive=False)).format_effects() == ""
+
+
+def test_a_full_name_is_a_row_only_if_the_title_has_not_got_it() -> None:
+    shown = show(tool("browser_take_screenshot", server="browser"))
+    for columns in (36, 60, 100):
+        assert [row for row in drawn(shown, columns=columns) if "full name" in row] == []
+    assert "! full name: browser_take_s" in "".join(drawn(shown, columns=32))
+    assert [row for row in drawn(shown, show(tool()), columns=60) if "full name" in row] != []
+
+
+def test_a_box_keeps_its_width_when_its_keys_change() -> None:
+    shown = box(show(tool(), {"text": "hello"}))
+    before = shown.render(100, 40)
+    with shown.show_keys(KEYS_FOR_REASON):
+        assert [*map(count_cells, shown.render(100, 40)[:-1])] == [*map(count_cells, before[:-1])]
 
 
 def test_several_calls_have_a_row_each_that_counts_what_it_leaves_out() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.inner import (
     MONO,
+    NOT_ALLOWED,
     Activity,
     Failure,
     ImagePart,
@@ -23,6 +24,7 @@ from tests.inner import (
     Turn,
     Usage,
     UsageSum,
+    add_change_note,
     banner,
     count_cells,
     cut,
@@ -76,7 +78,7 @@ def test_only_the_arguments_of_a_call_that_waits_for_permission_are_shortened() 
     call = RunningCall("files.write_file", 'path="notes.md", content="umbrella and coat"', 1.0, waits=True)
     for columns in (60, 80, 200):
         [line] = lines_of(LiveState(calls={"1": call}), columns)
-        assert line.endswith(") waits for permission")
+        assert line.endswith(") waits for your answer")
 
 
 def test_the_draft_gets_the_remaining_rows() -> None:
@@ -93,14 +95,14 @@ def test_a_finished_call_shows_its_size_and_the_first_lines_of_its_result() -> N
     call = ToolCallRequest("1", "get_forecast", {"city": "Berlin", "days": [1, 2]})
     result = ToolCallResult("1", success=True, content="\n\nMonday\n\n  Tuesday \nWednesday")
     name, arguments = describe(call, "weather", "get_forecast")
-    lines = [plain(line) for line in format_finished_call(name, arguments, result, 0.157, 100, MONO)]
+    lines = [plain(line) for line in format_finished_call(RunningCall(name, arguments, 0.0), result, 0.157, 100, MONO)]
     assert lines == ['✓ weather.get_forecast(city="Berlin", days=[1, 2]) 0.16 s · 4 lines', "  │ Monday", "  │ Tuesday"]
 
 
 def test_the_preview_of_json_leaves_out_lines_with_only_brackets() -> None:
     def preview(content: str) -> list[str]:
         result = ToolCallResult("1", success=True, content=content)
-        return [plain(line) for line in format_finished_call("a.b", "", result, 1, 60, MONO)][1:]
+        return [plain(line) for line in format_finished_call(RunningCall("a.b", "", 0.0), result, 1, 60, MONO)][1:]
 
     assert preview('{\n  "days": [\n    {\n      "high": 21\n') == ['  │ "days": [', '  │ "high": 21']
     assert preview("[\n[\n]") == ["  │ ["]
@@ -118,7 +120,7 @@ def test_the_preview_of_json_leaves_out_lines_with_only_brackets() -> None:
 )
 def test_the_preview_of_json_has_no_quotes_and_commas_around_its_members(content: str, shown: list[str]) -> None:
     result = ToolCallResult("1", success=True, content=content)
-    lines = [plain(line) for line in format_finished_call("a.b", "", result, 1, 61, MONO)]
+    lines = [plain(line) for line in format_finished_call(RunningCall("a.b", "", 0.0), result, 1, 61, MONO)]
     assert lines[1:] == [f"  │ {line}" for line in shown]
 
 
@@ -128,25 +130,41 @@ def test_the_preview_of_json_has_no_quotes_and_commas_around_its_members(content
 )
 def test_a_result_that_was_cut_for_the_model_says_how_much_the_model_received(text: str, shown: str) -> None:
     result = ToolCallResult("1", success=True, content=cut(text, 5_000))
-    assert plain(next(format_finished_call("a.b", "", result, 1, 80, MONO))).endswith(f" 1.00 s · {shown}")
+    assert plain(next(format_finished_call(RunningCall("a.b", "", 0.0), result, 1, 80, MONO))).endswith(
+        f" 1.00 s · {shown}"
+    )
 
 
 def test_an_error_shows_its_first_line_and_an_image_a_placeholder() -> None:
     failed = ToolCallResult.failed("1", Failure.TOOL, f"no such city{EVIL}")
-    lines = [plain(line) for line in format_finished_call("weather.get", "", failed, 1, 60, MONO)]
+    lines = [plain(line) for line in format_finished_call(RunningCall("weather.get", "", 0.0), failed, 1, 60, MONO)]
     assert lines[0] == "✗ weather.get() 1.00 s"
     assert lines[1].startswith("  │ no such city")
     assert "\x1b" not in "".join(lines)
     content = (TextPart("a map"), ImagePart("AAAA", "image/png"))
     pictured = ToolCallResult("1", success=True, content=content)
-    assert "· 1 image" in plain(next(format_finished_call("maps.draw", "", pictured, 1, 60, MONO)))
+    assert "· 1 image" in plain(next(format_finished_call(RunningCall("maps.draw", "", 0.0), pictured, 1, 60, MONO)))
+
+
+def test_a_denied_call_has_no_duration_and_a_decision_of_the_user_is_not_printed_twice() -> None:
+    def lines_of_call(result: ToolCallResult, *, was_asked_about: bool) -> list[str]:
+        call = RunningCall("files.write", "", 0.0, was_asked_about=was_asked_about)
+        return [plain(line) for line in format_finished_call(call, result, 0.1, 60, MONO)]
+
+    denied = ToolCallResult.failed("1", Failure.DENIED, f"{NOT_ALLOWED}: call it walk.md")
+    assert lines_of_call(denied, was_asked_about=True) == ["✗ files.write()"]
+    assert lines_of_call(denied, was_asked_about=False)[1] == "  │ The user did not allow this call: call it walk.md"
+    changed = ToolCallResult("1", success=True, content=add_change_note("written", '{"path": "walk.md"}'))
+    assert lines_of_call(changed, was_asked_about=True) == ["✓ files.write() 0.10 s", "  │ written"]
+    by_middleware = ToolCallResult.failed("1", Failure.DENIED, "The budget is used up")
+    assert lines_of_call(by_middleware, was_asked_about=True)[1] == "  │ The budget is used up"
 
 
 def test_a_call_with_200_arguments_is_one_line() -> None:
     call = ToolCallRequest("1", EVIL, {f"a{at}{EVIL}": "x" * 5000 for at in range(200)})
     name, arguments = describe(call, "", "")
     result = ToolCallResult("1", success=True, content="x\n" * 10_000)
-    lines = [plain(line) for line in format_finished_call(name, arguments, result, 1, 60, MONO)]
+    lines = [plain(line) for line in format_finished_call(RunningCall(name, arguments, 0.0), result, 1, 60, MONO)]
     assert len(lines) == 3
     assert all(count_cells(line) <= 60 for line in lines)
     assert "\x1b" not in "".join(lines)

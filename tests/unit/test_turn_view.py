@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -11,7 +14,11 @@ import pytest
 
 from tests.inner import (
     MONO,
+    ConversationStatus,
+    DialClient,
+    Options,
     Screen,
+    ScriptedProvider,
     ServerChanged,
     StatusChanged,
     ToolCallFinished,
@@ -19,6 +26,7 @@ from tests.inner import (
     ToolCallResult,
     ToolCallStarted,
     TurnView,
+    UsageSum,
     process_runner,
 )
 
@@ -84,9 +92,45 @@ async def test_the_live_line_names_only_running_calls() -> None:
     assert shown == ["Waiting for 2 calls…", "Waiting for weather.radar…"]
 
 
+async def test_the_time_in_which_a_server_waits_for_its_form_is_no_time_of_its_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    screen, view = open_view()
+    view.begin()
+    for name in ("order", "weather"):
+        view.show(ToolCallStarted(ToolCallRequest(name, name, {}), name, "run"))
+    async with view.question(server="order"):
+        assert [call.waits for call in screen.live.calls.values()] == [1, 0]
+        now += 60
+    assert [now - call.since for call in screen.live.calls.values()] == [0, 60]
+    now += 2
+    for name in ("order", "weather"):
+        view.show(ToolCallFinished(ToolCallResult(name, success=True, content=""), name, 62.0))
+    assert re.findall(r"[\d.]+ s", "".join(screen._printed)) == ["2.00 s", "62.00 s"]
+    assert view.seconds == 2
+
+
 async def test_a_download_that_ends_with_its_turn_leaves_no_progress_behind() -> None:
     screen, view = open_view()
     view.begin()
     screen.live.progress = "downloading the model: 1 of 2 MB"
     view.end()
     assert not screen.live.progress
+
+
+async def test_a_mode_that_the_key_only_passes_lets_no_call_run_and_a_message_chooses_the_mode_that_is_shown() -> None:
+    dial = DialClient(ScriptedProvider([]))
+    chat: Any = SimpleNamespace(dial=dial, options=Options(trust=True), conversation_id=None)
+    async with anyio.create_task_group() as tasks:
+        status = ConversationStatus(chat, UsageSum(), Screen(MONO), tasks)
+        for _ in range(3):
+            status.change_mode()
+        assert (status.describe().mode, dial.approvals.mode) == ("auto", "ask")
+        status.settle_mode()
+        assert (status.describe().mode, dial.approvals.mode) == ("auto", "auto")
+        status.change_mode()
+        status.settle_mode()
+        assert dial.approvals.mode == "ask"
+        tasks.cancel_scope.cancel()

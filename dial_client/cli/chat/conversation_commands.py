@@ -66,7 +66,7 @@ async def show_last_exchange(session: ChatSession) -> None:
     hidden = sum(message.is_question for message in messages[:start])
     if hidden:
         session.print(f"({count_noun(hidden, 'earlier question')}: /export writes all of them)")
-    session.print(f"> {_format_beginning(messages[start].text)}")
+    session.print(f"\n> {_format_beginning(messages[start].text)}")
     calls = sum(len(message.tool_calls) for message in messages[start:])
     if calls:
         session.print(f"({count_noun(calls, 'tool call')})")
@@ -116,7 +116,7 @@ async def redo(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - 
 async def retry(session: ChatSession, arguments: str) -> CommandResult:  # noqa: ARG001 - a `Run`
     """Ask the last question again, in place of its answer."""
     question = await _remove_exchange(session)
-    session.print(f"> {_format_beginning(question.text)}")
+    session.print(f"\n> {_format_beginning(question.text)}")
     return CommandResult(question)
 
 

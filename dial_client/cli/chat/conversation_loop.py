@@ -81,6 +81,7 @@ async def run_loop(  # noqa: PLR0913 - all that a conversation needs
         chat.add_usage = sink.usage.add_usage
         if options.continue_latest or options.resume is not None:
             await show_last_exchange(chat)
+            console.print("\n" if isinstance(console, Screen) else "")  # before the lines about the servers
         await ConversationLoop(chat, console, sink, during_answer).run(wait_for_servers)
         console.close()
 

@@ -39,7 +39,7 @@ class ConversationStatus:
 
     async def follow(self) -> None:
         """Show the status, and draw it again when the state of a server changes, until cancelled."""
-        self._screen.show_status(self.describe, self.change_mode)
+        self._screen.show_status(self.describe, self.change_mode, self.settle_mode)
         await self.measure()
         while True:
             await self._chat.dial.wait_for_server_change()
@@ -85,7 +85,12 @@ class ConversationStatus:
 
     async def _become_auto(self, presses: int) -> None:
         await anyio.sleep(SETTLE)
-        if self._will_be_auto and presses == self._presses:
+        if presses == self._presses:
+            self.settle_mode()
+
+    def settle_mode(self) -> None:
+        """Change to the mode ``auto`` at once, if the key has chosen it."""
+        if self._will_be_auto:
             self._will_be_auto = False
             if self._chat.dial.approvals.mode is ApprovalMode.ASK:  # `/mode` may have chosen another one meanwhile
                 self._chat.dial.approvals.set_mode(ApprovalMode.AUTO)

@@ -9,6 +9,7 @@ from dial_client.cli.folder_texts import FolderTexts, read_folder_texts
 from dial_client.cli.load_settings import read_settings
 from dial_client.cli.open_client import apply_configuration
 from dial_client.cli.servers import server_features
+from dial_client.cli.servers.server_features import count_tools
 from dial_client.messages.errors import ConfigError, DialError
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.runtime.text import count_noun
@@ -41,7 +42,8 @@ async def show_servers(session: ChatSession, arguments: str) -> None:
     elif action:
         session.print("/servers lists the servers; /servers restart NAME restarts a server.")
     else:
-        lines = [describe_status(status) for status in session.dial.servers.values()]
+        dial = session.dial
+        lines = [describe_status(status, count_tools(dial, status)) for status in dial.servers.values()]
         session.print("\n".join(lines) or "No servers are configured.")
 
 
@@ -63,15 +65,16 @@ async def restart(session: ChatSession, name: str) -> None:
     """
     if not name:
         raise ConfigError("missing server name", hint="/restart NAME; /servers lists them")
-    session.print(describe_status(await session.dial.restart_server(name)))
+    status = await session.dial.restart_server(name)
+    session.print(describe_status(status, count_tools(session.dial, status)))
 
 
-def describe_status(status: ServerStatus) -> str:
-    """Return the state of a server in one line."""
+def describe_status(status: ServerStatus, tools: str) -> str:
+    """Return the state of a server in one line, with the number of its tools in words."""
     detail = status.error or ""
     if status.state is ServerState.READY:
         again = f", started again {_count_times(status.restarts)}: {detail}" if status.restarts else ""
-        detail = f"{count_noun(len(status.tools), 'tool')}{again}"
+        detail = f"{tools}{again}"
     return f"{to_one_line(status.name, 60)}: {status.state.value}{f': {to_one_line(detail, 600)}' if detail else ''}"
 
 
@@ -184,7 +187,7 @@ async def reload(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 
         if isinstance(result, DialError):
             session.print(f"{to_one_line(name, 60)}: {sanitize(str(result))}")
         else:
-            session.print(describe_status(result))
+            session.print(describe_status(result, count_tools(session.dial, result)))
 
     changes = await apply_configuration(session.dial, session.options, session.settings, settings, report)
     session.settings = settings
@@ -208,7 +211,7 @@ async def log_in(session: ChatSession, arguments: str) -> None:
     if not arguments:
         raise ConfigError("missing server name", hint="/login NAME; /servers lists them")
     if await oauth_login.log_in(session.options, arguments, browser=True, screen=session.screen) == ExitCode.ANSWERED:
-        session.print(describe_status(await session.dial.restart_server(arguments)))
+        await restart(session, arguments)
 
 
 async def set_theme(session: ChatSession, arguments: str) -> None:

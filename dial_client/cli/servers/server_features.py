@@ -91,16 +91,24 @@ async def list_servers(options: Options, *, as_json: bool) -> None:
                 error = status.error or ""
                 own = (*status.notes, *(line for line in status.stderr if error and line.strip() not in error))
                 kind: StyleName = "success" if status.state is ServerState.READY else "failure" if error else "faint"
-                lines = [_format_status(status), *(f"    {to_one_line(line, 200)}" for line in own)]
+                first = _format_status(status, count_tools(dial, status))
+                lines = [first, *(f"    {to_one_line(line, 200)}" for line in own)]
                 print_lines(lines, styles={f": {status.state.value}": kind})
 
 
-def _format_status(status: ServerStatus) -> str:
+def count_tools(dial: DialClient, status: ServerStatus) -> str:
+    """Return the number of tools of a server that the model is offered, and of those that it is not, in words."""
+    offered = sum(tool.server == status.name for tool in dial.tools)
+    left_out = len(status.tools) - offered
+    return f"{count_noun(offered, 'tool')}{f' ({left_out:,} not offered)' if left_out > 0 else ''}"
+
+
+def _format_status(status: ServerStatus, tools: str) -> str:
     name = to_one_line(status.name, 60)
     if status.error and status.state is not ServerState.READY:
         return f"{name}: {status.state.value}: {to_one_line(status.error, 600)}"
     version = f", MCP {status.protocol_version}" if status.protocol_version else ""
-    return f"{name}: {status.state.value}{version}, {count_noun(len(status.tools), 'tool')}"
+    return f"{name}: {status.state.value}{version}, {tools}"
 
 
 def format_result(result: ToolCallResult) -> str:

@@ -10,19 +10,21 @@ from itertools import islice
 
 from dial_client.cli.command_screen import Panel
 from dial_client.cli.markdown.themes import Theme, style
-from dial_client.cli.word_wrap import break_words, count_cells, fit
-from dial_client.messages.message import Content, ImagePart, ToolCallResult, extract_text
+from dial_client.cli.word_wrap import break_line, break_words, count_cells, fit
+from dial_client.messages.message import NOT_ALLOWED, Content, ImagePart, ToolCallResult, extract_text
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.runtime.text import count_noun
-from dial_client.sinks.turn_display import MAX_CHARS
-from dial_client.tools.result_content import describe_cut
+from dial_client.sinks.turn_display import MAX_CHARS, format_call_error, format_duration
+from dial_client.tools.result_content import describe_cut, drop_change_note
 
 PREVIEW_LINES = 2
+# The maximum rows of an error.
+MAX_ERROR_ROWS = 4
 # The maximum characters of a result that are searched for lines of the preview.
 MAX_PREVIEWED = 20_000
 BAR_COLUMNS = 12
 BAR = "  │ "
-_WAITS = " waits for permission"
+_WAITS = " waits for your answer"
 # Lines that say nothing by themselves: brackets, rules, and the fences of code.
 _EMPTY = re.compile(r"[\[\](){}<>,;:\s=_-]+|(?:```|~~~)\S*")
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -53,8 +55,11 @@ class RunningCall:
     progress: float = 0.0
     total: float | None = None
     message: str = ""
-    waits: bool = False
-    """Whether it waits for approval."""
+    waits: int = 0
+    """The number of questions to the user that it waits for: an approval, or forms of its server."""
+    server: str = ""
+    was_asked_about: bool = False
+    """Whether the user was asked about it, so that a line above says what was decided."""
 
 
 def format_running_call(call: RunningCall, columns: int, now: float, spinner: str) -> str:
@@ -74,17 +79,29 @@ def format_running_call(call: RunningCall, columns: int, now: float, spinner: st
 
 
 def format_finished_call(
-    name: str, arguments: str, result: ToolCallResult, duration: float, columns: int, theme: Theme
+    call: RunningCall, result: ToolCallResult, duration: float, columns: int, theme: Theme
 ) -> Iterator[str]:
-    """Yield the lines of a finished call: its name with seconds and size, and the first lines of its result."""
+    """Yield the lines of a finished call: its name with seconds and size, and the first lines of its result.
+
+    If the user was asked about it, a line above has said already that it was denied or changed, and why.
+    """
     sign, colour = ("✓", theme.success) if result.success else ("✗", theme.failure)
-    size = _format_size(result.content) if result.success else ""
-    tail = f" {duration:.2f} s{f' · {size}' if size else ''}"
-    called = _format_call(name, arguments, max(12, columns - count_cells(tail) - 3))
+    text = extract_text(result.content) if result.success else format_call_error(result)
+    if call.was_asked_about:
+        text = "" if text.startswith(NOT_ALLOWED) and not result.success else drop_change_note(text)
+    size = _format_size(text, result.content) if result.success else ""
+    facts = " · ".join(filter(None, (format_duration(result, duration), size)))
+    tail = f" {facts}" if facts else ""
+    called = _format_call(call.name, call.arguments, max(12, columns - count_cells(tail) - 3))
     yield fit_styled(sign, colour, f" {called}", tail, theme, columns)
-    text = extract_text(result.content) if result.success else (result.error or "")
-    for line in _preview(text):
-        yield style(fit(f"{BAR}{line}", columns - 1), theme.faint if result.success else theme.failure)
+    if result.success:
+        yield from (style(fit(f"{BAR}{line}", columns - 1), theme.faint) for line in _preview(text))
+        return
+    # The end of an error may be its cause.
+    rows = [row for line in _preview(text) for row in break_line(line, columns - len(BAR), 0).split("\n")]
+    cut = f"{rows[MAX_ERROR_ROWS - 1]}…" if len(rows) > MAX_ERROR_ROWS else ""
+    for row in [*rows[: MAX_ERROR_ROWS - 1], cut] if cut else rows:
+        yield style(fit(f"{BAR}{row}", columns - 1), theme.failure)
 
 
 def fit_styled(sign: str, colour: str, text: str, tail: str, theme: Theme, columns: int) -> str:
@@ -125,8 +142,8 @@ def _list_members(text: str) -> list[str]:
     return [f"{name}: {part}" if name else part for name, part in islice(shown, 2 * PREVIEW_LINES)]
 
 
-def _format_size(content: Content) -> str:
-    text = sanitize(extract_text(content)).strip()
+def _format_size(text: str, content: Content) -> str:
+    text = sanitize(text).strip()
     sizes = []
     if shown := describe_cut(text):
         sizes.append(shown)
@@ -199,7 +216,7 @@ def render(state: LiveState, columns: int, rows: int, now: float) -> list[str]:
     """
     if state.items is not None:
         return state.items(columns, rows)
-    # The panel shows the calls that wait for approval.
+    # The panel names the calls that wait for its answer.
     calls = [call for call in state.calls.values() if state.panel is None or not call.waits]
     limit = max(1, rows // 3)
     below = [format_running_call(call, columns, now, _choose_frame(now - call.since)) for call in calls[:limit]]
@@ -236,7 +253,8 @@ def _format_notes(notes: Sequence[Note], columns: int, rows: int) -> list[str]:
         return latest[: max(0, rows)]
     kept = latest[: rows - 1]
     count = sum(map(len, earlier)) + len(latest) - len(kept)
-    more = f"… {count_noun(count, 'more row')}, printed when the answer ends"
+    rows_left = count_noun(count, "earlier row" if len(kept) == len(latest) else "more row")
+    more = f"… {rows_left}, printed when the answer ends"
     return [*kept, f"{_DIM}{fit(more, columns - 1)}{_PLAIN}"]
 
 

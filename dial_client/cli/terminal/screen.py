@@ -72,6 +72,7 @@ class Screen:
         """Withdraws the latest message that steers the turn, and returns its text; None if there is none."""
         self._find_status: Callable[[], Status] | None = None
         self._change_mode: Callable[[], None] = lambda: None
+        self._settle_mode: Callable[[], None] = lambda: None
         self.attention = Attention()
         self._input_line: Any = None
         self._has_input = has_input
@@ -297,14 +298,17 @@ class Screen:
         """Call `on_interrupt` for Ctrl-C; by default the running turn is cancelled, and then the program ends."""
         self._on_interrupt = on_interrupt
 
-    def show_status(self, find_status: Callable[[], Status], change_mode: Callable[[], None]) -> None:
+    def show_status(
+        self, find_status: Callable[[], Status], change_mode: Callable[[], None], settle_mode: Callable[[], None]
+    ) -> None:
         """Show a status line below the input line, and change the mode by Shift-Tab.
 
         Args:
             find_status: Returns the status at each drawing.
             change_mode: Changes to the next mode.
+            settle_mode: Is called for each message that is sent: the mode that was shown then is the one that is meant.
         """
-        self._find_status, self._change_mode = find_status, change_mode
+        self._find_status, self._change_mode, self._settle_mode = find_status, change_mode, settle_mode
         self.refresh()
 
     def edit(self, text: str) -> None:
@@ -492,11 +496,13 @@ class Screen:
     def _steer(self, sent: UserInput) -> bool:
         if self.live.activity is None and not self._sent:
             return False
+        self._settle_mode()
         if self.live.activity is None or not self.take_at_once(sent, steers=True):
             self._send(sent)  # the turn has not started yet
         return True
 
     def _send(self, sent: UserInput | None) -> None:
+        self._settle_mode()
         if sent is not None and self.live.activity is not None and self.take_at_once(sent, steers=False):
             return
         self._question.begin_command()

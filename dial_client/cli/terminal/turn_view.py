@@ -121,12 +121,12 @@ class TurnView(TurnSink):
         self._screen.refresh()
 
     @asynccontextmanager
-    async def _reserve(self, call_id: str | None) -> AsyncGenerator[None, None]:
-        """Wait for the place of a question. The call that it is about waits too, and the question shows it."""
-        call = self._running.get(call_id or "")
+    async def _reserve(self, call_id: str | None, server: str) -> AsyncGenerator[None, None]:
+        """Wait for the place of a question. The calls that it is about wait too, and the question shows them."""
+        calls = [call for key, call in self._running.items() if key == call_id or (server and call.server == server)]
         question_began = time.monotonic()
-        if call is not None:
-            call.waits = True
+        for call in calls:
+            call.waits, call.was_asked_about = call.waits + 1, call.was_asked_about or not server
         try:
             async with self._screen.panel():
                 self._screen.live.is_asking = self._is_asking = True
@@ -135,15 +135,13 @@ class TurnView(TurnSink):
                 finally:
                     self._screen.live.is_asking = self._is_asking = False
         finally:
-            if call is not None:
-                call.waits, call.since = False, call.since + time.monotonic() - question_began
+            for call in calls:
+                call.waits, call.since = call.waits - 1, call.since + time.monotonic() - question_began
 
-    def show(self, event: Event) -> None:
-        """Show one event; during a question only progress, and other calls."""
-        if self._is_asking and not self._held and isinstance(event, ToolCallStarted | ToolCallFinished):
-            self._show(event)
-        else:
-            super().show(event)
+    def _is_shown_at_once(self, event: Event) -> bool:
+        """Return True for progress; during a question for calls too, unless something else waits before them."""
+        is_call = isinstance(event, ToolCallStarted | ToolCallFinished)
+        return super()._is_shown_at_once(event) or (is_call and self._is_asking and not self._held)
 
     def note_decision(self, line: str) -> None:
         """Print what the user decided: the line that remains of a question."""
@@ -242,7 +240,7 @@ class TurnView(TurnSink):
         self._end_answer()
         self._screen.release_notes()
         name, arguments = describe(call, server, tool)
-        self._running[call.id] = RunningCall(name, arguments, time.monotonic())
+        self._running[call.id] = RunningCall(name, arguments, time.monotonic(), server=server)
         self._screen.live.calls = self._running
         self._screen.refresh()
         self._find_shown(call.id).set()
@@ -255,9 +253,7 @@ class TurnView(TurnSink):
             return
         if event.changed_arguments is not None:
             running.arguments = describe_arguments(event.changed_arguments)
-        lines = format_finished_call(
-            running.name, running.arguments, result, duration, self._screen.columns, self._screen.theme
-        )
+        lines = format_finished_call(running, result, duration, self._screen.columns, self._screen.theme)
         if self._shows_calls:
             self._print_part("\n".join(lines), is_call=True)
             self._show_images(result.content)
