@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import os
+import signal
 import sys
 from collections.abc import Container, Iterator
 from pathlib import Path
@@ -51,6 +52,9 @@ def pytest_configure(config: pytest.Config) -> None:
     the certificates of the system. Test workers share one fork server, which imports most packages of the project once.
     """
     os.environ["DIAL_LOCAL_SERVERS"] = ""
+    if sys.platform != "win32":
+        # Tests started by ``nohup`` ignore this signal, and so would the programs to which they send it.
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if not os.environ.get("DIAL_TEST_ANSWERS"):
         # Each HTTP client would read all certificates, which takes longer than most tests; from a folder it reads one
         # only for a connection with TLS.

@@ -82,10 +82,13 @@ class Interrupts:
         """Handle signals until cancelled. On Windows Ctrl-C is a KeyboardInterrupt instead, and ends the program."""
         if sys.platform == "win32":
             return
+        # ``nohup`` starts the program so that it outlives its terminal.
+        is_hangup_ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
             async for number in signals:
-                if number == signal.SIGHUP and self._reload is not None:
-                    self._reload()
+                if number == signal.SIGHUP and (self._reload is not None or is_hangup_ignored):
+                    if self._reload is not None:
+                        self._reload()
                     continue
                 leave, self._leave = self._leave, None
                 if leave is not None:

@@ -15,7 +15,14 @@ from typing import Any
 import anyio
 
 from dial_client.hooks.server_callbacks import ServerLog
-from dial_client.messages.events import Event, StatusChanged, ToolCallFinished, ToolCallProgress, ToolCallStarted
+from dial_client.messages.events import (
+    Event,
+    MessageCompleted,
+    StatusChanged,
+    ToolCallFinished,
+    ToolCallProgress,
+    ToolCallStarted,
+)
 from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Failure, ToolCallRequest, ToolCallResult
 from dial_client.messages.token_usage import Usage
@@ -163,6 +170,8 @@ class TurnSink(ABC):
         self._server_waited_before: dict[str, float] = {}
         # The output that is held back; None while no question is open.
         self._held: list[Callable[[], None]] | None = None
+        # The calls of the latest message that have not started yet.
+        self._announced: set[str] = set()
         # For each call, an event that is set when the call is shown.
         self._shown_calls: dict[str, anyio.Event] = {}
         self.hold_keyboard: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
@@ -170,6 +179,7 @@ class TurnSink(ABC):
 
     def begin(self) -> None:
         """Begin a turn, and start its clock."""
+        self._announced = set()
         self._begun_at, self._waited_before = time.monotonic(), self._waits.seconds
 
     @property
@@ -191,7 +201,10 @@ class TurnSink(ABC):
 
         The duration of a call is shown without the time in which its server waited for an answer of the user.
         """
-        if isinstance(event, ToolCallStarted):
+        if isinstance(event, MessageCompleted):
+            self._announced = {call.id for call in event.message.tool_calls}
+        elif isinstance(event, ToolCallStarted):
+            self._announced.discard(event.call.id)
             self._server_waited_before[event.call.id] = self._server_waits[event.server].seconds
         elif isinstance(event, ToolCallFinished):
             before = self._server_waited_before.pop(event.result.tool_call_id, None)
@@ -212,8 +225,8 @@ class TurnSink(ABC):
 
     @property
     def running_calls(self) -> int:
-        """The number of calls that are shown as running, or as waiting for approval."""
-        return sum(shown.is_set() for shown in self._shown_calls.values())
+        """The number of calls that are shown as running, or as waiting for approval, or that are about to start."""
+        return sum(shown.is_set() for shown in self._shown_calls.values()) + len(self._announced)
 
     def note(self, line: str) -> None:
         """Print a line that is not part of the answer: after the message that is being written."""

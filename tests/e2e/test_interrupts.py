@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -10,8 +11,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
+from anyio import wait_all_tasks_blocked
 
+from tests.inner import process_runner
 from tests.support.program import LONG, dial_chat, entry, started, write_config
 from tests.support.servers.launch import is_alive
 
@@ -133,3 +137,21 @@ def test_a_closed_output_pipe_causes_no_traceback(tmp_path: Path) -> None:
         process.wait(LONG)
     assert "Traceback" not in errors
     assert "Exception ignored" not in errors
+
+
+@pytest.mark.anyio
+async def test_a_program_that_was_started_by_nohup_outlives_its_terminal() -> None:
+    ignored = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        interrupts = process_runner.Interrupts()
+        async with anyio.create_task_group() as group:
+            group.start_soon(interrupts.listen)
+            await wait_all_tasks_blocked()
+            with interrupts.scope():
+                os.kill(os.getpid(), signal.SIGHUP)
+                os.kill(os.getpid(), signal.SIGINT)  # comes after it, and ends only this context
+                await anyio.sleep_forever()
+            assert not interrupts.leaving.cancel_called
+            group.cancel_scope.cancel()
+    finally:
+        signal.signal(signal.SIGHUP, ignored)

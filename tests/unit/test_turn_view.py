@@ -16,7 +16,10 @@ from tests.inner import (
     MONO,
     ConversationStatus,
     DialClient,
+    Message,
+    MessageCompleted,
     Options,
+    Role,
     Screen,
     ScriptedProvider,
     ServerChanged,
@@ -110,6 +113,19 @@ async def test_the_time_in_which_a_server_waits_for_its_form_is_no_time_of_its_c
         view.show(ToolCallFinished(ToolCallResult(name, success=True, content=""), name, 62.0))
     assert re.findall(r"[\d.]+ s", "".join(screen._printed)) == ["2.00 s", "62.00 s"]
     assert view.seconds == 2
+
+
+async def test_calls_of_a_message_count_before_they_start_so_that_one_question_is_about_all_of_them() -> None:
+    _, view = open_view()
+    view.begin()
+    calls = tuple(ToolCallRequest(name, name, {}) for name in ("log", "diff", "read"))
+    view.show(MessageCompleted(Message(Role.ASSISTANT, "", tool_calls=calls)))
+    for call in calls:
+        assert view.running_calls == 3
+        view.show(ToolCallStarted(call, "git", call.name))
+    for left, call in enumerate(reversed(calls)):
+        assert view.running_calls == 3 - left
+        view.show(ToolCallFinished(ToolCallResult(call.id, success=True, content=""), "git", 0.1))
 
 
 async def test_a_download_that_ends_with_its_turn_leaves_no_progress_behind() -> None:

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import base64
 import os
-import socket
 import sys
-import threading
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import anyio
 import mcp_types as wire
-import uvicorn
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import (
@@ -29,7 +26,8 @@ from mcp.server.subscriptions import (
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-LIFETIME = 120.0
+from tests.support.servers.listening import end_in_time, listen
+
 PAGE = 2
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
 BLOBS = {"book://cover": "image/png", "book://paper": "application/pdf", "book://sound": "audio/wav"}
@@ -228,9 +226,7 @@ def behind_proxy(app: Any, it: Library, dropped: Sequence[str]) -> Any:
 
 
 def main() -> None:
-    end = threading.Timer(LIFETIME, os._exit, [9])
-    end.daemon = True
-    end.start()
+    end_in_time()
     it = Library()
     server = library(it)
 
@@ -241,18 +237,7 @@ def main() -> None:
     if sys.argv[1] == "stdio":
         anyio.run(over_stdio)
         return
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    listener.listen()
-    print(listener.getsockname()[1], flush=True)
-
-    def leave() -> None:
-        sys.stdin.read()
-        os._exit(0)
-
-    threading.Thread(target=leave, daemon=True).start()
-    app = behind_proxy(server.streamable_http_app(), it, sys.argv[2:])
-    uvicorn.Server(uvicorn.Config(app, log_level="critical")).run(sockets=[listener])
+    listen(behind_proxy(server.streamable_http_app(), it, sys.argv[2:]))
 
 
 if __name__ == "__main__":

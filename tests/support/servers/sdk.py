@@ -6,16 +6,13 @@ It speaks every version, and ends with its standard input.
 from __future__ import annotations
 
 import os
-import socket
 import sys
-import threading
 
 import anyio
-import uvicorn
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 
-LIFETIME = 120.0
+from tests.support.servers.listening import LIFETIME, end_in_time, listen
 
 server = MCPServer("sdk", log_level="CRITICAL")
 
@@ -69,26 +66,12 @@ def die() -> str:
 
 
 def main() -> None:
-    end = threading.Timer(LIFETIME, os._exit, [9])
-    end.daemon = True
-    end.start()
+    end_in_time()
     if sys.argv[1] == "stdio":
         server.run("stdio")
         return
     app = server.streamable_http_app() if sys.argv[1] == "http" else server.sse_app()
-    listener = socket.socket()
-    if os.name == "posix":  # elsewhere it would let two servers share a port
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("127.0.0.1", int(sys.argv[2]) if len(sys.argv) > 2 else 0))
-    listener.listen()
-    print(listener.getsockname()[1], flush=True)
-
-    def leave() -> None:
-        sys.stdin.read()
-        os._exit(0)
-
-    threading.Thread(target=leave, daemon=True).start()
-    uvicorn.Server(uvicorn.Config(app, log_level="critical")).run(sockets=[listener])
+    listen(app, int(sys.argv[2]) if len(sys.argv) > 2 else 0)
 
 
 if __name__ == "__main__":

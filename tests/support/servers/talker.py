@@ -5,20 +5,17 @@ It ends with its standard input.
 
 from __future__ import annotations
 
-import os
-import socket
 import sys
-import threading
 from typing import Any
 
 import anyio
 import mcp_types as wire
-import uvicorn
 from anyio.abc import TaskGroup
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
-LIFETIME = 120.0
+from tests.support.servers.listening import end_in_time, listen
+
 LEVELS: tuple[wire.LoggingLevel, ...] = ("debug", "info", "error")
 
 
@@ -72,9 +69,7 @@ def talker(it: Talker | None = None) -> Server[Any]:
 
 
 def main() -> None:
-    end = threading.Timer(LIFETIME, os._exit, [9])
-    end.daemon = True
-    end.start()
+    end_in_time()
     it = Talker()
     server = talker(it)
 
@@ -86,17 +81,7 @@ def main() -> None:
     if sys.argv[1] == "stdio":
         anyio.run(over_stdio)
         return
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    listener.listen()
-    print(listener.getsockname()[1], flush=True)
-
-    def leave() -> None:
-        sys.stdin.read()
-        os._exit(0)
-
-    threading.Thread(target=leave, daemon=True).start()
-    uvicorn.Server(uvicorn.Config(server.streamable_http_app(), log_level="critical")).run(sockets=[listener])
+    listen(server.streamable_http_app())
 
 
 if __name__ == "__main__":
