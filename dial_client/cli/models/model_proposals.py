@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import anyio
+from anyio import to_thread
 
 from dial_client.cli.download_progress import describe_seconds
 from dial_client.cli.models.model_names import LocalModel, choose_hub_model, list_local_models, measure_memory
@@ -26,7 +27,7 @@ from dial_client.providers.presets import KEYS_OF_PRESETS, MODELS_OF_KEYS, PRESE
 from dial_client.settings.config_types import ModelProfile
 
 # Timeout in seconds for all servers and keys together: a port at which nothing listens refuses at once.
-SECONDS = 5.0
+SECONDS = 8.0
 # The maximum number of models of one server that have a row of their own.
 MAX_ROWS = 3
 # The environment variable that lists the local servers to ask, as PRESET=URL, in place of the usual addresses.
@@ -143,6 +144,8 @@ async def find_offers(environ: Mapping[str, str] = os.environ, memory: int | Non
             unusable.append((name, problem))
 
     keys = [(name, variable) for name, variable in KEYS_OF_PRESETS.items() if _is_set(name, variable, environ)]
+    # A busy machine may import these modules for longer than the servers and vendors have to answer.
+    await to_thread.run_sync(importlib.import_module, "dial_client.providers.http.http_client")
     with anyio.move_on_after(SECONDS):
         async with anyio.create_task_group() as group:
             for server in servers:

@@ -175,6 +175,7 @@ class HttpTransport(RequestTransport):
         Raises:
             ProviderError: There is no response in time.
         """
+        await self._get_client()  # the imports of the first client take long on a busy machine: no part of the answer
         with anyio.move_on_after(timeout):
             response = await self._send(path, body, timeout, method, returns_refusals=True)
             if isinstance(response, retry_policy.FailedRequest):
