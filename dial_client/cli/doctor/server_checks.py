@@ -49,7 +49,7 @@ def _report_slow_start(subject: Subject, settings: ServerSettings, status: Serve
     why = download or (f"it last wrote: {status.stderr[-1]}" if status.stderr else "it has written nothing")
     seconds = subject.server_seconds
     text = f"server {status.name!r} is not ready after {seconds:g} seconds; {to_one_line(why, 200)}"
-    hint = _suggest_faster_start(settings) or "a turn does not wait longer for it"
+    hint = _suggest_faster_start(settings) or "a turn waits `startupPatience` seconds for it, by default 10"
     return Finding("DC302", text, hint, *subject.find_place(status.name))
 
 
