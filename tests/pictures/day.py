@@ -146,6 +146,11 @@ class Day:
         """The screen."""
         return self._tmux("capture-pane", "-p")
 
+    @property
+    def rows_of_form(self) -> list[str]:
+        """The rows that have text, without the status line."""
+        return [row for row in self.shown.splitlines() if row.strip() and " · mode " not in row]
+
     def until(self, *texts: str, count: int = 1) -> None:
         """Wait until the screen has one of these texts; a text may be broken anywhere."""
         end = time.monotonic() + PATIENCE
@@ -465,12 +470,12 @@ def answer_a_form(day: Day) -> None:
         time.sleep(PAUSE)
         day.keep(name)
         if name == "form":
-            for _ in range(40):
-                rows = [row for row in day.shown.splitlines() if row.strip() and " · mode " not in row]
-                if any("y send" in row or "Send it to" in row for row in rows[-3:]):
-                    break
-                day.type("Ada Lovelace" if re.search(r"String( \(required\))?:\s*$", rows[-1]) else "")
-                day.press("Enter")
+            answered = ""
+            while not any("y send" in row or "Send it to" in row for row in (rows := day.rows_of_form)[-3:]):
+                if rows[-1] != answered:  # else the next field is not drawn yet
+                    answered = rows[-1]
+                    day.type("Ada Lovelace" if re.search(r"String( \(required\))?:\s*$", answered) else "")
+                    day.press("Enter")
                 time.sleep(0.4)
             day.until("y send", "Send it to")
             day.keep("form-filled-in")
