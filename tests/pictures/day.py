@@ -471,7 +471,10 @@ def answer_a_form(day: Day) -> None:
         day.keep(name)
         if name == "form":
             answered = ""
-            while not any("y send" in row or "Send it to" in row for row in (rows := day.rows_of_form)[-3:]):
+            for _ in range(int(PATIENCE / 0.4)):
+                rows = day.rows_of_form
+                if any("y send" in row or "Send it to" in row for row in rows[-3:]):
+                    break
                 if rows[-1] != answered:  # else the next field is not drawn yet
                     answered = rows[-1]
                     day.type("Ada Lovelace" if re.search(r"String( \(required\))?:\s*$", answered) else "")
