@@ -25,6 +25,7 @@ from dial_client.serve.model_api.request_history import HOST
 _STOP_REASONS: Mapping[StopReason, str] = {
     StopReason.CLIENT_TOOL_CALLS: "tool_use",
     StopReason.TRUNCATED: "max_tokens",
+    StopReason.CANCELLED: "max_tokens",  # by the end of the service: the API has no reason of its own for that
     StopReason.REFUSED: "refusal",
 }
 

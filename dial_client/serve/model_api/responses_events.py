@@ -26,6 +26,7 @@ from dial_client.serve.model_api.responses_request import CUSTOM_INPUT, ClientTo
 
 _INCOMPLETE: Mapping[StopReason, str] = {
     StopReason.TRUNCATED: "max_output_tokens",
+    StopReason.CANCELLED: "max_output_tokens",  # by the end of the service: the API has no reason of its own for that
     StopReason.REFUSED: "content_filter",
 }
 _ERROR_CODES = {429: "rate_limit_exceeded", 400: "invalid_prompt", 413: "invalid_prompt", 422: "invalid_prompt"}
