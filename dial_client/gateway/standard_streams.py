@@ -10,12 +10,14 @@ from __future__ import annotations
 import os
 import select
 import sys
+from collections import deque
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
+from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCResponse
@@ -28,7 +30,7 @@ log = get_logger(__name__)
 
 # Maximum bytes of a message of the client.
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
-# Messages buffered between a stream and the server.
+# Messages that wait while the client does not read.
 _BUFFERED = 16
 _CHUNK = 65_536
 # Bytes that a pipe takes without blocking once it can be written.
@@ -37,45 +39,113 @@ _WRITABLE = select.PIPE_BUF if sys.platform != "win32" else _CHUNK
 # The requests that a client begins with. No server is needed to answer them.
 _GREETINGS = ("initialize", "server/discover")
 
-Incoming = MemoryObjectSendStream[SessionMessage | Exception]
-Outgoing = MemoryObjectReceiveStream[SessionMessage]
-
 
 @asynccontextmanager
 async def open_streams(
     files: StandardFiles, begin: Callable[[], None]
-) -> AsyncGenerator[
-    tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
-]:
+) -> AsyncGenerator[tuple[ObjectReceiveStream[SessionMessage], ObjectSendStream[SessionMessage]]]:
     """Open the streams for the SDK's server; the first one ends when standard input ends.
 
     Args:
         files: The descriptors.
         begin: Called when a greeting was answered, or when a message arrives that is none; perhaps several times.
     """
-    incoming, read = anyio.create_memory_object_stream[SessionMessage | Exception](_BUFFERED)
-    write, outgoing = anyio.create_memory_object_stream[SessionMessage](_BUFFERED)
-    async with anyio.create_task_group() as group:
-        group.start_soon(_pump_in, files.input, incoming, begin)
-        group.start_soon(_pump_out, outgoing, files.output, begin)
-        yield read, write
+    write, queue = anyio.create_memory_object_stream[memoryview](_BUFFERED)
+    output = _Output(files.output, write, begin)
+    async with write, queue, anyio.create_task_group() as group:
+        group.start_soon(output.write_queued, queue)
+        yield _Input(files.input, begin), output
         group.cancel_scope.cancel()
 
 
-async def _pump_in(file: int, incoming: Incoming, begin: Callable[[], None]) -> None:
-    lines = LineSplitter(MAX_MESSAGE_BYTES)
-    with incoming, suppress(anyio.BrokenResourceError):
+class _Input(ObjectReceiveStream[SessionMessage]):
+    """Standard input, which is read by the task that receives: a task between would delay each message."""
+
+    def __init__(self, file: int, begin: Callable[[], None]) -> None:
+        self._file, self._begin = file, begin
+        self._lines = LineSplitter(MAX_MESSAGE_BYTES)
+        self._arrived: deque[SessionMessage] = deque()
+        self._is_over = False
+
+    async def receive(self) -> SessionMessage:
+        while not self._arrived:
+            if self._is_over:
+                raise anyio.EndOfStream
+            await self._read_more()
+        message = self._arrived.popleft()
+        if getattr(message.message, "method", "") not in _GREETINGS:
+            self._begin()
+        return message
+
+    async def _read_more(self) -> None:
         try:
-            while chunk := await _read(file):
-                for line in lines.feed(chunk):
-                    for message in parse_messages(line):
-                        if getattr(message.message, "method", "") not in _GREETINGS:
-                            begin()
-                        await incoming.send(message)
+            chunk = await _read(self._file)
+            self._is_over = not chunk
+            for line in self._lines.feed(chunk):
+                self._arrived.extend(parse_messages(line))
         except LineTooLong:
             log.warning("client_message_too_long", max_bytes=MAX_MESSAGE_BYTES)
+            self._is_over = True
         except OSError as error:
             log.debug("standard_input_lost", error=type(error).__name__)
+            self._is_over = True
+
+    async def aclose(self) -> None:
+        self._is_over = True
+
+
+class _Output(ObjectSendStream[SessionMessage]):
+    """Standard output. What the client's pipe takes at once is written by the task that sends.
+
+    The rest is written by a task of its own, because the sender may be cancelled: half a message would break the
+    protocol.
+    """
+
+    def __init__(self, file: int, queue: MemoryObjectSendStream[memoryview], begin: Callable[[], None]) -> None:
+        self._file, self._queue, self._begin = file, queue, begin
+        # The messages in the queue, and the one that is being written. While there are any, others come after them.
+        self._waiting = 0
+        self._is_closed = False
+
+    async def send(self, item: SessionMessage) -> None:
+        if self._is_closed:
+            raise anyio.ClosedResourceError
+        data = memoryview(_encode(item))
+        if self._waiting:
+            self._waiting += 1
+            try:
+                await self._queue.send(data)
+            except BaseException:
+                self._waiting -= 1
+                raise
+            return
+        try:
+            rest = _write_now(self._file, data)
+        except OSError as error:  # the client is gone; the end of standard input ends the server
+            log.debug("standard_output_lost", error=type(error).__name__)
+            raise anyio.BrokenResourceError from error
+        if rest:
+            self._queue.send_nowait(rest)  # the queue is empty
+            self._waiting += 1
+        else:
+            self._begin()
+
+    async def write_queued(self, queue: MemoryObjectReceiveStream[memoryview]) -> None:
+        """Write what has to wait, until the client is gone."""
+        with queue:
+            async for data in queue:
+                try:
+                    await _write(self._file, data)
+                except OSError as error:
+                    log.debug("standard_output_lost", error=type(error).__name__)
+                    return
+                finally:
+                    self._waiting -= 1
+                self._begin()
+
+    async def aclose(self) -> None:
+        self._is_closed = True
+        await self._queue.aclose()
 
 
 async def _read(file: int) -> bytes:
@@ -90,17 +160,6 @@ async def _read(file: int) -> bytes:
     return os.read(file, _CHUNK)
 
 
-async def _pump_out(outgoing: Outgoing, file: int, begin: Callable[[], None]) -> None:
-    with outgoing:
-        async for message in outgoing:
-            try:
-                await _write(file, _encode(message))
-            except OSError as error:  # the client is gone; the end of standard input ends the server
-                log.debug("standard_output_lost", error=type(error).__name__)
-                return
-            begin()
-
-
 def _encode(message: SessionMessage) -> bytes:
     try:
         return message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
@@ -111,15 +170,19 @@ def _encode(message: SessionMessage) -> bytes:
         return JSONRPCError(jsonrpc="2.0", id=message.message.id, error=data).model_dump_json().encode() + b"\n"
 
 
-async def _write(file: int, data: bytes) -> None:
-    """Write bytes without blocking the event loop, also if the client does not read."""
+def _write_now(file: int, data: memoryview) -> memoryview:
+    """Write what the client's pipe takes without blocking, and return the rest."""
     if sys.platform == "win32":
-        while data:
-            written = await anyio.to_thread.run_sync(os.write, file, data, abandon_on_cancel=True)
-            data = data[written:]
-        return
-    rest = memoryview(data)
-    while rest:
-        if not select.select((), (file,), (), 0)[1]:
+        return data  # whether a pipe takes more cannot be asked
+    while data and select.select((), (file,), (), 0)[1]:
+        data = data[os.write(file, data[:_WRITABLE]) :]
+    return data
+
+
+async def _write(file: int, data: memoryview) -> None:
+    """Write bytes without blocking the event loop, also if the client does not read."""
+    while data := _write_now(file, data):
+        if sys.platform == "win32":
+            data = data[await anyio.to_thread.run_sync(os.write, file, data, abandon_on_cancel=True) :]
+        else:
             await anyio.wait_writable(file)
-        rest = rest[os.write(file, rest[:_WRITABLE]) :]

@@ -206,13 +206,14 @@ class ToolCalls:
             raise MCPError(cause.error.code, cause.error.message, cause.error.data)
         if received is None or result.failure not in (None, Failure.TOOL):
             return CallToolResult(content=_to_blocks(result.content), is_error=not result.success)
-        if executor.middleware.wraps_tool_calls and not _is_content_of(result.content, received):
+        is_wrapped = executor.middleware.wraps_tool_calls
+        if is_wrapped and not _is_content_of(result.content, received):
             return CallToolResult(content=_to_blocks(result.content), is_error=not result.success)
         if received.meta and SERVER_INFO_META_KEY in received.meta:
             # The server names itself in each result (2026-07-28); to the client of the gateway, the gateway is it.
             meta: Any = {key: value for key, value in received.meta.items() if key != SERVER_INFO_META_KEY}
             received = received.model_copy(update={"meta": meta or None})
-        if result.content and not executor.middleware.wraps_tool_calls:
+        if result.content and not is_wrapped:
             # The note that the user has changed the arguments.
             note = TextContent(text=str(result.content).strip())
             return received.model_copy(update={"content": [note, *received.content]})

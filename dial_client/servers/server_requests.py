@@ -92,7 +92,7 @@ class LogMessage:
     which of the calls that it is answering. Empty for a message outside of calls."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class ClientCapabilities:
     """What a client offers to each of its servers."""
 
@@ -400,7 +400,7 @@ class ServerRequests:
         name = _FEATURES.get(found["python"] or found["typescript"] or "", "")
         own_call = self._own_call.get()
         caller = own_call.caller if own_call is not None else None
-        has_feature = self.has_feature(name) if caller is None else self._is_answered(name, caller)
+        has_feature = self.has_feature(name) if caller is None else name in self.list_features(caller)
         if name and not has_feature:
             raise ServerError(self._server, _MISSING_FEATURES[name])
         if self.can_be_reopened:
@@ -412,15 +412,12 @@ class ServerRequests:
         own = {"elicitation": callbacks.elicit, "sampling": sampler, "roots": callbacks.roots}
         return bool(own.get(name)) or (callbacks.callers is not None and name in callbacks.callers.features)
 
-    def _is_answered(self, name: str, caller: Caller) -> bool:
-        """Return True if requests for this feature are answered during the calls of a client of a gateway."""
-        own = {"sampling": self.capabilities.sampler, "roots": self.capabilities.callbacks.roots}
-        return name in caller.features or bool(own.get(name))
-
     def list_features(self, caller: Caller) -> frozenset[str]:
         """Return the features that the server may use during a call of a client of a gateway."""
+        own = {"sampling": self.capabilities.sampler, "roots": self.capabilities.callbacks.roots}
+        of_caller = caller.features
         known = ("elicitation", "elicitation.url", "sampling", "sampling.tools", "roots")
-        return frozenset(name for name in known if self._is_answered(name, caller))
+        return frozenset(name for name in known if name in of_caller or own.get(name))
 
     async def _wait_for_sole_use(self, call: _Call) -> None:
         """Wait until no call of another conversation is in flight, if the server may ask during its calls.

@@ -235,20 +235,27 @@ class ServerProcess:
         while chunk := await _read(self._stderr):
             self.stderr.feed(chunk)
 
-    async def write(self, data: bytes) -> None:
+    def write_now(self, data: memoryview) -> memoryview:
+        """Write what standard input takes without waiting, and return the rest.
+
+        Raises:
+            OSError: Standard input is closed.
+        """
+        if not self._stdin_open:
+            raise BrokenPipeError("standard input is closed")
+        with suppress(BlockingIOError):
+            while data:
+                data = data[os.write(self._stdin, data) :]
+        return data
+
+    async def write(self, data: memoryview) -> None:
         """Write to standard input; wait while the process does not read.
 
         Raises:
             OSError: Standard input is closed.
         """
-        rest = memoryview(data)
-        while rest and self._stdin_open:
-            try:
-                rest = rest[os.write(self._stdin, rest) :]
-            except BlockingIOError:
-                await anyio.wait_writable(self._stdin)
-        if rest:
-            raise BrokenPipeError("standard input is closed")
+        while data := self.write_now(data):
+            await anyio.wait_writable(self._stdin)
 
     def find_exit_code(self) -> int | None:
         """Return the exit code, or minus the number of the signal that ended the process; None while it runs.

@@ -16,7 +16,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
-from anyio.abc import TaskGroup
+from anyio.abc import ObjectSendStream, TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp import StdioServerParameters, stdio_client
 from mcp.shared.message import SessionMessage
@@ -64,12 +64,13 @@ class StdioTransport:
 
     async def __aenter__(
         self,
-    ) -> tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]:
+    ) -> tuple[MemoryObjectReceiveStream[SessionMessage | Exception], ObjectSendStream[SessionMessage]]:
         incoming, self._read = anyio.create_memory_object_stream[SessionMessage | Exception](_BUFFERED)
-        self._write, outgoing = anyio.create_memory_object_stream[SessionMessage](_BUFFERED)
+        queue, queued = anyio.create_memory_object_stream[memoryview](_BUFFERED)
+        self._write = _ServerInput(self._process, queue, incoming)
         await self._pumps.__aenter__()
         self._pumps.start_soon(self._pump_in, incoming)
-        self._pumps.start_soon(self._pump_out, outgoing, incoming)
+        self._pumps.start_soon(self._write_queued, queued)
         self._pumps.start_soon(self._pump_stderr)
         self._pumps.start_soon(self._watch)
         return self._read, self._write
@@ -79,7 +80,7 @@ class StdioTransport:
     ) -> bool | None:
         with anyio.CancelScope(shield=True):
             self._read.close()
-            self._write.close()
+            await self._write.aclose()
             with anyio.move_on_after(_FLUSH):
                 await self._flushed.wait()
             # The pumps keep running meanwhile: a server that is blocked on a full output pipe could not exit.
@@ -141,15 +142,19 @@ class StdioTransport:
             self._noted = True
             self._note("it writes lines to its standard output that are not MCP messages; they are skipped")
         for message in messages:
-            await incoming.send(message)
+            try:
+                incoming.send_nowait(message)
+            except anyio.WouldBlock:  # the session has enough to read
+                await incoming.send(message)
         if not messages and b"{" in line:
             await anyio.lowlevel.checkpoint()  # endless text must not block the event loop
 
-    async def _pump_out(self, outgoing: MemoryObjectReceiveStream[SessionMessage], incoming: StdioReader) -> None:
+    async def _write_queued(self, queued: MemoryObjectReceiveStream[memoryview]) -> None:
         try:
-            with outgoing:
-                async for message in outgoing:
-                    await self._send(message, incoming)
+            with queued:
+                async for data in queued:
+                    await self._process.write(data)
+                    self._write.waiting -= 1
         except (OSError, anyio.ClosedResourceError, anyio.BrokenResourceError):
             self._closed = "its input"
         finally:
@@ -157,16 +162,6 @@ class StdioTransport:
         if self._closed == "its input":
             # The server has stopped reading: closing the other direction, too, ends the session.
             await self._end_output()
-
-    async def _send(self, message: SessionMessage, incoming: StdioReader) -> None:
-        try:
-            text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-        except ValueError as error:  # lone surrogates in a model's arguments
-            if isinstance(message.message, JSONRPCRequest):
-                data = ErrorData(code=INTERNAL_ERROR, message=f"the request cannot be written as JSON: {error}")
-                await incoming.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=message.message.id, error=data)))
-            return
-        await self._process.write(text.encode() + b"\n")
 
     async def _watch(self) -> None:
         """End the connection after the process exits, even if a child process keeps the pipe open."""
@@ -178,6 +173,50 @@ class StdioTransport:
             await self._process.read_stderr()
         finally:
             self._stderr_read.set()
+
+
+class _ServerInput(ObjectSendStream[SessionMessage]):
+    """Standard input of the server. What its pipe takes at once is written by the task that sends.
+
+    The rest is written by a task of the transport, because the sender may be cancelled: half a message would break the
+    protocol.
+    """
+
+    def __init__(self, process: ServerProcess, queue: MemoryObjectSendStream[memoryview], answers: StdioReader) -> None:
+        self._process, self._queue, self._answers = process, queue, answers
+        self.waiting = 0
+        """The messages in the queue, and the one that is being written. While there are any, others come after them."""
+        self._is_closed = False
+
+    async def send(self, item: SessionMessage) -> None:
+        if self._is_closed:
+            raise anyio.ClosedResourceError
+        try:
+            text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+        except ValueError as error:  # lone surrogates in a model's arguments
+            if isinstance(item.message, JSONRPCRequest):
+                data = ErrorData(code=INTERNAL_ERROR, message=f"the request cannot be written as JSON: {error}")
+                await self._answers.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=item.message.id, error=data)))
+            return
+        rest = memoryview(text.encode() + b"\n")
+        if not self.waiting:
+            with suppress(OSError):  # of which the task that writes the rest takes care
+                rest = self._process.write_now(rest)
+        if not rest:
+            return
+        self.waiting += 1
+        try:
+            self._queue.send_nowait(rest)
+        except anyio.WouldBlock:  # nothing of this message is written
+            try:
+                await self._queue.send(rest)
+            except BaseException:
+                self.waiting -= 1
+                raise
+
+    async def aclose(self) -> None:
+        self._is_closed = True
+        await self._queue.aclose()
 
 
 def _describe_exit(code: int) -> str:
