@@ -40,7 +40,7 @@ AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
 Verbose = Annotated[bool, Option("-v", "--verbose", help="Print details on standard error.")]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Options:
     """The options that commands have in common. Typer fills those of a command: see `typer_commands.command`."""
 
@@ -208,7 +208,7 @@ class Options:
         return "stderr" if self.verbose and self.command != "dial-chat" else "none"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class ConfigChoice:
     """The file that a command changes, as its options name it."""
 
@@ -217,7 +217,7 @@ class ConfigChoice:
     file: Annotated[Path | None, Option("-c", "--config", "--file", metavar="FILE", help="Change this file.")] = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class NewServerOptions:
     """What a command line says about a new server, in addition to its program or URL."""
 
@@ -235,7 +235,7 @@ class NewServerOptions:
     ] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class ListingOptions:
     """The options of the gateway: what its clients are given."""
 
@@ -257,7 +257,7 @@ class ListingOptions:
     ] = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class ServeOptions:
     """The options of the HTTP server: its address and access."""
 

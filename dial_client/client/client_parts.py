@@ -10,7 +10,7 @@ from dial_client.servers.server_manager import ServerManager
 from dial_client.tools.executor import ToolExecutor
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class ClientParts:
     """What a `DialClient` calls tools with."""
 

@@ -24,7 +24,6 @@ from dial_client.servers.resources import Resources
 from dial_client.servers.server_cache import JsonCache, ToolPins
 from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.server_requests import ClientCapabilities
-from dial_client.settings import configuration
 from dial_client.settings.argument_types import (
     check_functions,
     check_members,
@@ -61,6 +60,8 @@ def read_server_target(name: str, entry: Any) -> Any:
     if not isinstance(given, str):
         raise TypeError(f"the name of a server is a string, not {describe_type(given)}")
     if isinstance(entry, Mapping):
+        from dial_client.settings import configuration  # loaded only by clients that read entries
+
         return configuration.read_server_mapping(name, entry)
     if "/" in name:
         raise ConfigError(f"{name!r}: a server's name cannot contain /", "patterns of tools are SERVER/TOOL")

@@ -33,7 +33,7 @@ class ConfigChanges:
     """Whether another model answers the next turns."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class ConfigInUse:
     """The configuration of a client of `DialClient.from_config`, and what its arguments override."""
 

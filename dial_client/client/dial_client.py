@@ -43,7 +43,6 @@ from dial_client.servers.oauth.login_stores import LoginStore
 from dial_client.servers.resources import Resources
 from dial_client.servers.server_manager import STARTUP_PATIENCE, Connect, ServerManager
 from dial_client.servers.status import ServerStatus
-from dial_client.settings import configuration
 from dial_client.settings.argument_types import check_folders, check_items, check_seconds, check_types, describe_type
 from dial_client.settings.config_types import ModelProfile, Settings
 from dial_client.settings.policy_config import load_policy
@@ -266,6 +265,8 @@ class DialClient:
             ConfigError: The file is missing or wrong, the profile is unknown, or neither `model` nor ``defaultModel``
                 names a model.
         """
+        from dial_client.settings import configuration  # loaded only by clients that read a file
+
         check_types(profile=(profile, str))
         settings = path if isinstance(path, Settings) else configuration.load_config(path, profile=profile)
         given_model = model
@@ -305,6 +306,8 @@ class DialClient:
                 `from_config`; nothing was changed.
             RuntimeError: The client is not open.
         """
+        from dial_client.settings import configuration  # as above
+
         self._require_open()
         before = self._config
         if before is None:

@@ -59,7 +59,7 @@ def build_callback_sampler(sample: Sample, audit: AuditRecorder | None = None) -
     return answer
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class _Spending:
     """The requests and tokens that one server has used in one turn."""
 

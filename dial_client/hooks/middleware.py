@@ -143,7 +143,7 @@ def refuse(reason: str) -> NoReturn:
     raise _Refusal(reason)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class _Chain(Generic[RequestT, ResultT]):
     """The middleware of one kind of request (turn, model call or tool call), and how such a request is refused."""
 
@@ -196,7 +196,7 @@ def _unwrap(error: Exception) -> Exception:
     return error
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class _CallNext(Generic[RequestT, ResultT]):
     """The `call_next` of one member of a chain."""
 

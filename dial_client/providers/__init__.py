@@ -381,7 +381,7 @@ _ADAPTABLE_CODES = frozenset(
 )
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class _Candidate:
     """A model, with the record of its last failure."""
 

@@ -247,7 +247,7 @@ def _remove_dangling_references(top: dict[str, Any]) -> None:
             del schema["$ref"]
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class _Flattening:
     """Merges references and combinators into the top level of a schema; other constraints become hints."""
 

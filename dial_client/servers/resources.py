@@ -225,7 +225,7 @@ async def wait_for_connection(connections: Mapping[str, Connection], server: str
     return connection
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class _CachedList(Generic[Item]):
     items: tuple[Item, ...]
     revision: int
@@ -234,7 +234,7 @@ class _CachedList(Generic[Item]):
     """The time of `anyio.current_time` when the list becomes stale."""
 
 
-@dataclass
+@dataclass(eq=False)
 class ListCache(Generic[Item]):
     """The lists of one kind of all servers. A list is read when first needed, and again when it may have changed."""
 

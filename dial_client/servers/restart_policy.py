@@ -66,7 +66,7 @@ class RestartDecision:
     """Seconds until the server is restarted; None for no restart."""
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class RestartPolicy:
     """Counts the deaths of one server. All times are seconds of the same monotonic clock."""
 

@@ -34,7 +34,7 @@ NO_ALIASES: Mapping[str, str] = {}
 MAX_DEPTH = 100
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class JsoncSource:
     """A file with the places of all its values. Values made in Python have an empty source, and no place."""
 
@@ -65,7 +65,7 @@ class JsoncSource:
         return (line, offset - self.lines[line - 1] + 1) if line else (0, 0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Node:
     """A value of a configuration with its place, typed access, and error messages that name the place.
 
@@ -428,7 +428,7 @@ def read_file(path: Path) -> bytes | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Variables:
     """The values of ``${…}``. References inside an inserted value are not expanded."""
 

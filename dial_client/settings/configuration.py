@@ -142,7 +142,7 @@ def combine(files: Sequence[ConfigFile], profile: str | None = None, only_server
     return apply_profile(reduce(merge_settings, settings, Settings()), chosen)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class _Document:
     """One parsed file whose top-level keys were checked; its entries are not read yet."""
 

@@ -93,7 +93,7 @@ _CHANGED_MEANWHILE = "the tool, or the arguments of the call, has changed since 
 _FORBIDDEN = "a rule of the user forbids this tool"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class ApprovalContext:
     """The circumstances of a call that needs approval."""
 
@@ -150,7 +150,7 @@ MAX_SESSION_GRANTS = 10_000
 _GrantKey = tuple[tuple[str, str], str, str]
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class _SessionGrant:
     """What a party has granted of one tool until the client is closed."""
 

@@ -20,7 +20,7 @@ from dial_client.tools.executor import CallScope, ToolExecutor
 from dial_client.tools.taint import Taint, is_untrusted
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Apps:
     """The MCP Apps of all servers: ``dial.apps``."""
 

@@ -88,7 +88,7 @@ ReceiveToolResult = Callable[["CallToolResult"], None]
 WaitingCalls = Mapping[str, tuple[PendingApproval, Approval | None]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class CallScope:
     """The objects that calls share with their turn."""
 
@@ -115,7 +115,7 @@ class CallScope:
     """The client of a gateway that makes the calls, and that answers the requests of servers during them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class ToolExecutor:
     """Runs calls of the tools in the current catalog."""
 
@@ -390,7 +390,7 @@ class ToolExecutor:
         return result if is_same else replace(result, content=content, error=error)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class _Round:
     """What the calls of one round share."""
 
@@ -403,7 +403,7 @@ class _Round:
     """As `WaitingCalls`, without the calls that were decided in this round."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class _Cleared:
     """A call that may run, with the route to its tool."""
 
@@ -411,7 +411,7 @@ class _Cleared:
     call: ToolCallRequest
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class _Attempt:
     """One call, with its result."""
 

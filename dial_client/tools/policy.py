@@ -68,7 +68,7 @@ class Verdict:
     """Whether the rule says that the calls it allows only read."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class PolicyRules:
     """All rules that decide without the approver, apart from grants; a server's entry adds its ``autoApprove``.
 

@@ -282,7 +282,7 @@ class TurnTools:
         return "\n".join(["These tools can be called now:", *lines])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class _Offer:
     """The offered tools in one state of the turn."""
 

@@ -27,7 +27,7 @@ log = get_logger(__name__)
 MAX_VARIANTS = 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class ModelSelection:
     """The options that select a client's model."""
 

@@ -33,7 +33,7 @@ _HEAD = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class TurnInstructions:
     """The instructions that the requests of a turn may contain."""
 

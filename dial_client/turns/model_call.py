@@ -61,7 +61,7 @@ _STOP_REASONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class ChatModel:
     """The model of a client, with its tool format and context window, which turns adjust to the endpoint."""
 
@@ -72,7 +72,7 @@ class ChatModel:
     """`ModelRequest.patience` of each request."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class ModelCaller:
     """Asks the model in one turn."""
 
@@ -282,7 +282,7 @@ class ModelCaller:
         return Reply(message, stop_reason)
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class _Attempt:
     """One request of an exchange; a middleware may send it several times."""
 

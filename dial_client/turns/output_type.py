@@ -36,7 +36,7 @@ class InvalidOutput(Exception):
         self.errors = errors
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class TypedOutput:
     """A valid answer."""
 

@@ -36,7 +36,7 @@ _MAX_COMMENTARY = 200
 _NO_RESULT = "the endpoint sent no result"
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class ReplyListener:
     """Receives one reply: emits its text and reasoning as they arrive, and collects its calls.
 

@@ -36,7 +36,7 @@ _PROMPT = (
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class StatusModel:
     """Writes the status of the calls of one turn."""
 

@@ -62,7 +62,7 @@ _ANSWER_SHARE = 0.2
 _MAX_ANSWER_SECONDS = 20.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class TurnServices:
     """The objects, options and settings of a turn that do not depend on its messages."""
 

@@ -101,7 +101,7 @@ class _AnswerMode(Enum):
     TEXT = auto()
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class TypedAnswer:
     """The typed answer of one turn. How it is requested changes if the endpoint refuses a request.
 

@@ -132,7 +132,7 @@ def record_request(
     record(recorder, entry)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class TurnAudit:
     """Records the tool calls of one turn, or calls outside of turns."""
 

@@ -39,7 +39,7 @@ MAX_FAILED_CHARS = 64 * 1024
 _NAME_IN_JSON = re.compile(r"[\"']name[\"']\s{0,8}:\s{0,8}[\"']([\w.-]{1,128}+)[\"']")
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class CallParser:
     """Parses and collects the calls of one reply.
 
@@ -231,7 +231,7 @@ class CallParser:
         return self.offer.match_calls(calls)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class _CallBody:
     """The text after an opener, with the markers that could end the call."""
 
