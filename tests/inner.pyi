@@ -865,3 +865,8 @@ __all__ = [
     "sse_response_encode_event",
     "turn_display_describe",
 ]
+from dial_client.serve.http_messages import HttpError as HttpError
+from dial_client.serve.http_server import find_client as find_client
+from dial_client.serve.http_server import parse_proxy as parse_proxy
+from dial_client.serve.model_api.remote_images import ImageFetcher as ImageFetcher
+from dial_client.servers.oauth.oauth_http_client import NetworkScope as NetworkScope

@@ -288,6 +288,14 @@ class ServeOptions:
     allow_host: Annotated[
         tuple[str, ...], Option(metavar="NAME", help="A host name that clients may use in the Host header. Repeatable.")
     ] = ()
+    proxy: Annotated[
+        tuple[str, ...],
+        Option(
+            metavar="ADDRESS",
+            help="The address of a proxy, or a network such as 10.0.0.0/8, whose X-Forwarded-For names the client."
+            " Repeatable.",
+        ),
+    ] = ()
     max_turns: Annotated[
         int, Option(min=1, metavar="N", help="At most N turns at once; further requests must retry.")
     ] = 64

@@ -31,7 +31,7 @@ from dial_client.messages.errors import ConfigError, DialError
 from dial_client.messages.model import Provider
 from dial_client.serve.application import AppContext
 from dial_client.serve.authentication import PersonalTokens
-from dial_client.serve.http_server import HttpServer, open_socket
+from dial_client.serve.http_server import HttpServer, open_socket, parse_proxy
 from dial_client.serve.human_input import PageUser
 from dial_client.serve.mcp_endpoint import McpOptions
 from dial_client.serve.security import check_token, is_loopback
@@ -61,6 +61,7 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
     locked = _read_locked_settings(serve_options.lock)
     store = build_store(options, is_durable=serve_options.durable)
     authenticator = _choose_authenticator(serve_options, store, token)
+    proxies = tuple(map(parse_proxy, serve_options.proxy))
     settings, provider = await read_with_model(options)
     user = PageUser()
     callbacks = Callbacks(elicit=user.elicit, apps=True, log_level="info")
@@ -92,7 +93,8 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
             if not is_alone:
                 shown += "\ndial-chat: `dial-chat tokens create NAME --owner PERSON` creates a token for a person"
             async with web.lifespan():
-                return await _serve(HttpServer(web, listener, web.context.turns), web.context, shown, reload)
+                server = HttpServer(web, listener, web.context.turns, proxies=proxies)
+                return await _serve(server, web.context, shown, reload)
 
 
 def _without_own_endpoint(settings: Settings, host: str, port: int) -> Settings:

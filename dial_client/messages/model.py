@@ -118,9 +118,11 @@ class ModelSettings:
     """The most tokens of each reply."""
     thinking: Thinking | None = None
     """How much the model reasons before it answers."""
+    stop: tuple[str, ...] | None = None
+    """Texts that end the reply, which do not belong to it."""
     tool_choice: str | None = None
     """``auto``, ``required``, ``none``, or the offered name of the only tool that the model may call in its first
-    reply of the turn."""
+    reply of the turn. With ``required`` and client-side tools the turn ends with a call of one of them."""
 
     def with_defaults(self, defaults: ModelSettings) -> ModelSettings:
         """Return these settings, with the values of `defaults` for those that are None."""

@@ -91,7 +91,7 @@ class ResponsesProvider(HttpProvider):
 
     api = "responses"
     search_tool = {"type": "tool_search"}  # noqa: RUF012 - fixed
-    absent_settings = frozenset({"seed"})
+    absent_settings = frozenset({"seed", "stop"})
 
     def _get_path(self) -> str:
         return "/responses"

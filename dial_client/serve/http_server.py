@@ -7,12 +7,14 @@ import ipaddress
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from select import select
 from typing import Any, Protocol, cast
 
 import anyio
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
@@ -28,14 +30,22 @@ MAX_UNAUTHENTICATED = 100
 # connections at once sends its requests only after that.
 FIRST_REQUEST_GRACE = 2.0
 _MIN_CONNECTIONS = 16
+# The network of a proxy's connections until a request names the client; no address is written so.
+_PROXY = "proxy"
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class ServedConnection(Protocol):
     """The part of a connection that the limits use."""
 
     @property
-    def address(self) -> str:
-        """The client's IP address; empty if unknown."""
+    def address(self) -> str | None:
+        """The client's IP address; empty if unknown, None for a proxy, whose request names the client."""
+
+    @property
+    def has_unread(self) -> bool:
+        """True if the client has sent bytes that this server has not read yet, perhaps the token."""
 
     @property
     def is_idle(self) -> bool:
@@ -49,9 +59,9 @@ class ConnectionLimits:
     """Keeps the number of connections of a server within its limits.
 
     A new connection beyond a limit replaces another connection. At the limit of a client address, this is the address's
-    oldest connection that has not sent the token, once it has had time for that; at the total limit, the oldest such
-    connection of the address that has most of them. If there are none, it is the idle connection whose last request
-    with the token is the oldest.
+    oldest connection that has not sent the token, once it has had time for that and nothing of it waits to be read; at
+    the total limit, the oldest such connection of the address that has most of them. If there are none, it is the idle
+    connection whose last request with the token is the oldest.
     Connections that have sent the token and have a request in progress are never dropped.
 
     Args:
@@ -81,16 +91,30 @@ class ConnectionLimits:
 
     def add(self, connection: ServedConnection) -> None:
         """Count a new connection; drop another connection if a limit is exceeded."""
-        network = _find_network(connection.address)
-        neighbours = self._list_connections(network)
-        now = self._clock()
-        for neighbour in neighbours[: max(0, len(neighbours) - self._max_unauthenticated + 1)]:
-            if now - self._added[neighbour] >= self._grace:
-                self._drop(neighbour)
+        network = _PROXY if connection.address is None else _find_network(connection.address)
+        self._limit_network(network)
         if len(self._networks) >= self.max_total:
             self._make_room()
         self._networks[connection] = network
-        self._added[connection] = now
+        self._added[connection] = self._clock()
+
+    def assign(self, connection: ServedConnection, address: str) -> None:
+        """Count the connection of a proxy for the client of its request, until it is authenticated."""
+        if self._networks.get(connection) is not None:
+            network = self._networks.pop(connection)
+            if network != (found := _find_network(address)):
+                self._limit_network(found)
+            self._networks[connection] = found
+
+    def _limit_network(self, network: str) -> None:
+        """Drop connections of a network so that it may have a further one."""
+        if network == _PROXY:
+            return
+        neighbours, now = self._list_connections(network), self._clock()
+        for neighbour in neighbours[: max(0, len(neighbours) - self._max_unauthenticated + 1)]:
+            # A busy process may not have read yet what has arrived in time.
+            if now - self._added[neighbour] >= self._grace and not neighbour.has_unread:
+                self._drop(neighbour)
 
     def mark_authenticated(self, connection: ServedConnection) -> None:
         """Record that a connection has sent the token, or that no token is required."""
@@ -112,7 +136,9 @@ class ConnectionLimits:
         unauthenticated = Counter(network for network in self._networks.values() if network is not None)
         if unauthenticated:
             [(largest, _)] = unauthenticated.most_common(1)
-            self._drop(self._list_connections(largest)[0])
+            connections = self._list_connections(largest)
+            silent = (connection for connection in connections if not connection.has_unread)
+            self._drop(next(silent, connections[0]))
             return
         oldest = next((connection for connection in self._networks if connection.is_idle), None)
         if oldest is not None:  # otherwise all are busy, and uvicorn answers the new connection with 503
@@ -151,6 +177,38 @@ def _find_network(address: str) -> str:
     if isinstance(parsed, ipaddress.IPv4Address) or parsed.ipv4_mapped:
         return str(parsed)
     return str(ipaddress.ip_network((parsed, 64), strict=False))
+
+
+def parse_proxy(text: str) -> Network:
+    """Return the addresses of a proxy: an IP address, or a network such as ``10.0.0.0/8``.
+
+    Raises:
+        ConfigError: It is neither.
+    """
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        hint = "such as 127.0.0.1, or 10.0.0.0/8 for a network"
+        raise ConfigError(f"--proxy: {text!r} is not an IP address", hint=hint) from None
+
+
+def find_client(peer: str, forwarded: str, proxies: Sequence[Network]) -> str:
+    """Return the address of the client that a proxy speaks for; empty if the peer is no proxy, or names no client.
+
+    Args:
+        peer: The address of the connection.
+        forwarded: ``X-Forwarded-For``: the addresses that each proxy has added, the nearest last. What stands before
+            the address that the outermost known proxy has added may be a lie of the client.
+        proxies: The addresses of the proxies.
+    """
+    for hop in (peer, *reversed([part.strip() for part in forwarded.split(",")])):
+        try:
+            address = ipaddress.ip_address(hop.partition("%")[0])
+        except ValueError:
+            return ""
+        if not any(address in network for network in proxies):
+            return "" if hop == peer else str(address)
+    return ""
 
 
 # Seconds that running turns have to finish on shutdown. Service managers commonly kill a process after ten seconds.
@@ -199,6 +257,7 @@ class HttpServer:
         grace: Seconds that running turns have to finish on shutdown.
         head_timeout: Seconds in which the head of a connection's next request must arrive.
         limits: The limits on connections.
+        proxies: The addresses of proxies, whose ``X-Forwarded-For`` names the client.
     """
 
     def __init__(
@@ -210,11 +269,12 @@ class HttpServer:
         grace: float = SHUTDOWN_GRACE,
         head_timeout: int = HEAD_TIMEOUT,
         limits: ConnectionLimits | None = None,
+        proxies: Sequence[Network] = (),
     ) -> None:
         limits = limits or ConnectionLimits()
         config = Config(
             app,
-            http=cast("type[asyncio.Protocol]", partial(_LimitedProtocol, limits)),
+            http=cast("type[asyncio.Protocol]", partial(_LimitedProtocol, limits, proxies)),
             ws="none",
             lifespan="off",
             loop="asyncio",
@@ -266,21 +326,40 @@ class _LimitedProtocol(H11Protocol):
     Uvicorn itself limits only the time until the first byte of a request.
     """
 
-    def __init__(self, limits: ConnectionLimits, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, limits: ConnectionLimits, proxies: Sequence[Network], *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._limits = limits
+        self._proxies = proxies
         inner = self.app
 
         async def run_app(scope: Scope, receive: Receive, send: Send) -> None:
+            if self.address is None:
+                forwarded = ", ".join(Headers(scope=scope).getlist("x-forwarded-for"))
+                if address := find_client(self.client[0] if self.client else "", forwarded, proxies):
+                    scope["client"] = (address, 0)
+                    limits.assign(self, address)
             scope["state"][ON_AUTHENTICATED] = lambda: limits.mark_authenticated(self)
             await inner(scope, receive, send)
 
         self.app = run_app
 
     @property
-    def address(self) -> str:
-        """The client's IP address."""
-        return self.client[0] if self.client else ""
+    def address(self) -> str | None:
+        """The client's IP address; None for a proxy."""
+        address = self.client[0] if self.client else ""
+        try:
+            parsed = ipaddress.ip_address(address.partition("%")[0])
+        except ValueError:
+            return address
+        return None if any(parsed in network for network in self._proxies) else address
+
+    @property
+    def has_unread(self) -> bool:
+        """True if bytes of the client wait in the socket."""
+        try:
+            return bool(select([self.transport.get_extra_info("socket")], [], [], 0)[0])
+        except (OSError, ValueError):  # closed, or a number of a file that `select` does not support
+            return False
 
     def drop(self) -> None:
         """Close the connection at once: an orderly close would wait for clients that read nothing."""

@@ -18,6 +18,9 @@ from dial_client.turns.turn_handle import TurnHandle
 # Seconds without an event after which a comment keeps the connection alive.
 KEEPALIVE_INTERVAL = 15.0
 KEEPALIVE = ": still here\n\n"
+# Seconds after which the head of an answer for another program is sent, although there is no event yet. Until then an
+# error of the model's endpoint keeps its status (429, 400), which clients read to decide whether to repeat the request.
+HEAD_DELAY = 2.0
 # Seconds in which a client must read the sent data.
 SEND_TIMEOUT = 60.0
 
@@ -49,6 +52,8 @@ class SSEResponse:
     """The comment, or an event that clients ignore."""
     encode_failure: Callable[[Exception], str] | None = None
     """Returns the last events of a response that fails after its start; None to break the connection."""
+    head_delay: float = KEEPALIVE_INTERVAL
+    """Seconds without a first event after which a comment sends the head."""
     _has_started: bool = field(default=False, init=False)
     _last_sent: float = field(default=0.0, init=False)
 
@@ -87,8 +92,9 @@ class SSEResponse:
 
     async def _send_keepalives(self, send: Send) -> None:
         while True:
-            await anyio.sleep(max(0.0, self._last_sent + self.keepalive_interval - anyio.current_time()))
-            if anyio.current_time() - self._last_sent >= self.keepalive_interval:
+            interval = self.keepalive_interval if self._has_started else self.head_delay
+            await anyio.sleep(max(0.0, self._last_sent + interval - anyio.current_time()))
+            if anyio.current_time() - self._last_sent >= interval:
                 await self._send_text(self.keepalive, send)
 
 

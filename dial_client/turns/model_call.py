@@ -157,6 +157,7 @@ class ModelCaller:
             request,
             instructions=(*instructions, *request.instructions),
             settings=settings,
+            stop=(*request.stop, *(settings.stop or ())),
             stream=self.stream,
             on_wait=on_wait,
             patience=self.model.patience,

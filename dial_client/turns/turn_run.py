@@ -229,6 +229,7 @@ class TurnRun:
             turn.origin.owner,
         )
         self._client_tool_names = frozenset(tool.name for tool in services.client_tools)
+        self._offers_client_tools_only = False
         # The servers' tools that were offered last, and all tools that were offered with them.
         self._offered: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] = ((), services.client_tools)
         instructions, conversation = prepare_instructions(services, messages)
@@ -291,6 +292,8 @@ class TurnRun:
 
         A client-side tool hides a server's tool of the same name.
         """
+        if self._offers_client_tools_only:
+            return self._services.client_tools
         tools = self._tools.offer_tools()
         if not self._client_tool_names:
             return tools
@@ -317,6 +320,11 @@ class TurnRun:
             if context.depth and (limit := self._find_limit()):
                 return Reply(Message.assistant(""), limit)
             reply = await self._caller.exchange(context)
+            if context.depth and self._lacks_required_call(reply):
+                # The choice applied to the first reply, which called a server's tool: forced again, the model would
+                # call it again. The caller still has to get a call of one of its own tools.
+                self._offers_client_tools_only = True
+                reply = await self._caller.exchange(context, ToolChoice.REQUIRED)
             if reply.stop_reason is None and not self._select_server_calls(reply.message.tool_calls):
                 # This reply is not a round, so that it may follow at the maximum depth too.
                 return Reply(reply.message, StopReason.CLIENT_TOOL_CALLS)
@@ -328,6 +336,10 @@ class TurnRun:
             if corrected is None:
                 return await self._answer.give_up(reply)
             context = corrected
+
+    def _lacks_required_call(self, reply: Reply) -> bool:
+        is_required = self._services.settings.tool_choice == ToolChoice.REQUIRED and bool(self._client_tool_names)
+        return is_required and self._answer is None and reply.stop_reason is StopReason.ANSWERED
 
     async def ask_without_tools(self, context: ConversationContext) -> Reply:
         """Ask the model for the last answer at a limit. A typed answer is checked, but not corrected."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,9 +16,20 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from tests.inner import FilePart, ImagePart, Role, ScriptedProvider, TextPart
+from tests.inner import (
+    FilePart,
+    HttpError,
+    ImageFetcher,
+    ImagePart,
+    ModelProfile,
+    NetworkScope,
+    Role,
+    ScriptedProvider,
+    TextPart,
+)
 from tests.integration.test_conversation_routes import ADD, Maths
 from tests.support.http_service import MODEL, TOKEN, HttpService, serve
+from tests.support.model_endpoint import Raw, model_endpoint, refuse
 
 pytestmark = pytest.mark.anyio
 
@@ -111,8 +123,8 @@ async def test_an_answer_has_its_sources_as_annotations_and_its_images() -> None
     [annotation] = done.choices[0].message.annotations or []
     assert annotation.to_dict() == message["annotations"][0]
     assert done.choices[0].message.model_extra == {"images": message["images"]}
-    [beside] = [chunk.choices[0].delta.model_extra for chunk in chunks if chunk.choices[0].delta.model_extra]
-    assert beside is not None
+    extras = [chunk.choices[0].delta.model_extra or {} for chunk in chunks]
+    [beside] = [extra for extra in extras if "annotations" in extra]
     span = beside["annotations"][0]["url_citation"]
     assert whole(chunks)[span["start_index"] : span["end_index"]] == "three"
     assert beside["images"] == message["images"]
@@ -279,16 +291,132 @@ async def test_calls_that_need_approval_are_denied_at_once() -> None:
     assert "no user is available to approve the call" in model.requests[1].messages[-1].text
 
 
-async def test_the_token_limit_applies_and_ignored_parameters_are_named() -> None:
-    model = ScriptedProvider([{"text": "It is", "finish": "length"}])
+async def test_settings_apply_and_ignored_parameters_are_named() -> None:
+    model = ScriptedProvider([{"text": "It is", "finish": "length"}, "Again."])
+    sampling: dict[str, Any] = {"temperature": 0.5, "top_p": 0.9, "seed": 7, "reasoning_effort": "xhigh"}
     async with asked(model) as ai:
         raw = await ai.chat.completions.with_raw_response.create(
-            model=MODEL, messages=HI, max_completion_tokens=7, temperature=0.5, stop=["x"]
+            model=MODEL, messages=HI, max_completion_tokens=7, stop="x", logprobs=True, user="ada", **sampling
         )
-    assert model.requests[0].settings.max_tokens == 7
-    assert raw.headers["x-ignored-parameters"] == "stop"
-    assert model.requests[0].settings.temperature == 0.5
+        absent: Any = {"max_completion_tokens": None, "max_tokens": 10.0, "stop": ["a", "b"]}
+        await ai.chat.completions.create(model=MODEL, messages=HI, extra_body=absent)
+    first, second = (request.settings for request in model.requests)
+    assert (first.max_tokens, first.temperature, first.top_p, first.seed) == (7, 0.5, 0.9, 7)
+    assert (first.thinking, model.requests[0].stop) == ("max", ("x",))
+    assert (second.max_tokens, model.requests[1].stop) == (10, ("a", "b"))
+    assert raw.headers["x-ignored-parameters"] == "logprobs, user"
     assert raw.parse().choices[0].finish_reason == "length"
+
+
+async def test_a_forced_choice_applies_to_the_first_reply_only() -> None:
+    """Forced again after the server's tool ran, the model would call it again and again."""
+    model = ScriptedProvider([ADD, "It is 3.", ADD, "It is 3.", CALLS_MINE])
+    choices: list[Any] = ["required", {"type": "function", "function": {"name": "add"}}]
+    mine: Any = {"type": "function", "function": {"name": "mine"}}
+    async with asked(model, {"maths": Maths().server}, allow=["*"]) as ai:
+        for choice in choices:
+            done = await ai.chat.completions.create(model=MODEL, messages=HI, tool_choice=choice)
+            assert done.choices[0].message.content == "It is 3."
+        done = await ai.chat.completions.create(model=MODEL, messages=HI, tools=MINE, tool_choice=mine)
+    assert done.choices[0].finish_reason == "tool_calls"
+    assert [request.settings.tool_choice for request in model.requests] == ["required", None, "add", None, "mine"]
+
+
+async def test_a_required_call_is_one_of_the_clients_tools_at_the_end() -> None:
+    model = ScriptedProvider([ADD, "It is 3.", CALLS_MINE])
+    async with asked(model, {"maths": Maths().server}, allow=["*"]) as ai:
+        done = await ai.chat.completions.create(model=MODEL, messages=HI, tools=MINE, tool_choice="required")
+    assert done.choices[0].finish_reason == "tool_calls"
+    offered = [(request.settings.tool_choice, len(request.tools)) for request in model.requests]
+    assert offered == [("required", 3), (None, 3), ("required", 1)]
+
+
+TITLE = "### Task:\nGenerate a concise title summarizing the chat history.\n<chat_history>\nUSER: Hi\n</chat_history>"
+RAG = "### Task:\nRespond to the user query using the provided context.\n<context></context>\nHi"
+
+
+async def test_a_request_that_no_person_sent_has_neither_tools_nor_instructions() -> None:
+    model = ScriptedProvider(["Fine."] * 7)
+    title = "You are a title generator. You output ONLY a thread title."
+    opencode: list[Any] = [{"role": "system", "content": title}, *HI]
+    async with asked(model, {"maths": Maths().server}, allow=["*"], system="Be kind.") as ai:
+        ask = ai.chat.completions.create
+        await ask(model=f"{MODEL}:plain", messages=HI)
+        await ask(model=MODEL, messages=HI, extra_headers={"X-Dial-Plain": "title_generation"})
+        await ask(model=MODEL, messages=[{"role": "user", "content": TITLE}])
+        await ask(model=MODEL, messages=opencode)
+        await ask(model=MODEL, messages=HI, extra_headers={"X-Dial-Plain": ""})
+        await ask(model=MODEL, messages=[{"role": "user", "content": RAG}])
+        await ask(model=f"{MODEL}:plain", messages=HI, tools=MINE)
+    assert [len(request.tools) for request in model.requests] == [0, 0, 0, 0, 2, 2, 1]
+    texts = [request.instruction_text for request in model.requests]
+    assert texts == ["", "", "", title, "Be kind.", "Be kind.", ""]
+
+
+async def test_each_profile_is_a_model() -> None:
+    async with asked(["Fine."], models={"other": ModelProfile("other", model="m")}) as ai:
+        names = [model.id async for model in ai.models.list()]
+        assert (await ai.models.retrieve("other:plain")).id == "other:plain"
+    assert names == [MODEL, "other", f"{MODEL}:plain", "other:plain"]
+
+
+async def test_a_stream_shows_the_reasoning_and_the_calls_beside_the_text() -> None:
+    replies = [ADD | {"reasoning": "I add."}, "It is 3."]
+    async with asked([*replies, *replies, *replies], {"maths": Maths().server}, allow=["*"]) as ai:
+        stream = await ai.chat.completions.create(model=MODEL, messages=HI, stream=True)
+        chunks = [chunk async for chunk in stream]
+        quiet = {"X-Dial-Activity": "none"}
+        stream = await ai.chat.completions.create(model=MODEL, messages=HI, stream=True, extra_headers=quiet)
+        silent = [chunk async for chunk in stream]
+        done = await ai.chat.completions.create(model=MODEL, messages=HI)
+        with pytest.raises(openai.BadRequestError, match="X-Dial-Activity"):
+            await ai.chat.completions.create(model=MODEL, messages=HI, extra_headers={"X-Dial-Activity": "loud"})
+    beside = [(chunk.choices[0].delta.model_extra or {}).get("reasoning_content", "") for chunk in chunks]
+    assert "".join(beside) == 'I add.\n[maths/add {"a": 1, "b": 2}]\n'
+    assert whole(chunks) == whole(silent) == "It is 3."
+    assert not any(chunk.choices[0].delta.model_extra for chunk in silent)
+    assert done.choices[0].message.model_extra == {"reasoning_content": "I add."}
+
+
+async def test_a_tool_whose_name_endpoints_refuse_has_its_own_name_in_answers() -> None:
+    name = "files.read" + "x" * 70
+    tool: Any = {"type": "function", "function": {"name": name}}
+    model = ScriptedProvider(["Fine."])
+    async with asked(model) as ai:
+        await ai.chat.completions.create(model=MODEL, messages=HI, tools=[tool])
+    (offered,) = model.requests[0].tools
+    assert re.fullmatch("[a-zA-Z0-9_-]{1,64}", offered.name)
+    model = ScriptedProvider([{"tool_calls": [{"name": offered.name, "arguments": {}}]}, "Done."])
+    async with asked(model) as ai:
+        done = await ai.chat.completions.create(model=MODEL, messages=HI, tools=[tool])
+        message = done.choices[0].message.to_dict()
+        [call] = done.choices[0].message.tool_calls or []
+        assert call.to_dict()["function"] == {"name": name, "arguments": "{}"}
+        messages: list[Any] = [*HI, message, {"role": "tool", "tool_call_id": call.id, "content": "42"}]
+        await ai.chat.completions.create(model=MODEL, messages=messages, tools=[tool])
+    assert model.requests[1].messages[1].tool_calls[0].name == offered.name
+
+
+async def test_an_image_is_fetched_from_an_allowed_network_only() -> None:
+    image: dict[str, Any] = {}
+    messages = [{"role": "user", "content": [{"type": "image_url", "image_url": image}]}]
+    fetcher = ImageFetcher(NetworkScope.LOOPBACK)
+    png = Raw((b"pixel",), headers={"content-type": "image/png"})
+    with model_endpoint([refuse(500)], described=png) as endpoint:
+        image["url"] = endpoint.url
+        with pytest.raises(HttpError, match="over https only"):
+            await ImageFetcher().embed(messages)
+        await fetcher.embed(messages)
+    assert image["url"] == f"data:image/png;base64,{PIXEL}"
+    away = Raw(status=302, headers={"location": "http://169.254.169.254/"})
+    with model_endpoint([refuse(500)], described=away) as endpoint:
+        image["url"] = endpoint.url
+        with pytest.raises(HttpError, match="private network"):
+            await fetcher.embed(messages)
+    with model_endpoint([refuse(500)]) as endpoint:
+        image["url"] = endpoint.url
+        with pytest.raises(HttpError, match="status 404"):
+            await fetcher.embed(messages)
 
 
 WRONG: dict[str, dict[str, Any]] = {
@@ -298,12 +426,21 @@ WRONG: dict[str, dict[str, Any]] = {
     "a schema that is none": {"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "x"}}}},
     "sound": {"modalities": ["text", "audio"]},
     "a call of a tool that is not there": {"tool_choice": {"type": "function", "function": {"name": "a"}}},
-    "functions": {"functions": []},
+    "functions": {"functions": [{"name": "a"}]},
     "no messages": {"messages": []},
     "a message that is none": {"messages": ["Hi"]},
-    "a role there is not": {"messages": [{"role": "function", "content": "Hi"}]},
+    "a result of a function": {"messages": [{"role": "function", "content": "Hi"}]},
     "a remote image": {"messages": [{"role": "user", "content": [
         {"type": "image_url", "image_url": {"url": "http://127.0.0.1:1/x.png"}}]}]},
+    "an image of the private network": {"messages": [{"role": "user", "content": [
+        {"type": "image_url", "image_url": {"url": "https://127.0.0.1:1/x.png"}}]}]},
+    "an image of the cloud": {"messages": [{"role": "user", "content": [
+        {"type": "image_url", "image_url": {"url": "https://169.254.169.254/latest"}}]}]},
+    "audio": {"messages": [{"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}]},
+    "a custom tool": {"tools": [{"type": "custom", "custom": {"name": "a"}}]},
+    "a temperature": {"temperature": 3},
+    "an effort": {"reasoning_effort": "extreme"},
+    "a text to stop at": {"stop": [1]},
     "an image that is no base64": {"messages": [{"role": "user", "content": [
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,???"}}]}]},
     "a part there is not": {"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]},

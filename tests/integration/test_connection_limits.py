@@ -10,7 +10,15 @@ import anyio
 import pytest
 from anyio.abc import SocketStream
 
-from tests.inner import MAX_CONNECTIONS, UNCOUNTED, AccessPolicy, ConnectionLimits, compute_max_connections
+from tests.inner import (
+    MAX_CONNECTIONS,
+    UNCOUNTED,
+    AccessPolicy,
+    ConnectionLimits,
+    compute_max_connections,
+    find_client,
+    parse_proxy,
+)
 from tests.integration.test_conversation_routes import Maths
 from tests.integration.test_serve_security import WAITS, raw, rest
 from tests.support.http_service import TOKEN, read_events, serve
@@ -177,11 +185,14 @@ def test_the_limit_of_open_files_limits_connections(files: int | None, connectio
 class NewConnection:
     """A connection without a request."""
 
-    address = "10.0.0.1"
     is_idle = True
 
-    def __init__(self, name: int, dropped: list[int]) -> None:
+    def __init__(
+        self, name: int, dropped: list[int], address: str | None = "10.0.0.1", *, has_unread: bool = False
+    ) -> None:
         self.drop = lambda: dropped.append(name)
+        self.address = address
+        self.has_unread = has_unread
 
 
 def test_connections_that_are_opened_at_once_have_time_to_send_the_token() -> None:
@@ -198,6 +209,43 @@ def test_connections_that_are_opened_at_once_have_time_to_send_the_token() -> No
     limits.add(NewConnection(300, dropped))
     # Those that have sent nothing meanwhile are too many again, the oldest first.
     assert dropped == list(range(150, 201))
+
+
+def test_a_connection_whose_token_waits_to_be_read_is_not_dropped() -> None:
+    """A busy process reads late what its clients have sent in time."""
+    dropped: list[int] = []
+    limits = ConnectionLimits(1_000, 1, grace=0.0)
+    for index in range(4):
+        limits.add(NewConnection(index, dropped, has_unread=index % 2 == 0))
+    assert dropped == [1]
+
+
+def test_the_connections_of_a_proxy_count_for_its_clients() -> None:
+    dropped: list[int] = []
+    limits = ConnectionLimits(1_000, 2, grace=0.0)
+    connections = [NewConnection(index, dropped, None) for index in range(9)]
+    for connection in connections:
+        limits.add(connection)
+    assert dropped == []
+    for index, connection in enumerate(connections):
+        limits.assign(connection, "10.0.0.2" if index < 4 else f"10.0.1.{index}")
+    assert dropped == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "client"),
+    [
+        ("127.0.0.1", "203.0.113.7", "203.0.113.7"),
+        ("127.0.0.1", "1.2.3.4, 203.0.113.7, 10.1.1.1", "203.0.113.7"),
+        ("203.0.113.9", "1.2.3.4", ""),
+        ("127.0.0.1", "", ""),
+        ("127.0.0.1", "unknown", ""),
+        ("127.0.0.1", "10.1.1.1", ""),
+    ],
+)
+def test_only_a_proxy_names_the_client(peer: str, forwarded: str, client: str) -> None:
+    """An address before that of the first unknown hop may be invented by the client."""
+    assert find_client(peer, forwarded, [parse_proxy("127.0.0.1"), parse_proxy("10.0.0.0/8")]) == client
 
 
 def test_connections_below_the_limit_may_wait() -> None:
@@ -232,6 +280,7 @@ def test_new_connections_beyond_the_total_limit_replace_those_of_their_own_addre
 def test_an_ipv6_prefix_of_64_bits_counts_as_one_address(first: str, second: str, is_one: bool) -> None:
     class Connection:
         is_idle = True
+        has_unread = False
 
         def __init__(self, address: str, drop: Callable[[], None]) -> None:
             self.address = address

@@ -59,6 +59,10 @@ _TOO_LONG = re.compile(
     re.IGNORECASE,
 )
 _MAX_MESSAGE = 500
+# The characters of the shortest key that is masked within words too.
+_MIN_KEY = 8
+# What programs put in place of a key, for endpoints that require none.
+_DUMMY_KEYS = frozenset({"dummy", "empty", "fake", "key", "local", "no-key", "none", "null", "ollama", "test", "token"})
 
 
 def build_refusal_error(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
@@ -296,7 +300,11 @@ def _to_text(body: bytes) -> str:
 
 def _to_line(text: str, endpoint: Endpoint) -> str:
     """Return a text as one line of limited length, with the key masked and without control characters."""
-    if endpoint.key:
-        text = text.replace(endpoint.key, "[key]")
+    key = endpoint.key
+    if len(key) >= _MIN_KEY:
+        text = text.replace(key, "[key]")
+    elif len(key) > 1 and key.lower() not in _DUMMY_KEYS:
+        # A short key is a part of many words.
+        text = re.sub(rf"(?<![\w-]){re.escape(key)}(?![\w-])", "[key]", text)
     text = " ".join("".join(char if char.isprintable() else " " for char in replace_surrogates(text[:20_000])).split())
     return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}…"

@@ -74,8 +74,11 @@ def read_activity(headers: Mapping[str, str]) -> ShownActivity:
 
 
 def read_plain(headers: Mapping[str, str]) -> bool:
-    """Return whether the header ``X-Dial-Plain`` asks for the model alone."""
-    return headers.get("x-dial-plain", "").lower() in ("true", "1", "yes")
+    """Return whether the header ``X-Dial-Plain`` asks for the model alone.
+
+    Any value does so but ``false``: a program may put the name of its task there, which is empty for a person's turn.
+    """
+    return headers.get("x-dial-plain", "").strip().lower() not in ("", "false", "0", "no")
 
 
 def build_ignored_header(request: AnswerRequest) -> dict[str, str]:

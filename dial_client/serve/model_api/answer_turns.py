@@ -36,6 +36,7 @@ from dial_client.runtime.safe_text import to_one_line
 from dial_client.serve.cluster.handoffs import HandoffStore
 from dial_client.serve.http_messages import HttpError
 from dial_client.serve.model_api.answer_request import AnswerRequest, ShownActivity
+from dial_client.serve.model_api.task_requests import is_task_request
 from dial_client.serve.sse_response import call_on_disconnect
 from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.stores.mailbox import Mailbox
@@ -117,7 +118,7 @@ class AnswerTurns:
                 settings=request.settings,
                 output_type=request.schema,
                 model=request.model.profile,
-                plain=request.is_plain or request.model.is_plain,
+                plain=request.is_plain or request.model.is_plain or is_task_request(request.messages),
             )
             self._turns.add(turn)
         return turn

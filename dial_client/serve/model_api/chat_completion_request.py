@@ -30,16 +30,16 @@ from dial_client.serve.model_api.offered_models import NamedModel
 _ROLES = {**{role.value: role for role in Role}, "developer": Role.SYSTEM}
 # Parameters with the values that are supported, and the problem of any other value.
 _RESTRICTED: Mapping[str, tuple[tuple[Any, ...], str]] = {
-    "n": ((1,), "can only be 1: there is one answer"),
+    "n": ((1,), "can only be 1: each answer would call the tools anew"),
     "modalities": ((["text"],), 'can only be ["text"]'),
-    "functions": ((), "is not supported: use tools"),
-    "function_call": ((), "is not supported: use tool_choice"),
+    "functions": (([],), "is not supported: use tools"),
+    "function_call": (("auto", "none"), "is not supported: use tool_choice"),
 }
 _SUPPORTED = frozenset(
     {
         "model", "messages", "stream", "stream_options", "tools", "tool_choice", "n", "max_tokens",
         "max_completion_tokens", "response_format", "modalities", "functions", "function_call", "temperature",
-        "top_p", "seed", "reasoning_effort",
+        "top_p", "seed", "reasoning_effort", "stop",
     }
 )  # fmt: skip
 
@@ -100,8 +100,16 @@ def _parse_settings(body: Mapping[str, Any]) -> ModelSettings:
         seed=seed,
         max_tokens=read_count(body.get(limit), limit),
         thinking=read_thinking(body.get("reasoning_effort"), "reasoning_effort"),
+        stop=_parse_stop(body.get("stop")),
         tool_choice=_parse_tool_choice(body.get("tool_choice")),
     )
+
+
+def _parse_stop(stop: Any) -> tuple[str, ...] | None:
+    texts = [stop] if isinstance(stop, str) else stop or []
+    if not isinstance(texts, list) or not all(isinstance(text, str) and text for text in texts):
+        raise build_error("stop", "must be a text, or a list of texts")
+    return tuple(texts) or None
 
 
 def _parse_tool_choice(choice: Any) -> str | None:
@@ -137,6 +145,8 @@ def _parse_tools(tools: Any) -> tuple[ToolSpec, ...]:
 
 
 def _parse_tool(tool: Any, path: str) -> ToolSpec:
+    if isinstance(tool, Mapping) and tool.get("type") == "custom":
+        raise build_error(path, "is of type custom, which other endpoints do not have: use type function")
     function = tool.get("function") if isinstance(tool, Mapping) and tool.get("type") == "function" else None
     if not isinstance(function, Mapping):
         raise build_error(path, "must be of type function and have a function")
@@ -146,6 +156,8 @@ def _parse_tool(tool: Any, path: str) -> ToolSpec:
 def _parse_message(message: Any, path: str) -> Message:
     role = _ROLES.get(str(message.get("role"))) if isinstance(message, Mapping) else None
     if role is None:
+        if isinstance(message, Mapping) and message.get("role") == "function":
+            raise build_error(f"{path}.role", "is function, which is not supported: use tool, with a tool_call_id")
         raise build_error(f"{path}.role", f"must be one of {', '.join(_ROLES)}")
     content = parse_content(message.get("content"), f"{path}.content")
     if role is Role.TOOL:

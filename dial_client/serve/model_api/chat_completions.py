@@ -16,21 +16,26 @@ from starlette.routing import Route
 
 from dial_client.client.dial_client import DialClient
 from dial_client.messages.citations import to_annotations
+from dial_client.messages.events import ToolCallFinished, ToolCallStarted
 from dial_client.messages.message import ImagePart, Role, ToolCallRequest
 from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import Turn
+from dial_client.runtime.safe_text import to_one_line
 from dial_client.serve.http_messages import build_json_response, read_json, to_http_error
 from dial_client.serve.model_api.answer_request import build_ignored_header
 from dial_client.serve.model_api.answer_turns import AnswerEnd, AnswerPart, AnswerReasoning, AnswerText, AnswerTurns
 from dial_client.serve.model_api.chat_completion_request import ChatCompletionRequest, parse_request
 from dial_client.serve.model_api.offered_models import ModelNames
+from dial_client.serve.model_api.remote_images import ImageFetcher
 from dial_client.serve.security import find_person
-from dial_client.serve.sse_response import SSEResponse
+from dial_client.serve.sse_response import HEAD_DELAY, SSEResponse
 from dial_client.sinks.sse_encoder import DONE, build_chunk, finish_reason, to_json
 from dial_client.turns.turn_handle import TurnHandle
 
 # The header that tells clients of Anthropic's API, who expect models in another form at the same path.
 _ANTHROPIC = "anthropic-version"
+# Characters of the arguments and of the error of a call that are shown.
+_MAX_SHOWN = 200
 
 
 class ChatCompletionsEndpoint:
@@ -46,6 +51,7 @@ class ChatCompletionsEndpoint:
         self._dial = dial
         self._turns = turns
         self._models = models
+        self._images = ImageFetcher()
         self._created = int(time.time())
 
     def build_routes(self) -> list[Route]:
@@ -75,12 +81,14 @@ class ChatCompletionsEndpoint:
 
     async def _complete(self, request: Request) -> Any:
         body = await read_json(request)
-        completion = parse_request(body, request.headers, self._models.find(body.get("model")), self._dial.tools)
+        model = self._models.find(body.get("model"))
+        await self._images.embed(body.get("messages"))
+        completion = parse_request(body, request.headers, model, self._dial.tools)
         answer = completion.answer
         headers = build_ignored_header(answer)
         turn = await self._turns.start(answer, find_person(request).name)
         if answer.stream:
-            return SSEResponse(self._stream(turn, completion), headers, turn.cancel)
+            return SSEResponse(self._stream(turn, completion), headers, turn.cancel, head_delay=HEAD_DELAY)
         parts = await self._turns.wait(turn, answer, request.receive)
         return build_json_response(_to_dict(parts, answer.model.name), headers=headers)
 
@@ -114,6 +122,9 @@ class ChatCompletionsEndpoint:
                         yield {"content": separator + text}, None
                     case AnswerReasoning(text):
                         yield {"reasoning_content": text}, None
+                    case ToolCallStarted() | ToolCallFinished():
+                        if line := _describe_call(part):
+                            yield {"reasoning_content": line}, None
                     case AnswerEnd(result):
                         if attachments := _describe_attachments(result, part.offset):
                             yield attachments, None
@@ -133,6 +144,17 @@ def _to_dict(parts: Sequence[AnswerPart], model: str) -> dict[str, Any]:
         message["tool_calls"] = [_call_to_dict(call) for call in end.calls]
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason(turn.stop_reason)}
     return _build_head("chat.completion", model) | {"choices": [choice], "usage": _usage_to_dict(turn.usage)}
+
+
+def _describe_call(event: ToolCallStarted | ToolCallFinished) -> str:
+    """Return a line on the start or the failure of a call of a server's tool; empty for a success."""
+    if isinstance(event, ToolCallStarted):
+        name = f"{event.server}/{event.tool}" if event.server and event.tool else event.call.name
+        arguments = event.call.unreadable or json.dumps(dict(event.call.arguments), ensure_ascii=False, default=str)
+        return f"\n[{to_one_line(name, _MAX_SHOWN)} {to_one_line(arguments, _MAX_SHOWN)}]\n"
+    if event.result.success:
+        return ""
+    return f"\n[failed: {to_one_line(event.result.error or '', _MAX_SHOWN)}]\n"
 
 
 def _build_head(kind: str, model: str) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from dial_client.serve.http_messages import HttpError
 from dial_client.serve.model_api.answer_request import build_error
 
 _MAX_NAME = 200
+_REASONING = frozenset({"thinking", "redacted_thinking", "reasoning"})
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w.+-]+=[^;,]*)*;base64,", re.IGNORECASE)
 
 
@@ -65,7 +66,12 @@ def parse_content(content: Any, path: str) -> Content:
         return content or ""
     if not isinstance(content, Sequence):
         raise build_error(path, "must be a string or a list of parts")
-    return tuple(_parse_part(part, f"{path}[{at}]") for at, part in enumerate(content))
+    return tuple(
+        _parse_part(part, f"{path}[{at}]")
+        for at, part in enumerate(content)
+        # The model's own reasoning, which clients send back: endpoints accept only what they have signed themselves.
+        if not (isinstance(part, Mapping) and part.get("type") in _REASONING)
+    )
 
 
 def _parse_part(part: Any, path: str) -> Part:
@@ -73,13 +79,17 @@ def _parse_part(part: Any, path: str) -> Part:
     match kind:
         case "text" | "refusal" if isinstance(part.get(kind), str):
             return TextPart(part[kind])
-        case "image_url" if isinstance(part.get("image_url"), Mapping):
-            mime_type, data = parse_data_url(part["image_url"].get("url"), f"{path}.image_url.url")
+        case "image_url" if isinstance(part.get("image_url"), Mapping | str):
+            image = part["image_url"]
+            url = image if isinstance(image, str) else image.get("url")
+            mime_type, data = parse_data_url(url, f"{path}.image_url.url")
             return ImagePart(data, mime_type)
         case "file" if isinstance(part.get("file"), Mapping):
             file = part["file"]
             mime_type, data = parse_data_url(file.get("file_data"), f"{path}.file.file_data")
             return FilePart(data, mime_type, str(file.get("filename") or ""))
+        case "input_audio" | "audio":
+            raise build_error(path, "is audio, which is not supported: send its text")
         case _:
             raise build_error(path, "must be a part of type text, image_url or file")
 
@@ -92,7 +102,7 @@ def parse_data_url(url: Any, path: str) -> tuple[str, str]:
     """
     head = _DATA_URL.match(url) if isinstance(url, str) else None
     if head is None:
-        raise build_error(path, "must be a data: URL in base64; other URLs are not fetched")
+        raise build_error(path, "must be a data: URL in base64")
     data = url[head.end() :]
     try:
         base64.b64decode(data, validate=True)

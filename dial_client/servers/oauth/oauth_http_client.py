@@ -258,7 +258,7 @@ class OAuthHttpClient:
             # With the name in place of the address, it would be resolved again, and could now lead into a private
             # network (DNS rebinding; MCP security best practices, "Server-Side Request Forgery").
             try:
-                return await self._read(request, _pin_request(request, address))
+                return await self._read(request, pin_request(request, address))
             except (httpx2.ConnectError, httpx2.ConnectTimeout):
                 if address == addresses[-1]:
                     raise
@@ -294,7 +294,7 @@ async def read_body(response: httpx2.Response, max_bytes: int) -> bytes | None:
     return bytes(body)
 
 
-def _pin_request(request: httpx2.Request, address: Address) -> httpx2.Request:
+def pin_request(request: httpx2.Request, address: Address) -> httpx2.Request:
     """Return the same request for one IP address of its host; TLS still verifies the host name."""
     url = request.url.copy_with(host=str(address))
     extensions = {**request.extensions, "sni_hostname": request.url.host}
