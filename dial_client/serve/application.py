@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route, Router
+from starlette.routing import Match, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dial_client.client.dial_client import DialClient
@@ -64,7 +65,21 @@ class AppContext:
 def build_application(context: AppContext, policy: AccessPolicy) -> ASGIApp:
     """Return the ASGI application."""
     router = Router(build_routes(context), redirect_slashes=False, default=_refuse_path)
-    return SecurityMiddleware(router, policy)
+
+    async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await router(scope, receive, send)
+        except HTTPException as error:
+            if error.status_code != 405:
+                raise
+            # Starlette names the methods of one route only, and a path may have several.
+            routes = [route for route in router.routes if isinstance(route, Route)]
+            methods = {
+                name for route in routes if route.matches(scope)[0] is Match.PARTIAL for name in route.methods or ()
+            }
+            raise HTTPException(405, headers={"allow": ", ".join(sorted(methods))}) from error
+
+    return SecurityMiddleware(respond, policy)
 
 
 def build_routes(context: AppContext) -> list[Route]:

@@ -114,3 +114,9 @@ async def test_events_of_a_stream_have_documented_names() -> None:
         response = await service.http.post(f"{path}/chat", json={"text": "Read a."})
     names = set(re.findall("^event: (.*)$", response.text, re.MULTILINE))
     assert {"tool_call", "tool_result", "done"} <= names <= DESCRIPTION["x-events"].keys()
+
+
+async def test_a_method_that_a_path_does_not_have_is_refused_with_those_it_has() -> None:
+    async with serve([]) as service:
+        response = await service.http.request("PUT", "/conversations")
+    assert (response.status_code, response.headers["allow"]) == (405, "GET, HEAD, POST")

@@ -114,10 +114,10 @@ class AnswerTurns:
                 client_tools=request.tools if has_tools else (),
                 tools=None if has_tools else [],
                 hidden_tools=request.hidden_tools,
-                owner=owner,
                 settings=request.settings,
                 output_type=request.schema,
                 model=request.model.profile,
+                owner=owner or None,
                 plain=request.is_plain or request.model.is_plain or is_task_request(request.messages),
             )
             self._turns.add(turn)

@@ -39,5 +39,5 @@ def is_task_request(messages: Sequence[Message]) -> bool:
     instructions = next((message.text for message in messages if message.role is Role.SYSTEM), "")
     if _INSTRUCTIONS.match(instructions.lstrip()):
         return True
-    others = [message for message in messages if message.role is not Role.SYSTEM]
-    return len(others) == 1 and bool(_QUESTIONS.match(others[0].text.lstrip()))
+    conversation = [message for message in messages if message.role is not Role.SYSTEM]
+    return len(conversation) == 1 and bool(_QUESTIONS.match(conversation[0].text.lstrip()))
