@@ -266,6 +266,7 @@ from dial_client.hooks.audit.record_format import compute_digest as compute_dige
 from dial_client.hooks.audit.record_format import list_log_files as list_log_files
 from dial_client.hooks.audit.verification import verify as verify
 from dial_client.hooks.call_context import CallContext as CallContext
+from dial_client.hooks.call_context import LaterCallers as LaterCallers
 from dial_client.hooks.elicitation_form import Form as Form
 from dial_client.hooks.middleware import CallNext as CallNext
 from dial_client.hooks.middleware import Middleware as Middleware
@@ -594,6 +595,9 @@ from dial_client.servers.restart_policy import ProtocolChooser as ProtocolChoose
 from dial_client.servers.restart_policy import RestartPolicy as RestartPolicy
 from dial_client.servers.secret_masking import SecretMask as SecretMask
 from dial_client.servers.secret_masking import find_secrets as find_secrets
+from dial_client.servers.separate_sessions import MAX_SEPARATE as MAX_SEPARATE
+from dial_client.servers.separate_sessions import SEPARATE_SECONDS as SEPARATE_SECONDS
+from dial_client.servers.separate_sessions import SeparateSessions as SeparateSessions
 from dial_client.servers.server_cache import MAX_BYTES as SERVER_CACHE_MAX_BYTES
 from dial_client.servers.server_cache import MAX_TEXT as SERVER_CACHE_MAX_TEXT
 from dial_client.servers.server_cache import REPROBE_SECONDS as REPROBE_SECONDS

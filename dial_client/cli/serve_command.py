@@ -26,6 +26,7 @@ from dial_client.cli.options import ConfigChoice, ExitCode, Options, ServeOption
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_settings import KEYS
 from dial_client.gateway.tool_listing import parse_tool_listing
+from dial_client.hooks.call_context import LaterCallers
 from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.messages.errors import ConfigError, DialError
 from dial_client.messages.model import Provider
@@ -64,7 +65,8 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
     proxies = tuple(map(parse_proxy, serve_options.proxy))
     settings, provider = await read_with_model(options)
     user = PageUser()
-    callbacks = Callbacks(elicit=user.elicit, apps=True, log_level="info")
+    callers = None if serve_options.no_mcp else LaterCallers()
+    callbacks = Callbacks(elicit=user.elicit, apps=True, log_level="info", callers=callers)
     listener = open_socket(serve_options.host, serve_options.port)
     with closing(listener):
         host, port, *_ = listener.getsockname()

@@ -41,6 +41,7 @@ from pydantic import ValidationError
 
 from dial_client.gateway.client_session import ClientSession
 from dial_client.hooks.approval_request import quote_name
+from dial_client.hooks.call_context import ELICITATION, ROOTS, SAMPLING, SAMPLING_TOOLS, URLS
 from dial_client.messages.mcp_apps import EXTENSION
 from dial_client.runtime.safe_text import sanitize
 from dial_client.servers.restart_policy import is_modern
@@ -53,9 +54,7 @@ PROGRESS_SECONDS = 15.0
 # The first revision in which a client may open URLs, and let a model use tools while it answers a server.
 _WITH_URLS = "2025-11-25"
 
-ELICITATION, SAMPLING, ROOTS = "elicitation", "sampling", "roots"
-URLS, SAMPLING_TOOLS, APPS = "elicitation.url", "sampling.tools", "apps"
-ALL_FEATURES = frozenset((ELICITATION, URLS, SAMPLING, SAMPLING_TOOLS, ROOTS))
+APPS = "apps"
 
 
 def list_features(capabilities: ClientCapabilities | None, version: str) -> frozenset[str]:

@@ -114,6 +114,8 @@ class ClientSessions:
     """
 
     find_person: FindPerson = lambda _: ""
+    on_end: Callable[[ClientSession], None] = field(default=lambda _: None, init=False)
+    """Called with each session that has ended."""
     # The sessions by what identifies them, the one that was idle longest first.
     _sessions: OrderedDict[object, ClientSession] = field(default_factory=OrderedDict, init=False)
 
@@ -125,7 +127,7 @@ class ClientSessions:
         if session is None:
             session = self._sessions[key] = ClientSession(context.session, person)
             if len(self._sessions) > MAX_SESSIONS:
-                self._sessions.popitem(last=False)[1].end()
+                self._end(self._sessions.popitem(last=False)[1])
         else:
             session.channel = context.session
             self._sessions.move_to_end(key)
@@ -139,7 +141,11 @@ class ClientSessions:
         """Forget the session of a connection that has ended."""
         session = self._sessions.pop(connection, None)
         if session is not None:
-            session.end()
+            self._end(session)
+
+    def _end(self, session: ClientSession) -> None:
+        session.end()
+        self.on_end(session)
 
     def __iter__(self) -> Iterator[ClientSession]:
         return iter(tuple(self._sessions.values()))

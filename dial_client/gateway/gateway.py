@@ -25,7 +25,7 @@ from dial_client import __version__
 from dial_client.client.client_options import Logins
 from dial_client.client.dial_client import DialClient
 from dial_client.gateway.client_logs import ClientLogs
-from dial_client.gateway.client_session import ClientSessions
+from dial_client.gateway.client_session import ClientSession, ClientSessions
 from dial_client.gateway.client_tasks import TASK_SECONDS, ClientTasks
 from dial_client.gateway.definitions import Definitions, ToolDefinitions
 from dial_client.gateway.denials import Denials
@@ -173,6 +173,7 @@ class Gateway:
         self.dial, self.options = dial, options or GatewayOptions()
         self.questions = questions or Questions(self.options.denials.deny)
         self.sessions = sessions or ClientSessions()
+        self.sessions.on_end = self._end_separate_sessions
         self.bus = InMemorySubscriptionBus()
         """Delivers events to the clients of revision 2026-07-28 that listen for them."""
         parts = dial.parts
@@ -251,6 +252,10 @@ class Gateway:
         has_apps = any(parse_app_uri(known.tool.meta) for known in self.definitions.current.listed.values())
         may_have = has_apps or any(map(_is_unknown, self.dial.parts.servers.values()))
         return {EXTENSION: {"mimeTypes": [MIME_TYPE]}} if may_have else {}
+
+    def _end_separate_sessions(self, session: ClientSession) -> None:
+        for connection in self.dial.parts.servers.values():
+            connection.separate.end(session.id)
 
     async def _announce_roots(self, _: object, __: NotificationParams) -> None:
         """Tell the servers that the folders of the only client have changed."""

@@ -28,9 +28,10 @@ from dial_client.client.client_options import Logins
 from dial_client.client.client_parts import ClientParts
 from dial_client.client.client_setup import open_logins
 from dial_client.client.dial_client import DialClient
-from dial_client.gateway.client_requests import URLS, ClientRequest
+from dial_client.gateway.client_requests import ClientRequest
 from dial_client.hooks.approval_request import quote_name
 from dial_client.hooks.audit.entries import record_request
+from dial_client.hooks.call_context import URLS
 from dial_client.hooks.server_callbacks import Callbacks, LoginRequest, build_login_hint
 from dial_client.messages.errors import LoginFailed
 from dial_client.runtime.safe_text import to_one_line

@@ -35,10 +35,7 @@ from mcp_types import (
 from dial_client.client.client_parts import ClientParts
 from dial_client.gateway.approval_form import build_approval_form, read_approval
 from dial_client.gateway.client_requests import (
-    ALL_FEATURES,
     ANSWER_SECONDS,
-    ELICITATION,
-    ROOTS,
     ClientRequest,
     RequestInSession,
     list_features,
@@ -48,6 +45,7 @@ from dial_client.gateway.client_session import ClientSession, ClientSessions
 from dial_client.gateway.client_tasks import ClientTasks, TaskCall
 from dial_client.gateway.state_key import StateCodec
 from dial_client.gateway.suspended_calls import REQUEST, SuspendedCalls
+from dial_client.hooks.call_context import ALL_FEATURES, ELICITATION, ROOTS
 from dial_client.messages.message import PendingApproval, ToolCallRequest, ToolSpec
 from dial_client.servers.restart_policy import is_modern
 from dial_client.servers.secret_masking import SecretMask

@@ -22,6 +22,9 @@ Spend = Callable[[Usage, float | None], None]
 # The features of a client that servers ask for. The two with a dot are parts of the feature before it: forms are
 # ``elicitation``, and URLs ``elicitation.url``.
 Feature = str
+ELICITATION, SAMPLING, ROOTS = "elicitation", "sampling", "roots"
+URLS, SAMPLING_TOOLS = "elicitation.url", "sampling.tools"
+ALL_FEATURES = frozenset((ELICITATION, URLS, SAMPLING, SAMPLING_TOOLS, ROOTS))
 
 
 class Caller(Protocol):
@@ -65,6 +68,17 @@ class Callers(Protocol):
         """The only client that there can be; None if there may be several, or if it is not known yet."""
 
 
+@dataclass(frozen=True, slots=True)
+class LaterCallers:
+    """The clients of a gateway that serves them later, beside a program that makes calls for itself, as ``/mcp`` does.
+
+    Servers are told at their start that every feature exists, because they start before the clients are known.
+    """
+
+    features: frozenset[Feature] = ALL_FEATURES
+    single: Caller | None = None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class CallContext:
     """The context of one call, for the requests that its server sends during the call."""
@@ -95,8 +109,8 @@ _CURRENT: ContextVar[CallContext | None] = ContextVar("call_context", default=No
 
 
 @contextmanager
-def set_current(context: CallContext) -> Iterator[None]:
-    """Set the current context within the ``with`` block."""
+def set_current(context: CallContext | None) -> Iterator[None]:
+    """Set the current context within the ``with`` block; None for no call."""
     token = _CURRENT.set(context)
     try:
         yield

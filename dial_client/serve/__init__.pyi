@@ -1,3 +1,4 @@
+from dial_client.hooks.call_context import LaterCallers as LaterCallers
 from dial_client.serve.authentication import Authenticator as Authenticator
 from dial_client.serve.authentication import Person as Person
 from dial_client.serve.authentication import PersonalTokens as PersonalTokens
@@ -10,6 +11,7 @@ from dial_client.serve.web_app import create_app as create_app
 
 __all__ = [
     "Authenticator",
+    "LaterCallers",
     "McpOptions",
     "PageUser",
     "Person",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from dial_client.hooks import call_context
-from dial_client.hooks.call_context import CallContext
+from dial_client.hooks.call_context import CallContext, Caller, Callers
 from dial_client.hooks.server_callbacks import ServerLog
 from dial_client.hooks.telemetry.instrument_lookup import record_restart
 from dial_client.messages.errors import ServerError, ServerGone
@@ -27,6 +27,7 @@ from dial_client.runtime.logs import get_logger
 from dial_client.servers.notifications import Notifications
 from dial_client.servers.oauth.login_stores import is_of_dial_chat
 from dial_client.servers.restart_policy import Exit, ExitKind, ProtocolChooser, RestartPolicy, add_jitter
+from dial_client.servers.separate_sessions import SeparateSessions
 from dial_client.servers.server_cache import ServerCache
 from dial_client.servers.server_requests import ClientCapabilities
 from dial_client.servers.session import FRESH_SECONDS, Answer, CallNotRun, OnCallProgress, ServerSession, Target
@@ -85,10 +86,19 @@ class Connection(ServerStatusWriter):
         self.startup_timeout = STARTUP_SECONDS if self.settings is None else self.settings.startup_timeout
         """Seconds within which the server must be ready after its start."""
         self._protocols = ProtocolChooser(self.settings, self._cache, self.startup_timeout)
+        self.separate = SeparateSessions(name, self._build_separate, callbacks.callers)
+        """The sessions that serve one client of a gateway each."""
         self._is_started = False
         self._woken = anyio.Event()
         self._stopped = anyio.Event()
         self._ended = anyio.Event()
+
+    def _build_separate(self, callers: Callers) -> Connection:
+        """Return another connection to the same server, for a session that asks these clients only."""
+        assert self.settings is not None
+        callbacks = replace(self._capabilities.callbacks, callers=callers, elicit=None)
+        offered = replace(self._capabilities, callbacks=callbacks, on_change=None, on_list_change=None)
+        return Connection(self.name, replace(self.settings, per_client=False), offered)
 
     @property
     def is_settled(self) -> bool:
@@ -98,6 +108,7 @@ class Connection(ServerStatusWriter):
     def start(self, tasks: BackgroundTasks) -> None:
         """Start the task that owns the server."""
         self._is_started = True
+        self.separate.tasks = tasks
         tasks.start_soon(self.run)
 
     async def run(self) -> None:
@@ -128,6 +139,7 @@ class Connection(ServerStatusWriter):
         """Make `run` return. Calls in flight, and calls waiting for a restart, fail at once."""
         self._stopped.set()
         self._woken.set()
+        self.separate.stop()
         if self._session is not None:
             self._session.stop()
         if self.state is ServerState.RESTARTING:
@@ -137,6 +149,7 @@ class Connection(ServerStatusWriter):
         """Wait until `run` has returned; return at once if it was never started."""
         if self._is_started:
             await self._ended.wait()
+            await self.separate.wait_ended()
 
     async def wait_settled(self, seconds: float = math.inf) -> bool:
         """Wait until the server's first start has ended: it is ready, sleeping, failed, stopped or disabled.
@@ -196,6 +209,9 @@ class Connection(ServerStatusWriter):
         from dial_client.servers.tasks import ToolRequest
 
         context = call_context.find_current()
+        if (party := self._find_party(context)) is not None:
+            async with self.separate.use(*party) as own:
+                return await own.call(tool, arguments, on_progress)
         request = ToolRequest(tool, dict(arguments), on_progress, context.meta if context is not None else None)
         first: ServerSession | None = None
         may_repeat: bool | None = None
@@ -239,7 +255,11 @@ class Connection(ServerStatusWriter):
             ServerGone: The server is not ready, or the connection broke twice.
             ServerError: The server refused, sent an invalid answer, or did not answer in time.
         """
-        if call_context.find_current() is not None:
+        context = call_context.find_current()
+        if (party := self._find_party(context)) is not None:
+            async with self.separate.use(*party) as own:
+                return await own.ask(request, seconds)
+        if context is not None:
             return await self._ask(request)
         deadline = Deadline(seconds)
         with deadline.scope(), call_context.set_current(CallContext(deadline, deadline)):
@@ -255,6 +275,12 @@ class Connection(ServerStatusWriter):
         session = await self.open_session()
         return await session.ask(request, is_own_session=session is not first)
 
+    def _find_party(self, context: CallContext | None) -> tuple[str, Caller] | None:
+        """Return the client of a gateway whose call has a session of its own, with its key; None for the shared one."""
+        if context is None or context.caller is None or self.settings is None or not self.settings.per_client:
+            return None
+        return context.origin.conversation, context.caller
+
     async def set_log_level(self, level: str) -> None:
         """Request log messages from this level on, now and in later sessions; waits until the server has confirmed.
 
@@ -264,6 +290,8 @@ class Connection(ServerStatusWriter):
         self._capabilities = replace(self._capabilities, callbacks=callbacks)
         if self._session is not None:
             await self._session.set_log_level(level)
+        for connection in self.separate.connections:
+            await connection.set_log_level(level)
 
     async def open_session(self) -> ServerSession:
         """Return the session that serves calls; starts a sleeping server, and waits for a restart in progress.
@@ -281,6 +309,8 @@ class Connection(ServerStatusWriter):
         """Tell the server that the folders of the only client of a gateway have changed, if it has a session."""
         if self._session is not None:
             await self._session.announce_roots()
+        for connection in self.separate.connections:
+            await connection.announce_roots()
 
     def _is_restarting(self) -> bool:
         """Return True if the server was ready before, and a new session is not ready yet."""

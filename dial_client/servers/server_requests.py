@@ -21,7 +21,7 @@ import anyio
 
 from dial_client.hooks import call_context
 from dial_client.hooks.audit.entries import Origin, TurnAudit, find_common_origin, record_request
-from dial_client.hooks.call_context import CallContext, Caller
+from dial_client.hooks.call_context import ELICITATION, URLS, CallContext, Caller
 from dial_client.hooks.elicitation_form import Form, clean_schema, find_url_doubts, is_web_url
 from dial_client.hooks.server_callbacks import (
     Callbacks,
@@ -230,7 +230,7 @@ class ServerRequests:
             context: The SDK's context, which does not tell which call the request belongs to.
             params: The parameters of the request; none for ``roots``.
         """
-        from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, ErrorData
+        from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, ErrorData
 
         del context
         own_call = self._own_call.get()
@@ -262,6 +262,9 @@ class ServerRequests:
             try:
                 if caller is not None:
                     return await self._pass_on(caller, feature, calls, *params)
+                if feature != "roots" and not self._has_own(feature):
+                    # Clients of a gateway have the feature, or may have it, but did not make this call.
+                    return ErrorData(code=METHOD_NOT_FOUND, message=f"The host does not support {feature} here")
                 return await methods[feature](calls, *params)
             except _InvalidAnswer:
                 return ErrorData(code=INTERNAL_ERROR, message="The host's answer does not fit the form")
@@ -400,24 +403,29 @@ class ServerRequests:
         name = _FEATURES.get(found["python"] or found["typescript"] or "", "")
         own_call = self._own_call.get()
         caller = own_call.caller if own_call is not None else None
-        has_feature = self.has_feature(name) if caller is None else name in self.list_features(caller)
-        if name and not has_feature:
+        if name and name not in self.list_features(caller):
             raise ServerError(self._server, _MISSING_FEATURES[name])
         if self.can_be_reopened:
             raise NeedsOlderProtocol
 
     def has_feature(self, name: str) -> bool:
         """Return True if servers may use this feature: ``elicitation``, ``sampling``, ``sampling.tools``, ``roots``."""
-        callbacks, sampler = self.capabilities.callbacks, self.capabilities.sampler
-        own = {"elicitation": callbacks.elicit, "sampling": sampler, "roots": callbacks.roots}
-        return bool(own.get(name)) or (callbacks.callers is not None and name in callbacks.callers.features)
+        callers = self.capabilities.callbacks.callers
+        return self._has_own(name) or (callers is not None and name in callers.features)
 
-    def list_features(self, caller: Caller) -> frozenset[str]:
-        """Return the features that the server may use during a call of a client of a gateway."""
-        own = {"sampling": self.capabilities.sampler, "roots": self.capabilities.callbacks.roots}
-        of_caller = caller.features
-        known = ("elicitation", "elicitation.url", "sampling", "sampling.tools", "roots")
-        return frozenset(name for name in known if name in of_caller or own.get(name))
+    def _has_own(self, name: str) -> bool:
+        """Return True if this program itself answers requests for a feature."""
+        callbacks = self.capabilities.callbacks
+        own = {"elicitation": callbacks.elicit, "sampling": self.capabilities.sampler, "roots": callbacks.roots}
+        return bool(own.get("elicitation" if name == URLS else name))
+
+    def list_features(self, caller: Caller | None) -> frozenset[str]:
+        """Return the features that the server may use during a call of a client of a gateway, or of this program."""
+        own = frozenset(filter(self._has_own, call_context.ALL_FEATURES))
+        if caller is None:
+            return own
+        # Only the client itself asks its user.
+        return (caller.features & call_context.ALL_FEATURES) | (own - {ELICITATION, URLS})
 
     async def _wait_for_sole_use(self, call: _Call) -> None:
         """Wait until no call of another conversation is in flight, if the server may ask during its calls.

@@ -357,15 +357,15 @@ class ServerSession:
         )
 
     def _stamp_for_caller(self, stamp: Callable[[dict[str, Any], Any], None], data: dict[str, Any], opts: Any) -> None:
-        """Add to a request of MCP 2026-07-28 what each request has, with the capabilities of the client that calls.
+        """Add to a request of MCP 2026-07-28 what each request has, with the capabilities of whoever calls.
 
-        A server then never asks for what the client of a gateway lacks, and may do without.
+        A server then never asks for what the client of a gateway lacks, or this program, and may do without.
         """
         from mcp_types import CLIENT_CAPABILITIES_META_KEY
 
         stamp(data, opts)
         context = call_context.find_current()
-        if context is None or context.caller is None:
+        if context is None:  # a list is for all
             return
         meta = data["params"]["_meta"]
         capabilities = dict(meta.get(CLIENT_CAPABILITIES_META_KEY) or {})
@@ -376,7 +376,8 @@ class ServerSession:
             elif any(f"{name}.{part}" not in features for part in parts):
                 kept = {key: value for key, value in capabilities.get(name, {}).items() if key not in parts}
                 capabilities[name] = kept
-        if "apps" not in context.caller.features and (extensions := capabilities.get("extensions")):
+        has_apps = context.caller is None or "apps" in context.caller.features
+        if not has_apps and (extensions := capabilities.get("extensions")):
             # A server may say less in a result that an app shows.
             capabilities["extensions"] = {key: value for key, value in extensions.items() if key != mcp_apps.EXTENSION}
         meta[CLIENT_CAPABILITIES_META_KEY] = capabilities

@@ -140,6 +140,8 @@ class ServerSettings:
     """True if the client must not open when this server does not start."""
     lazy: bool = False
     """True to start the server with the first call of one of its tools, if its tools are cached from an earlier run."""
+    per_client: bool = False
+    """True to give each client of a gateway a session of its own with the server, started by its first call."""
     roots: Annotated[tuple[str, ...], read_roots] | None = None
     """The roots of the server: absolute folders or file URIs; None for the roots of the client."""
     instructions: bool = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,14 @@ from mcp_types import (
 )
 
 from dial_client.testing import ScriptedProvider
-from tests.inner import PROGRESS_SECONDS
+from tests.inner import PROGRESS_SECONDS, extract_text
 from tests.support.clients import calculator
 from tests.support.fakes import virtual_time
 from tests.support.gateway_clients import Person, asking, connected, decide, text_of
 from tests.support.gateways import MODES
 from tests.support.program import LONG, python_server
 from tests.support.servers import questions
-from tests.support.servers.launch import HERE, raw
+from tests.support.servers.launch import HERE, is_alive, raw, until
 
 pytestmark = pytest.mark.anyio
 
@@ -194,6 +195,43 @@ async def test_the_questions_of_two_clients_never_cross(era: str, mode: str, tmp
     assert sorted(done) == ["ann"] * 18 + ["bob"] * 18
     for person in (ann, bob):
         assert len(person.asked) == len(person.sampled) == person.roots_asked == 6
+
+
+@both_modes
+async def test_each_client_has_a_session_of_a_server_per_client_with_its_roots(mode: str, tmp_path: Path) -> None:
+    """A server of the older revision asks for roots at its start, outside of calls."""
+    ann, bob = (Person(YES, name=name) for name in ("ann", "bob"))
+    servers = {"it": raw("WantsRoots", auto_approve=("*",), per_client=True)}
+    texts: dict[str, list[str]] = {"ann": [], "bob": [], "nobody": []}
+    async with asking(servers, folder=tmp_path) as gateway, anyio.create_task_group() as group:
+
+        async def work(person: Person, name: str, *features: str) -> None:
+            async with connected(gateway, mode, person, *features) as client:
+                for _ in range(2):
+                    texts[name].append(text_of(await client.call_tool("it__echo")))
+
+        group.start_soon(work, ann, "ann")
+        group.start_soon(work, bob, "bob")
+        group.start_soon(work, Person(YES, name="nobody"), "nobody", "elicitation")
+    for person in (ann, bob):
+        assert [f"file:///{person.name}" in text for text in texts[person.name]] == [True, True]
+        assert person.roots_asked == 1, "it is the same session"
+    assert not any("file:///" in text for text in texts["nobody"])
+
+
+async def test_the_session_of_a_client_ends_with_the_client_and_the_shared_one_does_not(tmp_path: Path) -> None:
+    async def read_pid(client: Client) -> int:
+        return int(json.loads(text_of(await client.call_tool("it__echo")))["pid"])
+
+    servers = {"it": raw("ShowsItself", auto_approve=("*",), per_client=True)}
+    async with asking(servers, folder=tmp_path) as gateway:
+        shared = json.loads(extract_text((await gateway.dial.call("echo", {})).content))["pid"]
+        async with connected(gateway, "legacy", Person(YES)) as client:
+            own = await read_pid(client)
+            async with connected(gateway, "legacy", Person(YES)) as other:
+                assert len({shared, own, await read_pid(other), await read_pid(client)}) == 3
+        await until(lambda: not is_alive(own))
+        assert is_alive(shared)
 
 
 # --- one call for a long time, the host's own model, and requests outside of calls --------------------

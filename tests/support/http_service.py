@@ -29,6 +29,7 @@ from tests.inner import (
     DurableTurns,
     HttpServer,
     HumanInputBroker,
+    LaterCallers,
     McpEndpoint,
     McpOptions,
     MemoryStore,
@@ -126,7 +127,9 @@ async def serve(
                 approval=ApprovalPolicy(
                     allow=allow, deny=deny, grants=grants, concurrent=True, single_user=single_user
                 ),
-                callbacks=Callbacks(elicit=human_input.elicit, apps=True),
+                callbacks=Callbacks(
+                    elicit=human_input.elicit, apps=True, callers=LaterCallers() if mcp is not None else None
+                ),
                 logins=True,
                 **options,
             ) as dial,
