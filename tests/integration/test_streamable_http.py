@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import Iterator
+from pathlib import Path
 
 import anyio
 import pytest
 
-from tests.inner import ServerError, ServerGone, ServerState, Transport, streamable_http
+from tests.inner import (
+    FailureTolerantClient,
+    ServerError,
+    ServerGone,
+    ServerSettings,
+    ServerState,
+    Transport,
+    streamable_http,
+)
 from tests.support.program import LONG
 from tests.support.servers.launch import call_for_text, connection, connections, raw, state, until, web, web_server
 
@@ -151,3 +161,20 @@ async def test_the_error_for_a_rejected_token_names_the_headers() -> None:
         async with connection(web(f"{address}/mcp", headers={"authorization": "Bearer abc"})) as server:
             assert "is there a valid token in `headers`?" in (server.status.error or "")
             assert "abc" not in (server.status.error or "")
+
+
+def test_certificates_are_read_once_in_a_process_and_only_for_https(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    reads: list[object] = []
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *given: reads.append(given))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authorities.pem"))
+
+    def open_client(scheme: str) -> None:
+        FailureTolerantClient(ServerSettings("it", Transport.HTTP, url=f"{scheme}://a.test/mcp"), None)
+
+    open_client("http")
+    assert reads == []
+    open_client("https")
+    open_client("https")
+    assert len(reads) == 1

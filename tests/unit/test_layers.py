@@ -108,6 +108,7 @@ LOADED_LATE = {
         "jsonrpc_lines",
         "response_repair",
         "stdio",
+        "tls_context",
         "windows_stdio",
     )
 } | {

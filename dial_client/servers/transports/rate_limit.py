@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from mcp_types import JSONRPCNotification, JSONRPCRequest
+
+from dial_client.runtime.token_bucket import TokenBucket
 
 # Messages of one kind that pass before the rate is limited.
 BURST = 500
@@ -54,23 +55,3 @@ class RateLimiter:
             return True
         self._note(f"it sends a flood of {kind}; some of them are dropped")
         return False
-
-
-class TokenBucket:
-    """A token bucket: it starts full with ``burst`` tokens, and is refilled with ``rate`` tokens per second."""
-
-    def __init__(self, burst: int, rate: float) -> None:
-        self._burst = burst
-        self._rate = rate
-        self._tokens = float(burst)
-        self._refilled_at = time.monotonic()
-
-    def take(self) -> bool:
-        """Take a token; return False if there is none."""
-        now = time.monotonic()
-        self._tokens = min(self._burst, self._tokens + (now - self._refilled_at) * self._rate)
-        self._refilled_at = now
-        if self._tokens < 1:
-            return False
-        self._tokens -= 1
-        return True

@@ -23,13 +23,14 @@ from mcp_types import METHOD_NOT_FOUND
 from dial_client.hooks.server_callbacks import Login
 from dial_client.messages.errors import LoginFailed
 from dial_client.runtime.network_environment import describe_problem, needs_no_proxy
+from dial_client.runtime.token_bucket import TokenBucket
 from dial_client.servers.oauth.login_stores import LoginStore
 from dial_client.servers.oauth.oauth_http_client import read_body
 from dial_client.servers.oauth.server_auth import Send, ServerAuth
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.servers.transports import transport_errors
-from dial_client.servers.transports.rate_limit import TokenBucket
 from dial_client.servers.transports.response_repair import find_response
+from dial_client.servers.transports.tls_context import find_tls_context
 from dial_client.settings.config_types import ServerSettings
 
 if TYPE_CHECKING:
@@ -54,8 +55,11 @@ class _AuthenticatedClient(httpx2.AsyncClient):
         self._user_auth = settings.oauth.auth if settings.oauth is not None else None
         try:
             # A client without a transport of its own fails for a proxy that it cannot use, whatever `NO_PROXY` says.
-            direct = httpx2.AsyncHTTPTransport() if needs_no_proxy(settings.url or "") else None
-            super().__init__(headers=dict(settings.headers), timeout=_TIMEOUT, auth=self._user_auth, transport=direct)
+            verify = find_tls_context(settings.url or "")
+            direct = httpx2.AsyncHTTPTransport(verify=verify) if needs_no_proxy(settings.url or "") else None
+            super().__init__(
+                headers=dict(settings.headers), timeout=_TIMEOUT, auth=self._user_auth, transport=direct, verify=verify
+            )
         except (ImportError, ValueError, OSError) as error:
             raise ValueError(describe_problem(error)) from None
         self._server_auth = server_auth
