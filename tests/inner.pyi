@@ -780,6 +780,7 @@ from dial_client.tools.catalog import Catalog as Catalog
 from dial_client.tools.catalog import Key as Key
 from dial_client.tools.catalog import assign_names as assign_names
 from dial_client.tools.catalog import build_catalog as build_catalog
+from dial_client.tools.catalog import build_exact_spec as build_exact_spec
 from dial_client.tools.executor import ToolExecutor as ToolExecutor
 from dial_client.tools.file_changes import MAX_BYTES as FILE_CHANGES_MAX_BYTES
 from dial_client.tools.file_changes import FileChange as FileChange

@@ -10,14 +10,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dial_client.cli.configuration_files import ask_for_files
+from dial_client.cli.configuration_files import ask_for_files, find_profile_name
 from dial_client.cli.error_stream import print_notes, warn_once
 from dial_client.cli.load_settings import open_model, read_settings
 from dial_client.cli.open_client import open_client
 from dial_client.cli.options import ExitCode, ListingOptions, Options
 from dial_client.gateway.standard_files import claim_standard_files
 from dial_client.hooks.server_callbacks import Callbacks
-from dial_client.runtime.safe_text import to_one_line
 from dial_client.settings import gateway_entry
 from dial_client.settings.config_types import Settings
 from dial_client.settings.config_values import find_references
@@ -45,14 +44,18 @@ async def serve_gateway(options: Options, listing: ListingOptions) -> int:
 
     which = parse_tool_listing(listing.tools, "--tools")
     settings = _without_gateways(await read_settings(options, may_ask=False))
-    denials = Denials(_build_grants_command(options), to_one_line(find_current_folder(), 400))
+    denials = Denials(build_grants_command(options), find_current_folder())
     questions = Questions(denials.deny, is_single=True)
     provider = open_model(options, settings) if options.sampling else None
     callbacks = Callbacks(callers=questions, sample="model" if options.sampling else None, apps=True)
     async with open_client(options, settings, provider, questions, callbacks, at_once=False) as dial:
         # What is printed appears on standard error, which hosts show to their users.
         gateway_options = GatewayOptions(
-            denials=denials, report=print_notes, listing=which, max_result_chars=listing.max_result_chars
+            denials=denials,
+            report=print_notes,
+            listing=which,
+            max_result_chars=listing.max_result_chars,
+            calls_per_minute=listing.calls_per_minute,
         )
         await Gateway(dial, options=gateway_options, questions=questions).serve_stdio(files)
     return ExitCode.ANSWERED
@@ -70,13 +73,13 @@ def _without_gateways(settings: Settings) -> Settings:
     return replace(settings, servers=kept)
 
 
-def _build_grants_command(options: Options) -> str:
+def build_grants_command(options: Options) -> str:
     """Return the command that changes grants, with the options by which it finds the servers of this gateway."""
     words = ["dial-chat", "grants"]
     if options.config is not None:
         words += ["-c", str(options.config.absolute())]
-    if options.profile is not None:
-        words += ["--profile", options.profile]
+    if profile := find_profile_name(options):
+        words += ["--profile", profile]
     if options.trust:
         words.append("--trust")
     return shlex.join(words)

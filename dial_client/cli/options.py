@@ -255,6 +255,9 @@ class ListingOptions:
             help="Shorten results to N characters; the tool read_result reads on. Default: results are whole.",
         ),
     ] = None
+    calls_per_minute: Annotated[int, Option(min=1, metavar="N", help="At most N calls of one client in a minute.")] = (
+        6_000
+    )
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -323,6 +326,13 @@ class ServeOptions:
     mcp_tools: Annotated[
         str, Option(metavar="WHICH", help="Which tools clients of /mcp see: all, search or auto, as for the gateway.")
     ] = "all"
+    mcp_max_result_chars: Annotated[
+        int | None,
+        Option(min=1_000, metavar="N", help="Shorten results to N characters for clients of /mcp, as the gateway."),
+    ] = None
+    mcp_calls_per_minute: Annotated[
+        int, Option(min=1, metavar="N", help="At most N calls of one client of /mcp in a minute.")
+    ] = 6_000
     no_mcp: Annotated[bool, Option("--no-mcp", help="Do not serve the tools as an MCP server at /mcp.")] = False
     allow_admin: Annotated[
         bool, Option("--allow-admin", help="Let clients add and change servers, which runs programs here.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,6 @@ from dial_client.client.client_setup import CACHE, STATE, open_cache, open_grant
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import ToolSpec
 from dial_client.runtime.safe_text import escape_line, to_one_line
-from dial_client.schema.provider_schema import Unsupported
 from dial_client.servers.server_cache import ServerCache, ToolPins
 from dial_client.settings import config_editor
 from dial_client.settings.config_types import ServerSettings, Settings
@@ -27,7 +25,7 @@ from dial_client.settings.policy_config import Effect, PolicyRule, matches
 from dial_client.tools import policy
 from dial_client.tools.approval import find_reason_to_ask
 from dial_client.tools.approval_mode import DECIDED_BY, ApprovalMode, may_run, must_wait_for_plan
-from dial_client.tools.catalog import assign_names, build_tool_spec
+from dial_client.tools.catalog import assign_names, build_exact_spec
 from dial_client.tools.grants import Grant, GrantStore
 from dial_client.tools.policy import PolicyRules, ProposedCall, Verdict
 
@@ -199,10 +197,7 @@ def _resolve_tool(name: str, known: _ApprovalState) -> tuple[str, str]:
 
 
 def _build_spec(server: str, name: str, tool: Tool | None) -> ToolSpec:
-    with suppress(Unsupported):
-        if tool is not None:
-            return build_tool_spec(name, server, tool)[0]
-    return ToolSpec(name, "", {}, server, name)
+    return ToolSpec(name, "", {}, server, name) if tool is None else build_exact_spec(name, server, tool)
 
 
 async def manage_grants(options: Options, allowed: str | None, revoked: str | None, *, as_json: bool) -> None:

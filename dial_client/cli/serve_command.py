@@ -20,6 +20,7 @@ from dial_client.cli.audit_report import find_audit_folder
 from dial_client.cli.changed_config import change_config, find_file, find_holder
 from dial_client.cli.default_model import read_with_model
 from dial_client.cli.error_stream import print_notes, warn
+from dial_client.cli.gateway_command import build_grants_command
 from dial_client.cli.load_settings import find_model_name, read_settings
 from dial_client.cli.open_client import apply_configuration, open_client
 from dial_client.cli.options import ConfigChoice, ExitCode, Options, ServeOptions
@@ -45,6 +46,7 @@ from dial_client.settings.config_types import Settings
 from dial_client.settings.gateway_entry import is_gateway_of_service
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore
+from dial_client.tools.argument_paths import find_current_folder
 
 TOKEN_VARIABLE = "DIAL_SERVE_TOKEN"  # noqa: S105 - its name
 # The value of ``--auth`` for a service whose persons have tokens of their own.
@@ -88,7 +90,7 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
                 audit_folder=find_audit_folder(),
                 change_config=build_config_changer(options, reload.request) if serve_options.allow_admin else None,
                 report=warn,
-                mcp=_choose_mcp_options(serve_options),
+                mcp=_choose_mcp_options(options, serve_options),
                 authenticator=authenticator,
             )
             shown = _format_url(listener.getsockname(), token, token_source)
@@ -109,13 +111,20 @@ def _without_own_endpoint(settings: Settings, host: str, port: int) -> Settings:
     return replace(settings, servers=kept)
 
 
-def _choose_mcp_options(serve_options: ServeOptions) -> McpOptions | None:
+def _choose_mcp_options(options: Options, serve_options: ServeOptions) -> McpOptions | None:
     if serve_options.no_mcp:
         if serve_options.allow_origin:
             raise ConfigError("--allow-origin is for /mcp, and cannot be combined with --no-mcp")
         return None
     tools = parse_tool_listing(serve_options.mcp_tools, "--mcp-tools").value
-    return McpOptions(origins=serve_options.allow_origin, tools=tools)
+    return McpOptions(
+        origins=serve_options.allow_origin,
+        tools=tools,
+        max_result_chars=serve_options.mcp_max_result_chars,
+        calls_per_minute=serve_options.mcp_calls_per_minute,
+        grants_command=build_grants_command(options),
+        grants_folder=find_current_folder(),
+    )
 
 
 def _read_locked_settings(values: Sequence[str]) -> frozenset[str]:

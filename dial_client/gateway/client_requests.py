@@ -95,6 +95,8 @@ class ClientRequest:
         self.context = context
         self.origin = session.build_origin(context.request_id)
         """Where the calls that the request leads to come from."""
+        self.is_attached = True
+        """True while a request of the client waits for the result."""
         self._progress = 0.0
         # The ids of URL elicitations as the client knows them, by the server and the id that the server has given.
         self._elicitation_ids: dict[tuple[str, str], str] = {}

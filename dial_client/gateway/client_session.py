@@ -20,6 +20,7 @@ from mcp_types import ClientCapabilities, LoggingLevel
 from dial_client.hooks.audit.entries import Origin
 from dial_client.messages.mcp_apps import EXTENSION
 from dial_client.runtime.safe_text import to_one_line
+from dial_client.runtime.token_bucket import TokenBucket
 from dial_client.tools.taint import Taint
 
 # The header of Streamable HTTP that names the session, before revision 2026-07-28.
@@ -28,6 +29,9 @@ SESSION_HEADER = "mcp-session-id"
 MAX_SESSIONS = 1_000
 # The level of log messages for a client of the older revision that has chosen none.
 DEFAULT_LEVEL: LoggingLevel = "info"
+# Calls of one client in a minute, unless the user has set another number: a model in a loop must not keep the servers
+# busy for all others.
+CALLS_PER_MINUTE = 6_000
 # Maximum characters of the name and version of a client program.
 _MAX_CLIENT = 100
 
@@ -48,11 +52,13 @@ class ClientSession:
     taint: Taint = field(default_factory=Taint)
     """The untrusted content that the client has received: the model behind it may act on what that content says."""
     listed: object = None
-    """The definitions that the client has listed last; None before it has listed any."""
+    """The definitions, and the servers to log in to, that the client has listed last; None before it has listed any."""
     log_level: LoggingLevel | None = None
     """The lowest level of log messages that a client of the older revision has chosen; None if it has chosen none."""
     calls: int = 0
     """The number of calls in flight."""
+    calls_left: TokenBucket = field(default_factory=lambda: _build_bucket(CALLS_PER_MINUTE))
+    """The calls that the client may make: as many at once as in a minute."""
     # Called when the session ends; None once it has ended.
     _at_end: set[Callable[[], None]] | None = field(default_factory=set)
 
@@ -114,6 +120,8 @@ class ClientSessions:
     """
 
     find_person: FindPerson = lambda _: ""
+    calls_per_minute: int = field(default=CALLS_PER_MINUTE, init=False)
+    """The most calls of one client in a minute."""
     on_end: Callable[[ClientSession], None] = field(default=lambda _: None, init=False)
     """Called with each session that has ended."""
     # The sessions by what identifies them, the one that was idle longest first.
@@ -125,7 +133,8 @@ class ClientSessions:
         key = _identify(context, person)
         session = self._sessions.get(key)
         if session is None:
-            session = self._sessions[key] = ClientSession(context.session, person)
+            calls_left = _build_bucket(self.calls_per_minute)
+            session = self._sessions[key] = ClientSession(context.session, person, calls_left=calls_left)
             if len(self._sessions) > MAX_SESSIONS:
                 self._end(self._sessions.popitem(last=False)[1])
         else:
@@ -149,6 +158,10 @@ class ClientSessions:
 
     def __iter__(self) -> Iterator[ClientSession]:
         return iter(tuple(self._sessions.values()))
+
+
+def _build_bucket(per_minute: int) -> TokenBucket:
+    return TokenBucket(per_minute, per_minute / 60)
 
 
 def _identify(context: ServerRequestContext[Any, Any], person: str) -> object:

@@ -105,6 +105,8 @@ class ClientTasks:
 
     def __init__(self, sessions: ClientSessions, seconds: float = TASK_SECONDS) -> None:
         self._sessions, self._seconds = sessions, seconds
+        self.on_poll: Callable[[TaskCall[Any], ServerRequestContext[Any, Any]], None] = lambda *_: None
+        """Called with each task whose state a client reads, and the context of the client's request."""
         self._tasks: dict[str, TaskCall[Any]] = {}
 
     @property
@@ -122,7 +124,9 @@ class ClientTasks:
 
     async def get(self, context: ServerRequestContext[Any, Any], params: TaskParams) -> dict[str, Any]:
         """Return the state of a task, with its result or its questions."""
-        return self._find(context, params).describe()
+        task = self._find(context, params)
+        self.on_poll(task, context)
+        return task.describe()
 
     async def update(self, context: ServerRequestContext[Any, Any], params: TaskUpdateParams) -> dict[str, Any]:
         """Pass answers on to the questions of a task. Answers to other questions than the open ones are ignored."""

@@ -7,19 +7,17 @@ other servers are ready, and hosts keep permissions by name.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from mcp_types import Tool
 
 from dial_client.gateway.addresses import rewrite_meta
 from dial_client.messages.mcp_apps import is_for_model
-from dial_client.messages.message import ToolSpec
-from dial_client.schema.provider_schema import Unsupported
 from dial_client.servers.connection import Connection
 from dial_client.servers.server_cache import ToolPins
 from dial_client.servers.server_manager import ServerManager
-from dial_client.tools.catalog import Catalog, Key, Route, assign_names, build_tool_spec, is_enabled
+from dial_client.tools.catalog import Catalog, Key, Route, assign_names, build_exact_spec, is_enabled
 
 # Maximum characters of a name. Hosts add a prefix (Claude Code: ``mcp__NAME__``), and model APIs accept 64 characters.
 MAX_NAME = 45
@@ -53,7 +51,8 @@ class ToolRoutes(Mapping[str, Route]):
         route = self.built.get(name)
         if route is None:
             listed = self.tools[name]
-            route = self.built[name] = Route(listed.connection, build_spec(name, listed))
+            spec = build_exact_spec(name, listed.connection.name, listed.tool)
+            route = self.built[name] = Route(listed.connection, spec)
         return route
 
     def __iter__(self) -> Iterator[str]:
@@ -167,14 +166,3 @@ def _publish(name: str, listed: ListedTool) -> Tool:
     """Return a tool as its server lists it, with its name in the gateway, and with the address of its app."""
     meta = rewrite_meta(listed.connection.name, listed.tool.meta)
     return listed.tool.model_copy(update={"name": name, "meta": meta})
-
-
-def build_spec(name: str, listed: ListedTool) -> ToolSpec:
-    """Return a tool as policy, pins and the audit log know it: the same as in `dial-chat`, apart from its name."""
-    server, tool = listed.connection.name, listed.tool
-    try:
-        return build_tool_spec(name, server, tool)[0]
-    except Unsupported:
-        # No model API accepts the schema. The client of the gateway may have other means, and gets it as it is.
-        spec, _ = build_tool_spec(name, server, tool.model_copy(update={"input_schema": {"type": "object"}}))
-        return replace(spec, input_schema=tool.input_schema, original_schema=tool.input_schema)

@@ -27,12 +27,13 @@ class Denials:
     command: str = "dial-chat grants"
     """The command that changes grants, with the options that name the configuration of this gateway."""
     folder: str = ""
-    """The folder to run it in, on which grants of programs depend; empty if any folder will do."""
+    """The folder to run it in; empty if any folder will do. The configuration may be found by it, and a program without
+    a folder of its own runs in it: there, and not elsewhere, a relative command is the program that is granted."""
 
     def build_command(self, spec: ToolSpec) -> str:
         """Return the command that lets a tool run, with the definition that it has now."""
         command = f"{self.command} --allow {shlex.quote(f'{spec.server}/{spec.tool}')}"
-        return f"{command}   (in {self.folder})" if self.folder else command
+        return f"cd {shlex.quote(self.folder)} && {command}" if self.folder else command
 
     def deny_unasked(self, spec: ToolSpec, context: ApprovalContext) -> Approval:
         """Return the denial of a call that nobody can be asked about."""

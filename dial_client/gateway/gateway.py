@@ -25,7 +25,7 @@ from dial_client import __version__
 from dial_client.client.client_options import Logins
 from dial_client.client.dial_client import DialClient
 from dial_client.gateway.client_logs import ClientLogs
-from dial_client.gateway.client_session import ClientSession, ClientSessions
+from dial_client.gateway.client_session import CALLS_PER_MINUTE, ClientSession, ClientSessions
 from dial_client.gateway.client_tasks import TASK_SECONDS, ClientTasks
 from dial_client.gateway.definitions import Definitions, ToolDefinitions
 from dial_client.gateway.denials import Denials
@@ -78,6 +78,8 @@ class GatewayOptions:
     """Which tools clients see."""
     max_result_chars: int | None = None
     """Maximum characters of the texts of a result; the tool ``read_result`` reads on. None to hand results on whole."""
+    calls_per_minute: int = CALLS_PER_MINUTE
+    """The most calls of one client in a minute."""
     logins: Logins = True
     """Where logins at clients are stored, as `DialClient` takes it: by default where `dial-chat` stores them."""
     task_seconds: float = TASK_SECONDS
@@ -173,6 +175,7 @@ class Gateway:
         self.dial, self.options = dial, options or GatewayOptions()
         self.questions = questions or Questions(self.options.denials.deny)
         self.sessions = sessions or ClientSessions()
+        self.sessions.calls_per_minute = self.options.calls_per_minute
         self.sessions.on_end = self._end_separate_sessions
         self.bus = InMemorySubscriptionBus()
         """Delivers events to the clients of revision 2026-07-28 that listen for them."""
@@ -181,20 +184,20 @@ class Gateway:
         self.tasks = ClientTasks(self.sessions, self.options.task_seconds)
         self.questions.connect(parts, self.tasks)
         long_results = LongResults(self.options.max_result_chars) if self.options.max_result_chars else None
+        logins = LoginTool(parts, self.options.logins)
         self.tools = ToolCalls(
-            *(parts, self.definitions, self.sessions, self.questions, self.options.denials),
-            *(LoginTool(parts, self.options.logins), long_results),
+            *(parts, self.definitions, self.sessions, self.questions, self.options.denials, logins, long_results)
         )
         listing, max_bytes = self.options.listing, dial.limits.max_tool_bytes
         self.meta_tools = MetaTools(self.tools, self.definitions, parts.servers, listing, max_bytes)
         self._first_list = FirstList()
         self.lists = ServerLists(parts.servers)
         self.list_changes = ListChanges(
-            parts.servers, self.definitions, self.lists, self.sessions, self.bus, self._select_tools
+            parts.servers, self.definitions, self.lists, self.sessions, self.bus, logins, self._select_tools
         )
         addresses = ResourceAddresses(parts.servers, self.lists)
         self.subscriptions = ResourceSubscriptions(parts.servers, self.lists, addresses, self.sessions, self.bus)
-        self.logs = ClientLogs(parts.servers, self.sessions)
+        self.logs = ClientLogs(parts, self.sessions, self.questions, self.tasks)
         self.parts: list[GatewayPart] = [
             self.tools if listing is ToolListing.ALL else self.meta_tools,
             self.tasks,

@@ -27,6 +27,7 @@ from mcp_types import (
 
 from dial_client.gateway.client_session import ClientSession, ClientSessions
 from dial_client.gateway.definitions import Definitions, ToolDefinitions
+from dial_client.gateway.login_tool import LoginTool
 from dial_client.gateway.server_lists import ListKind, ServerLists
 from dial_client.runtime.logs import get_logger
 from dial_client.servers.restart_policy import is_modern
@@ -51,6 +52,7 @@ class ListChanges:
         lists: The other lists of the servers.
         sessions: The clients.
         bus: Delivers events to the clients that listen (2026-07-28).
+        logins: The tool that is listed while a server needs a login.
         select: Returns the tools that clients see, of all that there are.
     """
 
@@ -59,16 +61,18 @@ class ListChanges:
     lists: ServerLists
     sessions: ClientSessions
     bus: InMemorySubscriptionBus
+    logins: LoginTool
     select: Callable[[Definitions], Sequence[Tool]] = lambda definitions: definitions.tools
 
     async def run(self) -> None:
         """Announce changes until cancelled."""
-        announced = self.select(self.definitions.current)
+        announced = self.select(self.definitions.current), self.logins.servers
         count = self.servers.announcements.value
         while True:
             count = await self._wait_for_change(count)
             current = self.definitions.current
-            if (selected := self.select(current)) != announced:
+            selected = self.select(current), self.logins.servers
+            if selected != announced:
                 announced = selected
                 await self.announce_tools(current)
             changed = self.lists.take_changes()
@@ -90,7 +94,8 @@ class ListChanges:
 
     async def announce_tools(self, current: Definitions) -> None:
         """Announce that the tools are others now, to the clients that have not listed these yet."""
-        clients = [session for session in self.sessions if session.listed is not current]
+        listed = current, self.logins.servers
+        clients = [session for session in self.sessions if session.listed != listed]
         await self.announce(ToolListChangedNotification(), ToolsListChanged(), clients)
 
     async def announce(

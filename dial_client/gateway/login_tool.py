@@ -60,10 +60,14 @@ class LoginTool:
         self._servers, self._audit = parts.servers, parts.executor.audit
         self._logins = logins
 
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The names of the servers that need a login."""
+        return tuple(sorted(connection.name for connection in self._servers.values() if needs_login(connection)))
+
     def list_tools(self) -> list[Tool]:
         """Return the tool that logs in, as long as a server needs a login."""
-        names = sorted(connection.name for connection in self._servers.values() if needs_login(connection))
-        if not names:
+        if not (names := list(self.servers)):
             return []
         schema = {
             "type": "object",

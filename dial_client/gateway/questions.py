@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -131,8 +131,9 @@ class Questions:
         self._tasks: ClientTasks | None = None
         self._single = _SingleClient() if is_single else None
         # The requests that are being answered, by the ids of their session and their turn.
-        self._requests: dict[tuple[str, str], ClientRequest] = {}
-        self._suspended = SuspendedCalls()
+        self._requests: dict[tuple[str, str], list[ClientRequest]] = {}
+        self.suspended = SuspendedCalls()
+        """The requests that wait for their clients."""
         self._used: OrderedDict[str, None] = OrderedDict()
 
     def connect(self, parts: ClientParts, tasks: ClientTasks | None = None) -> None:
@@ -176,10 +177,17 @@ class Questions:
 
     def _find_request(self, context: ApprovalContext) -> ClientRequest | None:
         if context.turn_id:
-            return self._requests.get((context.conversation_id, context.turn_id))
+            # Since 2026-07-28 a person may have a client program twice, with equal ids of requests: the later request
+            # is then the one that can be asked about an answer of the host's own model, the only such question.
+            found = self.find_requests(context.conversation_id, context.turn_id)
+            return found[-1] if found else None
         # Several calls of one client may have led to the question.
-        of_client = (known for known in self._requests.values() if known.session.id == context.conversation_id)
-        return next(of_client, None)
+        known = (request for requests in self._requests.values() for request in requests)
+        return next((request for request in known if request.session.id == context.conversation_id), None)
+
+    def find_requests(self, conversation: str, turn: str) -> Sequence[ClientRequest]:
+        """Return the requests of this origin that are being answered: one, unless a client program runs twice."""
+        return tuple(self._requests.get((conversation, turn), ()))
 
     def _build_request(self, pending: PendingApproval) -> ElicitRequest:
         connection = None if self._parts is None else self._parts.servers.get(pending.server)
@@ -215,36 +223,36 @@ class Questions:
         """
         if not is_modern(context.protocol_version):
             request: ClientRequest = RequestInSession(session, context)
-            with self._open(request):
+            with self.open_request(request):
                 return await make(request, None)
         state = _read_state(params.request_state)
         if REQUEST in state:
-            return await self._suspended.resume(self._suspended.find(session, state), context, params.input_responses)
+            return await self.suspended.resume(self.suspended.find(session, state), context, params.input_responses)
         given = self._read_given(state, params)
         tasks = self._tasks if isinstance(params, CallToolRequestParams) else None
         task_call = TaskCall[Any](session, context) if tasks is not None and tasks.admits(session, context) else None
-        suspendable = task_call or self._suspended.open(session, context)
+        suspendable = task_call or self.suspended.open(session, context)
 
         async def make_in_task() -> ResultT:
-            with self._open(suspendable):
+            with self.open_request(suspendable):
                 return await make(suspendable, given)
 
         if tasks is not None and task_call is not None and self._parts is not None:
             return await tasks.answer(self._parts.require_tasks(), task_call, make_in_task)
         if not suspendable.features or self._parts is None:
             return await make_in_task()
-        return await self._suspended.answer(self._parts.require_tasks(), suspendable, make_in_task)
+        return await self.suspended.answer(self._parts.require_tasks(), suspendable, make_in_task)
 
     @contextmanager
-    def _open(self, request: ClientRequest) -> Iterator[None]:
-        # Since 2026-07-28 a person may have a client program twice, with equal ids of requests: the later request
-        # is then the one that can be asked about an answer of the host's own model, the only such question.
+    def open_request(self, request: ClientRequest) -> Iterator[None]:
+        """Within the ``with`` block, the request is being answered."""
         key = request.origin.conversation, request.origin.turn
-        self._requests[key] = request
+        self._requests.setdefault(key, []).append(request)
         try:
             yield
         finally:
-            if self._requests.get(key) is request:
+            self._requests[key].remove(request)
+            if not self._requests[key]:
                 del self._requests[key]
 
     def _read_given(self, state: Mapping[str, Any], params: InputResponseRequestParams) -> GivenApproval | None:

@@ -127,7 +127,8 @@ class ServerPrompts:
 
         try:
             request = RequestInSession(session, context)
-            return await send_upstream(connection, request, send, COMPLETE_SECONDS)
+            with self._questions.open_request(request):
+                return await send_upstream(connection, request, send, COMPLETE_SECONDS)
         except MCPError as error:
             if error.code != METHOD_NOT_FOUND:
                 raise

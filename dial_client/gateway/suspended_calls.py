@@ -83,8 +83,6 @@ class SuspendableRequest(ClientRequest, Generic[ResultT]):
         """The id in the state that the client sends back."""
         self.scope = anyio.CancelScope()
         """Cancelled if the client does not want the result any more."""
-        self.is_attached = True
-        """True while a request of the client waits for the result."""
         self.round = 0
         """The number of times that the client was asked."""
         self._admits = admits
@@ -215,6 +213,8 @@ class SuspendedCalls:
     """The requests of all clients that wait for input, in this process."""
 
     def __init__(self) -> None:
+        self.on_resume: Callable[[SuspendableRequest[Any], ServerRequestContext[Any, Any]], None] = lambda *_: None
+        """Called with each request that goes on, and the context of the client's request that repeats it."""
         self._requests: dict[str, SuspendableRequest[Any]] = {}
 
     def open(self, session: ClientSession, context: ServerRequestContext[Any, Any]) -> SuspendableRequest[Any]:
@@ -274,6 +274,7 @@ class SuspendedCalls:
             MCPError: An answer does not fit its question.
         """
         request.resume(context, responses)
+        self.on_resume(request, context)
         return await self._wait(request)
 
     async def _wait(self, request: SuspendableRequest[ResultT]) -> ResultT | InputRequiredResult:

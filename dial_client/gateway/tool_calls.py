@@ -34,7 +34,7 @@ from mcp_types import (
 from dial_client.client.client_parts import ClientParts
 from dial_client.gateway.addresses import restore_arguments, rewrite_result
 from dial_client.gateway.client_requests import ClientRequest
-from dial_client.gateway.client_session import ClientSessions
+from dial_client.gateway.client_session import ClientSession, ClientSessions
 from dial_client.gateway.definitions import ToolDefinitions
 from dial_client.gateway.denials import Denials, explain_denial
 from dial_client.gateway.handlers import Handlers
@@ -112,7 +112,8 @@ class ToolCalls:
     async def list_tools(self, context: ServerRequestContext[Any, Any], _: PaginatedRequestParams) -> ListToolsResult:
         """Return all tools that are known now, on one page."""
         session = self._sessions.find(context)
-        session.listed = definitions = self._definitions.review_withheld()
+        definitions = self._definitions.review_withheld()
+        session.listed = definitions, self._logins.servers
         tools = (*(definitions.tools if session.shows_apps else definitions.model_tools), *self._logins.list_tools())
         return ListToolsResult(tools=list(tools) if self._long is None else self._long.list_tools(tools))
 
@@ -125,8 +126,7 @@ class ToolCalls:
             MCPError: There is no such tool, or the server answered with an error.
         """
         session = self._sessions.find(context)
-        if session.calls >= MAX_CALLS:
-            problem = f"This client has {MAX_CALLS:,} calls in flight. Make the call again when one of them has ended."
+        if problem := self._find_excess(session, params):
             return CallToolResult(content=[TextContent(text=problem)], is_error=True)
         make = partial(self.call, name=params.name, arguments=params.arguments or {})
         session.calls += 1
@@ -138,6 +138,18 @@ class ToolCalls:
             return CallToolResult(content=[TextContent(text=lost.message)], is_error=True)
         finally:
             session.calls -= 1
+
+    def _find_excess(self, session: ClientSession, params: CallToolRequestParams) -> str:
+        """Return why a client may not make a call now, as it has made too many; empty if it may. The call is counted.
+
+        A call that the client repeats with an answer was counted before.
+        """
+        if session.calls >= MAX_CALLS:
+            return f"This client has {MAX_CALLS:,} calls in flight. Make the call again when one of them has ended."
+        if params.request_state is None and not session.calls_left.take():
+            most = f"{session.calls_left.burst:,} calls a minute are allowed for one client"
+            return f"Not called: {most}. Make the call again in {math.ceil(session.calls_left.seconds)} s."
+        return ""
 
     async def call(
         self, request: ClientRequest, given: GivenApproval | None, *, name: str, arguments: Mapping[str, Any]

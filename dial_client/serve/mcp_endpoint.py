@@ -55,6 +55,12 @@ class McpOptions:
     ``search`` if the definitions are larger than `Limits.max_tool_bytes`."""
     max_result_chars: int | None = None
     """Maximum characters of the texts of a result; the tool ``read_result`` reads on. None to hand results on whole."""
+    calls_per_minute: int = 6_000
+    """The most calls of one client in a minute."""
+    grants_command: str = "dial-chat grants"
+    """The command that changes grants, as denials of calls name it, with the options that name the configuration."""
+    grants_folder: str = ""
+    """The folder to run that command in, on which grants of programs depend; empty if any folder will do."""
     max_sessions: int = MAX_SESSIONS
     """Maximum number of sessions; a further one ends the one that was idle longest."""
     idle_seconds: float = IDLE_SECONDS
@@ -113,10 +119,16 @@ class McpEndpoint:
             from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
             from dial_client.gateway.client_session import ClientSessions
+            from dial_client.gateway.denials import Denials
             from dial_client.gateway.gateway import Gateway, GatewayOptions
             from dial_client.gateway.questions import Questions
 
-            options = GatewayOptions(listing=self._listing, max_result_chars=self._options.max_result_chars)
+            options = GatewayOptions(
+                listing=self._listing,
+                max_result_chars=self._options.max_result_chars,
+                calls_per_minute=self._options.calls_per_minute,
+                denials=Denials(self._options.grants_command, self._options.grants_folder),
+            )
             # The clients of `/mcp` answer for their own calls; the person at the page is asked about all others.
             questions = Questions(options.denials.deny, self._human_input.ask_person)
             gateway = Gateway(self._dial, ClientSessions(_find_person), options, questions)

@@ -6,7 +6,7 @@ StartPatience    how long turns wait for servers that are starting
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import anyio
@@ -118,8 +118,8 @@ class ServerManager(Mapping[str, Connection]):
         """How each server is reached."""
         self.announcements = Observable(0)
         """The number of changes of all servers together: of states, of tools, and of lists of resources and prompts."""
-        self.on_log_message: Callable[[LogMessage], Awaitable[None]] | None = None
-        """Called with the log messages of all servers; must not raise."""
+        self.on_log_message: Callable[[LogMessage], None] | None = None
+        """Called with the log messages of all servers."""
         on_change = capabilities.on_change
 
         def announce(name: str, status: ServerStatus) -> None:
@@ -130,9 +130,9 @@ class ServerManager(Mapping[str, Connection]):
         def announce_list() -> None:
             self.announcements.set(self.announcements.value + 1)
 
-        async def pass_log(message: LogMessage) -> None:
+        def pass_log(message: LogMessage) -> None:
             if self.on_log_message is not None:
-                await self.on_log_message(message)
+                self.on_log_message(message)
 
         self._capabilities = replace(
             capabilities, on_change=announce, on_list_change=announce_list, on_log_message=pass_log

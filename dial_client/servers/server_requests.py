@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -100,8 +100,8 @@ class ClientCapabilities:
     """Called after each change of a server's state or tools."""
     on_list_change: Callable[[], None] | None = None
     """Called when a server's resources or prompts have changed, or may have changed."""
-    on_log_message: Callable[[LogMessage], Awaitable[None]] | None = None
-    """Called with each log message as the server sent it; must not raise."""
+    on_log_message: Callable[[LogMessage], None] | None = None
+    """Called with each log message as the server sent it, before the result of a call that came later is handed on."""
     cache: JsonCache | None = None
     """The cache of server data from earlier runs; None for no cache."""
     callbacks: Callbacks = Callbacks()  # noqa: RUF009 - frozen
@@ -371,13 +371,37 @@ class ServerRequests:
         names = [uri.rstrip("/").rpartition("/")[2] or None for uri in uris]
         return ListRootsResult(roots=[Root(uri=FileUrl(uri), name=name) for uri, name in zip(uris, names, strict=True)])
 
+    def intercept_log(self, dispatcher: object, method: str, params: Mapping[str, Any] | None) -> bool:
+        """Take a log message in the order of messages from the server; return False for other notifications.
+
+        The SDK hands notifications on in tasks of their own, which may run when the call that a message is about has
+        ended already.
+
+        Args:
+            dispatcher: The SDK's dispatcher of the session, which is taking the notification.
+            method: The method of the notification.
+            params: Its parameters.
+        """
+        if method != "notifications/message":
+            return False
+        from mcp_types import LoggingMessageNotificationParams
+
+        # Over HTTP a message arrives in the context of the call that it is about.
+        context: Context | None = getattr(getattr(dispatcher, "_read_stream", None), "last_context", None)
+        own_call = self._own_call.get() or (context.get(self._own_call) if context is not None else None)
+        self._take_log(LoggingMessageNotificationParams.model_validate(params), own_call)
+        return True
+
     async def handle_log(self, params: wire.LoggingMessageNotificationParams) -> None:
+        """Take a log message that the SDK hands on, before `intercept_log` is in use."""
+        self._take_log(params, self._own_call.get())
+
+    def _take_log(self, params: wire.LoggingMessageNotificationParams, own_call: _Call | None) -> None:
         """Pass a log message to the client's `on_log` callback, without unsafe characters, and cut if it is long."""
         if self.capabilities.on_log_message is not None:
-            own_call = self._own_call.get()
             calls = self.calls.value if own_call is None else (own_call,)
             origins = tuple({context.origin: None for context in _list_contexts(calls)})
-            await self.capabilities.on_log_message(LogMessage(self._server, params, origins))
+            self.capabilities.on_log_message(LogMessage(self._server, params, origins))
         if self.capabilities.callbacks.on_log is None:
             return
         try:
@@ -440,7 +464,8 @@ class ServerRequests:
             foreign = (known for known in (*calls, *earlier) if known.place != call.place)
             return not any(may_ask or self._may_lead_to_request(known) for known in foreign)
 
-        if not self.is_legacy or not (self.calls.value or self._waiting):
+        can_ask = any(map(self.has_feature, ("elicitation", "sampling", "roots")))
+        if not self.is_legacy or not can_ask or not (self.calls.value or self._waiting):
             return
         self._waiting.append(call)
         try:

@@ -8,7 +8,7 @@ ServerSession.fail_calls   fails the calls in flight, after the server's status 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -356,6 +356,10 @@ class ServerSession:
             cache=None,
         )
 
+    def _intercept(self, dispatcher: object, listen: Any, method: str, params: Mapping[str, Any] | None) -> bool:
+        """Take a notification in the order of messages; return whether the SDK needs not hand it on."""
+        return self._requests.intercept_log(dispatcher, method, params) or bool(listen and listen(method, params))
+
     def _stamp_for_caller(self, stamp: Callable[[dict[str, Any], Any], None], data: dict[str, Any], opts: Any) -> None:
         """Add to a request of MCP 2026-07-28 what each request has, with the capabilities of whoever calls.
 
@@ -405,6 +409,9 @@ class ServerSession:
         # reports invalid parts, and uses the valid ones.
         client.session.validate_tool_result = _accept  # type: ignore[method-assign]
         client._relist_tool = self._tool_watch.read_again  # type: ignore[method-assign]  # noqa: SLF001 - no option
+        dispatcher: Any = client.session._dispatcher  # noqa: SLF001 - no option
+        listen = dispatcher._on_notify_intercept  # noqa: SLF001
+        dispatcher._on_notify_intercept = partial(self._intercept, dispatcher, listen)  # noqa: SLF001
         if is_modern(client.protocol_version) and self._capabilities.callbacks.callers is not None:
             stamp = partial(self._stamp_for_caller, client.session._stamp)  # noqa: SLF001 - no option
             client.session._stamp = stamp  # noqa: SLF001

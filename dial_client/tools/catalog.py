@@ -9,7 +9,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import chain, count
@@ -150,6 +150,18 @@ def is_enabled(tool: str, connection: ToolBackend) -> bool:
         return True
     is_included = settings.enabled_tools is None or any(fnmatchcase(tool, name) for name in settings.enabled_tools)
     return is_included and not any(fnmatchcase(tool, name) for name in settings.disabled_tools)
+
+
+def build_exact_spec(name: str, server: str, tool: Tool) -> ToolSpec:
+    """Return a tool as policy, grants, pins and the audit log know it, also if no model API accepts its schema.
+
+    The client of a gateway may have other means than a model API.
+    """
+    try:
+        return build_tool_spec(name, server, tool)[0]
+    except provider_schema.Unsupported:
+        spec, _ = build_tool_spec(name, server, tool.model_copy(update={"input_schema": {"type": "object"}}))
+        return replace(spec, input_schema=tool.input_schema, original_schema=tool.input_schema)
 
 
 def build_tool_spec(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -143,8 +145,10 @@ async def test_a_grant_of_another_program_applies_to_the_next_call(tmp_path: Pat
     async with program(tmp_path, "legacy") as client:
         await wait_for_tools(client, "one__echo")
         denied = await client.call_tool("one__echo", {"text": "hello"})
-        assert denied.is_error and "dial-chat grants --allow one/echo" in str(denied.content)
-        granted = await anyio.to_thread.run_sync(dial_chat, tmp_path, "grants", "--allow", "one/echo")
+        [content] = denied.content
+        assert denied.is_error and isinstance(content, TextContent)
+        [(folder, command)] = re.findall(r"the user runs: cd (\S+) && dial-chat (.*)", content.text)
+        granted = await anyio.to_thread.run_sync(dial_chat, Path(folder), *shlex.split(command))
         assert granted.stdout.startswith("allowed: ")
         allowed = await client.call_tool("one__echo", {"text": "hello"})
     assert allowed.structured_content == {"result": "hello"}

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
 from pathlib import Path
 
+import anyio.to_thread
 import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp_types import TextContent
 
 from tests.support.gateways import MODES, wait_for_tools
-from tests.support.program import LONG, entry
+from tests.support.program import LONG, dial_chat, entry
 from tests.support.web_page import serve_page
 
 pytestmark = pytest.mark.anyio
@@ -22,8 +27,12 @@ def anyio_backend() -> str:
 
 
 async def test_clients_of_both_revisions_use_the_servers_of_a_process(tmp_path: Path) -> None:
-    servers = {"own": {**entry("Server"), "autoApprove": ["*"]}}
-    with serve_page(tmp_path, [], servers) as address:
+    """A call that nothing allows names a command that allows it as it is pasted, whatever the configuration."""
+    servers = {"own": {**entry("Server"), "autoApprove": ["*"]}, "shut": entry("Server")}
+    config = tmp_path / "else where" / "own.json"
+    config.parent.mkdir()
+    config.write_text(json.dumps({"mcpServers": servers}))
+    with serve_page(tmp_path, [], {}, "-c", str(config), "--mcp-calls-per-minute", "900") as address:
         url, _, token = address.partition("/#token=")
         headers = {"Authorization": f"Bearer {token}"}
         for mode in MODES:
@@ -34,6 +43,15 @@ async def test_clients_of_both_revisions_use_the_servers_of_a_process(tmp_path: 
                 await wait_for_tools(client, "own__echo")
                 result = await client.call_tool("own__echo", {"text": mode})
                 assert mode in str(result.content)
+                await wait_for_tools(client, "shut__echo")
+                denied = await client.call_tool("shut__echo", {"text": mode})
+                assert denied.is_error == (mode == MODES[0]), denied
+                if denied.is_error:
+                    [content] = denied.content
+                    assert isinstance(content, TextContent)
+                    [words] = re.findall(r"the user runs: cd \S+ && dial-chat (.*)", content.text)
+                    granted = await anyio.to_thread.run_sync(dial_chat, tmp_path, *shlex.split(words))
+                    assert granted.stdout.startswith("allowed: "), granted.stderr
 
 
 @pytest.mark.parametrize("words", [["--no-mcp", "--allow-origin", "x://y"], ["--mcp-tools", "most"]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, cast
 
 import anyio
@@ -106,6 +107,21 @@ async def test_names_are_short_stable_and_unique() -> None:
     assert len({*names[1]}) == 6
     assert {*names[0]} < {*names[1]}
     assert "one__odd_name_" in names[0]
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_client_that_makes_too_many_calls_is_told_when_to_go_on_and_others_are_not_affected(mode: str) -> None:
+    options = GatewayOptions(calls_per_minute=2)
+    async with (
+        running(host({"calc": calculator()}, "calc/*"), options) as gateway,
+        Client(gateway.server, mode=mode) as client,
+        Client(gateway.server, mode=mode) as neighbour,
+    ):
+        results = [await client.call_tool("calc__add", {"a": 1, "b": 2}) for _ in range(3)]
+        unaffected = await neighbour.call_tool("calc__add", {"a": 1, "b": 2})
+    assert [result.is_error for result in results] == [False, False, True]
+    assert re.fullmatch(r"Not called: 2 calls a minute .* Make the call again in \d+ s\.", read_text(results[-1]))
+    assert not unaffected.is_error
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -9,7 +9,8 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
-from mcp_types import ElicitRequestURLParams, ElicitResult
+from mcp import Client
+from mcp_types import ElicitRequestURLParams, ElicitResult, ToolListChangedNotification
 
 from dial_client.extend import MemoryLogins
 from tests.support.gateway_clients import Person, asking, connected, text_of
@@ -88,3 +89,27 @@ async def test_a_client_that_cannot_open_urls_reads_the_command_that_logs_in(
         result = await client.call_tool("log_in", {"server": "docs"})
     assert result.is_error
     assert "run `dial-chat servers login docs`" in text_of(result)
+
+
+async def test_clients_hear_when_the_tool_that_logs_in_appears_and_when_it_goes(
+    server: Guarded, tmp_path: Path
+) -> None:
+    changes = anyio.Semaphore(0)
+
+    async def on_message(message: object) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            changes.release()
+
+    async with (
+        asking({}, folder=tmp_path, logins=MemoryLogins()) as gateway,
+        Client(gateway.server, mode="legacy", message_handler=on_message) as client,
+    ):
+        for change, names in (
+            (lambda: gateway.dial.add_server("docs", {"url": server.url}), ["log_in"]),
+            (lambda: gateway.dial.remove_server("docs"), []),
+        ):
+            await client.list_tools()
+            await change()
+            with anyio.fail_after(LONG):
+                await changes.acquire()
+            assert [tool.name for tool in (await client.list_tools()).tools] == names

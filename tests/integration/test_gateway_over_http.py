@@ -86,5 +86,24 @@ async def test_each_client_gets_the_log_messages_about_its_calls(mode: str) -> N
     assert (second.levels, second.texts) == (["info", "error"] if mode == "legacy" else ["error"], {"b"})
 
 
+@pytest.mark.parametrize("mode", MODES)
+async def test_no_message_of_a_burst_of_calls_is_lost_or_reaches_another_client(mode: str) -> None:
+    first, second = Logged(), Logged()
+    level: Any = {"log_level": "info"} if mode != "legacy" else {}
+    async with (
+        serve([], {"talker": talker()}, allow=["talker/*"], mcp=McpOptions()) as service,
+        mcp_client(service, mode, logging_callback=first, **level) as client,
+        mcp_client(service, mode, logging_callback=second, client_info=_named("second"), **level) as neighbour,
+    ):
+        async with anyio.create_task_group() as group:
+            for number in range(10):
+                caller, text = (client, "a") if number % 2 else (neighbour, "b")
+                group.start_soon(caller.call_tool, "talker__say", {"text": text, "together": 10})
+        for logged in (first, second):
+            await logged.wait_for(10)
+            assert sorted(logged.levels) == ["error"] * 5 + ["info"] * 5
+    assert (first.texts, second.texts) == ({"a"}, {"b"})
+
+
 def _named(name: str) -> wire.Implementation:
     return wire.Implementation(name=name, version="1")

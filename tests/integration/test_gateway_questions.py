@@ -198,7 +198,9 @@ async def test_the_questions_of_two_clients_never_cross(era: str, mode: str, tmp
 
 
 @both_modes
-async def test_each_client_has_a_session_of_a_server_per_client_with_its_roots(mode: str, tmp_path: Path) -> None:
+async def test_a_server_per_client_has_a_session_for_each_client_with_the_roots_of_the_client(
+    mode: str, tmp_path: Path
+) -> None:
     """A server of the older revision asks for roots at its start, outside of calls."""
     ann, bob = (Person(YES, name=name) for name in ("ann", "bob"))
     servers = {"it": raw("WantsRoots", auto_approve=("*",), per_client=True)}
@@ -228,8 +230,8 @@ async def test_the_session_of_a_client_ends_with_the_client_and_the_shared_one_d
         shared = json.loads(extract_text((await gateway.dial.call("echo", {})).content))["pid"]
         async with connected(gateway, "legacy", Person(YES)) as client:
             own = await read_pid(client)
-            async with connected(gateway, "legacy", Person(YES)) as other:
-                assert len({shared, own, await read_pid(other), await read_pid(client)}) == 3
+            async with connected(gateway, "legacy", Person(YES)) as neighbour:
+                assert len({shared, own, await read_pid(neighbour), await read_pid(client)}) == 3
         await until(lambda: not is_alive(own))
         assert is_alive(shared)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp_types import Tool
 
 from dial_client import DialClient
 from dial_client.testing import ScriptedProvider
@@ -27,6 +28,7 @@ from tests.inner import (
     ToolCallRequest,
     ToolSpec,
     Transport,
+    build_exact_spec,
 )
 from tests.integration.test_taint import Person, calls
 from tests.support.servers.launch import raw
@@ -197,3 +199,15 @@ async def test_a_client_stores_grants_in_the_given_folder(tmp_path: Path) -> Non
         ) as dial:
             assert (await dial.run([Message.user("go on")])).tool_calls[0].result.success
     assert [name for name, _ in person.asked] == ["it/echo"]
+
+
+def test_a_grant_holds_for_a_tool_whose_schema_no_model_api_accepts_until_the_schema_changes(tmp_path: Path) -> None:
+    """The command ``grants --allow`` and the gateway know such a tool by its own schema."""
+
+    def build(name: str, *required: str) -> ToolSpec:
+        schema = {"type": "object", "properties": {"a b": {}}, "required": ["a b", *required]}
+        return build_exact_spec(name, "clock", Tool(name="now", input_schema=schema))
+
+    GrantStore(tmp_path).add(CLOCK, build("now"))
+    assert GrantStore(tmp_path).find(CLOCK, build("clock__now")) is not None
+    assert GrantStore(tmp_path).find(CLOCK, build("clock__now", "c")) is None

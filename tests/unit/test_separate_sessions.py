@@ -80,7 +80,7 @@ async def test_a_session_ends_when_its_party_makes_no_call_for_a_while() -> None
 
 
 @virtual_time
-async def test_a_further_session_ends_the_one_that_was_idle_longest_but_none_that_is_used() -> None:
+async def test_a_further_session_ends_the_session_that_was_idle_longest_and_no_used_session() -> None:
     async with sessions() as separate, AsyncExitStack() as stack:
         used = [await stack.enter_async_context(separate.use(f"p{at}", Caller())) for at in range(MAX_SEPARATE - 2)]
         idle = []

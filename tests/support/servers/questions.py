@@ -137,6 +137,24 @@ async def logs(context: Context, times: int = 1) -> str:
     return "logged"
 
 
+async def logs_meanwhile(context: Context) -> str:
+    """Log until a question is answered, and return how often."""
+    answered = anyio.Event()
+
+    async def ask() -> None:
+        await context.elicit("Sure?", Sure)
+        answered.set()
+
+    count = 0
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask)
+        while not answered.is_set():
+            await context.info({"text": str(count)})
+            count += 1
+            await anyio.sleep(0.1)
+    return str(count)
+
+
 async def sleeps() -> str:
     """Wait until the call is cancelled."""
     await anyio.sleep(LIFETIME)
@@ -175,6 +193,7 @@ def make() -> MCPServer:
         samples_too,
         roots,
         logs,
+        logs_meanwhile,
         sleeps,
         plain,
         behind_a_page,
