@@ -194,6 +194,8 @@ class ServerManager(Mapping[str, Connection]):
         del self._connections[name], self.targets[name]
         self._changes += 1
         await _stop(connection)
+        # A server that had failed does not change its state when it is stopped.
+        self.announcements.set(self.announcements.value + 1)
 
     async def restart(self, name: str) -> ServerStatus:
         """Stop a server in any state, start it again, and wait until it is ready or has failed.
