@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from pathlib import Path
@@ -15,7 +14,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import TextContent
 
 from tests.support.gateways import MODES, wait_for_tools
-from tests.support.program import LONG, dial_chat, entry
+from tests.support.program import LONG, dial_chat, entry, write_config
 from tests.support.web_page import serve_page
 
 pytestmark = pytest.mark.anyio
@@ -29,10 +28,11 @@ def anyio_backend() -> str:
 async def test_clients_of_both_revisions_use_the_servers_of_a_process(tmp_path: Path) -> None:
     """A call that nothing allows names a command that allows it as it is pasted, whatever the configuration."""
     servers = {"own": {**entry("Server"), "autoApprove": ["*"]}, "shut": entry("Server")}
-    config = tmp_path / "else where" / "own.json"
-    config.parent.mkdir()
-    config.write_text(json.dumps({"mcpServers": servers}))
-    with serve_page(tmp_path, [], {}, "-c", str(config), "--mcp-calls-per-minute", "900") as address:
+    folder = tmp_path / "the other folder"
+    folder.mkdir()
+    write_config(folder, servers, [])
+    words = ("-c", str(folder / "servers.json"), "--mcp-calls-per-minute", "900")
+    with serve_page(tmp_path, [], {}, *words) as address:
         url, _, token = address.partition("/#token=")
         headers = {"Authorization": f"Bearer {token}"}
         for mode in MODES:
