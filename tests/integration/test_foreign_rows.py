@@ -206,7 +206,7 @@ WRONG = [
 
 
 async def test_invalid_pending_requests_are_not_listed(tmp_path: Path) -> None:
-    good = {"id": "1", "about": {"id": "another", "tool": "x"}, "key": "k", "to": "process:1"}
+    good = {"id": "1", "about": {"id": "another", "tool": "x"}, "key": "k", "to": "process:1", "owner": ""}
     wrong = [*WRONG, *(json.dumps(good | {name: value}) for name in good for value in (None, 7, ["x"]))]
     async with open_bus(tmp_path) as (store, bus):
         await store.mailbox.send([(f"asked:{APPROVAL}", body) for body in (*wrong, json.dumps(good))], 60.0)
@@ -231,9 +231,10 @@ async def test_invalid_handoffs_are_ignored_and_the_clients_messages_are_used(tm
     )
     wrong = [
         *WRONG,
-        '{"messages": 7, "inner": {}}',
-        '{"messages": [], "inner": [1]}',
-        f'{{"messages": [], "inner": {{"{call}": 7}}}}',
+        '{"messages": 7, "inner": {}, "owner": ""}',
+        '{"messages": [], "inner": {}, "owner": 7}',
+        '{"messages": [], "inner": [1], "owner": ""}',
+        f'{{"messages": [], "inner": {{"{call}": 7}}, "owner": ""}}',
     ]
     async with open_bus(tmp_path) as (store, _):
         for body in wrong:

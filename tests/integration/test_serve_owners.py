@@ -22,11 +22,13 @@ from tests.inner import (
     AccessPolicy,
     AccessTokens,
     PersonalTokens,
+    Provider,
+    ScriptedProvider,
     SQLStore,
     build_routes,
     find_needed_scopes,
 )
-from tests.support.http_service import TOKEN, HttpService, ServerSentEvent, join_text, read_events, serve
+from tests.support.http_service import MODEL, TOKEN, HttpService, ServerSentEvent, join_text, read_events, serve
 from tests.support.servers.launch import raw
 
 pytestmark = pytest.mark.anyio
@@ -85,7 +87,7 @@ class Company:
 
 
 @asynccontextmanager
-async def open_company(folder: Path, replies: list[Any], **options: Any) -> AsyncIterator[Company]:
+async def open_company(folder: Path, replies: list[Any] | Provider, **options: Any) -> AsyncIterator[Company]:
     store = SQLStore(folder / "company.db")
     policy = AccessPolicy(TOKEN, authenticator=PersonalTokens(store.tokens, TOKEN))
     async with serve(replies, policy=policy, store=store, single_user=False, **options) as service:
@@ -184,6 +186,25 @@ async def test_a_grant_of_one_person_holds_for_nobody_else(tmp_path: Path, decis
     assert (of_bob, left) == ([], [])
     assert (grant["server"], grant["tool"], grant["scope"]) == ("it", "echo", decision)
     assert (refused.status_code, revoked.status_code) == (404, 204)
+
+
+async def test_a_turn_that_returned_calls_is_restored_for_its_own_person_only(tmp_path: Path) -> None:
+    both = {"tool_calls": [{"name": "echo", "arguments": {}}, {"name": "mine", "arguments": {}}], "text": SECRET}
+    model = ScriptedProvider([both, "Done.", "Done."])
+    tool = {"type": "function", "function": {"name": "mine", "parameters": {"type": "object", "properties": {}}}}
+    asked: list[Any] = [{"role": "user", "content": "Go!"}]
+    async with open_company(tmp_path, model, servers={"it": raw()}, allow=["*"]) as company:
+        request = {"model": MODEL, "messages": asked, "tools": [tool]}
+        reply = (await company.anna.post("/v1/chat/completions", json=request)).json()["choices"][0]["message"]
+        call = reply["tool_calls"][0]
+        bare = {"role": "assistant", "content": None, "tool_calls": [call]}
+        result = {"role": "tool", "tool_call_id": call["id"], "content": "seven"}
+        for person in (company.bob, company.anna):
+            answer = await person.post("/v1/chat/completions", json={**request, "messages": [*asked, bare, result]})
+            assert answer.status_code == 200
+    of_bob, of_anna = (str(sent.messages) for sent in model.requests[1:])
+    assert SECRET not in of_bob
+    assert SECRET in of_anna
 
 
 async def test_a_token_without_the_scope_of_a_route_is_refused_there_and_named_what_it_needs(tmp_path: Path) -> None:

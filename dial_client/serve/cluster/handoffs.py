@@ -45,6 +45,8 @@ class _Handoff:
     messages: tuple[Message, ...]
     model_ids: dict[str | None, str]
     """For each call id that was issued to the client, the id from the model."""
+    owner: str
+    """The person whose turn it was; empty in a service for one person."""
 
 
 class HandoffStore:
@@ -60,7 +62,7 @@ class HandoffStore:
         self._max_turns = max_turns
         self._handoffs: OrderedDict[str, _Handoff] = OrderedDict()
 
-    async def issue_calls(self, turn: Turn) -> tuple[ToolCallRequest, ...]:
+    async def issue_calls(self, turn: Turn, owner: str = "") -> tuple[ToolCallRequest, ...]:
         """Return the calls for the client, with unique ids: a model's ids are unique within a reply only."""
         calls = tuple(replace(call, id=f"call_{secrets.token_hex(16)}") for call in turn.client_tool_calls)
         # The client sends the question again itself.
@@ -69,14 +71,18 @@ class HandoffStore:
             model_ids: dict[str | None, str] = {
                 issued.id: call.id for issued, call in zip(calls, turn.client_tool_calls, strict=True)
             }
-            handoff = _Handoff(added, model_ids)
+            handoff = _Handoff(added, model_ids, owner)
             self._remember(calls[0].id, handoff)
             await self._share(calls[0].id, handoff)
         return calls
 
-    async def restore(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """Return the client's messages with the kept turns restored, and with exactly one result for each call."""
-        handoffs = await self._find([message.tool_calls[0].id for message in messages if message.tool_calls])
+    async def restore(self, messages: Sequence[Message], owner: str = "") -> tuple[Message, ...]:
+        """Return the client's messages with the kept turns restored, and with exactly one result for each call.
+
+        A turn of another person than `owner` is not restored: who learns the id of a call must not learn the turn.
+        """
+        found = await self._find([message.tool_calls[0].id for message in messages if message.tool_calls])
+        handoffs = {id_: handoff for id_, handoff in found.items() if handoff.owner == owner}
         restored: list[Message] = []
         model_ids: dict[str | None, str] = {}
         names: dict[str | None, str] = {}
@@ -104,7 +110,8 @@ class HandoffStore:
     async def _share(self, call_id: str, handoff: _Handoff) -> None:
         if self._mailbox is None:
             return
-        body = to_json({"messages": [message.to_dict() for message in handoff.messages], "inner": handoff.model_ids})
+        messages = [message.to_dict() for message in handoff.messages]
+        body = to_json({"messages": messages, "inner": handoff.model_ids, "owner": handoff.owner})
         if len(body) > MAX_SHARED:
             return
         try:
@@ -143,7 +150,9 @@ def _is_shown(message: Message) -> bool:
 
 def _parse(message: Envelope) -> _Handoff:
     content = message.parse_content()
-    model_ids = content["inner"]
+    model_ids, owner = content["inner"], content["owner"]
+    if not isinstance(owner, str):
+        raise TypeError("the owner is no text")
     if not isinstance(model_ids, dict) or not all(isinstance(id_, str) for id_ in model_ids.values()):
         raise ValueError("the call ids are invalid")
-    return _Handoff(tuple(Message.from_dict(item) for item in content["messages"]), model_ids)
+    return _Handoff(tuple(Message.from_dict(item) for item in content["messages"]), model_ids, owner)

@@ -108,7 +108,7 @@ class AnswerTurns:
         has_tools = request.settings.tool_choice != ToolChoice.NONE
         with self._turns.reserve():
             turn = self._dial.start(
-                await self._handoffs.restore(request.messages),
+                await self._handoffs.restore(request.messages, owner),
                 stream=request.stream,
                 stream_events=request.stream,
                 client_tools=request.tools if has_tools else (),
@@ -176,18 +176,18 @@ class AnswerTurns:
                     case ToolCallStarted() | ToolCallFinished() if shows_calls:
                         yield event
                     case Finished(result):
-                        end = await self._end(result, request)
+                        end = await self._end(result, request, turn.owner)
                         if has_schema and result.text:
                             length = len(result.text)
                             yield AnswerText(result.text)
                         yield replace(end, offset=max(0, length - len(result.text)))
 
-    async def _end(self, turn: Turn, request: AnswerRequest) -> AnswerEnd:
+    async def _end(self, turn: Turn, request: AnswerRequest, owner: str) -> AnswerEnd:
         if turn.stop_reason is StopReason.INVALID_OUTPUT:
             message = f"the model's answer does not satisfy the schema of response_format: {turn.notes[-1]}"
             raise HttpError(502, message, "invalid_output", param="response_format")
         names = {tool.name: tool.tool for tool in request.tools}
-        calls = await self._handoffs.issue_calls(turn)
+        calls = await self._handoffs.issue_calls(turn, owner)
         return AnswerEnd(turn, tuple(replace(call, name=names.get(call.name, call.name)) for call in calls))
 
 
