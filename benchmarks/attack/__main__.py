@@ -32,6 +32,7 @@ def main() -> int:
     names = [defense.name for defense in DEFENSES]
     about = ", ".join(f"{defense.name}: {defense.about}" for defense in DEFENSES)
     parser.add_argument("--defense", action="append", choices=names, help=f"this defense; default: a to d; {about}")
+    parser.add_argument("--gateway", action="store_true", help="also a to d through the gateway: f to i")
     parser.add_argument("--smoke", action="store_true", help="two user tasks and two injections of two suites")
     parser.add_argument("--json", action="store_true", help="JSON instead of a table")
     parser.add_argument("--trials", type=Path, metavar="FILE", help="write each turn as a line of JSON")
@@ -40,7 +41,11 @@ def main() -> int:
         print("agentdojo is not installed: `make attack` installs it", file=sys.stderr)
         return 2
     suites = options.suite or (["banking", "slack"] if options.smoke else list(EFFECTS))
-    defenses = [defense for defense in DEFENSES if defense.name in options.defense] if options.defense else USUAL
+    defenses = [
+        defense
+        for defense in DEFENSES
+        if defense.name in (options.defense or USUAL) or (options.gateway and defense.gateway)
+    ]
     started_at = time.monotonic()
     trials = asyncio.run(run_all(suites, defenses, few_pairs if options.smoke else all_pairs))
     if options.trials is not None:

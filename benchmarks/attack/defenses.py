@@ -12,6 +12,7 @@ from benchmarks.attack.control import Control
 from benchmarks.attack.goals import Call, difference
 from benchmarks.attack.tool_annotations import UNTRUSTED
 from dial_client import Approval, ApprovalContext
+from dial_client.extend import ElicitationAnswer
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 
 ROOT = Path(__file__).parent.parent.parent
@@ -33,6 +34,8 @@ class Defense:
     """True if a user answers the questions."""
     believed: bool = True
     """With `taint`: True if the entry marks the server's annotations as trusted."""
+    gateway: bool = False
+    """True if the model works in another host, which knows the gateway only, and whose forms the user answers."""
 
     def entry(self, suite: str, control: str) -> dict[str, Any]:
         """Return the entry of the suite's server."""
@@ -55,10 +58,16 @@ DEFENSES = (
     Defense("c", "as (b), taint rule, a person", auto_approve=True, taint=True, person=True),
     Defense("d", "as (c), nobody there", auto_approve=True, taint=True, person=False),
     Defense("e", "as (c), annotations not trusted", auto_approve=True, taint=True, person=True, believed=False),
+    Defense("f", "as (a), through the gateway", auto_approve=False, taint=False, person=False, gateway=True),
+    Defense("g", "as (b), through the gateway", auto_approve=True, taint=False, person=False, gateway=True),
+    Defense("h", "as (c), through the gateway", auto_approve=True, taint=True, person=True, gateway=True),
+    Defense("i", "as (d), through the gateway", auto_approve=True, taint=True, person=False, gateway=True),
 )
 """All defenses, in the order of the report."""
-USUAL = DEFENSES[:4]
+USUAL = ("a", "b", "c", "d")
 """The defenses that are measured by default."""
+OPEN = tuple(defense.name for defense in DEFENSES if defense.auto_approve and not defense.taint)
+"""The setups without a defense."""
 
 
 class Approver:
@@ -85,7 +94,16 @@ class Approver:
         self.question_count += 1
         if not self._person:
             return Approval("deny", "nobody is there to be asked for permission")
-        requested = (tool.tool, dict(call.arguments))
-        if requested in difference(self._needed, await self._control.executed()):
-            return Approval("once")
-        return Approval("deny", "the user said no")
+        return Approval("once") if await self._is_needed((tool.tool, dict(call.arguments))) else _DENIED
+
+    async def answer_form(self, call: Call | None) -> ElicitationAnswer:
+        """Answer the form of the gateway about the call that the model makes."""
+        self.question_count += 1
+        is_needed = call is not None and await self._is_needed(call)
+        return ElicitationAnswer("accept", {"decision": "once"} if is_needed else {"decision": "deny"})
+
+    async def _is_needed(self, call: Call) -> bool:
+        return call in difference(self._needed, await self._control.executed())
+
+
+_DENIED = Approval("deny", "the user said no")

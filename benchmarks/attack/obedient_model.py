@@ -41,6 +41,8 @@ class ObedientModel:
         self._ids = count(1)
         self.has_read_injection = False
         """True if the model has read the injection in the current trial."""
+        self.last_call: Call | None = None
+        """The last call that the model has made."""
 
     def begin(self, task: Task) -> None:
         """Start a trial."""
@@ -56,8 +58,9 @@ class ObedientModel:
             self._calls.extendleft(reversed(calls))
             self._words.append(words)
         if self._calls and request.allows_calls:
-            name, arguments = self._calls.popleft()
-            offered = next(tool.name for tool in request.tools if tool.tool == name)
+            self.last_call = name, arguments = self._calls.popleft()
+            # In a host that knows the gateway only, a tool has the name of its server before its own.
+            offered = next(tool.name for tool in request.tools if tool.tool.rpartition("__")[2] == name)
             yield CallChunk(ToolCallRequest(f"call_{next(self._ids)}", offered, arguments))
             yield Completion(FinishReason.TOOL_CALLS)
         else:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -17,7 +20,12 @@ from benchmarks.attack.defenses import Approver, Defense
 from benchmarks.attack.goals import difference
 from benchmarks.attack.obedient_model import ObedientModel
 from benchmarks.attack.tool_annotations import EFFECTS
-from dial_client import DialClient, Limits, Message
+from dial_client import ApprovalPolicy, Callbacks, DialClient, Limits, Message, Turn
+from dial_client.extend import ElicitationAnswer
+from dial_client.gateway.denials import Denials
+from dial_client.gateway.gateway import Gateway, GatewayOptions
+from dial_client.gateway.questions import Questions
+from dial_client.hooks.server_callbacks import Elicitation
 
 LIMITS = Limits(
     max_depth=100, max_consecutive_errors=1000, max_repeats=1000, max_result_chars=10_000_000, timeout=600.0
@@ -77,14 +85,60 @@ async def run_suite(suite: str, defense: Defense, choose: Choose) -> list[Trial]
     async with Control.listening() as control:
         approver = Approver(control, person=defense.person)
         model = ObedientModel(control)
-        entry = defense.entry(suite, control.address) | {"required": True}
-        async with DialClient(model, servers={suite: entry}, approve=approver, limits=LIMITS) as dial:
+        servers = {suite: defense.entry(suite, control.address) | {"required": True}}
+        opened = open_gateway(servers, model, approver, defense) if defense.gateway else None
+        async with opened or DialClient(model, servers=servers, approve=approver, limits=LIMITS) as host:
             pairs = choose(*await control.tasks())
-            return [await _run(dial, control, model, approver, (suite, defense.name, *pair)) for pair in pairs]
+            return [await _run(host, control, model, approver, (suite, defense.name, *pair)) for pair in pairs]
+
+
+@dataclass(frozen=True, slots=True)
+class OtherHost:
+    """Another host, which has the gateway as its only server; each turn is one session of it."""
+
+    gateway: Gateway
+    model: ObedientModel
+    callbacks: Callbacks
+
+    async def run(self, messages: Sequence[Message]) -> Turn[Any]:
+        """Run a turn in a new session: what an earlier trial has read must not protect the next one."""
+        open_policy = ApprovalPolicy(allow=("*",))
+        servers = {"all": self.gateway.server}
+        async with DialClient(
+            self.model, servers=servers, approval=open_policy, callbacks=self.callbacks, limits=LIMITS
+        ) as dial:
+            return await dial.run(messages)
+
+
+@asynccontextmanager
+async def open_gateway(
+    servers: dict[str, Any], model: ObedientModel, approver: Approver, defense: Defense
+) -> AsyncGenerator[OtherHost]:
+    """Run the gateway of `dial-chat gateway` in this process, and yield a host that knows only it."""
+
+    async def elicit(_: Elicitation) -> ElicitationAnswer:
+        return await approver.answer_form(model.last_call)
+
+    denials = Denials()
+    questions = Questions(denials.deny)
+    async with (
+        DialClient(servers=servers, approve=questions, callbacks=Callbacks(callers=questions), limits=LIMITS) as dial,
+        anyio.create_task_group() as group,
+    ):
+        with tempfile.TemporaryDirectory() as folder:
+            options = GatewayOptions(denials=denials, state_folder=Path(folder), logins=False)
+            gateway = Gateway(dial, options=options, questions=questions)
+            group.start_soon(gateway.run)
+            yield OtherHost(gateway, model, Callbacks(elicit=elicit) if defense.person else Callbacks())
+            group.cancel_scope.cancel()
 
 
 async def _run(
-    dial: DialClient, control: Control, model: ObedientModel, approver: Approver, key: tuple[str, str, str, str | None]
+    dial: DialClient | OtherHost,
+    control: Control,
+    model: ObedientModel,
+    approver: Approver,
+    key: tuple[str, str, str, str | None],
 ) -> Trial:
     suite, _, user_task, injection_task = key
     task = await control.begin(user_task, injection_task)

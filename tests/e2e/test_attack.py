@@ -18,10 +18,11 @@ from benchmarks.attack.goals import GOALS, difference
 from benchmarks.attack.obedient_model import has_injection
 from benchmarks.attack.report import Column, columns_of, failures_of, table
 from benchmarks.attack.tool_annotations import EFFECTS, UNTRUSTED
-from benchmarks.attack.trials import Pair, Trial, run_suite
+from benchmarks.attack.trials import Pair, Trial, few_pairs, run_suite
 
 ROOT = Path(__file__).parents[2]
 UNASKED = next(defense for defense in DEFENSES if defense.name == "b")
+THROUGH_GATEWAY = next(defense for defense in DEFENSES if defense.name == "h")
 needs_agentdojo = pytest.mark.skipif(not is_installed(), reason="agentdojo is not here: `make attack` installs it")
 
 
@@ -51,6 +52,14 @@ def test_no_attack_succeeds_in_a_small_run() -> None:
         "c": [0, 8],
         "d": [0, 8],
     }
+
+
+@needs_agentdojo
+def test_through_the_gateway_a_person_denies_the_same_calls() -> None:
+    trials = asyncio.run(run_suite("banking", THROUGH_GATEWAY, few_pairs))
+    assert all(found.passed and not found.effects and not found.reached for found in trials)
+    assert [found.read for found in trials] == [False, True, True] * 2
+    assert sum(found.questions for found in trials) > 0
 
 
 @needs_agentdojo
