@@ -1,7 +1,8 @@
 """A server of the soak, with the standard library only: ``python soak_server.py NAME stdio|http [PORT]``.
 
-Its tools are ``add_NAME``, ``hang_NAME`` (never answers), ``change_NAME`` (adds or removes one tool) and ``pid_NAME``.
-Over HTTP, its first line of output is its port. It exits at the end of its input.
+Its tools are ``add_NAME``, ``hang_NAME`` (never answers), ``change_NAME`` (adds or removes one tool), ``pid_NAME`` and
+``flood_NAME`` (sends far more than anybody wants). Over HTTP, its first line of output is its port. It exits at the end
+of its input.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import Any
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
 FRAME = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 CHANGED = "notifications/tools/list_changed"
+FLOOD_MESSAGES, FLOOD_CHARS = 300, 5_000_000
+"""The notifications of each kind and the lines on standard error of one flood, and the characters of its result."""
 Send = Callable[[dict[str, Any]], None]
 
 
@@ -57,7 +60,7 @@ class Service:
 
     def tools(self) -> list[dict[str, Any]]:
         """Return the current tools."""
-        names = ("add", "hang", "change", "pid", *(("extra",) if self.has_extra else ()))
+        names = ("add", "hang", "change", "pid", "flood", *(("extra",) if self.has_extra else ()))
         return [{"name": f"{name}_{self.name}", "inputSchema": {"type": "object"}} for name in names]
 
     def call(self, request_id: Any, params: dict[str, Any], send: Send) -> None:
@@ -74,9 +77,22 @@ class Service:
                 self.has_extra, answer = not self.has_extra, "changed"
                 for notify in tuple(self.listeners.values()) or (send,):
                     notify({"method": CHANGED})
+            case "flood":
+                flood(params, send)
+                answer = "y" * FLOOD_CHARS
             case name:
                 answer = name
         send(_response(request_id, FRAME | {"content": [{"type": "text", "text": str(answer)}]}))
+
+
+def flood(params: dict[str, Any], send: Send) -> None:
+    """Send what a hostile server sends: logs, progress that nobody wants, changed lists, and a large standard error."""
+    token = (params.get("_meta") or {}).get("progressToken", "nobody")
+    for number in range(FLOOD_MESSAGES):
+        send({"method": "notifications/message", "params": {"level": "error", "data": "x" * 1_000}})
+        send({"method": "notifications/progress", "params": {"progressToken": token, "progress": number}})
+        send({"method": CHANGED})
+        print("z" * 1_000, file=sys.stderr)
 
 
 def _capabilities() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""500 calls through the gateway, to servers that are killed, hang and change: each call gets an answer."""
+"""500 calls through the gateway, to servers that are killed, hang, change and flood: each call gets an answer."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import ToolListChangedNotification
 
+from benchmarks.soak_server import FLOOD_CHARS
 from dial_client import Limits
 from tests.support.gateway_clients import text_of
 from tests.support.gateways import host, running
@@ -29,7 +30,7 @@ pytestmark = [
 ]
 CALLS = 500
 AT_ONCE = 8
-WEIGHTS = {"add": 86, "hang": 3, "change": 6, "kill": 5}
+WEIGHTS = {"add": 84, "hang": 3, "change": 6, "kill": 5, "flood": 2}
 TOOL_TIMEOUT = 1.0
 MOST_KILLS = 3
 """For each server; a server that dies five times within a minute is given up."""
@@ -70,6 +71,8 @@ class Load:
             return
         text = text_of(result)
         self.ended[f"{action}: {'failed' if result.is_error else 'answered'}"] += 1
+        if action == "flood" and not result.is_error and len(text) != FLOOD_CHARS:
+            self.wrong.append(f"{len(text):,} characters of a large result")
         if action == "add" and not result.is_error and text != str(number + 1):
             self.wrong.append(f"{number} + 1 is not {text}")
         pids = self.killed.setdefault(server, set())
@@ -78,7 +81,7 @@ class Load:
             os.kill(int(text), signal.SIGKILL)
 
 
-async def test_no_call_is_without_an_answer_while_servers_die_hang_and_change() -> None:
+async def test_no_call_is_without_an_answer_while_servers_die_hang_change_and_flood() -> None:
     dial = host(list_servers(), "*", limits=Limits(tool_timeout=TOOL_TIMEOUT))
     announced = 0
 
@@ -101,6 +104,7 @@ async def test_no_call_is_without_an_answer_while_servers_die_hang_and_change() 
     assert load.wrong == []
     assert sum(load.ended.values()) >= CALLS
     assert load.ended["hang: answered"] == 0 and load.ended["hang: failed"] > 0
+    assert load.ended["flood: answered"] > 0
     assert load.ended["add: answered"] > load.ended["add: failed"]
     assert [text_of(result) for result in settled] == ["2", "2", "2"]
     assert restarts > 0 and announced > 0
