@@ -36,6 +36,8 @@ _FILTERING_HOSTS = frozenset((HostName.CODEX, HostName.GEMINI_CLI))
 # Hosts that give up a call after a minute or five, unless the entry says more. An approval waits for a person.
 _HASTY_HOSTS = frozenset((HostName.CODEX, HostName.GOOSE))
 _CALL_SECONDS = 600
+# Codex gives up a server that has not answered for ten seconds, which a busy machine needs to start a program.
+_START_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,8 @@ def build_gateway_entry(
         entry["env"] = env
     if host in _HASTY_HOSTS:
         entry["toolTimeout"] = _CALL_SECONDS
+    if host is HostName.CODEX:
+        entry["startupTimeout"] = _START_SECONDS
     return entry
 
 

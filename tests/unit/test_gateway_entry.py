@@ -68,7 +68,7 @@ def test_a_host_that_the_desktop_starts_gets_the_path_of_the_terminal(host: Host
 def test_hosts_that_filter_variables_get_the_names_of_those_that_servers_need() -> None:
     codex = write_gateway_text(HostName.CODEX, build(HostName.CODEX), "linux").text
     assert 'env_vars = ["DOCS_TOKEN", "UNSET"]' in codex
-    assert "tool_timeout_sec = 600" in codex
+    assert "startup_timeout_sec = 60" in codex and "tool_timeout_sec = 600" in codex
     gemini = json.loads(write_gateway_text(HostName.GEMINI_CLI, build(HostName.GEMINI_CLI), "linux").text)
     assert gemini["mcpServers"]["dial"]["env"] == {"DOCS_TOKEN": "${DOCS_TOKEN}"}
 
