@@ -18,12 +18,15 @@ from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, PromptsListChanged, ToolsListChanged
 from mcp.shared.exceptions import MCPError
+from pydantic import BaseModel
+
+from tests.conformance.feature_tasks import TOOLS, FeatureTasks
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 WAV = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA="
 SECONDS = 0.05
 Context = ServerRequestContext[Any, Any]
-Answer = wire.CallToolResult | wire.InputRequiredResult
+Answer = wire.CallToolResult | wire.InputRequiredResult | dict[str, Any]
 
 
 def text(value: str) -> wire.TextContent:
@@ -153,8 +156,10 @@ SCHEMAS: dict[str, dict[str, Any]] = {
 
 async def list_tools(_: Context, __: Any) -> wire.ListToolsResult:
     names = {*CONTENTS, *QUESTIONS, *ACTIONS, "test_input_required_result_multi_round", "test_error_handling"}
-    names |= extra_tools
-    schemas = {name: SCHEMAS.get(name, {"type": "object", "properties": {}}) for name in sorted(names)}
+    names |= extra_tools | TOOLS.keys()
+    # The suite checks headers with the first tool, which has to work for a client without tasks.
+    in_order = sorted(names, key=lambda name: (name in TOOLS, name))
+    schemas = {name: SCHEMAS.get(name, {"type": "object", "properties": {}}) for name in in_order}
     return wire.ListToolsResult(
         tools=[wire.Tool(name=name, description=f"Tests {name}", input_schema=schemas[name]) for name in schemas]
     )
@@ -184,7 +189,9 @@ RESULTS: dict[str, Any] = {
 
 
 def describe(answer: Any) -> str:
-    value = answer.model_dump(by_alias=True, exclude_none=True) if hasattr(answer, "model_dump") else answer
+    value = answer
+    if isinstance(answer, BaseModel):
+        value = answer.model_dump(by_alias=True, mode="json", exclude_none=True)
     if isinstance(value, dict) and "action" in value:
         return f"action={value['action']}, content={json.dumps(value.get('content'))}"
     return json.dumps(value)
@@ -201,6 +208,15 @@ async def call_tool(context: Context, params: wire.CallToolRequestParams) -> Ans
     if name == "test_error_handling":
         content: list[wire.ContentBlock] = [text("This tool intentionally returns an error for testing")]
         return wire.CallToolResult(content=content, is_error=True)
+    if name == "greet":
+        return wire.CallToolResult(content=[text(f"Hello, {(params.arguments or {}).get('name', 'you')}!")])
+    if name == "test_tool_with_task":
+        answers = await ask(context, params, {"user_name": form("What is your name?", NAME, "name")})
+        if isinstance(answers, wire.InputRequiredResult):
+            return answers
+        return tasks.create(context, name, describe(answers["user_name"]))
+    if name in TOOLS:
+        return await tasks.call(context, name, params.arguments or {})
     if name not in ACTIONS:
         raise MCPError(wire.INVALID_PARAMS, f"Unknown tool: {name}")
     await ACTIONS[name](context)
@@ -264,6 +280,7 @@ ACTIONS: dict[str, Callable[[Context], Awaitable[None]]] = {
 """The tools that do something, and then say that it is done."""
 extra_tools: set[str] = set()
 extra_prompts: set[str] = set()
+tasks = FeatureTasks()
 bus = InMemorySubscriptionBus()
 
 
@@ -383,14 +400,13 @@ async def complete(_: Context, params: wire.CompleteRequestParams) -> wire.Compl
     return wire.CompleteResult(completion=wire.Completion(values=values, total=len(values), has_more=False))
 
 
-async def main() -> None:
-    """Serve until standard input ends."""
+def build_server() -> Server[Any]:
+    """Return the server."""
     with warnings.catch_warnings(action="ignore"):
         server: Server[Any] = Server(
             "features",
             version="1.0.0",
             on_list_tools=list_tools,
-            on_call_tool=call_tool,
             on_list_resources=list_resources,
             on_list_resource_templates=list_templates,
             on_read_resource=read_resource,
@@ -402,6 +418,14 @@ async def main() -> None:
             on_set_logging_level=accept,
             on_subscriptions_listen=ListenHandler(bus),
         )
+    server.add_request_handler("tools/call", wire.CallToolRequestParams, call_tool)
+    tasks.serve(server)
+    return server
+
+
+async def main() -> None:
+    """Serve until standard input ends."""
+    server = build_server()
     async with stdio_server() as (incoming, outgoing):
         changes = NotificationOptions(tools_changed=True, prompts_changed=True, resources_changed=True)
         await server.run(incoming, outgoing, server.create_initialization_options(changes))

@@ -25,7 +25,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
-from tests.conformance.__main__ import COMPILED, HERE, REVISIONS, SUITE, node
+from tests.conformance.__main__ import COMPILED, HERE, REVISIONS, ROOT, SUITE, node
 from tests.support.program import environment, python_server, start_dial_chat, write_config
 
 SERVER = "f"  # the longest name of the suite leaves no room for more
@@ -54,23 +54,26 @@ def add_names(body: bytes) -> bytes:
     return json.dumps(message).encode()
 
 
+def add_name(value: str) -> str:
+    """Return a name or a URI of the suite as the gateway has it."""
+    return f"dial+{SERVER}:{value}" if "://" in value else f"{SERVER}__{value}"
+
+
 def build_proxy(url: str) -> Starlette:
     """Return the proxy of a gateway."""
     client = httpx2.AsyncClient(timeout=None)
 
     async def pass_on(request: Request) -> StreamingResponse:
-        headers = [(key, value) for key, value in request.headers.items() if key not in HOP]
+        body = await request.body()
+        # Headers name what the body names: also a wrong name of the suite gets the prefix of its kind.
+        is_task = re.search(rb'"method":\s*"tasks/', body) is not None
         headers = [
-            (key, f"{SERVER}__{value}" if key == "mcp-name" and "://" not in value else value) for key, value in headers
-        ]
-        headers = [
-            (key, f"dial+{SERVER}:{value}" if key == "mcp-name" and "://" in value else value) for key, value in headers
+            (key, add_name(value) if key == "mcp-name" and not is_task else value)
+            for key, value in request.headers.items()
+            if key not in HOP
         ]
         sent = client.build_request(
-            request.method,
-            url,
-            headers=[*headers, ("authorization", f"Bearer {TOKEN}")],
-            content=add_names(await request.body()),
+            request.method, url, headers=[*headers, ("authorization", f"Bearer {TOKEN}")], content=add_names(body)
         )
         answer = await client.send(sent, stream=True)
 
@@ -90,7 +93,8 @@ def build_proxy(url: str) -> Starlette:
 @contextlib.contextmanager
 def gateway(folder: Path) -> Iterator[str]:
     """Run `dial-chat serve` with the server of the suite's features, and the proxy; yield the URL of the proxy."""
-    write_config(folder, {SERVER: python_server(HERE / "features.py", autoApprove=["*"])}, ["unused"])
+    server = python_server("tests.conformance.features", cwd=str(ROOT), autoApprove=["*"])
+    write_config(folder, {SERVER: server}, ["unused"])
     variables = environment(folder, DIAL_SERVE_TOKEN=TOKEN)
     process = start_dial_chat(
         folder, "serve", "--port", "0", env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
