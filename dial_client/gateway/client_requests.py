@@ -41,7 +41,7 @@ from pydantic import ValidationError
 
 from dial_client.gateway.client_session import ClientSession
 from dial_client.hooks.approval_request import quote_name
-from dial_client.hooks.call_context import ELICITATION, ROOTS, SAMPLING, SAMPLING_TOOLS, URLS
+from dial_client.hooks.call_context import ELICITATION, ROOTS, SAMPLING, SAMPLING_TOOLS, URLS, InputRound, OpenQuestion
 from dial_client.messages.mcp_apps import EXTENSION
 from dial_client.runtime.safe_text import sanitize
 from dial_client.servers.restart_policy import is_modern
@@ -55,6 +55,8 @@ PROGRESS_SECONDS = 15.0
 _WITH_URLS = "2025-11-25"
 
 APPS = "apps"
+# The server of answers that came without a state: they are for the server of the request, whichever it is.
+ANY_SERVER = ""
 
 
 def list_features(capabilities: ClientCapabilities | None, version: str) -> frozenset[str]:
@@ -97,6 +99,8 @@ class ClientRequest:
         """Where the calls that the request leads to come from."""
         self.is_attached = True
         """True while a request of the client waits for the result."""
+        self.given: InputRound | None = None
+        """What the client has brought with it for the server that has asked before; None for nothing."""
         self._progress = 0.0
         # The ids of URL elicitations as the client knows them, by the server and the id that the server has given.
         self._elicitation_ids: dict[tuple[str, str], str] = {}
@@ -129,17 +133,34 @@ class ClientRequest:
 
     async def answer(self, feature: str, server: str, params: Any) -> Any:
         """Return the client's answer to a request of a server; see `hooks.call_context.Caller.answer`."""
+        request = self._build_request(feature, server, params)
+        return request if isinstance(request, ErrorData) else await self.ask(request)
+
+    def hand_on(self, feature: str, server: str, params: Any) -> OpenQuestion | ErrorData:
+        """Return a request of a server for a client that repeats its own; see `hooks.call_context.Caller.hand_on`."""
+        request = self._build_request(feature, server, params)
+        return request if isinstance(request, ErrorData) else OpenQuestion(request)
+
+    def take_input(self, server: str) -> InputRound | None:
+        """Return what the client has brought with it for a server; see `hooks.call_context.Caller.take_input`."""
+        given, self.given = self.given, None
+        return given if given is not None and given.server in (server, ANY_SERVER) else None
+
+    def begin_task(self) -> None:
+        """Do nothing: the client waits for the result."""
+
+    def _build_request(self, feature: str, server: str, params: Any) -> InputRequest | ErrorData:
+        """Return a request of a server for the client; an ``ErrorData`` if the client lacks the feature."""
         missing = _find_missing_feature(feature, params, self.features)
         if missing is not None:
             return missing
         match params:
             case ElicitRequestFormParams() | ElicitRequestURLParams():
-                request: InputRequest = ElicitRequest(params=self._build_elicitation(server, params))
+                return ElicitRequest(params=self._build_elicitation(server, params))
             case CreateMessageRequestParams():
-                request = CreateMessageRequest(params=_without_progress_token(params))
+                return CreateMessageRequest(params=_without_progress_token(params))
             case _:
-                request = ListRootsRequest()
-        return await self.ask(request)
+                return ListRootsRequest()
 
     def _build_elicitation(
         self, server: str, params: ElicitRequestFormParams | ElicitRequestURLParams

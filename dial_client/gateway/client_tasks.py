@@ -7,6 +7,7 @@ approval, policy, untrusted content and audit are those of any call, and a serve
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -14,20 +15,26 @@ from typing import Any, TypeVar
 import anyio
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
 from mcp_types import (
+    HEADER_MISMATCH,
     INTERNAL_ERROR,
     INVALID_PARAMS,
     MISSING_REQUIRED_CLIENT_CAPABILITY,
     CallToolResult,
+    ErrorData,
     InputRequest,
     InputRequiredResult,
+    InputResponses,
 )
+from pydantic import TypeAdapter, ValidationError
 
 from dial_client.gateway.client_session import ClientSession, ClientSessions
 from dial_client.gateway.handlers import Handlers
 from dial_client.gateway.suspended_calls import SuspendableRequest
+from dial_client.hooks.call_context import OpenQuestion
 from dial_client.runtime.background_tasks import BackgroundTasks
-from dial_client.servers.tasks import EXTENSION, TaskParams, TaskUpdateParams
+from dial_client.servers.tasks import EXTENSION, TaskParams
 
 # Seconds until a call that has no result yet becomes a task.
 TASK_SECONDS = 5.0
@@ -39,7 +46,14 @@ POLL_SECONDS = 1.0
 MAX_TASKS, MAX_OF_CLIENT = 200, 32
 
 ResultT = TypeVar("ResultT")
+_ANSWERS: TypeAdapter[InputResponses] = TypeAdapter(InputResponses)
 _NOT_FOUND = "There is no such task of this client, or its time is over"
+
+
+class TaskAnswers(TaskParams):
+    """The parameters of ``tasks/update``; answers to questions that are not open may have any form."""
+
+    input_responses: dict[str, Any]
 
 
 class TaskCall(SuspendableRequest[ResultT]):
@@ -47,6 +61,10 @@ class TaskCall(SuspendableRequest[ResultT]):
 
     def __init__(self, session: ClientSession, context: ServerRequestContext[Any, Any]) -> None:
         super().__init__(session, context, lambda: True)
+        self.patience = anyio.CancelScope()
+        """Cancelled when the call is to become a task."""
+        self.is_handed_on = False
+        """True once the client gets a question of the server as the answer to its request: no task for that."""
         self.created_at = self.updated_at = datetime.now(UTC)
         self.status_message: str | None = None
         """What the server has said last about its progress."""
@@ -61,6 +79,17 @@ class TaskCall(SuspendableRequest[ResultT]):
         self.status_message = message or self.status_message
         self.updated_at = datetime.now(UTC)
         await super().report(progress, total, message)
+
+    def hand_on(self, feature: str, server: str, params: Any) -> OpenQuestion | ErrorData:
+        """Return a request of a server for a client that repeats its own; see `hooks.call_context.Caller.hand_on`."""
+        found = super().hand_on(feature, server, params)
+        if isinstance(found, OpenQuestion):
+            self.is_handed_on, self.patience.deadline = True, math.inf
+        return found
+
+    def begin_task(self) -> None:
+        """Become a task at once: the server says that the result takes some time."""
+        self.patience.cancel()
 
     def detach(self) -> None:
         """Make the call a task: no request waits for the result any more."""
@@ -118,7 +147,7 @@ class ClientTasks:
         """Return the handlers by their methods."""
         return {
             "tasks/get": (TaskParams, self.get),
-            "tasks/update": (TaskUpdateParams, self.update),
+            "tasks/update": (TaskAnswers, self.update),
             "tasks/cancel": (TaskParams, self.cancel),
         }
 
@@ -128,9 +157,18 @@ class ClientTasks:
         self.on_poll(task, context)
         return task.describe()
 
-    async def update(self, context: ServerRequestContext[Any, Any], params: TaskUpdateParams) -> dict[str, Any]:
-        """Pass answers on to the questions of a task. Answers to other questions than the open ones are ignored."""
-        self._find(context, params).pass_on(params.input_responses)
+    async def update(self, context: ServerRequestContext[Any, Any], params: TaskAnswers) -> dict[str, Any]:
+        """Pass answers on to the questions of a task. Answers to other questions than the open ones are ignored.
+
+        Raises:
+            MCPError: There is no such task, or an answer is not one to its question.
+        """
+        task = self._find(context, params)
+        given = {key: answer for key, answer in params.input_responses.items() if key in task.open_questions}
+        try:
+            task.pass_on(_ANSWERS.validate_python(given))
+        except ValidationError as error:
+            raise MCPError(INVALID_PARAMS, "inputResponses: an answer is not valid") from error
         return {}
 
     async def cancel(self, context: ServerRequestContext[Any, Any], params: TaskParams) -> dict[str, Any]:
@@ -164,7 +202,9 @@ class ClientTasks:
         self._tasks[call.id] = call
         background.start_soon(run)
         try:
-            with anyio.move_on_after(self._seconds):
+            if not call.is_handed_on:
+                call.patience.deadline = anyio.current_time() + self._seconds
+            with call.patience:
                 await call.wait()
         except anyio.get_cancelled_exc_class():
             call.scope.cancel()  # the client has cancelled its request, or is gone
@@ -180,6 +220,10 @@ class ClientTasks:
         if not has_tasks(context):
             data: dict[str, Any] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
             raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, "Missing required client capability", data)
+        # What a proxy has routed by has to be the task that is asked for (SEP-2663, "Routing Headers").
+        named = None if context.request is None else context.request.headers.get(MCP_NAME_HEADER)
+        if named is not None and decode_header_value(named) != params.task_id:
+            raise MCPError(HEADER_MISMATCH, f"The header {MCP_NAME_HEADER} does not name the task of the request")
         task = self._tasks.get(params.task_id)
         # Another client must not learn that the task exists.
         if task is None or task.is_attached or task.session is not self._sessions.find(context):

@@ -3,12 +3,14 @@
 `Questions` is the approver of the gateway's client, and says which features servers may ask for (`Callbacks.callers`).
 `Questions.answer` runs a request of a client so that it can be asked: within the request (up to 2025-11-25), or as the
 answer to it (2026-07-28). There an approval needs no open request: the state that the client sends back says which call
-was asked about, and the executor decides the call anew, so that the answer counts for this call only.
+was asked about, and the executor decides the call anew, so that the answer counts for this call only. Nor do questions
+of servers of 2026-07-28: the client gets them with the server's own keys, and the state of the server inside its own.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -36,6 +38,7 @@ from dial_client.client.client_parts import ClientParts
 from dial_client.gateway.approval_form import build_approval_form, read_approval
 from dial_client.gateway.client_requests import (
     ANSWER_SECONDS,
+    ANY_SERVER,
     ClientRequest,
     RequestInSession,
     list_features,
@@ -45,7 +48,7 @@ from dial_client.gateway.client_session import ClientSession, ClientSessions
 from dial_client.gateway.client_tasks import ClientTasks, TaskCall
 from dial_client.gateway.state_key import StateCodec
 from dial_client.gateway.suspended_calls import REQUEST, SuspendedCalls
-from dial_client.hooks.call_context import ALL_FEATURES, ELICITATION, ROOTS
+from dial_client.hooks.call_context import ALL_FEATURES, ELICITATION, ROOTS, InputRequired, InputRound
 from dial_client.messages.message import PendingApproval, ToolCallRequest, ToolSpec
 from dial_client.servers.restart_policy import is_modern
 from dial_client.servers.secret_masking import SecretMask
@@ -61,6 +64,9 @@ _MAX_USED = 10_000
 
 # The members of a state that name the approval it is about.
 _APPROVAL, _DIGEST = "approval", "digest"
+# The members of a state of a call for which a server requires answers: the server, its own state, the answers that it
+# gets from this program, and the id of this state, if the call was approved.
+_SERVER, _STATE, _ANSWERS, _ID = "server", "state", "answers", "id"
 
 ResultT = TypeVar("ResultT")
 
@@ -111,6 +117,19 @@ class _SingleClient:
         if feature != ROOTS or session is None or not has_roots or is_modern(session.protocol_version):
             return ErrorData(code=METHOD_NOT_FOUND, message=f"The client of {server} does not support {feature} now")
         return await send_to_client(session, ListRootsRequest())
+
+    def hand_on(self, feature: str, server: str, params: Any) -> ErrorData:
+        """Refuse: this client repeats nothing."""
+        del params
+        return ErrorData(code=METHOD_NOT_FOUND, message=f"The client of {server} does not support {feature} now")
+
+    def take_input(self, server: str) -> InputRound | None:
+        """Return None: outside of calls the client brings nothing with it."""
+        del server
+        return None
+
+    def begin_task(self) -> None:
+        """Do nothing: outside of calls there are no tasks."""
 
     async def complete_elicitation(self, server: str, elicitation_id: str) -> None:
         """Do nothing: outside of calls no URL is opened."""
@@ -233,9 +252,14 @@ class Questions:
         task_call = TaskCall[Any](session, context) if tasks is not None and tasks.admits(session, context) else None
         suspendable = task_call or self.suspended.open(session, context)
 
-        async def make_in_task() -> ResultT:
+        suspendable.given = _read_input(state, params)
+
+        async def make_in_task() -> ResultT | InputRequiredResult:
             with self.open_request(suspendable):
-                return await make(suspendable, given)
+                try:
+                    return await make(suspendable, given)
+                except InputRequired as required:
+                    return _build_round(required, given)
 
         if tasks is not None and task_call is not None and self._parts is not None:
             return await tasks.answer(self._parts.require_tasks(), task_call, make_in_task)
@@ -258,17 +282,29 @@ class Questions:
     def _read_given(self, state: Mapping[str, Any], params: InputResponseRequestParams) -> GivenApproval | None:
         """Return the approval that a client has brought with it; None for a new call, or if it was used already."""
         id_, digest = state.get(_APPROVAL), state.get(_DIGEST)
-        if not isinstance(id_, str) or not isinstance(digest, str) or id_ in self._used:
+        if not isinstance(id_, str) or not isinstance(digest, str):
+            return None
+        if _SERVER in state:
+            # The call was approved, and its server has asked something: one repetition goes on with that approval.
+            return GivenApproval(id_, digest, Approval(Decision.ONCE)) if self._use(str(state.get(_ID))) else None
+        if id_ in self._used:
             return None
         answer = (params.input_responses or {}).get(_APPROVAL)
         if answer is None:
             return GivenApproval(id_, digest, None)
         # Only the choices depend on the call, and the executor makes less of an answer than it says, never more.
         approval = read_approval(answer, PendingApproval(id_, ToolCallRequest("", "", {}), "", ""))
+        self._use(id_)
+        return GivenApproval(id_, digest, approval)
+
+    def _use(self, id_: str) -> bool:
+        """Remember that an answer was used; return False if it was used before."""
+        if id_ in self._used:
+            return False
         self._used[id_] = None
         if len(self._used) > _MAX_USED:
             self._used.popitem(last=False)
-        return GivenApproval(id_, digest, approval)
+        return True
 
 
 def build_boundary(name: str, sessions: ClientSessions, folder: Path | None = None) -> RequestStateBoundary:
@@ -289,6 +325,32 @@ def build_boundary(name: str, sessions: ClientSessions, folder: Path | None = No
 
     security = RequestStateSecurity(codec=StateCodec(folder), ttl=STATE_SECONDS, bind_principal=bind)
     return RequestStateBoundary(security, default_audience=name)
+
+
+def _build_round(required: InputRequired, given: GivenApproval | None) -> InputRequiredResult:
+    """Return the questions of a server for a client that repeats its request, with the server's own keys.
+
+    The state is sealed, and bound to this request of this client: it reaches no other server, and an approval that the
+    call had goes on for this call only. A server without a state needs none here either.
+    """
+    round_ = required.round
+    state: dict[str, Any] = {}
+    if given is not None and given.approval is not None and given.approval.allowed:
+        state = {_APPROVAL: given.id, _DIGEST: given.digest, _ID: secrets.token_hex(16)}
+    if state or round_.answers or round_.state is not None:
+        state |= {_SERVER: round_.server, _STATE: round_.state, _ANSWERS: dict(round_.answers)}
+    return InputRequiredResult(
+        input_requests=dict(required.questions), request_state=json.dumps(state) if state else None
+    )
+
+
+def _read_input(state: Mapping[str, Any], params: InputResponseRequestParams) -> InputRound | None:
+    """Return what a request has with it for its server; None for nothing, and for an answer to the gateway."""
+    answers: Mapping[str, Any] = params.input_responses or {}
+    if _SERVER in state:
+        own = state.get(_ANSWERS) or {}
+        return InputRound(str(state[_SERVER]), state.get(_STATE), {**answers, **own})
+    return InputRound(ANY_SERVER, None, answers) if answers and not state else None
 
 
 def _read_state(text: str | None) -> Mapping[str, Any]:

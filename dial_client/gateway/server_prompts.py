@@ -99,7 +99,7 @@ class ServerPrompts:
 
         async def make(request: ClientRequest, _: GivenApproval | None) -> GetPromptResult:
             result = await send_upstream(
-                connection, request, lambda client, meta: client.get_prompt(name, arguments, meta=meta)
+                connection, request, lambda client, options: client.get_prompt(name, arguments, **options)
             )
             return rewrite_prompt(connection.name, result)
 

@@ -125,7 +125,9 @@ class ServerResources:
         connection, uri = await self._addresses.resolve(params.uri, context.protocol_version)
 
         async def make(request: ClientRequest, _: GivenApproval | None) -> ReadResourceResult:
-            result = await send_upstream(connection, request, lambda client, meta: client.read_resource(uri, meta=meta))
+            result = await send_upstream(
+                connection, request, lambda client, options: client.read_resource(uri, **options)
+            )
             return rewrite_contents(connection.name, result, uri, params.uri)
 
         return await answer_request(self._questions, session, context, params, make)

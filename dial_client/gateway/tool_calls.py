@@ -43,6 +43,7 @@ from dial_client.gateway.long_results import LongResults
 from dial_client.gateway.questions import GivenApproval, Questions
 from dial_client.gateway.suspended_calls import CallLost
 from dial_client.gateway.upstream_requests import select_meta
+from dial_client.hooks.call_context import InputRequired
 from dial_client.messages.errors import ServerGone
 from dial_client.messages.events import Event, ToolCallProgress
 from dial_client.messages.message import (
@@ -163,6 +164,7 @@ class ToolCalls:
             arguments: The arguments of the call.
 
         Raises:
+            InputRequired: The client has to answer the server first, and repeats its request.
             MCPError: There is no such tool, or the server answered with an error.
         """
         if name == LOG_IN:
@@ -189,6 +191,8 @@ class ToolCalls:
         result = await executor.execute_here(call, emit, Deadline(math.inf), waiting)
         if result.pending is not None:
             return self._questions.build_result(result.pending)
+        if isinstance(result.exception, InputRequired):
+            raise result.exception
         if name in self._definitions.current.withheld:
             result = self._review(name, result)
         answer = self._build_result(result, received.result, executor)

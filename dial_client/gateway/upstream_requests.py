@@ -7,7 +7,7 @@ ask for input, as during a call: the request says which client it is for.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from mcp import Client
 from mcp.server.context import ServerRequestContext
@@ -19,7 +19,6 @@ from mcp_types import (
     SERVER_INFO_META_KEY,
     InputRequiredResult,
     InputResponseRequestParams,
-    RequestParamsMeta,
     Result,
 )
 
@@ -37,8 +36,8 @@ from dial_client.servers.restart_policy import is_modern
 from dial_client.tools.taint import is_untrusted
 
 ResultT = TypeVar("ResultT", bound=Result)
-# Sends a request with the SDK's client, with this `_meta`.
-SendUpstream = Callable[[Client, "RequestParamsMeta | None"], Awaitable[ResultT]]
+# Sends a request with the SDK's client, with these arguments for `_meta`, and for what the client has brought with it.
+SendUpstream = Callable[[Client, Mapping[str, Any]], Awaitable[ResultT]]
 
 # The members of ``_meta`` that belong to one connection, and are not handed on to the server.
 _OWN_META = ("progressToken", "io.modelcontextprotocol/protocolVersion", "io.modelcontextprotocol/client")
@@ -88,18 +87,21 @@ async def send_upstream(
             the server, or `READ_SECONDS`.
 
     Raises:
+        InputRequired: The client has to answer the server first, and repeats its request.
         MCPError: The server refused, with its own code; or it is not available, or did not answer in time.
     """
     if seconds is None:
         own = connection.settings.tool_timeout if connection.settings is not None else None
         seconds = READ_SECONDS if own is None else own
-    meta = cast("RequestParamsMeta", select_meta(request.session, request.context.meta)) or None
+    meta = select_meta(request.session, request.context.meta) or None
     deadline = Deadline(seconds)
     call = CallContext(deadline, deadline, origin=request.origin, caller=request)
     try:
         with deadline.scope(), call_context.set_current(call):
             await connection.wait_settled()
-            result = await connection.ask(lambda client: send(client, meta), seconds)
+            given = request.take_input(connection.name)
+            options = {"meta": meta} | ({} if given is None else given.build_arguments())
+            result = await connection.ask(lambda client: send(client, options), seconds)
             if is_untrusted(connection):
                 request.session.taint.add(connection.name)
             return _drop_server_info(result)

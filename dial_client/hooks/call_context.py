@@ -27,6 +27,41 @@ URLS, SAMPLING_TOOLS = "elicitation.url", "sampling.tools"
 ALL_FEATURES = frozenset((ELICITATION, URLS, SAMPLING, SAMPLING_TOOLS, ROOTS))
 
 
+@dataclass(frozen=True, slots=True)
+class OpenQuestion:
+    """A request of a server that its client answers by repeating its own request."""
+
+    request: Any
+    """The request for the client, a model of ``mcp_types``."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputRound:
+    """What a repeated request has with it for the server that has asked (MCP 2026-07-28)."""
+
+    server: str
+    """The server's name in the configuration."""
+    state: str | None
+    """The state that the server wants back; None if it has none."""
+    answers: Mapping[str, Any]
+    """The answers as they are sent, by the keys of the server's requests."""
+
+    def build_arguments(self) -> dict[str, Any]:
+        """Return the arguments of the SDK's client for the repeated request."""
+        return {"input_responses": dict(self.answers), "request_state": self.state}
+
+
+class InputRequired(Exception):
+    """A server requires answers of the client of a gateway, which repeats its request with them."""
+
+    def __init__(self, round_: InputRound, questions: Mapping[str, Any]) -> None:
+        super().__init__("the server asks something first")
+        self.round = round_
+        """What goes back to the server, with the answers that this program has given."""
+        self.questions = questions
+        """The requests that the client has to answer, models of ``mcp_types``, by the server's keys."""
+
+
 class Caller(Protocol):
     """The client of a gateway that has made a call, and that answers the requests of servers during the call itself."""
 
@@ -51,6 +86,18 @@ class Caller(Protocol):
             server: The server's name in the configuration.
             params: The parameters of the request, as the server has sent them; None for ``roots``.
         """
+
+    def hand_on(self, feature: Feature, server: str, params: Any) -> OpenQuestion | Any:
+        """Return a request for a client that `is_resumable`, in place of waiting for its answer as `answer` does.
+
+        It is an ``ErrorData`` if the client lacks the feature.
+        """
+
+    def take_input(self, server: str) -> InputRound | None:
+        """Return what the client has brought with it for a server that has asked before, once; None for nothing."""
+
+    def begin_task(self) -> None:
+        """Learn that the server has answered the call with a task: the result takes some time."""
 
     async def complete_elicitation(self, server: str, elicitation_id: str) -> None:
         """Tell the client that its user has completed a URL elicitation of a server."""

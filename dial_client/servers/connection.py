@@ -203,6 +203,7 @@ class Connection(ServerStatusWriter):
         call that the server has answered with a task is not repeated: the task is polled on in the next session.
 
         Raises:
+            InputRequired: The client of a gateway has to answer the server first.
             ServerGone: The server is not ready, or the connection broke before the result arrived.
             ServerError: The server refused the call, has no such tool, or sent an invalid result.
         """
@@ -212,7 +213,9 @@ class Connection(ServerStatusWriter):
         if (party := self._find_party(context)) is not None:
             async with self.separate.use(*party) as own:
                 return await own.call(tool, arguments, on_progress)
-        request = ToolRequest(tool, dict(arguments), on_progress, context.meta if context is not None else None)
+        meta, caller = (None, None) if context is None else (context.meta, context.caller)
+        given = None if caller is None else caller.take_input(self.name)
+        request = ToolRequest(tool, dict(arguments), on_progress, meta, caller, given)
         first: ServerSession | None = None
         may_repeat: bool | None = None
         for pause in (*REPEAT_PAUSES, None):

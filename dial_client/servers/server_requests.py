@@ -21,7 +21,7 @@ import anyio
 
 from dial_client.hooks import call_context
 from dial_client.hooks.audit.entries import Origin, TurnAudit, find_common_origin, record_request
-from dial_client.hooks.call_context import ELICITATION, URLS, CallContext, Caller
+from dial_client.hooks.call_context import ELICITATION, URLS, CallContext, Caller, OpenQuestion
 from dial_client.hooks.elicitation_form import Form, clean_schema, find_url_doubts, is_web_url
 from dial_client.hooks.server_callbacks import (
     Callbacks,
@@ -43,6 +43,7 @@ from dial_client.servers.status import Observable, OnChange
 if TYPE_CHECKING:
     import mcp_types as wire
     from mcp import MCPError
+    from mcp.client.context import ClientRequestContext
 
 log = get_logger(__name__)
 
@@ -210,7 +211,10 @@ class ServerRequests:
         try:
             result = await call()
         except MCPError as error:
-            if error.code == MISSING_REQUIRED_CLIENT_CAPABILITY and isinstance(error.data, dict):
+            own_call = self._own_call.get()
+            is_own = own_call is None or own_call.caller is None
+            # What the client of a gateway lacks is for that client to read, with the code and the data.
+            if is_own and error.code == MISSING_REQUIRED_CLIENT_CAPABILITY and isinstance(error.data, dict):
                 for name in error.data.get("requiredCapabilities") or ():
                     if name in _MISSING_FEATURES:
                         raise ServerError(self._server, _MISSING_FEATURES[name]) from error
@@ -227,12 +231,14 @@ class ServerRequests:
 
         Args:
             feature: The feature that the server uses: ``elicitation``, ``sampling`` or ``roots``.
-            context: The SDK's context, which does not tell which call the request belongs to.
+            context: The SDK's context, which does not tell which call the request belongs to. With a `RoundContext` the
+                client of a gateway may get the request as an `OpenQuestion`.
             params: The parameters of the request; none for ``roots``.
         """
         from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, ErrorData
 
-        del context
+        from dial_client.servers.input_rounds import RoundContext
+
         own_call = self._own_call.get()
         calls = await self._find_calls() if own_call is None else (own_call,)
         if calls is None:
@@ -261,7 +267,8 @@ class ServerRequests:
             self._requests[scope] = set(calls)
             try:
                 if caller is not None:
-                    return await self._pass_on(caller, feature, calls, *params)
+                    may_repeat = isinstance(context, RoundContext)
+                    return await self._pass_on(caller, feature, calls, *params, may_repeat=may_repeat)
                 if feature != "roots" and not self._has_own(feature):
                     # Clients of a gateway have the feature, or may have it, but did not make this call.
                     return ErrorData(code=METHOD_NOT_FOUND, message=f"The host does not support {feature} here")
@@ -274,6 +281,16 @@ class ServerRequests:
             finally:
                 del self._requests[scope]
         return ErrorData(code=INVALID_REQUEST, message=_CALL_ENDED)
+
+    async def answer_one(self, context: ClientRequestContext, request: wire.InputRequest) -> Any:
+        """Answer one of the requests with which the server has answered a call, as `answer`."""
+        from mcp_types import METHOD_NOT_FOUND, ErrorData
+
+        feature, own_call = _FEATURES[request.method], self._own_call.get()
+        caller = own_call.caller if own_call is not None else None
+        if caller is None and not self.has_feature(feature):
+            return ErrorData(code=METHOD_NOT_FOUND, message=f"The host does not support {feature}")
+        return await self.answer(feature, context, *(() if feature == "roots" else (request.params,)))
 
     async def _find_calls(self) -> tuple[_Call, ...] | None:
         """Return the calls in flight that a request may belong to, the oldest first; None if they have ended.
@@ -304,8 +321,10 @@ class ServerRequests:
         # For a client that has no model, the host's own model may answer.
         return None if feature == "sampling" and self.capabilities.sampler is not None else caller
 
-    async def _pass_on(self, caller: Caller, feature: str, calls: tuple[_Call, ...], params: Any = None) -> Any:
-        """Return the answer of the client that has made the call, as the client has sent it."""
+    async def _pass_on(
+        self, caller: Caller, feature: str, calls: tuple[_Call, ...], params: Any = None, *, may_repeat: bool
+    ) -> Any:
+        """Return the answer of the client that has made the call, as the client has sent it; or its open question."""
         from mcp_types import ElicitRequestURLParams, ElicitResult, ErrorData
 
         if isinstance(params, ElicitRequestURLParams):
@@ -317,8 +336,13 @@ class ServerRequests:
         decision = "failed"
         try:
             with call_context.pause_deadlines(_list_contexts(calls)):
-                answer = await caller.answer(feature, self._server, params)
+                if may_repeat:
+                    answer = caller.hand_on(feature, self._server, params)
+                else:
+                    answer = await caller.answer(feature, self._server, params)
             decision = "denied" if isinstance(answer, ErrorData) else "allowed"
+            if isinstance(answer, OpenQuestion):
+                decision = "asked"
             if isinstance(answer, ElicitResult):
                 decision = answer.action
         finally:

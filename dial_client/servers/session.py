@@ -19,6 +19,7 @@ import anyio
 import anyio.lowlevel
 
 from dial_client.hooks import call_context
+from dial_client.hooks.call_context import InputRequired
 from dial_client.messages import mcp_apps
 from dial_client.messages.errors import ServerError, ServerGone, ServerStartError
 from dial_client.runtime.logs import get_logger
@@ -169,6 +170,7 @@ class ServerSession:
                 session would not help: the request fails, and the session stays.
 
         Raises:
+            InputRequired: The client of a gateway has to answer the server first.
             CallNotRun: The request did not reach the server.
             ServerGone: The connection broke before the result arrived.
             ServerError: The server refused, or sent an invalid result.
@@ -180,7 +182,9 @@ class ServerSession:
         with anyio.CancelScope() as scope:
             try:
                 return await self._requests.run_call(tool, partial(request, client), scope)
-            except Exception as error:  # noqa: BLE001 (every error becomes a ServerError)
+            except InputRequired:
+                raise
+            except Exception as error:  # noqa: BLE001 (every other error becomes a ServerError)
                 problem = error
         if problem is None:  # `fail_calls` has cancelled the scope
             raise self._build_lost_error()
@@ -403,6 +407,8 @@ class ServerSession:
         self._finish(failure.kind, message + refusal)
 
     def _become_ready(self, client: Client, transport: TransportFactory, tools: tuple[Tool, ...]) -> None:
+        from dial_client.servers.input_rounds import resolve_rounds
+
         if self._exit is not None:
             return
         # The SDK would list all tools to validate each result against its output schema. The code that reads results
@@ -415,6 +421,8 @@ class ServerSession:
         if is_modern(client.protocol_version) and self._capabilities.callbacks.callers is not None:
             stamp = partial(self._stamp_for_caller, client.session._stamp)  # noqa: SLF001 - no option
             client.session._stamp = stamp  # noqa: SLF001
+            resolve: Any = partial(resolve_rounds, client.session, self._status.name, self._requests.answer_one)
+            client._drive_input_required = resolve  # type: ignore[method-assign]  # noqa: SLF001
         self._client, self._protocol_version = client, client.protocol_version
         self._has_session_id = transport.is_streamable_http and self._is_legacy
         self._ready_at = anyio.current_time()

@@ -13,7 +13,6 @@ from typing import Any, Literal, NoReturn, TypeVar, cast
 
 import anyio
 from mcp import Client, MCPError
-from mcp.client.context import ClientRequestContext
 from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import (
@@ -21,7 +20,6 @@ from mcp_types import (
     CallToolResult,
     EmptyResult,
     ErrorData,
-    InputRequest,
     InputRequests,
     InputResponses,
     Request,
@@ -29,6 +27,9 @@ from mcp_types import (
     Result,
     TextContent,
 )
+
+from dial_client.hooks.call_context import Caller, InputRound
+from dial_client.servers.input_rounds import answer_requests, dump_answer
 
 EXTENSION = "io.modelcontextprotocol/tasks"
 # Seconds between two polls if the server suggests none, and the bounds of what it may suggest: a poll restarts the
@@ -124,6 +125,10 @@ class ToolRequest:
     says about the task."""
     meta: Any = None
     """The ``_meta`` of the request; None for none."""
+    caller: Caller | None = None
+    """The client of a gateway that makes the call."""
+    given: InputRound | None = None
+    """What the client has brought with it for the server; None for nothing."""
     task: CreatedTask | None = None
     """The task with which the server has answered; None before, and if the server answers with a result."""
     # The number of polls, and the keys of the input requests that were answered: a server repeats a request for input
@@ -141,6 +146,7 @@ class ToolRequest:
             is_serving: Returns False once the session is lost.
 
         Raises:
+            InputRequired: The client of a gateway has to answer the server first.
             mcp.MCPError: The call failed at the server, or the server does not know the task any more.
         """
         if self.task is None:
@@ -150,9 +156,12 @@ class ToolRequest:
                     self.arguments,
                     progress_callback=cast("ProgressFnT | None", self.on_progress),
                     meta=self.meta,
+                    **({} if self.given is None else self.given.build_arguments()),
                 )
             except TaskCreated as created:
                 self.task = created.task
+                if self.caller is not None:
+                    self.caller.begin_task()
         try:
             return await self._follow(client, self.task.task_id)
         except anyio.get_cancelled_exc_class():
@@ -181,25 +190,14 @@ class ToolRequest:
                 await anyio.sleep(state.seconds)
 
     async def _answer(self, client: Client, task_id: str, requests: InputRequests) -> None:
-        answers: dict[str, Any] = {}
-
-        async def answer(key: str, request: InputRequest) -> None:
-            meta = request.params.meta if request.params else None
-            context = ClientRequestContext(session=client.session, request_id=key, meta=meta)
-            answers[key] = await client.session.dispatch_input_request(context, request)
-
-        async with anyio.create_task_group() as group:
-            for key, request in requests.items():
-                group.start_soon(answer, key, request)
+        try:
+            answers = await answer_requests(client.session, requests, client.session.dispatch_input_request)
+        except MCPError:
+            # The answers to a task have no form for an error, and the task would wait for ever.
+            await self._cancel(client, task_id)
+            raise
         self._answered |= answers.keys()
-        for found in answers.values():
-            if isinstance(found, ErrorData):
-                # The answers to a task have no form for an error, and the task would wait for ever.
-                await self._cancel(client, task_id)
-                raise MCPError(found.code, found.message, found.data)
-        dumped = {
-            key: found.model_dump(by_alias=True, mode="json", exclude_none=True) for key, found in answers.items()
-        }
+        dumped: dict[str, Any] = {key: dump_answer(answer) for key, answer in answers.items()}
         params = TaskUpdateParams(task_id=task_id, input_responses=dumped)
         await client.session.send_request(TaskUpdate(method="tasks/update", params=params), EmptyResult)
 

@@ -19,7 +19,7 @@ import anyio.lowlevel
 
 from dial_client.hooks import call_context
 from dial_client.hooks.audit.entries import CallAudit, Origin, TurnAudit
-from dial_client.hooks.call_context import CallContext, Caller, Spend
+from dial_client.hooks.call_context import CallContext, Caller, InputRequired, Spend
 from dial_client.hooks.middleware import MiddlewareChain, ToolCall
 from dial_client.messages.errors import ServerError
 from dial_client.messages.events import AppOpened, Emit, ToolCallFinished, ToolCallProgress, ToolCallStarted
@@ -506,6 +506,8 @@ def _describe_unknown_tool(name: str, catalog: Catalog) -> str:
 
 def _build_failure(call: ToolCallRequest, error: Exception) -> ToolCallResult:
     """Return the result of a call that raised: of a server's error its text, of any other one only the type."""
+    if isinstance(error, InputRequired):
+        return replace(build_not_run_result(call.id, "the server asks something first."), exception=error)
     if isinstance(error, ServerError):
         return ToolCallResult.failed(call.id, Failure.SERVER, to_tool_error(error))
     log.failure("tool_call_broke", error, tool=call.name)

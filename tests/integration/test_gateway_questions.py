@@ -148,8 +148,8 @@ async def test_a_server_learns_what_the_client_lacks(era: str, mode: str, tmp_pa
     if era == "legacy":
         assert all("The client does not support" in text for text in answers)
     else:  # the server has read in the call itself what the client lacks
-        assert "it asks the user a question, but no user can answer" in answers[0]
-        assert "it asks for a model's reply, and sampling is not enabled" in answers[1]
+        assert "{'requiredCapabilities': {'elicitation': {'form': {}}}}" in answers[0]
+        assert "{'requiredCapabilities': {'sampling': {}}}" in answers[1]
 
 
 @both_eras

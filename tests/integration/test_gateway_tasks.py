@@ -53,6 +53,14 @@ async def test_a_client_that_follows_tasks_itself_gets_the_task(tmp_path: Path) 
         assert gateway.tasks.ids == (created.value.task.task_id,)
 
 
+async def test_a_server_that_answers_with_a_task_makes_the_call_one_at_once(tmp_path: Path) -> None:
+    jobs = {"jobs": tasks.build_server(tasks.TaskStore())}
+    async with asking(jobs, "*", folder=tmp_path, task_seconds=LONG) as gateway, through(gateway) as dial:
+        with anyio.fail_after(LONG / 2):
+            result = await dial.call("jobs__report", {})
+    assert result.content == "report done in 3 polls"
+
+
 async def test_a_result_that_comes_when_the_time_is_over_is_not_lost(tmp_path: Path) -> None:
     jobs = {"jobs": tasks.build_server(tasks.TaskStore())}
     async with asking(jobs, folder=tmp_path, task_seconds=0.0) as gateway, through(gateway) as dial:

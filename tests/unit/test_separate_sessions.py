@@ -32,6 +32,15 @@ class Caller:
     async def answer(self, feature: str, _: str, __: Any) -> Any:
         raise AssertionError(feature)
 
+    def hand_on(self, feature: str, _: str, __: Any) -> Any:
+        raise AssertionError(feature)
+
+    def take_input(self, _: str) -> None:
+        pass
+
+    def begin_task(self) -> None:
+        pass
+
     async def complete_elicitation(self, server: str, _: str) -> None:
         raise AssertionError(server)
 
