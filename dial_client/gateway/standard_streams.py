@@ -13,25 +13,24 @@ import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCResponse
 
 from dial_client.gateway.standard_files import StandardFiles
 from dial_client.runtime.logs import get_logger
+from dial_client.servers.transports.pipe_writer import PipeWriter
 from dial_client.servers.transports.response_repair import LineSplitter, LineTooLong, parse_messages
 
 log = get_logger(__name__)
 
 # Maximum bytes of a message of the client.
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
-# Messages that wait while the client does not read.
-_BUFFERED = 16
 _CHUNK = 65_536
 # Bytes that a pipe takes without blocking once it can be written.
 _WRITABLE = select.PIPE_BUF if sys.platform != "win32" else _CHUNK
@@ -50,10 +49,9 @@ async def open_streams(
         files: The descriptors.
         begin: Called when a greeting was answered, or when a message arrives that is none; perhaps several times.
     """
-    write, queue = anyio.create_memory_object_stream[memoryview](_BUFFERED)
-    output = _Output(files.output, write, begin)
-    async with write, queue, anyio.create_task_group() as group:
-        group.start_soon(output.write_queued, queue)
+    output = _Output(files.output, begin)
+    async with anyio.create_task_group() as group:
+        group.start_soon(output.write_waiting)
         yield _Input(files.input, begin), output
         group.cancel_scope.cancel()
 
@@ -95,57 +93,25 @@ class _Input(ObjectReceiveStream[SessionMessage]):
 
 
 class _Output(ObjectSendStream[SessionMessage]):
-    """Standard output. What the client's pipe takes at once is written by the task that sends.
+    """Standard output."""
 
-    The rest is written by a task of its own, because the sender may be cancelled: half a message would break the
-    protocol.
-    """
-
-    def __init__(self, file: int, queue: MemoryObjectSendStream[memoryview], begin: Callable[[], None]) -> None:
-        self._file, self._queue, self._begin = file, queue, begin
-        # The messages in the queue, and the one that is being written. While there are any, others come after them.
-        self._waiting = 0
-        self._is_closed = False
+    def __init__(self, file: int, begin: Callable[[], None]) -> None:
+        self._pipe = PipeWriter(partial(_write_now, file), partial(_write, file))
+        self._begin = begin
 
     async def send(self, item: SessionMessage) -> None:
-        if self._is_closed:
-            raise anyio.ClosedResourceError
-        data = memoryview(_encode(item))
-        if self._waiting:
-            self._waiting += 1
-            try:
-                await self._queue.send(data)
-            except BaseException:
-                self._waiting -= 1
-                raise
-            return
-        try:
-            rest = _write_now(self._file, data)
-        except OSError as error:  # the client is gone; the end of standard input ends the server
-            log.debug("standard_output_lost", error=type(error).__name__)
-            raise anyio.BrokenResourceError from error
-        if rest:
-            self._queue.send_nowait(rest)  # the queue is empty
-            self._waiting += 1
-        else:
+        if await self._pipe.send(_encode(item)):
             self._begin()
 
-    async def write_queued(self, queue: MemoryObjectReceiveStream[memoryview]) -> None:
+    async def write_waiting(self) -> None:
         """Write what has to wait, until the client is gone."""
-        with queue:
-            async for data in queue:
-                try:
-                    await _write(self._file, data)
-                except OSError as error:
-                    log.debug("standard_output_lost", error=type(error).__name__)
-                    return
-                finally:
-                    self._waiting -= 1
-                self._begin()
+        try:
+            await self._pipe.run(self._begin)
+        except OSError as error:  # the client is gone; the end of standard input ends the server
+            log.debug("standard_output_lost", error=type(error).__name__)
 
     async def aclose(self) -> None:
-        self._is_closed = True
-        await self._queue.aclose()
+        self._pipe.close()
 
 
 async def _read(file: int) -> bytes:

@@ -23,6 +23,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCRequest
 
 from dial_client.messages.errors import ServerStartError
+from dial_client.servers.transports.pipe_writer import PipeWriter
 from dial_client.servers.transports.response_repair import LineSplitter, LineTooLong, parse_messages
 from dial_client.servers.transports.server_process import ServerProcess, StderrTail, build_environment, find_program
 from dial_client.settings.config_types import ServerSettings
@@ -66,11 +67,10 @@ class StdioTransport:
         self,
     ) -> tuple[MemoryObjectReceiveStream[SessionMessage | Exception], ObjectSendStream[SessionMessage]]:
         incoming, self._read = anyio.create_memory_object_stream[SessionMessage | Exception](_BUFFERED)
-        queue, queued = anyio.create_memory_object_stream[memoryview](_BUFFERED)
-        self._write = _ServerInput(self._process, queue, incoming)
+        self._write = _ServerInput(self._process, incoming)
         await self._pumps.__aenter__()
         self._pumps.start_soon(self._pump_in, incoming)
-        self._pumps.start_soon(self._write_queued, queued)
+        self._pumps.start_soon(self._write_waiting)
         self._pumps.start_soon(self._pump_stderr)
         self._pumps.start_soon(self._watch)
         return self._read, self._write
@@ -149,12 +149,9 @@ class StdioTransport:
         if not messages and b"{" in line:
             await anyio.lowlevel.checkpoint()  # endless text must not block the event loop
 
-    async def _write_queued(self, queued: MemoryObjectReceiveStream[memoryview]) -> None:
+    async def _write_waiting(self) -> None:
         try:
-            with queued:
-                async for data in queued:
-                    await self._process.write(data)
-                    self._write.waiting -= 1
+            await self._write.pipe.run()
         except (OSError, anyio.ClosedResourceError, anyio.BrokenResourceError):
             self._closed = "its input"
         finally:
@@ -176,21 +173,13 @@ class StdioTransport:
 
 
 class _ServerInput(ObjectSendStream[SessionMessage]):
-    """Standard input of the server. What its pipe takes at once is written by the task that sends.
+    """Standard input of the server."""
 
-    The rest is written by a task of the transport, because the sender may be cancelled: half a message would break the
-    protocol.
-    """
-
-    def __init__(self, process: ServerProcess, queue: MemoryObjectSendStream[memoryview], answers: StdioReader) -> None:
-        self._process, self._queue, self._answers = process, queue, answers
-        self.waiting = 0
-        """The messages in the queue, and the one that is being written. While there are any, others come after them."""
-        self._is_closed = False
+    def __init__(self, process: ServerProcess, answers: StdioReader) -> None:
+        self.pipe = PipeWriter(process.write_now, process.write)
+        self._answers = answers
 
     async def send(self, item: SessionMessage) -> None:
-        if self._is_closed:
-            raise anyio.ClosedResourceError
         try:
             text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
         except ValueError as error:  # lone surrogates in a model's arguments
@@ -198,25 +187,10 @@ class _ServerInput(ObjectSendStream[SessionMessage]):
                 data = ErrorData(code=INTERNAL_ERROR, message=f"the request cannot be written as JSON: {error}")
                 await self._answers.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=item.message.id, error=data)))
             return
-        rest = memoryview(text.encode() + b"\n")
-        if not self.waiting:
-            with suppress(OSError):  # of which the task that writes the rest takes care
-                rest = self._process.write_now(rest)
-        if not rest:
-            return
-        self.waiting += 1
-        try:
-            self._queue.send_nowait(rest)
-        except anyio.WouldBlock:  # nothing of this message is written
-            try:
-                await self._queue.send(rest)
-            except BaseException:
-                self.waiting -= 1
-                raise
+        await self.pipe.send(text.encode() + b"\n")
 
     async def aclose(self) -> None:
-        self._is_closed = True
-        await self._queue.aclose()
+        self.pipe.close()
 
 
 def _describe_exit(code: int) -> str:
