@@ -1,7 +1,7 @@
 """Serves the web page: the files that ``page`` has at the server's start, compressed if the browser accepts gzip.
 
-The page loads its modules as one script, ``bundle.js``, without their comments. Each module is also served under its
-own name.
+The page loads its modules as one script, ``bundle.js``, and that script and its styles without comments and
+indentation. Each module is also served under its own name.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ _DYNAMIC_IMPORT = re.compile(r'\bimport\("\./(\w+\.js)"\)')
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:const|function\*?|class) (\w+))", re.MULTILINE)
 # Lines that hold nothing but a comment. They are a sixth of what the browser would load.
 _COMMENT = re.compile(r"^[ \t]*(?://[^\n]*|/\*\*[\s\S]*?\*/)\n", re.MULTILINE)
+# The indentation of a line. No text of a module has more than one line.
+_INDENTATION = re.compile(r"^[ \t]+", re.MULTILINE)
+_STYLE_COMMENT = re.compile(r"/\*[\s\S]*?\*/\n?")
 _LOADER = """\
 // The modules of the page in one file. Each is also served under its own name, for readers.
 const loaded = {};
@@ -37,7 +40,7 @@ def join_modules(sources: Mapping[str, str], entry: str) -> str:
 
     Each module becomes a function that runs when the module is first imported, as ECMAScript orders it: a module runs
     after the modules that it imports. A module that is imported while the page runs is in the script, and runs then.
-    Lines that hold only a comment are left out.
+    Lines that hold only a comment are left out, and so is the indentation.
     An import whose name is not a literal, or that names a file in a folder, stays an import of that file.
 
     Args:
@@ -64,7 +67,7 @@ def _find_imported(sources: Mapping[str, str], entry: str) -> Iterator[str]:
 def _to_function(name: str, source: str) -> str:
     """Return a property whose name is that of the module, and whose value is a function that returns the exports."""
     exports = ", ".join(_EXPORT.findall(source))
-    body = _EXPORT.sub("", _COMMENT.sub("", source))
+    body = _INDENTATION.sub("", _EXPORT.sub("", _COMMENT.sub("", source)))
     body = _IMPORT.sub(r'const \1 = await importModule("\2");', body)
     body = _DYNAMIC_IMPORT.sub(r'importModule("\1")', body)
     return f'"{name}": async () => {{\n{body}return {{ {exports} }};\n}},\n'
@@ -147,6 +150,8 @@ class StaticFiles:
             if name == BUNDLE:
                 texts = {file.name: source.decode() for file, source in zip(files, sources, strict=True)}
                 plain = join_modules(texts, _ENTRY).encode()
+            elif name.endswith(".css") and not name.startswith(f"{VENDOR}/"):
+                plain = _INDENTATION.sub("", _STYLE_COMMENT.sub("", plain.decode())).encode()
             compressed = gzip.compress(plain, _LEVEL, mtime=0) if len(plain) >= _MIN_COMPRESSED else b""
             etag = f'"{hashlib.sha256(plain).hexdigest()[:32]}"'
             cached = self._contents[name] = _Content(sources, plain, compressed, etag)

@@ -2,7 +2,6 @@
 
 import { Api } from "./api.js";
 import { connectApprovalKeys } from "./approval_keys.js";
-import { renderRequest } from "./approvals.js";
 import { connectApps, closeDetachedApps } from "./app_services.js";
 import { Composer } from "./composer.js";
 import { confirmAction, showToast, promptForToken } from "./dialogs.js";
@@ -14,6 +13,7 @@ import { listHistoryCommands } from "./history_commands.js";
 import { initInstallation } from "./installation.js";
 import { initNotifications, notify } from "./notifications.js";
 import { ServersPanel } from "./servers_panel.js";
+import { showFirstRequest } from "./shown_request.js";
 import { Sidebar } from "./sidebar.js";
 import { isQuestion } from "./stored_turns.js";
 import { Suggestions } from "./suggestions.js";
@@ -291,7 +291,7 @@ function render() {
   byId("status-text").textContent = status;
   byId("status").dataset.state = current.requests.size ? "waiting" : current.isRunning ? "running" : "";
   composer.setRunning(current.isRunning, current.isStopping);
-  renderRequests();
+  showFirstRequest(api, current, () => composer.focus());
   sidebar.updateStates();
 }
 
@@ -308,25 +308,6 @@ function renderTitle() {
   byId("conversation-more").hidden = current.id === null;
   byId("model-name").textContent = escapeInvisible(current.settings.model ?? standardModel);
   byId("model").classList.toggle("is-changed", Object.keys(current.settings).length > 0);
-}
-
-/** Show the first request. A request that is already shown is left alone: the user may be typing into it. */
-function renderRequests() {
-  const container = byId("requests");
-  const request = current.requests.first;
-  byId("request-count").hidden = current.requests.size < 2;
-  byId("request-count").textContent = translate("request.count", { count: current.requests.size });
-  if (container.firstElementChild?.dataset.request === request?.id) return;
-  const hadFocus = container.inert || container.contains(document.activeElement);
-  const transcript = current;
-  const answer = async (body) => {
-    container.inert = true;
-    await transcript.requests.answer(request, body).catch((error) => showToast(describeError(error)));
-    container.inert = false;
-  };
-  const check = (args) => api.fetchJson("POST", `approvals/${encodeURIComponent(request.id)}/check`, { arguments: args });
-  container.replaceChildren(...(request ? [renderRequest(request, { answer, check })] : []));
-  if (hadFocus) composer.focus();
 }
 
 const isNearEnd = () => view.scrollHeight - view.scrollTop - view.clientHeight < END_DISTANCE;
