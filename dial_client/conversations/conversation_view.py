@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +49,9 @@ class ConversationView:
     """The settings of the conversation (`conversation_settings`); None if there is none."""
     state: str = ""
     """A hash of the conversation's state, to detect changes."""
+    usage: Mapping[str, float] | None = None
+    """The sums of ``input_tokens``, ``output_tokens`` and ``cost_usd`` of all turns, also of versions that are not
+    shown; a sum that no turn has is missing."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return ``{"positions", "versions", "turns", "state"}`` of JSON types."""
@@ -75,7 +78,19 @@ def build_view(stored: Conversation) -> ConversationView:
         tuple(_find_turns(tree, path, shown, conversation.messages)),
         tree.settings or None,
         hash_state(stored.turn, stored.running, stored.message_count, stored.title),
+        _add_usages(details for turns in tree.turns.values() for details in turns),
     )
+
+
+def _add_usages(turns: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    sums: dict[str, float] = {}
+    for details in turns:
+        usage = details.get("usage")
+        for name in ("input_tokens", "output_tokens", "cost_usd"):
+            number = usage.get(name) if isinstance(usage, Mapping) else None
+            if isinstance(number, int | float):
+                sums[name] = sums.get(name, 0) + number
+    return sums
 
 
 def hash_state(turn: str, running: bool, message_count: int, title: str) -> str:  # noqa: FBT001 - of a `Conversation`

@@ -6,7 +6,7 @@ MCP Apps add text to the user's next message (``ui/update-model-context``): the 
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, cast
 
 from starlette.requests import Request
@@ -139,6 +139,7 @@ class ConversationRoutes:
             Route(f"{path}/stop", self._stop, methods=["POST"]),
             Route(f"{path}/turns/{{turn}}/events", self._stream_events, methods=["GET"]),
             Route(f"{path}/state", self._read_state, methods=["GET"]),
+            Route(f"{path}/usage", self._read_usage, methods=["GET"]),
             Route(f"{path}/messages", self._list_messages, methods=["GET"]),
             Route(f"{path}/messages/{{position}}", self._remove, methods=["DELETE"]),
             Route(f"{path}/switch", self._switch, methods=["POST"]),
@@ -310,6 +311,19 @@ class ConversationRoutes:
 
     async def _read_state(self, request: Request) -> Response:
         return build_json_response({"state": await self._find_manager(request).read_state(request.path_params["id"])})
+
+    async def _read_usage(self, request: Request) -> Response:
+        """Return what fills the model's context window, and what the conversation has used so far."""
+        report = await self._manager.measure_context(request.path_params["id"])
+        view = await self._runner.view(request.path_params["id"])
+        context = {
+            "tokens": report.tokens,
+            "window": report.window,
+            "is_counted": report.is_counted,
+            "left_out": report.left_out,
+            "parts": [asdict(part) for part in report.parts],
+        }
+        return build_json_response({"context": context, "usage": dict(view.usage or {})})
 
     async def _list_messages(self, request: Request) -> Response:
         return build_json_response(

@@ -116,7 +116,7 @@ def test_the_right_to_left_layout_mirrors_the_window_but_not_code(chromium: Brow
     send_message(tab, "سؤال")
     tab.until(DONE)
     assert find_left(tab, "#sidebar") > find_left(tab, "#view")
-    assert find_left(tab, "#send") < find_left(tab, "#message") < find_left(tab, "#attach")
+    assert find_left(tab, "#send") < find_left(tab, "#model-picker") < find_left(tab, "#attach")
     assert tab.run("getComputedStyle(document.querySelector('.prose code')).direction") == "ltr"
     tab.resize(320, 700)
     assert tab.run("document.documentElement.scrollWidth") == 320

@@ -10,6 +10,7 @@ import { ConversationSearch } from "./conversation_search.js";
 import { sendWhenFree } from "./queued_sending.js";
 import { readHash, revealMessage, showAllTurns, toHash } from "./deep_links.js";
 import { listHistoryCommands } from "./history_commands.js";
+import { ModelPicker } from "./model_picker.js";
 import { initInstallation } from "./installation.js";
 import { initNotifications, notify } from "./notifications.js";
 import { ServersPanel } from "./servers_panel.js";
@@ -23,6 +24,7 @@ import { escapeInvisible } from "./invisible_characters.js";
 import { translate } from "./language.js";
 import { describeError } from "./descriptions.js";
 import { initLanguage } from "./page_texts.js";
+import { UsageGauge } from "./usage_gauge.js";
 import { WaitingRequests } from "./waiting_requests.js";
 
 const EXAMPLES = [translate("welcome.tools"), translate("welcome.time"), translate("welcome.explain")];
@@ -42,8 +44,6 @@ const view = byId("view");
 const transcripts = new Map();
 const running = new Set();
 let current = null;
-/** The name of the model of conversations that choose none. */
-let standardModel = "";
 let isAtEnd = true;
 
 const servers = new ServersPanel(api, (mention) => composer.mention(mention));
@@ -76,6 +76,8 @@ const composer = new Composer({
   suggest: (text, position) => suggestions.find(text, position),
   findCommand: (text) => suggestions.findCommand(text),
 });
+const picker = new ModelPicker((name) => act((transcript) => transcript.chooseModel(name)));
+const gauge = new UsageGauge(api, () => suggestions.findCommand("/compact").then((run) => run()));
 const sidebar = new Sidebar(api, {
   currentId: () => current?.id,
   isWaiting: (id) => waiting.isWaiting(id),
@@ -137,6 +139,7 @@ async function openConversation(id, position = null) {
   resizes.observe(current.element);
   composer.open(id);
   render();
+  gauge.refresh(null);
   if (!matchMedia("(pointer: coarse)").matches) composer.focus();
   if (id && !loaded) current.ready = load(current);
   await current.ready;
@@ -174,6 +177,7 @@ function createTranscript(id) {
   });
   transcript.addEventListener("sent", () => isCurrent() && scrollToEnd());
   transcript.addEventListener("servers", () => servers.refreshSoon());
+  transcript.addEventListener("stored", () => isCurrent() && gauge.refresh(transcript.id));
   transcript.addEventListener("created", () => onCreated(transcript));
   transcript.addEventListener("finished", () => onFinished(transcript));
   return transcript;
@@ -306,8 +310,8 @@ function renderTitle() {
   const badge = waiting.count ? `(${waiting.count}) ` : "";
   document.title = badge + (current.title ? `${escapeInvisible(title)} · dial-chat` : "dial-chat");
   byId("conversation-more").hidden = current.id === null;
-  byId("model-name").textContent = escapeInvisible(current.settings.model ?? standardModel);
-  byId("model").classList.toggle("is-changed", Object.keys(current.settings).length > 0);
+  picker.show(current.settings.model ?? null);
+  byId("model").classList.toggle("is-changed", Object.keys(current.settings).some((name) => name !== "model"));
 }
 
 const isNearEnd = () => view.scrollHeight - view.scrollTop - view.clientHeight < END_DISTANCE;
@@ -394,7 +398,4 @@ function openAddress() {
 byId("not-started").remove();
 connectEvents();
 await servers.refresh();
-await Promise.all([openAddress(), sidebar.refresh(), waiting.start()]);
-const models = await api.fetchJson("GET", "v1/models").catch(() => null);
-standardModel = models?.data?.[0]?.id ?? "";
-renderTitle();
+await Promise.all([openAddress(), sidebar.refresh(), waiting.start(), picker.load(api)]);

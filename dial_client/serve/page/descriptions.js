@@ -28,14 +28,23 @@ export function describeStatus({ text, code, tool }) {
 /** Describe the usage of a turn: "qwen, 2 tool rounds, 1,234 tokens, $0.0042, 3.1 s". */
 export function describeUsage({ model, depth, usage, duration_s: duration }) {
   const tokens = (usage?.input_tokens ?? 0) + (usage?.output_tokens ?? 0);
-  const cost = usage?.cost_usd;
   return [
-    model ?? "",
+    formatModel(model ?? ""),
     depth ? translate("usage.rounds", { count: depth }) : "",
     tokens ? translate("usage.tokens", { count: tokens }) : "",
-    typeof cost === "number" && cost > 0 ? `$${formatNumber(cost, { maximumSignificantDigits: 2 })}` : "",
+    formatCost(usage?.cost_usd),
     duration ? formatDuration(duration) : "",
   ].filter(Boolean).join(", ");
+}
+
+/** Format a cost in US dollars: "$0.0042"; an empty string if it is unknown or nothing. */
+export function formatCost(cost) {
+  return typeof cost === "number" && cost > 0 ? `$${formatNumber(cost, { maximumSignificantDigits: 2 })}` : "";
+}
+
+/** Return the name of a model without its API and the host of its endpoint: "qwen3" for "chat:qwen3@10.0.0.4:8000". */
+export function formatModel(name) {
+  return /^[\w-]+:(.+)@[^@/]+$/.exec(name)?.[1] ?? name;
 }
 
 /** Format a duration: "12 ms", "0.4 s", "75 s". */

@@ -66,6 +66,17 @@ export const ENGLISH = {
   "find.label": "Search in this conversation", "find.previous": "Previous hit", "find.next": "Next hit",
   "find.close": "Close the search", "find.none": "No hits", "find.hit": "Hit {number} of {total}",
 
+  // The gauge of the context window
+  "gauge.title": "Context and cost",
+  "gauge.context": "The next request has {tokens} of {window} tokens of the context window.",
+  "gauge.context_unknown": "The next request has {tokens} tokens. The size of the context window is unknown.",
+  "gauge.left_out": "{count} older messages do not fit, and are not sent.",
+  "gauge.left_out.one": "1 older message does not fit, and is not sent.",
+  "gauge.total": "All answers so far: {input} tokens of input, {output} of output.", "gauge.cost": "Cost: {cost}.",
+  "gauge.counted": "The sum was counted by the endpoint; the parts are estimates.",
+  "gauge.estimated": "These are estimates.", "gauge.instructions": "Instructions",
+  "gauge.tools_of": "Tools of {server}", "gauge.messages": "Messages", "gauge.results": "Results of calls",
+
   // Attachments and queued messages
   "attach.pasted": "pasted text.txt", "attach.unreadable": "{name} cannot be read.",
   "attach.refused": "{name} was not attached: {reason}", "attach.size": "all files of a message may have at most 20 MB.",

@@ -215,4 +215,17 @@ export const TEXTS = {
   "notify.refused": "El navegador no permite avisos de esta página.",
   "notify.approval": "{server} quiere ejecutar {tool}. Se necesita tu aprobación.",
   "notify.question": "{server} pide un dato.",
+  "gauge.title": "Contexto y coste",
+  "gauge.context": "La próxima petición ocupa {tokens} de {window} tokens de la ventana de contexto.",
+  "gauge.context_unknown":
+    "La próxima petición tiene {tokens} tokens. Se desconoce el tamaño de la ventana de contexto.",
+  "gauge.left_out": "Mensajes antiguos que no caben y no se envían: {count}",
+  "gauge.total": "Todas las respuestas hasta ahora: {input} tokens de entrada, {output} de salida.",
+  "gauge.cost": "Coste: {cost}.",
+  "gauge.counted": "La suma la contó el servidor del modelo; las partes son estimaciones.",
+  "gauge.estimated": "Son estimaciones.",
+  "gauge.instructions": "Instrucciones",
+  "gauge.tools_of": "Herramientas de {server}",
+  "gauge.messages": "Mensajes",
+  "gauge.results": "Resultados de llamadas",
 };

@@ -11,7 +11,10 @@ import { TurnView } from "./turn_view.js";
 import { translate } from "./language.js";
 import { describeError, describeStatus } from "./descriptions.js";
 
-/** Dispatches "change" (status, running, requests), "created" (has an id now), "sent", "finished" and "servers". */
+/**
+ * Dispatches "change" (status, running, requests), "created" (has an id now), "sent", "finished", "stored" (what is shown
+ * is what is stored) and "servers".
+ */
 export class Transcript extends EventTarget {
   #api;
   #actions;
@@ -194,17 +197,27 @@ export class Transcript extends EventTarget {
     }
   }
 
+  /** Choose the model from the next turn on; null for the standard model. A new conversation is stored when it begins. */
+  async chooseModel(name) {
+    const { model: _, ...others } = this.settings;
+    const settings = name ? { ...others, model: name } : others;
+    if (this.id !== null) return this.saveSettings(settings);
+    this.settings = settings;
+    this.#dispatchChange();
+  }
+
   /** Store the settings of the conversation, which apply from its next turn on. */
   async saveSettings(settings) {
-    await this.#create();
+    await this.#create({});
     ({ settings: this.settings } = await this.#api.fetchJson("PATCH", this.#buildPath(), { settings }));
     this.#dispatchChange();
   }
 
-  async #create() {
+  async #create(settings = this.settings) {
     if (this.id !== null) return;
     this.id = (await this.#api.fetchJson("POST", "conversations", {})).id;
     this.dispatchEvent(new Event("created"));
+    if (Object.keys(settings).length) await this.#api.fetchJson("PATCH", this.#buildPath(), { settings });
   }
 
   async stop() {
@@ -253,6 +266,7 @@ export class Transcript extends EventTarget {
       return () => this.#buildTurn(turn, index, isFinished);
     });
     this.#state = isRunning ? null : stored.state;
+    this.dispatchEvent(new Event("stored"));
     this.settings = stored.settings ?? {};
     const earlier = builders.splice(0, Math.max(0, builders.length - PAGE_SIZE));
     this.#turns = builders.map((build) => build());
@@ -329,6 +343,7 @@ export class Transcript extends EventTarget {
     const stored = await this.#fetch();
     this.title = stored.title;
     if (!stored.running && !this.isRunning && changes === this.#changes) this.#applyStored(stored);
+    this.dispatchEvent(new Event("stored"));
     this.#dispatchChange();
   }
 
