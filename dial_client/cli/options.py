@@ -310,6 +310,9 @@ class ServeOptions:
         float | None,
         Option(metavar="S", help="Seconds for which a call waits for approval. Default: a day; 30 with --durable."),
     ] = None
+    no_share: Annotated[
+        bool, Option("--no-share", help="No conversation can be shared by a link, which needs no token.")
+    ] = False
     lock: Annotated[
         tuple[str, ...],
         Option(

@@ -86,6 +86,7 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
                 max_turns=serve_options.max_turns,
                 durable=serve_options.durable,
                 answer_timeout=serve_options.answer_timeout,
+                shares=not serve_options.no_share,
                 locked_settings=locked,
                 audit_folder=find_audit_folder(),
                 change_config=build_config_changer(options, reload.request) if serve_options.allow_admin else None,

@@ -573,7 +573,13 @@ class ConversationManager:
         return repair_conversation(await self._read(conversation_id))
 
     async def list(
-        self, limit: int = 50, *, cursor: str | None = None, search: str = "", owner: str | None = None
+        self,
+        limit: int = 50,
+        *,
+        cursor: str | None = None,
+        search: str = "",
+        owner: str | None = None,
+        marks: Mapping[str, bool] = MappingProxyType({}),
     ) -> Page:
         """Return at most `limit` conversations, the most recently changed first.
 
@@ -582,6 +588,7 @@ class ConversationManager:
             cursor: The `Page.cursor` of the previous page; None for the first page.
             search: Words that must all occur in the title or in messages of the user or the model, in any case.
             owner: Only conversations of this owner; by default those of the owner of this manager, else all.
+            marks: Only conversations whose metadata have these marks, or have them not (`ConversationStore.list`).
 
         Raises:
             ConfigError: The cursor is invalid, or the limit is less than 1.
@@ -592,7 +599,7 @@ class ConversationManager:
             owner = self._owner if owner in (None, self._owner) else None
             if owner is None:
                 return Page()
-        return await self.store.list(limit, cursor=cursor, search=search, owner=owner)
+        return await self.store.list(limit, cursor=cursor, search=search, owner=owner, marks=marks)
 
     async def rename(self, conversation_id: str, title: str) -> None:
         """Change the title of a conversation, but not its place in the list.

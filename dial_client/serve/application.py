@@ -30,6 +30,7 @@ from dial_client.serve.model_api.response_store import ResponseStore
 from dial_client.serve.model_api.responses import ResponsesEndpoint
 from dial_client.serve.security import HEALTH, AccessPolicy, SecurityMiddleware, find_person
 from dial_client.serve.server_routes import ConfigChanger, ServerLogins, ServerRoutes
+from dial_client.serve.share_routes import ShareRoutes
 from dial_client.serve.static_files import StaticFiles
 from dial_client.serve.turn_registry import ServedModel, TurnRegistry
 from dial_client.stores.conversation_store import ConversationStore
@@ -58,6 +59,8 @@ class AppContext:
     """The OAuth logins in progress; None if logins over HTTP are disabled."""
     locked_settings: frozenset[str] = frozenset()
     """The names of the settings that conversations cannot override."""
+    shares: bool = True
+    """Whether conversations can be shared by a link, which is read without the token."""
     mcp: McpEndpoint | None = None
     """Serves the servers' tools to other MCP hosts; None to serve them to none."""
 
@@ -103,10 +106,13 @@ def build_routes(context: AppContext) -> list[Route]:
         *ChatCompletionsEndpoint(dial, answers, models).build_routes(),
         *ResponsesEndpoint(dial, answers, models, ResponseStore(context.peers.mailbox)).build_routes(),
         *MessagesEndpoint(dial, answers, models).build_routes(),
-        *ConversationRoutes(dial, manager, durable or manager, turns, model, remote_turns).build_routes(),
+        *ConversationRoutes(
+            *(dial, manager, durable or manager, turns, model, remote_turns), context.shares
+        ).build_routes(),
         *FeatureRoutes(dial, manager, context.human_input, model, context.locked_settings).build_routes(),
         *ServerRoutes(dial, context.change_config, context.logins).build_routes(),
         *AccessRoutes(dial, context.human_input.requests, context.audit_folder).build_routes(),
+        *(ShareRoutes(manager, files).build_routes() if context.shares else ()),
         *context.human_input.build_routes(),
         *(context.mcp.build_routes() if context.mcp is not None else ()),
     ]

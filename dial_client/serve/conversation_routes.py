@@ -34,6 +34,7 @@ from dial_client.serve.http_messages import (
 )
 from dial_client.serve.model_api.message_parts import parse_content, to_text_parts
 from dial_client.serve.security import find_person
+from dial_client.serve.share_routes import SHARED_MARK, without_link
 from dial_client.serve.sse_response import SSEResponse, parse_last_event_id, stream_turn
 from dial_client.serve.turn_registry import ServedModel, TurnRegistry
 from dial_client.stores.conversation_store import Conversation, ConversationSummary
@@ -44,6 +45,8 @@ log = get_logger(__name__)
 MAX_LIMIT = 200
 # For each format the media type and the file name extension.
 _EXPORTS = {"json": ("application/json", "json"), "markdown": ("text/markdown; charset=utf-8", "md")}
+# What a person marks in the list; the names in the metadata of the conversation.
+MARKS = ("pinned", "archived")
 # Contexts per message. The page keeps the same number of apps open.
 MAX_CONTEXTS = 8
 # Characters of one context.
@@ -86,10 +89,11 @@ def _build_error(message: str) -> HttpError:
 
 
 def summary_to_dict(summary: Conversation | ConversationSummary) -> dict[str, Any]:
-    """Return ``{"id", "title", "created", "updated"}``."""
+    """Return ``{"id", "title", "created", "updated", "pinned", "archived", "shared"}``."""
     return {
         "id": summary.id,
         "title": summary.title,
+        **{mark: summary.metadata.get(mark) is True for mark in (*MARKS, SHARED_MARK)},
         "created": summary.created_at.isoformat(),
         "updated": summary.updated_at.isoformat(),
     }
@@ -120,6 +124,8 @@ class ConversationRoutes:
     _model: ServedModel
     # The turns of other processes; None without a shared database.
     _remote_turns: RemoteTurns | None
+    # Whether conversations can be shared by a link.
+    _can_share: bool
     # The conversations whose interrupted turn is being resumed.
     _resuming: set[str] = field(default_factory=set)
 
@@ -162,11 +168,14 @@ class ConversationRoutes:
     async def _list(self, request: Request) -> Response:
         query = request.query_params
         limit = read_limit(request, MAX_LIMIT)
+        marks = {mark: query[mark] == "true" for mark in MARKS if query.get(mark)}
+        search = query.get("search", "")
         page = await self._find_manager(request).list(
-            limit, cursor=query.get("cursor") or None, search=query.get("search", "")
+            limit, cursor=query.get("cursor") or None, search=search, marks=marks
         )
         conversations = [summary_to_dict(summary) | {"running": summary.running} for summary in page]
-        return build_json_response({"conversations": conversations, "cursor": page.cursor})
+        found = {"conversations": conversations, "cursor": page.cursor, "can_share": self._can_share}
+        return build_json_response(found)
 
     async def _create(self, request: Request) -> Response:
         title = read_string(await read_json(request), "title", "")
@@ -204,7 +213,14 @@ class ConversationRoutes:
 
     async def _rename(self, request: Request) -> Response:
         body = await read_json(request)
-        title = read_string(body, "title") if "title" in body or "settings" not in body else None
+        marks = {mark: body[mark] for mark in MARKS if mark in body}
+        if not all(isinstance(value, bool) for value in marks.values()):
+            raise HttpError(400, f"{' and '.join(MARKS)} are true or false", "bad_mark", param=next(iter(marks)))
+        title = read_string(body, "title") if "title" in body or not (marks or "settings" in body) else None
+        if marks:
+            manager = self._find_manager(request)
+            stored = await manager.get(request.path_params["id"])
+            await manager.update(stored.id, metadata={**stored.metadata, **marks})
         if "settings" in body:
             await self._find_manager(request).update_settings(request.path_params["id"], body["settings"])
         if title is not None:
@@ -219,9 +235,12 @@ class ConversationRoutes:
         at = (await read_json(request)).get("at")
         if at is not None and (not isinstance(at, int) or isinstance(at, bool)):
             raise HttpError(400, "at must be a number of messages", "bad_number", param="at")
-        return await self._respond(
-            request, (await self._find_manager(request).fork(request.path_params["id"], at)).id, 201
-        )
+        manager = self._find_manager(request)
+        created = await manager.fork(request.path_params["id"], at)
+        # Neither the link of the conversation nor its place in the list is that of the copy.
+        metadata = {name: value for name, value in without_link(created.metadata).items() if name not in MARKS}
+        await manager.update(created.id, metadata=metadata)
+        return await self._respond(request, created.id, 201)
 
     async def _export(self, request: Request) -> Response:
         format_ = request.query_params.get("format", "json")
@@ -314,8 +333,8 @@ class ConversationRoutes:
 
     async def _read_usage(self, request: Request) -> Response:
         """Return what fills the model's context window, and what the conversation has used so far."""
-        report = await self._manager.measure_context(request.path_params["id"])
-        view = await self._runner.view(request.path_params["id"])
+        report = await self._find_manager(request).measure_context(request.path_params["id"])
+        view = await self._find_runner(request).view(request.path_params["id"])
         context = {
             "tokens": report.tokens,
             "window": report.window,

@@ -5,8 +5,8 @@
 * ``Origin`` and ``Sec-Fetch-Site`` must be of this server's own origin: pages of other origins cannot send requests
   through the user's browser. There is no CORS, except for `/mcp` and the origins that are allowed to use it.
 * ``Authorization: Bearer TOKEN`` or ``x-api-key: TOKEN`` is required for everything except the page's files, the
-  redirects of OAuth logins and ``/healthz``. A token of a person may have only some scopes: 403 for what it may not be
-  used for.
+  redirects of OAuth logins, ``/healthz`` and shared conversations (`share_routes`), which need the key of their link.
+  A token of a person may have only some scopes: 403 for what it may not be used for.
 * The body is limited in size and time, and so are the bodies of all requests together.
 * The length of the body must be unambiguous: a request with two lengths may smuggle a second request.
 """
@@ -87,6 +87,9 @@ ASSETS = "/assets/"
 FRAME_SCRIPTS = frozenset({f"{ASSETS}diagram_frame.js", f"{ASSETS}vendor/mermaid/mermaid.min.js"})
 # The empty document of MCP Apps. It needs no token, which frames cannot send: it is the same for all users.
 APP_FRAME = "/apps/frame"
+# The page of shared conversations, and a shared conversation, which the key of its link opens in place of the token.
+SHARED = "/shared"
+SHARED_CONVERSATION = "/shared/conversation"
 # The path to which authorization servers redirect browsers, without a token. The login validates the redirect.
 OAUTH_CALLBACK = "/oauth/callback"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -218,14 +221,14 @@ class SecurityMiddleware:
         if path == HEALTH:
             return
         is_page = scope["method"] in ("GET", "HEAD") and (
-            path in ("/", APP_FRAME, OAUTH_CALLBACK) or path.startswith(ASSETS)
+            path in ("/", APP_FRAME, OAUTH_CALLBACK, SHARED) or path.startswith(ASSETS)
         )
         self._check_host(headers)
         if not is_allowed_origin:
             _check_origin(headers, is_page=is_page, is_frame_script=is_page and path in FRAME_SCRIPTS)
         # A browser asks without a token whether a page may send a request with one.
         is_preflight = is_allowed_origin and scope["method"] == "OPTIONS"
-        if is_page or is_preflight or path in (METADATA, METADATA_OF_MCP):
+        if is_page or is_preflight or path in (METADATA, METADATA_OF_MCP, SHARED_CONVERSATION):
             return
         await self._authenticate(scope, headers)
 

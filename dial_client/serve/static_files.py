@@ -76,10 +76,12 @@ def _to_function(name: str, source: str) -> str:
 FOLDER = Path(__file__).parent / "page"
 # The folder of third-party files. Its ``manifest.json`` lists their versions, licences and hashes.
 VENDOR = "vendor"
-# The script of the page: its modules in one.
+# The scripts of the page and of the page of shared conversations, each with the module that it runs: all modules that
+# the page needs are in one script.
 BUNDLE = "bundle.js"
-# The module that the page runs.
-_ENTRY = "app.js"
+_BUNDLES = {BUNDLE: "app.js", "shared_bundle.js": "shared.js"}
+# The page that shows a shared conversation.
+SHARED_PAGE = "shared.html"
 # The service worker. A header lets it intercept requests for the page itself, which is outside of its folder.
 SERVICE_WORKER = "service_worker.js"
 # The document that draws diagrams, in an opaque origin.
@@ -115,13 +117,17 @@ class StaticFiles:
         self._files: dict[str, tuple[Path, ...]] = {
             file.relative_to(folder).as_posix(): (file,) for file in files if file.suffix in _TYPES
         }
-        if _ENTRY in self._files:
-            self._files[BUNDLE] = tuple(file for file in files if file.suffix == ".js" and file.parent == folder)
+        scripts = tuple(file for file in files if file.suffix == ".js" and file.parent == folder)
+        self._files |= {bundle: scripts for bundle, entry in _BUNDLES.items() if entry in self._files}
         self._contents: dict[str, _Content] = {}
 
     async def send_index(self, request: Request) -> Response:
         """Respond to ``GET /``."""
         return self._respond("index.html", request)
+
+    async def send_page(self, name: str, request: Request) -> Response:
+        """Respond with a page that has a path of its own."""
+        return self._respond(name, request)
 
     async def send_asset(self, request: Request) -> Response:
         """Respond to ``GET /assets/{name}``."""
@@ -147,9 +153,9 @@ class StaticFiles:
         sources = tuple(file.read_bytes() for file in files)
         if cached is None or cached.sources != sources:
             plain = sources[0]
-            if name == BUNDLE:
+            if name in _BUNDLES:
                 texts = {file.name: source.decode() for file, source in zip(files, sources, strict=True)}
-                plain = join_modules(texts, _ENTRY).encode()
+                plain = join_modules(texts, _BUNDLES[name]).encode()
             elif name.endswith(".css") and not name.startswith(f"{VENDOR}/"):
                 plain = _INDENTATION.sub("", _STYLE_COMMENT.sub("", plain.decode())).encode()
             compressed = gzip.compress(plain, _LEVEL, mtime=0) if len(plain) >= _MIN_COMPRESSED else b""

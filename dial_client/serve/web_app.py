@@ -116,6 +116,7 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
     max_turns: int = MAX_TURNS,
     durable: bool = False,
     answer_timeout: float | None = None,
+    shares: bool = True,
     locked_settings: Collection[str] = (),
     audit_folder: Path | None = None,
     change_config: ConfigChanger | None = None,
@@ -145,6 +146,7 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
         answer_timeout: Seconds for which a call waits for approval, and a question of a server for its answer; None
             for a day, and with `durable` for 30 days. Then the call is denied. Turns that wait take no place of
             `max_turns`.
+        shares: Whether a conversation can be shared by a link, which everybody who has it reads without the token.
         locked_settings: The names of the settings that conversations cannot override.
         audit_folder: The folder of the audit log that the page shows; None for none.
         change_config: Changes the servers of the configuration; None if clients may not change it.
@@ -180,6 +182,7 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
         change_config=change_config,
         logins=ServerLogins(dial, find_server),
         locked_settings=locked,
+        shares=shares,
         mcp=McpEndpoint(dial, turns, human_input, mcp) if mcp is not None else None,
     )
     origins, mcp_authenticator = ((), None) if mcp is None else (mcp.origins, mcp.authenticator)

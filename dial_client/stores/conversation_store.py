@@ -216,7 +216,13 @@ class ConversationStore(Protocol):
         """
 
     async def list(
-        self, limit: int = 50, *, cursor: str | None = None, search: str = "", owner: str | None = None
+        self,
+        limit: int = 50,
+        *,
+        cursor: str | None = None,
+        search: str = "",
+        owner: str | None = None,
+        marks: Mapping[str, bool] = MappingProxyType({}),
     ) -> Page:
         """Return at most `limit` conversations, the most recently changed first.
 
@@ -225,6 +231,8 @@ class ConversationStore(Protocol):
             cursor: The `Page.cursor` of the previous page; None for the first page.
             search: Words that must all occur in the title or in messages of the user or the model, in any case.
             owner: Only conversations of this owner; empty for those without an owner, None for all.
+            marks: Names of `metadata`, each of letters, digits and ``-``: only conversations in which those with True
+                have the value true, and those with False have not.
 
         Raises:
             ConfigError: The cursor is invalid.

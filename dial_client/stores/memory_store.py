@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from dial_client.messages.errors import ConversationNotFound
 from dial_client.messages.message import Message, Role
@@ -36,7 +37,13 @@ class MemoryStore(StoreCore):
         return record.to_conversation(time.monotonic(), messages, record.unfinished or ())
 
     async def list(
-        self, limit: int = 50, *, cursor: str | None = None, search: str = "", owner: str | None = None
+        self,
+        limit: int = 50,
+        *,
+        cursor: str | None = None,
+        search: str = "",
+        owner: str | None = None,
+        marks: Mapping[str, bool] = MappingProxyType({}),
     ) -> Page:
         """See `ConversationStore.list`."""
         last_key = parse_cursor(cursor) if cursor is not None else None
@@ -46,6 +53,7 @@ class MemoryStore(StoreCore):
             for record, messages in self._conversations.values()
             if (last_key is None or _build_sort_key(record) < last_key)
             and owner in (None, record.owner)
+            and all((record.metadata.get(name) is True) == value for name, value in marks.items())
             and _matches(words, record, messages)
         ]
         found.sort(key=_build_sort_key, reverse=True)

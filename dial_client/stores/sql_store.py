@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from dial_client.messages.errors import ConversationNotFound, DialError
@@ -128,13 +129,23 @@ class SQLStore(StoreCore):
         return record.turn, record.is_held(row.now), record.message_count, record.title
 
     async def list(
-        self, limit: int = 50, *, cursor: str | None = None, search: str = "", owner: str | None = None
+        self,
+        limit: int = 50,
+        *,
+        cursor: str | None = None,
+        search: str = "",
+        owner: str | None = None,
+        marks: Mapping[str, bool] = MappingProxyType({}),
     ) -> Page:
         """See `ConversationStore.list`."""
         conditions, values = _build_conditions(cursor, split_search(search))
         if owner is not None:
             conditions.append("owner = :owner")
             values["owner"] = check_owner(owner)
+        for index, (name, value) in enumerate(marks.items()):
+            # The text that `json.dumps` writes for this name; within strings its quotes are escaped.
+            conditions.append(f"metadata {'' if value else 'NOT '}LIKE :mark{index}")
+            values[f"mark{index}"] = f'%"{name}": true%'
 
         async def read_page(connection: AsyncConnection) -> Sequence[Any]:
             order = "ORDER BY updated_at DESC, id DESC LIMIT :limit"

@@ -147,7 +147,7 @@ def test_images_and_documents_can_be_attached_to_a_message(chromium: Browser, tm
         tab.choose_file("#attach-input", pdf)
         tab.until("!document.getElementById('send').disabled")
         tab.click("#send")
-        assert "a report.pdf" in read_text(tab, f"{LAST} .user .quiet")
+        assert "a report.pdf" in read_text(tab, f"{LAST} .user .attachment")
         tab.until(f"document.querySelector('{LAST} .prose')?.textContent === 'Again.'")
         assert_harmless(tab, address)
 
@@ -284,7 +284,14 @@ def test_the_panel_shows_the_error_of_a_server_and_restarts_it(chromium: Browser
         tab.until("document.querySelectorAll('#servers .server').length === 3")
         tab.until("document.querySelectorAll('#servers .server[data-state=ready]').length === 2")
         assert "no-such-program" in read_text(tab, "#servers .server[data-state=failed] .failure")
-        assert "Say it again." in read_text(tab, "#servers .server[data-state=ready] dl")
+        names = "[...document.querySelectorAll('#servers .server h3')].map(({ textContent }) => textContent)"
+        assert tab.run(names) == ["asking", "broken", "library"]
+        tab.click("#servers-search")
+        tab.type("say again")
+        tab.until(f"({names}).join() === 'library'")
+        assert "Say it again." in read_text(tab, "#servers .server dl")
+        tab.run("document.getElementById('servers-search').select()")
+        tab.press("Backspace")
         # A list request fails if its server restarts meanwhile, and Chromium reports that as an error.
         lists = "performance.getEntriesByType('resource').filter(({ name }) => name.includes('resources?server='))"
         tab.until(f"{lists}.length === 2")

@@ -66,6 +66,8 @@ def test_json_keeps_numbers_that_a_double_does_not_hold(chromium: Browser) -> No
     plain = '[1.0,0.1,-0,1e21,9007199254740992,"9007199254740993 \\u0022 1e400",0.30000000000000004]'
     assert json.loads(tab.run(f"JSON.stringify(parseJson({json.dumps(plain)}))")) == json.loads(plain)
     assert tab.run(f"parseJson({json.dumps(plain)}).every((value) => typeof value !== 'object')")
+    shown = '{"price":12.50,"sum":1e2,"zero":-0,"id":9007199254740993,"n":1}'
+    assert tab.run(f"JSON.stringify(parseJson({shown!r}, {{keepsForm: true}}))") == shown
     typed = "['9007199254740993', '.1000000000000000000001', '-007.5', '009007199254740993', '1e3'].map(readNumber)"
     assert tab.run(f"JSON.stringify({typed})") == (
         "[9007199254740993,0.1000000000000000000001,-7.5,9007199254740993,1000]"

@@ -79,7 +79,7 @@ async def test_the_description_has_the_routes_of_the_service() -> None:
 
 async def test_responses_fit_the_description() -> None:
     async with serve(["It is noon.", "It is twelve.", "Noon."], {"notes": notes}) as service:
-        for path in (HEALTH, "/servers", "/tools", "/models", "/v1/models", "/approvals", "/questions"):
+        for path in (HEALTH, "/servers", "/tools", "/models", "/v1/models", "/approvals", "/questions", "/waiting"):
             await request(service, "GET", path)
         for path in ("/prompts", "/resources"):
             await request(service, "GET", path)
@@ -91,10 +91,13 @@ async def test_responses_fit_the_description() -> None:
         await request(service, "POST", f"{path}/chat", json={"text": "What time is it?", "stream": False})
         await request(service, "POST", f"{path}/regenerate", json={"stream": False})
         await request(service, "POST", f"{path}/switch", json={"message": 1})
-        for part in ("", "/state", "/messages", "/export?format=json"):
+        for part in ("", "/state", "/usage", "/share", "/messages", "/export?format=json"):
             await request(service, "GET", f"{path}{part}")
         await request(service, "PATCH", path, json={"title": "Noon"})
         await request(service, "POST", f"{path}/fork", 201, json={"at": 1})
+        key = (await request(service, "POST", f"{path}/share", 201))["link"]["address"].partition("#")[2]
+        await request(service, "GET", "/shared/conversation", headers={"x-share-key": key})
+        await request(service, "DELETE", f"{path}/share", 204)
         await request(service, "POST", f"{path}/undo")
         await request(service, "POST", f"{path}/restore", json={"edit": "undo"})
         assert len((await request(service, "GET", "/conversations?limit=1"))["conversations"]) == 1

@@ -102,6 +102,7 @@ async def serve(
     deny: Sequence[str] = (),
     grants: Directory = False,
     locked_settings: Sequence[str] = (),
+    shares: bool = True,
     mcp: McpOptions | None = None,
     single_user: bool = True,
     **options: Any,
@@ -148,6 +149,7 @@ async def serve(
                 peers=peers,
                 logins=logins,
                 locked_settings=locked,
+                shares=shares,
                 mcp=endpoint,
             )
             app = build_application(context, policy or AccessPolicy(TOKEN, max_body=MAX_BODY))

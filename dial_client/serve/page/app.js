@@ -31,6 +31,9 @@ const EXAMPLES = [translate("welcome.tools"), translate("welcome.time"), transla
 const UNTITLED = translate("conversation.new");
 /** Pixels from the end within which the view follows new content. */
 const END_DISTANCE = 80;
+/** Windows in which the list of conversations lies above the page, as in style.css. */
+const NARROW = matchMedia("(max-width: 48rem)");
+const SIDEBAR_KEY = "dial-sidebar";
 
 initLanguage();
 initTheme();
@@ -216,7 +219,9 @@ async function stop() {
 }
 
 function openSearch() {
-  document.body.classList.add("with-sidebar");
+  if (NARROW.matches) document.body.classList.add("with-sidebar");
+  else document.body.classList.remove("without-sidebar");
+  showSidebarState();
   byId("search").focus();
 }
 
@@ -330,10 +335,25 @@ const resizes = new ResizeObserver(() => {
 
 function closeSidebar() {
   document.body.classList.remove("with-sidebar");
-  byId("menu").setAttribute("aria-expanded", "false");
+  showSidebarState();
+}
+
+/** Fold the list of conversations away on a wide window, or show it again. Returns true if it is shown. */
+function toggleSidebar() {
+  const isHidden = document.body.classList.toggle("without-sidebar");
+  localStorage.setItem(SIDEBAR_KEY, isHidden ? "hidden" : "");
+  return !isHidden;
+}
+
+function showSidebarState() {
+  const { classList } = document.body;
+  const isOpen = NARROW.matches ? classList.contains("with-sidebar") : !classList.contains("without-sidebar");
+  byId("menu").setAttribute("aria-expanded", String(isOpen));
 }
 
 function connectEvents() {
+  document.body.classList.toggle("without-sidebar", localStorage.getItem(SIDEBAR_KEY) === "hidden");
+  NARROW.addEventListener("change", showSidebarState);
   let top = 0;
   view.addEventListener("scroll", () => {
     // Only scrolling up leaves the end: the view may have shrunk, or its content may have grown.
@@ -344,7 +364,7 @@ function connectEvents() {
   byId("to-end").addEventListener("click", scrollToEnd);
   byId("new").addEventListener("click", () => navigate(""));
   byId("menu").addEventListener("click", () => {
-    const isOpen = document.body.classList.toggle("with-sidebar");
+    const isOpen = NARROW.matches ? document.body.classList.toggle("with-sidebar") : toggleSidebar();
     byId("menu").setAttribute("aria-expanded", String(isOpen));
     if (isOpen) byId("new").focus();
   });
@@ -367,6 +387,13 @@ function connectEvents() {
     openAddress();
   });
   addEventListener("keydown", onKeyDown);
+  byId("message").addEventListener("keydown", (event) => {
+    if (event.key !== "Tab" || !event.shiftKey) return;
+    const control = byId("requests").querySelector(".request-decisions button, .request-form :is(input, select, textarea, a, button)");
+    if (!control) return;
+    event.preventDefault();
+    control.focus();
+  });
   connectApprovalKeys(byId("requests"));
   addEventListener("beforeprint", () => showAllTurns(current.element));
   document.addEventListener("visibilitychange", () => document.hidden || sidebar.refresh());

@@ -61,11 +61,13 @@ class Field {
   #initial;
   #box = null;
 
-  constructor(name, schema, { isRequired, isGiven, value }) {
+  constructor(name, ownSchema, { isRequired, isGiven, value }) {
+    const schema = withoutNull(ownSchema);
     this.name = name;
     this.#isGiven = isGiven;
     this.#value = isGiven ? value : schema.default;
-    this.#isText = typeof this.#value === "string" || (this.#value === undefined && findType(schema) === "string");
+    const isEmpty = this.#value === undefined || (this.#value === null && schema.isNullable);
+    this.#isText = typeof this.#value === "string" || (isEmpty && findType(schema) === "string");
     this.#choices = this.#listChoices(schema);
     const id = `argument-${++lastNumber}`;
     const hint = this.#createHint(schema, id);
@@ -99,8 +101,9 @@ class Field {
   }
 
   #listChoices(schema) {
-    const listed = Array.isArray(schema.enum) ? schema.enum : schema.type === "boolean" ? [true, false] : null;
-    if (!listed?.length) return null;
+    const own = Array.isArray(schema.enum) ? schema.enum : schema.type === "boolean" ? [true, false] : null;
+    if (!own?.length) return null;
+    const listed = schema.isNullable && !own.includes(null) ? [...own, null] : own;
     const isListed = listed.some((choice) => JSON.stringify(choice) === JSON.stringify(this.#value));
     return isListed || !this.#isGiven ? listed : [this.#value, ...listed];
   }
@@ -114,9 +117,11 @@ class Field {
       });
       return el("select", attributes, ...options);
     }
-    const text = this.#value === undefined ? "" : this.#isText ? this.#value : JSON.stringify(this.#value, null, 2);
+    // A text field that stays empty keeps its null.
+    const isNullText = this.#isText && this.#value === null;
+    const text = this.#value === undefined || isNullText ? "" : this.#isText ? this.#value : JSON.stringify(this.#value, null, 2);
     const rows = Math.min(MAX_ROWS, Math.max(1, text.split("\n").length, Math.ceil(text.length / 60)));
-    const field = el("textarea", { ...attributes, rows, spellcheck: "false", autocomplete: "off" });
+    const field = el("textarea", { ...attributes, rows, placeholder: isNullText ? "null" : null, spellcheck: "false", autocomplete: "off" });
     field.value = text;
     return field;
   }
@@ -132,6 +137,19 @@ class Field {
 const isCrLf = (text) => text.includes("\r\n") && !/(^|[^\r])\n/.test(text);
 
 const describeType = (type) => (type ? translate("arguments.type", { type }) : translate("arguments.any_type"));
+
+/** Return the schema of a value that may also be null (`anyOf: [{type: "string"}, {type: "null"}]`) as that of the value. */
+function withoutNull(schema) {
+  const variants = schema.anyOf ?? schema.oneOf;
+  if (!Array.isArray(variants) || !variants.every(isObject)) {
+    const isNullable = Array.isArray(schema.type) && schema.type.includes("null");
+    return { ...schema, isNullable, type: isNullable ? schema.type.find((type) => type !== "null") : schema.type };
+  }
+  const others = variants.filter(({ type }) => type !== "null");
+  if (others.length !== 1 || others.length === variants.length) return schema;
+  const { anyOf: _any, oneOf: _one, ...outer } = schema;
+  return { ...others[0], ...outer, isNullable: true };
+}
 
 function findType(schema) {
   const types = [schema.type].flat().filter((type) => typeof type === "string" && type !== "null");

@@ -1,6 +1,6 @@
 // The content parts of messages and tool results: text, images and documents. Only inert image types are displayed.
 
-import { el } from "./dom.js";
+import { createIcon, el } from "./dom.js";
 import { escapeInvisible } from "./invisible_characters.js";
 import { translate, formatNumber } from "./language.js";
 
@@ -17,7 +17,8 @@ export function renderPart(part, alt) {
     const image = el("img", { src: `data:${part.mime_type};base64,${part.data}`, alt });
     return el("figure", {}, image, el("figcaption", {}, caption));
   }
-  return el("p.quiet", {}, `${escapeInvisible(part.name ?? "") || translate("file")}: ${caption}`);
+  const name = escapeInvisible(part.name ?? "") || translate("file");
+  return el("div.attachment", {}, createIcon("file"), el("p", {}, name, " ", el("br"), el("span.quiet", {}, caption)));
 }
 
 export const isText = (part) => part.type === "text";

@@ -66,6 +66,16 @@ export function formatPeriod(time, now = new Date()) {
   return then.toLocaleDateString(LANGUAGE, { month: "long", year: "numeric" });
 }
 
+/** Format the time of a conversation in the list: the time of today, else the day. */
+export function formatMoment(time, now = new Date()) {
+  const then = new Date(time);
+  if (then.toDateString() === now.toDateString()) {
+    return then.toLocaleTimeString(LANGUAGE, { hour: "2-digit", minute: "2-digit" });
+  }
+  const year = then.getFullYear() === now.getFullYear() ? {} : { year: "numeric" };
+  return then.toLocaleDateString(LANGUAGE, { day: "numeric", month: "short", ...year });
+}
+
 /** Describe an error for the user. Errors of the page itself are also written to the console. */
 export function describeError(error) {
   if (error?.status !== undefined) return error.message;

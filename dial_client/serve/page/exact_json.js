@@ -10,11 +10,15 @@ const isRaw = (value) => JSON.isRawJSON?.(value) ?? false;
 /** Only such texts can contain a number that a double does not hold; others are read without looking at each number. */
 const MAY_BE_INEXACT = /[\d.]{16}|[eE][+-]?\d{3}/;
 
-/** Parse JSON as JSON.parse does; a number that a double does not hold is raw JSON. */
-export function parseJson(text) {
-  if (!JSON.rawJSON || !MAY_BE_INEXACT.test(text)) return JSON.parse(text);
+/**
+ * Parse JSON as JSON.parse does; a number that a double does not hold is raw JSON. With `keepsForm`, for texts that are
+ * only shown, each number that JavaScript would write in another way is: "12.50" stays 12.50.
+ */
+export function parseJson(text, { keepsForm = false } = {}) {
+  if (!JSON.rawJSON || !(keepsForm || MAY_BE_INEXACT.test(text))) return JSON.parse(text);
+  const isKept = keepsForm ? (value, source) => String(value) === source : isExact;
   return JSON.parse(text, (key, value, { source }) => {
-    return typeof value !== "number" || isExact(value, source) ? value : JSON.rawJSON(source);
+    return typeof value !== "number" || isKept(value, source) ? value : JSON.rawJSON(source);
   });
 }
 

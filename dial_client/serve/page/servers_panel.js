@@ -35,6 +35,7 @@ export class ServersPanel {
   #toolsByServer = new Map();
   #resources;
   #servers = [];
+  #search = byId("servers-search");
 
   /** `attach(mention)` puts the mention of a resource into the message. */
   constructor(api, attach) {
@@ -47,6 +48,7 @@ export class ServersPanel {
       onChange: () => this.#render(this.#servers),
     });
     this.#button.addEventListener("click", () => this.open());
+    this.#search.addEventListener("input", () => this.#render(this.#servers));
     byId("servers-close").addEventListener("click", () => this.#dialog.close());
     this.#list.after(this.#below);
     this.#below.addEventListener("click", (event) => event.target.closest("a") && this.#dialog.close());
@@ -121,7 +123,8 @@ export class ServersPanel {
   }
 
   #render(servers) {
-    const content = JSON.stringify([servers, [...this.tools], this.#resources.revision]);
+    const words = this.#search.value.toLowerCase().split(/\s+/);
+    const content = JSON.stringify([servers, [...this.tools], this.#resources.revision, words]);
     if (content === this.#rendered) return;
     this.#rendered = content;
     const enabled = servers.filter(({ state }) => state !== "disabled");
@@ -136,9 +139,20 @@ export class ServersPanel {
     this.#button.setAttribute("aria-label", translate("servers.show", { text: number + label }));
     this.#show(() => {
       const open = new Set([...this.#list.querySelectorAll("details[open]")].map((details) => details.dataset.key));
-      const cards = servers.map((server) => this.#renderCard(server, open));
-      return cards.length ? cards : [el("p.quiet", {}, translate("servers.none"))];
+      const found = servers.filter((server) => this.#matches(server, words));
+      const sorted = found.sort((one, other) => one.name.localeCompare(other.name));
+      const cards = sorted.map((server) => this.#renderCard(server, open));
+      const none = translate(servers.length ? "servers.no_match" : "servers.none");
+      return cards.length ? cards : [el("p.quiet", {}, none)];
     });
+  }
+
+  /** True if all words of a search are in the names of a server and its tools, or in their descriptions. */
+  #matches({ name, tools }, words) {
+    const offered = this.#toolsByServer.get(name) ?? [];
+    const texts = [name, ...tools, ...offered.flatMap((tool) => [tool.name, tool.description ?? ""])];
+    const text = texts.join("\n").toLowerCase();
+    return words.every((word) => text.includes(word));
   }
 
   #renderCard(server, open) {

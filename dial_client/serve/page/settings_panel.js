@@ -37,6 +37,12 @@ function createLabelled(label, field, hint = null) {
   return el("label.setting", {}, el("span", {}, label), field, hint);
 }
 
+/** Return the settings of one subject; null if all of them are fixed. */
+function createGroup(legend, settings) {
+  const free = settings.filter(Boolean);
+  return free.length ? el("fieldset", {}, el("legend", {}, legend), ...free) : null;
+}
+
 function createNumber(value, min, max, step = 1) {
   return el("input", { type: "number", min, max, step, value: value ?? "", placeholder: translate("settings.standard") });
 }
@@ -69,7 +75,7 @@ export async function openSettings(api, { settings, save }) {
     el("header", { role: "none" },
       el("h2", { id: "settings-title" }, translate("settings.title")),
       createIconButton("cross", translate("close"), close)),
-    el("form", { onsubmit: submit }, renderPresets(form, show), ...form.elements,
+    el("form", { onsubmit: submit }, ...form.elements, renderPresets(form, show),
       el("div.dialog-buttons", {},
         createButton(translate("settings.reset"), () => show({})), createButton(translate("cancel"), close),
         el("button.button.primary", {}, translate("save")))));
@@ -110,7 +116,9 @@ function createForm(settings, { models, default: standard, locked }, tools) {
     hint.textContent = found ? escapeInvisible(describeModel(found)) : "";
   };
   describe();
-  const system = el("textarea", { rows: "4", placeholder: translate("settings.standard") });
+  const system = el("textarea", {
+    rows: "4", "aria-label": translate("settings.system"), placeholder: translate("settings.standard"),
+  });
   system.value = settings.system ?? "";
   const format = el("select", {}, el("option", { value: "" }, translate("settings.standard")),
     ...FORMATS.map((name) => el("option", { value: name, selected: name === settings.tool_format }, name)));
@@ -137,13 +145,17 @@ function createForm(settings, { models, default: standard, locked }, tools) {
   };
   const names = locked.join(", ").replaceAll("_", " ");
   const elements = [
-    isFree("model") && createLabelled(translate("settings.model"), model, hint),
-    isFree("system") && createLabelled(translate("settings.system"), system),
-    isFree("temperature") && createLabelled(translate("settings.temperature"), temperature),
-    isFree("tool_format") && createLabelled(translate("settings.tool_format"), format),
-    isFree("max_tokens") && createLabelled(translate("settings.max_tokens"), tokens),
-    isFree("limits") && createLabelled(translate("settings.max_depth"), depth),
-    isFree("limits") && createLabelled(translate("settings.timeout"), timeout),
+    createGroup(translate("settings.model"), [
+      isFree("model") && createLabelled(translate("settings.model"), model, hint),
+      isFree("temperature") && createLabelled(translate("settings.temperature"), temperature),
+      isFree("max_tokens") && createLabelled(translate("settings.max_tokens"), tokens),
+      isFree("tool_format") && createLabelled(translate("settings.tool_format"), format),
+    ]),
+    createGroup(translate("settings.system"), [isFree("system") && system]),
+    createGroup(translate("settings.limits"), [
+      isFree("limits") && createLabelled(translate("settings.max_depth"), depth),
+      isFree("limits") && createLabelled(translate("settings.timeout"), timeout),
+    ]),
     isFree("disabled_tools") && isFree("disabled_servers") && picker.element,
     locked.length ? el("p.quiet", {}, translate("settings.locked", { names })) : null,
   ].filter(Boolean);
@@ -171,7 +183,8 @@ function createToolPicker(settings, tools) {
     if (!servers.has(server)) servers.set(server, create(server || translate("settings.host"), isServerOn));
     boxes.set(name, { server, ...create(name, !settings.disabled_tools?.includes(name)) });
   }
-  const sections = [...servers].map(([server, { box, element }]) => {
+  const sorted = [...servers].sort(([one], [other]) => one.localeCompare(other));
+  const sections = sorted.map(([server, { box, element }]) => {
     const own = [...boxes.values()].filter((entry) => entry.server === server);
     const list = el("div.choices", {}, ...own.map((entry) => entry.element));
     const update = () => own.forEach((entry) => (entry.box.disabled = !box.checked));

@@ -4,14 +4,18 @@ import { confirmAction, openMenu, showToast } from "./dialogs.js";
 import { byId, el, createIconButton, announce, placeChildren, saveFile, setLabel } from "./dom.js";
 import { toHash } from "./deep_links.js";
 import { translate } from "./language.js";
-import { formatPeriod, describeError } from "./descriptions.js";
+import { formatMoment, formatPeriod, describeError } from "./descriptions.js";
 
 const PAGE_SIZE = 40;
+const MAX_PINNED = 200;
 /** Milliseconds after the last key before the search starts. */
 const SEARCH_DELAY = 200;
 
 /** Texts for screen readers after the title of a conversation. */
 const STATES = { waiting: translate("list.waiting"), running: translate("list.running") };
+
+/** The same texts where they are seen, in place of the time. */
+const SHOWN_STATES = { waiting: translate("list.is_waiting"), running: translate("list.is_running") };
 
 const path = (id, rest = "") => `conversations/${encodeURIComponent(id)}${rest}`;
 
@@ -21,6 +25,11 @@ export class Sidebar {
   #list = byId("conversations");
   #search = byId("search");
   #more = byId("more");
+  #archive = byId("archive");
+  /** True while the archived conversations are shown, in place of all others. */
+  #isArchive = false;
+  /** False if the operator does not allow links to conversations. */
+  #canShare = false;
   #cursor = null;
   #conversations = [];
   /** The items of the list by id, and its sections by name. Both are kept, so that a refresh interrupts no click. */
@@ -47,6 +56,11 @@ export class Sidebar {
       this.refresh();
     });
     this.#more.addEventListener("click", () => this.#load({ isMore: true }));
+    this.#archive.addEventListener("click", () => {
+      this.#isArchive = !this.#isArchive;
+      this.#archive.setAttribute("aria-pressed", String(this.#isArchive));
+      this.refresh();
+    });
     byId("import").addEventListener("change", (event) => this.#import(event.target));
   }
 
@@ -66,29 +80,43 @@ export class Sidebar {
       const state = this.#hooks.isWaiting(id) ? "waiting" : this.#hooks.isRunning(id) ? "running" : "";
       item.dataset.state = state;
       item.querySelector(".visually-hidden").textContent = STATES[state] ?? "";
+      item.querySelector(".second-line").dataset.state = SHOWN_STATES[state] ?? "";
     }
   }
 
   async #load({ isMore }) {
     const request = (this.#requests += 1);
     const search = this.#search.value.trim();
-    const query = new URLSearchParams({ limit: PAGE_SIZE, search });
-    if (isMore && this.#cursor) query.set("cursor", this.#cursor);
     try {
-      const { conversations, cursor } = await this.#api.fetchJson("GET", `conversations?${query}`);
+      const cursor = isMore && this.#cursor ? { cursor: this.#cursor } : {};
+      const hasPinned = !search && !isMore && !this.#isArchive;
+      // A search finds archived conversations, too. Pinned conversations are shown first, however old they are.
+      const marks = search ? {} : this.#isArchive ? { archived: true } : { archived: false, pinned: false };
+      const [pinned, page] = await Promise.all([
+        hasPinned ? this.#fetch({ limit: MAX_PINNED, archived: false, pinned: true }) : { conversations: [] },
+        this.#fetch({ limit: PAGE_SIZE, search, ...marks, ...cursor }),
+      ]);
       if (request !== this.#requests) return;
-      this.#conversations = isMore ? [...this.#conversations, ...conversations] : conversations;
-      this.#cursor = cursor;
+      const found = [...pinned.conversations, ...page.conversations];
+      this.#conversations = isMore ? [...this.#conversations, ...found] : found;
+      this.#cursor = page.cursor;
+      this.#canShare = page.can_share;
       this.#render(search);
     } catch (error) {
       if (request === this.#requests) this.#list.replaceChildren(el("p.quiet", { role: "alert" }, describeError(error)));
     }
   }
 
+  #fetch(query) {
+    return this.#api.fetchJson("GET", `conversations?${new URLSearchParams(query)}`);
+  }
+
   #render(search) {
     const sections = new Map();
     for (const conversation of this.#conversations) {
-      const name = search ? translate("list.results") : formatPeriod(conversation.updated);
+      const name = search ? translate("list.results")
+        : this.#isArchive ? translate("list.archive")
+          : conversation.pinned ? translate("list.pinned") : formatPeriod(conversation.updated);
       if (!sections.has(name)) sections.set(name, []);
       sections.get(name).push(this.#updateItem(conversation).element);
     }
@@ -114,11 +142,13 @@ export class Sidebar {
   }
 
   /** Return the item of a conversation, updated to its current title. */
-  #updateItem({ id, title, running }) {
+  #updateItem({ id, title, running, updated, pinned, archived, shared }) {
     const item = this.#items.get(id) ?? this.#createItem(id);
     this.#items.set(id, item);
     item.title = title || translate("conversation.new");
     item.text.textContent = item.title;
+    item.time.textContent = [formatMoment(updated), shared ? translate("share.mark") : ""].filter(Boolean).join(" · ");
+    Object.assign(item.marks, { pinned, archived, shared });
     item.link.title = item.title;
     setLabel(item.more, translate("conversation.actions_of", { title: item.title }));
     this.#hooks.onListed(id, running);
@@ -126,8 +156,9 @@ export class Sidebar {
   }
 
   #createItem(id) {
-    const item = { title: "", text: el("span", { dir: "auto" }) };
-    item.link = el("a", { href: toHash(id) }, item.text, el("span.visually-hidden"));
+    const item = { title: "", text: el("span"), time: el("span.when"), marks: {} };
+    // The direction is that of the title: what does not fit is cut off at its end, not at its beginning.
+    item.link = el("a", { href: toHash(id), dir: "auto" }, item.text, el("span.visually-hidden"), el("span.second-line", {}, item.time));
     item.more = createIconButton("more", "", () => this.openMenu(item.more, { id, title: item.title }));
     item.more.setAttribute("aria-haspopup", "menu");
     item.more.setAttribute("aria-expanded", "false");
@@ -137,9 +168,13 @@ export class Sidebar {
 
   /** Open the menu of a conversation. */
   openMenu(button, { id, title }) {
+    const { pinned, archived } = this.#items.get(id)?.marks ?? {};
     openMenu(button, [
+      [translate(pinned ? "list.unpin" : "list.pin"), () => this.#mark(id, { pinned: !pinned })],
+      [translate(archived ? "list.unarchive" : "list.to_archive"), () => this.#mark(id, { archived: !archived })],
       [translate("list.rename"), () => this.#rename(id, title)],
       [translate("list.fork"), () => this.fork(id)],
+      ...(this.#canShare ? [[translate("share.open"), () => this.#share(id)]] : []),
       [translate("list.markdown"), () => this.#save(id, title, "markdown", "md")],
       [translate("list.html"), () => this.#withToast(async () => {
         const { saveAsHtml } = await import("./html_export.js");
@@ -157,6 +192,18 @@ export class Sidebar {
     if (!created) return;
     await this.refresh();
     this.#hooks.onForked(created.id);
+  }
+
+  #share(id) {
+    return this.#withToast(async () => {
+      const { openShareDialog } = await import("./share_dialog.js");
+      await openShareDialog(this.#api, id, () => this.refresh());
+    });
+  }
+
+  async #mark(id, marks) {
+    await this.#withToast(() => this.#api.fetchJson("PATCH", path(id), marks));
+    await this.refresh();
   }
 
   #rename(id, title) {

@@ -8,6 +8,8 @@ import { toCsv, toMarkdown } from "./table_text.js";
 /** Minimum and maximum characters that count for the width of a column in a long table. */
 const MIN_WIDTH = 4;
 const MAX_WIDTH = 40;
+/** Characters that fit into a line of a cell at least, if the cell has as many. */
+const READABLE_WIDTH = 20;
 
 /** Maps the element of a table to the table. */
 const tables = new WeakMap();
@@ -20,6 +22,7 @@ export function renderTable(table, renderCell) {
   const isPart = isDivided || continues;
   const element = isPart ? el("table.fixed", {}, createColumns(table), head, body) : el("table", {}, head, body);
   const scroller = el("div.table", { tabindex: "0", role: "group", "aria-label": translate("markdown.table") }, element);
+  widenColumns(element, rows);
   const block = el("div.table-block", {}, scroller);
   if (!isDivided) block.append(createButtons(block));
   tables.set(block, table);
@@ -32,6 +35,7 @@ export function growTable(block, before, now, renderCell) {
   if (kept < 0 || now.rows.length <= kept || before.header.length !== now.header.length) return false;
   const rows = now.rows.slice(kept).map((row) => renderRow("td", row, now, renderCell));
   block.querySelector("tbody").lastElementChild.replaceWith(...rows);
+  widenColumns(block.querySelector("table"), now.rows.slice(kept));
   tables.set(block, now);
   return true;
 }
@@ -41,6 +45,17 @@ function renderRow(tag, texts, { align }, renderCell) {
     const side = align[at] ? `.${align[at]}` : "";
     return el(`${tag}${side}`, tag === "th" ? { scope: "col" } : {}, ...renderCell(text));
   }));
+}
+
+/** Give columns with long texts a minimum width, so that a table that is too wide scrolls and its rows stay low. */
+function widenColumns(element, rows) {
+  const cells = element.tHead.rows[0].cells;
+  for (const row of rows) {
+    row.forEach((text, at) => {
+      const width = Math.min(text.length, READABLE_WIDTH);
+      if (cells[at] && width > (parseFloat(cells[at].style.minWidth) || 0)) cells[at].style.minWidth = `${width}ch`;
+    });
+  }
 }
 
 /** Return the parts of a table from the first one on. */
@@ -60,7 +75,7 @@ function createColumns(table) {
   const sum = widths.reduce((total, width) => total + width, 0);
   return el("colgroup", {}, ...widths.map((width) => {
     const column = el("col");
-    column.style.width = `max(${((100 * width) / sum).toFixed(2)}%, ${(width / 4).toFixed(2)}rem)`;
+    column.style.width = `max(${((100 * width) / sum).toFixed(2)}%, ${(width / 2).toFixed(2)}rem)`;
     return column;
   }));
 }

@@ -21,6 +21,8 @@ export class ToolCard {
   #state = el("span.tool-state", { "aria-hidden": "true" });
   #spokenState = el("span.visually-hidden");
   #time = el("span.tool-time");
+  #preview = el("span.tool-preview", { "aria-hidden": "true" });
+  #previewText = "";
   #progress = el("div.tool-progress", { hidden: true });
   #result = el("div.tool-result", { hidden: true });
   #startedAt = performance.now();
@@ -33,12 +35,14 @@ export class ToolCard {
     this.name = name;
     const text = unreadable === undefined ? toJson(args ?? {}) : escapeInvisible(unreadable);
     const isEmpty = unreadable === undefined && Object.keys(args ?? {}).length === 0;
+    this.#previewText = isEmpty ? "" : previewArguments(args, unreadable);
+    this.#preview.textContent = this.#previewText;
     const spokenOf = el("span.visually-hidden", {}, translate("call.of"));
     const summary = el("summary", {},
       this.#state,
       el("span.tool-name", {}, ...separateWords(escapeInvisible(name))),
       server ? el("span.tool-server", {}, spokenOf, escapeInvisible(server)) : null,
-      el("span.tool-preview", { "aria-hidden": "true" }, isEmpty ? "" : previewArguments(args, unreadable)),
+      this.#preview,
       this.#time,
       this.#spokenState,
       createIcon("chevron"));
@@ -80,11 +84,15 @@ export class ToolCard {
     const text = el("span", {}, escapeInvisible(message ?? (total ? "" : String(progress))));
     this.#progress.hidden = false;
     this.#progress.replaceChildren(text);
+    // A folded card shows the latest message in place of the arguments, and a bar.
+    if (message && !this.isFinished) this.#preview.textContent = escapeInvisible(message);
     if (!total) return;
     const done = Math.min(progress, total);
     const label = translate("call.progress", { tool: this.name });
     this.#progress.prepend(el("progress", { max: total, value: done, "aria-label": label }));
-    if (!this.isFinished) this.#time.textContent = `${Math.floor((100 * done) / total)} %`;
+    if (this.isFinished) return;
+    this.#time.textContent = `${Math.floor((100 * done) / total)} %`;
+    this.#details.firstElementChild.style.setProperty("--progress", done / total);
   }
 
   /** Show the result: `success`, the `content` of its message, `duration` in seconds if it is known, and its `app`. */
@@ -115,6 +123,10 @@ export class ToolCard {
 
   #setState(state) {
     this.#details.dataset.state = state;
+    if (this.isFinished) {
+      this.#preview.textContent = this.#previewText;
+      this.#details.firstElementChild.style.removeProperty("--progress");
+    }
     this.#state.replaceChildren(...(ICONS[state] ? [createIcon(ICONS[state])] : []));
     this.#spokenState.textContent = translate("call.state", { state: STATES[state] });
   }
@@ -162,7 +174,7 @@ export function renderResult(content, success) {
 function formatResult(text) {
   if (!/^\s*[[{]/.test(text) || text.length > 200_000) return escapeInvisible(text);
   try {
-    return toJson(parseJson(text));
+    return toJson(parseJson(text, { keepsForm: true }));
   } catch {
     return escapeInvisible(text);
   }

@@ -11,6 +11,9 @@ import { TurnView } from "./turn_view.js";
 import { translate } from "./language.js";
 import { describeError, describeStatus } from "./descriptions.js";
 
+/** Characters of a title. */
+const MAX_TITLE = 60;
+
 /**
  * Dispatches "change" (status, running, requests), "created" (has an id now), "sent", "finished", "stored" (what is shown
  * is what is stored) and "servers".
@@ -92,6 +95,8 @@ export class Transcript extends EventTarget {
     this.isRunning = true;
     this.#setStatus(translate("status.sending"));
     const turn = this.#addTurn(message);
+    // Until the title is read from the server, which makes it in the same way: the beginning of the first message.
+    this.title ||= message.text.replace(/\s+/g, " ").trim().slice(0, MAX_TITLE);
     try {
       await this.#create();
       const body = { ...toRequestBody(message), stream: true };
