@@ -313,6 +313,10 @@ class ServeOptions:
     no_share: Annotated[
         bool, Option("--no-share", help="No conversation can be shared by a link, which needs no token.")
     ] = False
+    title_model: Annotated[
+        str | None,
+        Option(metavar="MODEL", help="Let this model write the titles of conversations, a request for each."),
+    ] = None
     lock: Annotated[
         tuple[str, ...],
         Option(

@@ -87,6 +87,7 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
                 durable=serve_options.durable,
                 answer_timeout=serve_options.answer_timeout,
                 shares=not serve_options.no_share,
+                title_model=_choose_title_model(serve_options.title_model, dial),
                 locked_settings=locked,
                 audit_folder=find_audit_folder(),
                 change_config=build_config_changer(options, reload.request) if serve_options.allow_admin else None,
@@ -100,6 +101,19 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
             async with web.lifespan():
                 server = HttpServer(web, listener, web.context.turns, proxies=proxies)
                 return await _serve(server, web.context, shown, reload)
+
+
+def _choose_title_model(name: str | None, dial: DialClient) -> str | None:
+    """Return the model that writes titles; None for none.
+
+    Raises:
+        ConfigError: There is no such model.
+    """
+    if not name:
+        return None
+    dial.model.select(name)
+    warn(f"the titles of conversations are written by {name}: one more request for each conversation")
+    return name
 
 
 def _without_own_endpoint(settings: Settings, host: str, port: int) -> Settings:

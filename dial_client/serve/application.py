@@ -32,6 +32,7 @@ from dial_client.serve.security import HEALTH, AccessPolicy, SecurityMiddleware,
 from dial_client.serve.server_routes import ConfigChanger, ServerLogins, ServerRoutes
 from dial_client.serve.share_routes import ShareRoutes
 from dial_client.serve.static_files import StaticFiles
+from dial_client.serve.title_writer import TitleWriter
 from dial_client.serve.turn_registry import ServedModel, TurnRegistry
 from dial_client.stores.conversation_store import ConversationStore
 from dial_client.stores.sql_store import SQLStore
@@ -61,6 +62,8 @@ class AppContext:
     """The names of the settings that conversations cannot override."""
     shares: bool = True
     """Whether conversations can be shared by a link, which is read without the token."""
+    titles: TitleWriter | None = None
+    """Lets a model write titles; None to keep the first words of conversations."""
     mcp: McpEndpoint | None = None
     """Serves the servers' tools to other MCP hosts; None to serve them to none."""
 
@@ -107,7 +110,7 @@ def build_routes(context: AppContext) -> list[Route]:
         *ResponsesEndpoint(dial, answers, models, ResponseStore(context.peers.mailbox)).build_routes(),
         *MessagesEndpoint(dial, answers, models).build_routes(),
         *ConversationRoutes(
-            *(dial, manager, durable or manager, turns, model, remote_turns), context.shares
+            *(dial, manager, durable or manager, turns, model, remote_turns), context.shares, context.titles
         ).build_routes(),
         *FeatureRoutes(dial, manager, context.human_input, model, context.locked_settings).build_routes(),
         *ServerRoutes(dial, context.change_config, context.logins).build_routes(),

@@ -36,6 +36,7 @@ from dial_client.serve.model_api.message_parts import parse_content, to_text_par
 from dial_client.serve.security import find_person
 from dial_client.serve.share_routes import SHARED_MARK, without_link
 from dial_client.serve.sse_response import SSEResponse, parse_last_event_id, stream_turn
+from dial_client.serve.title_writer import TITLE_USAGE, TitleWriter
 from dial_client.serve.turn_registry import ServedModel, TurnRegistry
 from dial_client.stores.conversation_store import Conversation, ConversationSummary
 
@@ -126,6 +127,8 @@ class ConversationRoutes:
     _remote_turns: RemoteTurns | None
     # Whether conversations can be shared by a link.
     _can_share: bool
+    # Writes titles; None for none.
+    _titles: TitleWriter | None = None
     # The conversations whose interrupted turn is being resumed.
     _resuming: set[str] = field(default_factory=set)
 
@@ -237,8 +240,10 @@ class ConversationRoutes:
             raise HttpError(400, "at must be a number of messages", "bad_number", param="at")
         manager = self._find_manager(request)
         created = await manager.fork(request.path_params["id"], at)
-        # Neither the link of the conversation nor its place in the list is that of the copy.
-        metadata = {name: value for name, value in without_link(created.metadata).items() if name not in MARKS}
+        # The copy has neither the link of the conversation, nor its marks, nor the cost of its title.
+        metadata = {
+            name: value for name, value in without_link(created.metadata).items() if name not in (*MARKS, TITLE_USAGE)
+        }
         await manager.update(created.id, metadata=metadata)
         return await self._respond(request, created.id, 201)
 
@@ -286,6 +291,8 @@ class ConversationRoutes:
         with self._turns.reserve():
             turn = await self._find_runner(request).start(conversation_id, turn_input, stream=stream)
             self._turns.add(turn)
+        if self._titles is not None:
+            self._titles.watch(self._manager, turn)
         for note in notes:
             turn.announce(StatusChanged(note))
         headers = {"x-turn-id": turn.id}
@@ -332,7 +339,7 @@ class ConversationRoutes:
         return build_json_response({"state": await self._find_manager(request).read_state(request.path_params["id"])})
 
     async def _read_usage(self, request: Request) -> Response:
-        """Return what fills the model's context window, and what the conversation has used so far."""
+        """Return what fills the model's context window, and what all turns and the title have used so far."""
         report = await self._find_manager(request).measure_context(request.path_params["id"])
         view = await self._find_runner(request).view(request.path_params["id"])
         context = {
@@ -342,7 +349,11 @@ class ConversationRoutes:
             "left_out": report.left_out,
             "parts": [asdict(part) for part in report.parts],
         }
-        return build_json_response({"context": context, "usage": dict(view.usage or {})})
+        usage = dict(view.usage or {})
+        for name, number in (view.conversation.metadata.get(TITLE_USAGE) or {}).items():
+            if name in ("input_tokens", "output_tokens", "cost_usd"):
+                usage[name] = usage.get(name, 0) + number
+        return build_json_response({"context": context, "usage": usage})
 
     async def _list_messages(self, request: Request) -> Response:
         return build_json_response(

@@ -14,6 +14,7 @@ from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_settings import KEYS
 from dial_client.durable import DurableTurns, default_database
 from dial_client.messages.errors import ConfigError
+from dial_client.messages.model import Provider
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.logs import get_logger
 from dial_client.serve.application import AppContext, build_application
@@ -24,6 +25,7 @@ from dial_client.serve.human_input import ANSWER_TIMEOUT, DURABLE_ANSWER_TIMEOUT
 from dial_client.serve.mcp_endpoint import McpEndpoint, McpOptions
 from dial_client.serve.security import AccessPolicy, build_policy, check_origin, check_token, is_loopback
 from dial_client.serve.server_routes import ConfigChanger, ServerLogins
+from dial_client.serve.title_writer import TitleWriter
 from dial_client.serve.turn_registry import MAX_TURNS, ServedModel, TurnRegistry
 from dial_client.settings.argument_types import check_seconds
 from dial_client.settings.config_types import ServerSettings
@@ -88,6 +90,8 @@ class WebApp:
             tasks.start_soon(context.peers.run)
             if context.logins is not None:
                 tasks.start_soon(context.logins.run)
+            if context.titles is not None:
+                tasks.start_soon(context.titles.run)
             if context.mcp is not None:
                 tasks.start_soon(context.mcp.run)
             stack.push_async_callback(self._end_turns)
@@ -117,6 +121,7 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
     durable: bool = False,
     answer_timeout: float | None = None,
     shares: bool = True,
+    title_model: str | Provider | None = None,
     locked_settings: Collection[str] = (),
     audit_folder: Path | None = None,
     change_config: ConfigChanger | None = None,
@@ -147,6 +152,8 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
             for a day, and with `durable` for 30 days. Then the call is denied. Turns that wait take no place of
             `max_turns`.
         shares: Whether a conversation can be shared by a link, which everybody who has it reads without the token.
+        title_model: The name of the model, or the provider, that writes the titles of conversations, with one request
+            after the first answer of each; None for none: the first words are the title.
         locked_settings: The names of the settings that conversations cannot override.
         audit_folder: The folder of the audit log that the page shows; None for none.
         change_config: Changes the servers of the configuration; None if clients may not change it.
@@ -183,6 +190,7 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
         logins=ServerLogins(dial, find_server),
         locked_settings=locked,
         shares=shares,
+        titles=TitleWriter(dial, title_model) if title_model else None,
         mcp=McpEndpoint(dial, turns, human_input, mcp) if mcp is not None else None,
     )
     origins, mcp_authenticator = ((), None) if mcp is None else (mcp.origins, mcp.authenticator)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from typing import Any
 
+import anyio
 import httpx2
 import pytest
 from mcp.server import MCPServer
 
-from tests.inner import MemoryStore, SQLStore
+from tests.inner import Delta, MemoryStore, ModelRequest, ScriptedProvider, SQLStore
 from tests.support.http_service import HttpService, serve
 
 pytestmark = pytest.mark.anyio
@@ -107,8 +109,39 @@ async def test_a_service_without_links_has_no_page_for_them() -> None:
         assert (await service.json("GET", "/conversations"))["can_share"] is False
 
 
+async def test_a_model_writes_the_title_without_tools_and_its_cost_is_counted() -> None:
+    answer = {"text": "It is noon.", "usage": {"input_tokens": 10, "output_tokens": 2}}
+    title = {"text": '"The time of day"\n', "usage": {"input_tokens": 7, "output_tokens": 1}}
+    requests: list[ModelRequest] = []
+    written = anyio.Event()
+
+    class Recording(ScriptedProvider):
+        async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+            requests.append(request)
+            async for event in super().generate(request):
+                yield event
+
+    class Renaming(MemoryStore):
+        async def rename(self, conversation_id: str, title: str) -> None:
+            await super().rename(conversation_id, title)
+            written.set()
+
+    model = Recording([answer, title, "One."])
+    async with serve(model, {"notes": notes}, title_model=model, store=Renaming()) as service:
+        path = await service.conversation()
+        await service.json("POST", f"{path}/chat", json={"text": "What time is it?", "stream": False})
+        await written.wait()
+        assert (await service.json("GET", path))["title"] == "The time of day"
+        usage = (await service.json("GET", f"{path}/usage"))["usage"]
+        assert (usage["input_tokens"], usage["output_tokens"]) == (17, 3)
+        assert requests[1].tools == ()
+        assert "What time is it?" in requests[1].messages[0].text
+        await service.json("POST", f"{path}/chat", json={"text": "Again?", "stream": False})
+        assert len(requests) == 3
+
+
 @pytest.mark.parametrize("has_database", [False, True])
-async def test_pinned_and_archived_conversations_are_listed_apart(tmp_path: Any, has_database: bool) -> None:  # noqa: FBT001
+async def test_pinned_and_archived_conversations_are_listed_apart(tmp_path: Any, has_database: bool) -> None:
     store = SQLStore.sqlite(tmp_path / "c.db") if has_database else MemoryStore()
     async with serve([], store=store) as service:
         ids = [(await service.json("POST", "/conversations", 201, json={"title": name}))["id"] for name in "abc"]

@@ -40,6 +40,7 @@ from tests.inner import (
     ServerLogins,
     ServerSettings,
     SQLStore,
+    TitleWriter,
     TurnRegistry,
     build_application,
     configuration,
@@ -103,6 +104,7 @@ async def serve(
     grants: Directory = False,
     locked_settings: Sequence[str] = (),
     shares: bool = True,
+    title_model: Provider | None = None,
     mcp: McpOptions | None = None,
     single_user: bool = True,
     **options: Any,
@@ -150,6 +152,7 @@ async def serve(
                 logins=logins,
                 locked_settings=locked,
                 shares=shares,
+                titles=TitleWriter(dial, title_model) if title_model else None,
                 mcp=endpoint,
             )
             app = build_application(context, policy or AccessPolicy(TOKEN, max_body=MAX_BODY))
@@ -162,8 +165,9 @@ async def serve(
             group.start_soon(serve_until_shutdown)
             group.start_soon(peers.run)
             group.start_soon(logins.run)
-            if endpoint is not None:
-                group.start_soon(endpoint.run)
+            for part in (endpoint, context.titles):
+                if part is not None:
+                    group.start_soon(part.run)
             yield HttpService(url, http, dial, conversations, turns, server, provider, context)
             await http.aclose()
             await turns.end(0.0)

@@ -173,7 +173,10 @@ function createTranscript(id) {
   const transcript = new Transcript(api, id, { actions, serverOf });
   if (id) transcripts.set(id, transcript);
   const isCurrent = () => transcript === current;
+  let { title } = transcript;
   transcript.addEventListener("change", () => {
+    if (title && title !== transcript.title) sidebar.refresh();
+    ({ title } = transcript);
     waiting.update();
     if (isCurrent()) render();
     else sidebar.updateStates();

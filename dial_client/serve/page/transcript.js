@@ -30,6 +30,7 @@ export class Transcript extends EventTarget {
   #compared = Promise.resolve();
   /** Counts the changes of the turns that are shown, so that an answer from before a change is not shown after it. */
   #changes = 0;
+  #positions = "";
 
   constructor(api, id, { actions, serverOf }) {
     super();
@@ -56,7 +57,13 @@ export class Transcript extends EventTarget {
     this.#endWatch = watchChanges({ isIdle, readState, shown: () => this.#state }, async () => {
       const compared = this.#compared;
       const stored = await this.#fetch();
-      if (isIdle() && compared === this.#compared) await this.#show(stored);
+      if (!isIdle() || compared !== this.#compared) return;
+      // A new title changes nothing of what is shown: folds stay as they are.
+      const isSame = !stored.running && JSON.stringify(stored.positions) === this.#positions;
+      if (!isSame) return this.#show(stored);
+      this.title = stored.title;
+      this.#applyStored(stored);
+      this.#dispatchChange();
     });
   }
 
@@ -271,6 +278,7 @@ export class Transcript extends EventTarget {
       return () => this.#buildTurn(turn, index, isFinished);
     });
     this.#state = isRunning ? null : stored.state;
+    this.#positions = JSON.stringify(stored.positions);
     this.dispatchEvent(new Event("stored"));
     this.settings = stored.settings ?? {};
     const earlier = builders.splice(0, Math.max(0, builders.length - PAGE_SIZE));
@@ -360,6 +368,7 @@ export class Transcript extends EventTarget {
     if (isMissing || isUnknown || shown.length !== this.#turns.length) return this.#render(stored);
     if (shown.length) shown.at(-1).isLast = true;
     this.#state = stored.state;
+    this.#positions = JSON.stringify(stored.positions);
     shown.forEach((turn, at) => this.#turns[at].setStored(turn));
   }
 
