@@ -33,7 +33,10 @@ NOT_SHOWN = {
     "approval_keys.js": {"input, textarea, select, [contenteditable]"},
     "approvals.js": {"button primary"},
     "argument_editor.js": {"textarea, select"},
-    "app.js": {"input, textarea, select, [contenteditable]"},
+    "app.js": {
+        "input, textarea, select, [contenteditable]",
+        ".request-decisions button, .request-form :is(input, select, textarea, a, button)",
+    },
     "attachments.js": {"Files"},
     "conversation_search.js": {".user-message, .prose, .reasoning-text, .tool pre, .note, .stopped"},
     "dialogs.js": {"header, nav"},
@@ -42,6 +45,7 @@ NOT_SHOWN = {
     "markdown_view.js": {"noopener noreferrer", "auto ${}rem"},
     "prompt_form.js": {"Assistant: ${}"},  # a part of the message, for the model
     "server_login.js": {"noopener noreferrer"},
+    "shared.js": {"X-Share-Key"},
     "sources.js": {"a, code, pre, math, .math", "noopener noreferrer nofollow"},
     "tool_card.js": {"The call has no result.", "The call was stopped."},  # sent to an app
     "transcript.js": {"X-Turn-Id"},
