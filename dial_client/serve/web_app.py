@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -149,11 +150,9 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
         max_turns: Maximum number of running turns; further ones are refused with 429.
         durable: Whether turns survive the process; `store` is then an `SQLStore`.
         answer_timeout: Seconds for which a call waits for approval, and a question of a server for its answer; None
-            for a day, and with `durable` for 30 days. Then the call is denied. Turns that wait take no place of
-            `max_turns`.
+            for a day, and with `durable` for 30 days. Turns that wait take no place of `max_turns`.
         shares: Whether a conversation can be shared by a link, which everybody who has it reads without the token.
-        title_model: The name of the model, or the provider, that writes the titles of conversations, with one request
-            after the first answer of each; None for none: the first words are the title.
+        title_model: The model that writes titles, with one request for each conversation; None for the first words.
         locked_settings: The names of the settings that conversations cannot override.
         audit_folder: The folder of the audit log that the page shows; None for none.
         change_config: Changes the servers of the configuration; None if clients may not change it.
@@ -170,24 +169,20 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
     store, locked = store or MemoryStore(), frozenset(locked_settings)
     turns, model = TurnRegistry(max_turns, hand_over=durable), ServedModel(name or dial.model_name)
     peers, servers = PeerBus(store, turns, model), dial.approvals.entries
-    stores_grants = dial.approvals.grants is not None
     timeout = _choose_answer_timeout(answer_timeout, durable=durable)
+    has_grants = dial.approvals.grants is not None
     human_input = HumanInputBroker(
-        *(turns, peers), timeout=timeout, servers=servers, stores_grants=stores_grants, report=report
+        *(turns, peers), timeout=timeout, servers=servers, stores_grants=has_grants, report=report
     )
     if user is not None:
         user.answer_with(human_input)
-
-    def find_server(name: str) -> ServerSettings | None:
-        entry = servers.get(name)
-        return entry if isinstance(entry, ServerSettings) else None
 
     context = AppContext(
         *(dial, store, human_input, turns, model, _build_durable(dial, store, turns, locked) if durable else None),
         peers=peers,
         audit_folder=audit_folder,
         change_config=change_config,
-        logins=ServerLogins(dial, find_server),
+        logins=ServerLogins(dial, partial(_find_server, servers)),
         locked_settings=locked,
         shares=shares,
         titles=TitleWriter(dial, title_model) if title_model else None,
@@ -212,6 +207,11 @@ def _check_options(
         check_origin(origin)
     if unknown := sorted(set(locked_settings) - KEYS):
         raise ConfigError(f"there is no setting {unknown[0]!r}", hint=f"one of {', '.join(sorted(KEYS))}")
+
+
+def _find_server(servers: Mapping[str, object], name: str) -> ServerSettings | None:
+    entry = servers.get(name)
+    return entry if isinstance(entry, ServerSettings) else None
 
 
 def _choose_answer_timeout(seconds: float | None, *, durable: bool) -> float:
