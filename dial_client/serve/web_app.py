@@ -161,8 +161,7 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
         authenticator: Decides who sends a request, in place of the token: `PersonalTokens(store.tokens)`, or your own.
 
     Raises:
-        ConfigError: The token is missing, wrong or too short, there is no such setting or origin, or the store cannot
-            have durable turns.
+        ConfigError: The token is missing or too short, there is no such setting or origin, or no durable turns.
         RuntimeError: The user has another application.
     """
     _check_options(token, authenticator, host, mcp, locked_settings)
