@@ -292,6 +292,7 @@ def test_the_panel_shows_the_error_of_a_server_and_restarts_it(chromium: Browser
         assert "Say it again." in read_text(tab, "#servers .server dl")
         tab.run("document.getElementById('servers-search').select()")
         tab.press("Backspace")
+        tab.until(f"({names}).length === 3")
         # A list request fails if its server restarts meanwhile, and Chromium reports that as an error.
         lists = "performance.getEntriesByType('resource').filter(({ name }) => name.includes('resources?server='))"
         tab.until(f"{lists}.length === 2")

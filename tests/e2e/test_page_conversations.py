@@ -111,9 +111,9 @@ def test_the_page_can_be_used_with_the_keyboard_alone(chromium: Browser, address
     assert tab.run("document.activeElement.id") == "message"
     tab.run("document.getElementById('conversation-more').focus()")
     tab.press("Enter")
-    assert read_text(tab, ".menu-item:focus") == "Rename"
+    assert read_text(tab, ".menu-item:focus") == "Pin"
     tab.press("ArrowDown")
-    assert read_text(tab, ".menu-item:focus") == "Continue in a copy"
+    assert read_text(tab, ".menu-item:focus") == "Move to the archive"
     tab.press("Escape")
     tab.until("!document.querySelector('.menu') && document.activeElement.id === 'conversation-more'")
 

@@ -174,7 +174,8 @@ def test_settings_are_stored_with_the_conversation_and_hidden_if_locked(chromium
         tab = open_page(chromium, address)
         tab.click("#model")
         tab.until("document.querySelector('dialog.settings[open] textarea')")
-        labels = tab.run("[...document.querySelectorAll('.setting > span:first-child')].map(e => e.textContent)")
+        fields = "document.querySelectorAll('.setting :is(select, input), dialog.settings textarea')"
+        labels = tab.run(f"[...{fields}].map((field) => field.ariaLabel ?? field.labels[0].firstChild.textContent)")
         assert "Instructions" in labels
         assert "Tool format" not in labels
         assert "Fixed by the operator: tool format" in read_text(tab, "dialog.settings")

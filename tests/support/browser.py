@@ -331,7 +331,7 @@ class Tab:
     def press(self, key: str, *, modifiers: int = 0) -> None:
         """Press and release a key by its name (``Enter``, ``Escape``, ``/``); 8 is Shift."""
         text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
-        codes = {"Enter": 13, "Escape": 27, "Tab": 9, "ArrowDown": 40, "ArrowUp": 38}
+        codes = {"Backspace": 8, "Enter": 13, "Escape": 27, "Tab": 9, "ArrowDown": 40, "ArrowUp": 38}
         about = {"key": key, "modifiers": modifiers, "windowsVirtualKeyCode": codes.get(key, ord(key[0]))}
         self.call("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", text=text, **about)
         self.call("Input.dispatchKeyEvent", type="keyUp", **about)
