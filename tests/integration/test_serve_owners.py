@@ -37,6 +37,9 @@ SECRET = "the launch is on Friday"
 WRITE = {"tool_calls": [{"name": "write", "arguments": {"what": SECRET}}]}
 ASK = {"tool_calls": [{"name": "ask", "arguments": {}}]}
 
+# Need no token: the key of a link opens the conversation (test_shared_conversations.py).
+OPENED_BY_A_LINK = ("/shared", "/shared/conversation")
+
 
 @pytest.fixture
 def anyio_backend() -> str:
@@ -133,7 +136,7 @@ async def test_another_person_finds_no_conversation_and_no_turn_at_any_route(tmp
     assert len(answers) >= 16
     assert {answer.status_code for answer in (*answers.values(), forged)} == {404}
     assert not any(SECRET in answer.text for answer in (*answers.values(), forged, listed))
-    assert listed.json() == {"conversations": [], "cursor": None}
+    assert listed.json() == {"conversations": [], "cursor": None, "can_share": True}
     assert kept.json() == seen_by_operator.json()
     assert [message["content"] for message in kept.json()["messages"]] == [SECRET, SECRET]
 
@@ -213,7 +216,7 @@ async def test_a_token_without_the_scope_of_a_route_is_refused_there_and_named_w
             (method, route.path)
             for route in build_routes(company.service.context)
             for method in (route.methods or set()) - {"HEAD"}
-            if route.path not in ("/", "/healthz", "/apps/frame", "/oauth/callback", "/me")
+            if route.path not in ("/", "/healthz", "/apps/frame", "/oauth/callback", "/me", *OPENED_BY_A_LINK)
             and not route.path.startswith("/assets")
         ]
         answers: dict[tuple[str, str, str], httpx2.Response] = {}
