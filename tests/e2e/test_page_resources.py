@@ -58,7 +58,7 @@ def test_a_resource_is_read_before_it_is_attached(tab: Tab) -> None:
 
 
 def test_an_image_is_shown_and_a_file_of_another_type_is_named(tab: Tab) -> None:
-    for name, shown in (("book://cover", "img[alt='Image of the resource']"), ("book://paper", "p.quiet")):
+    for name, shown in (("book://cover", "img[alt='Image of the resource']"), ("book://paper", ".attachment")):
         tab.click(f"{FOLD} [aria-label='Read {name}']")
         tab.until(f"document.querySelector(`.resource-view .resource-content {shown}`)")
         tab.press("Escape")
