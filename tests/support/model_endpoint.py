@@ -127,7 +127,8 @@ def provider_of(endpoint: ModelEndpoint | str, wire: Api = Api.CHAT, **settings:
 
 async def hear(provider: Provider, *messages: Message, **request: Any) -> ParsedReply:
     """Ask a provider, and hear its reply to the end; `request` are fields of `ModelRequest` and of its settings."""
-    settings = {own.name: request.pop(own.name) for own in fields(ModelSettings) if own.name in request}
+    own_names = {own.name for own in fields(ModelSettings)} - {own.name for own in fields(ModelRequest)}
+    settings = {name: request.pop(name) for name in own_names & request.keys()}
     heard = ParsedReply()
     ended = False
     instructions, conversation = model.separate_instructions(messages)
