@@ -562,6 +562,7 @@ from dial_client.serve.sse_response import stream_turn as stream_turn
 from dial_client.serve.static_files import BUNDLE as BUNDLE
 from dial_client.serve.static_files import FOLDER as FOLDER
 from dial_client.serve.static_files import StaticFiles as StaticFiles
+from dial_client.serve.static_files import join_later as join_later
 from dial_client.serve.static_files import join_modules as join_modules
 from dial_client.serve.title_writer import TitleWriter as TitleWriter
 from dial_client.serve.turn_registry import MAX_TURNS as MAX_TURNS

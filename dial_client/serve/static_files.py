@@ -1,7 +1,8 @@
 """Serves the web page: the files that ``page`` has at the server's start, compressed if the browser accepts gzip.
 
-The page loads its modules as one script, ``bundle.js``, and that script and its styles without comments and
-indentation. Each module is also served under its own name.
+The page loads its modules as one script, ``bundle.js``, and those that it imports while it runs, such as the settings,
+as a second one when it needs the first of them. Scripts and styles are served without comments and indentation. Each
+module is also served under its own name.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -30,16 +31,24 @@ _STYLE_COMMENT = re.compile(r"/\*[\s\S]*?\*/\n?")
 _LOADER = """\
 // The modules of the page in one file. Each is also served under its own name, for readers.
 const loaded = {};
-export const importModule = (name) => (loaded[name] ??= modules[name]());
+const load = async (name) => {
+if (!(name in modules)) Object.assign(modules, (await import("./LATER")).build(importModule));
+return modules[name]();
+};
+const forget = (name, error) => {
+delete loaded[name];
+throw error;
+};
+export const importModule = (name) => (loaded[name] ??= load(name).catch((error) => forget(name, error)));
 const modules = {
 """
 
 
-def join_modules(sources: Mapping[str, str], entry: str) -> str:
+def join_modules(sources: Mapping[str, str], entry: str, later: str) -> str:
     """Return one module that does what the module `entry` does, and exports the function `importModule`.
 
     Each module becomes a function that runs when the module is first imported, as ECMAScript orders it: a module runs
-    after the modules that it imports. A module that is imported while the page runs is in the script, and runs then.
+    after the modules that it imports. A module that is imported while the page runs is in the script of `join_later`.
     Lines that hold only a comment are left out, and so is the indentation.
     An import whose name is not a literal, or that names a file in a folder, stays an import of that file.
 
@@ -47,19 +56,36 @@ def join_modules(sources: Mapping[str, str], entry: str) -> str:
         sources: The file names of modules to their texts. The imports of a module have the form that the first two
             patterns of this file name; its exports are declarations. No module imports itself through others.
         entry: The name of the module that the page runs.
+        later: The name of the script of `join_later`.
     """
-    functions = (_to_function(name, sources[name]) for name in _find_imported(sources, entry))
-    return f'{_LOADER}{"".join(functions)}}};\nawait importModule("{entry}");\n'
+    functions = (_to_function(name, sources[name]) for name in _find_imported(sources, [entry]))
+    return f'{_LOADER.replace("LATER", later)}{"".join(functions)}}};\nawait importModule("{entry}");\n'
 
 
-def _find_imported(sources: Mapping[str, str], entry: str) -> Iterator[str]:
-    """Yield the names of the modules that the entry needs, itself included."""
-    found, pending = {entry}, [entry]
+def join_later(sources: Mapping[str, str], entry: str) -> str:
+    """Return one module with the modules that are imported while the page runs, and the modules that these need.
+
+    Its function ``build`` takes ``importModule`` of the page's script. Arguments are those of `join_modules`.
+    """
+    first = set(_find_imported(sources, [entry]))
+    pending, found = list(first), set(first)
+    while pending:
+        imported = [name for name in _DYNAMIC_IMPORT.findall(sources[pending.pop()]) if name not in found]
+        reached = [name for name in _find_imported(sources, imported) if name not in found]
+        found.update(reached)
+        pending += reached
+    functions = (_to_function(name, sources[name]) for name in sorted(found - first))
+    return f"export const build = (importModule) => ({{\n{''.join(functions)}}});\n"
+
+
+def _find_imported(sources: Mapping[str, str], entries: Iterable[str]) -> Iterator[str]:
+    """Yield the names of the modules that these modules need when they begin, themselves included."""
+    pending = list(dict.fromkeys(entries))
+    found = set(pending)
     while pending:
         name = pending.pop()
         yield name
-        text = sources[name]
-        imported = [statement[2] for statement in _IMPORT.finditer(text)] + _DYNAMIC_IMPORT.findall(text)
+        imported = [statement[2] for statement in _IMPORT.finditer(sources[name])]
         pending += dict.fromkeys(module for module in imported if module not in found)
         found.update(imported)
 
@@ -76,10 +102,11 @@ def _to_function(name: str, source: str) -> str:
 FOLDER = Path(__file__).parent / "page"
 # The folder of third-party files. Its ``manifest.json`` lists their versions, licences and hashes.
 VENDOR = "vendor"
-# The scripts of the page and of the page of shared conversations, each with the module that it runs: all modules that
-# the page needs are in one script.
+# The scripts of the page and of the page of shared conversations, each with the module that it runs and the script that
+# has the modules for later.
 BUNDLE = "bundle.js"
-_BUNDLES = {BUNDLE: "app.js", "shared_bundle.js": "shared.js"}
+_BUNDLES = {BUNDLE: ("app.js", "later_bundle.js"), "shared_bundle.js": ("shared.js", "shared_later_bundle.js")}
+_LATER_BUNDLES = {later: entry for entry, later in _BUNDLES.values()}
 # The page that shows a shared conversation.
 SHARED_PAGE = "shared.html"
 # The service worker. A header lets it intercept requests for the page itself, which is outside of its folder.
@@ -118,7 +145,9 @@ class StaticFiles:
             file.relative_to(folder).as_posix(): (file,) for file in files if file.suffix in _TYPES
         }
         scripts = tuple(file for file in files if file.suffix == ".js" and file.parent == folder)
-        self._files |= {bundle: scripts for bundle, entry in _BUNDLES.items() if entry in self._files}
+        for bundle, (entry, later) in _BUNDLES.items():
+            if entry in self._files:
+                self._files |= {bundle: scripts, later: scripts}
         self._contents: dict[str, _Content] = {}
 
     async def send_index(self, request: Request) -> Response:
@@ -153,9 +182,10 @@ class StaticFiles:
         sources = tuple(file.read_bytes() for file in files)
         if cached is None or cached.sources != sources:
             plain = sources[0]
-            if name in _BUNDLES:
+            if name in _BUNDLES or name in _LATER_BUNDLES:
                 texts = {file.name: source.decode() for file, source in zip(files, sources, strict=True)}
-                plain = join_modules(texts, _BUNDLES[name]).encode()
+                entry = _LATER_BUNDLES.get(name)
+                plain = (join_modules(texts, *_BUNDLES[name]) if entry is None else join_later(texts, entry)).encode()
             elif name.endswith(".css") and not name.startswith(f"{VENDOR}/"):
                 plain = _INDENTATION.sub("", _STYLE_COMMENT.sub("", plain.decode())).encode()
             compressed = gzip.compress(plain, _LEVEL, mtime=0) if len(plain) >= _MIN_COMPRESSED else b""

@@ -392,7 +392,8 @@ function connectEvents() {
   addEventListener("keydown", onKeyDown);
   byId("message").addEventListener("keydown", (event) => {
     if (event.key !== "Tab" || !event.shiftKey) return;
-    const control = byId("requests").querySelector(".request-decisions button, .request-form :is(input, select, textarea, a, button)");
+    const fields = ".request-form :is(input, select, textarea, a, button)";
+    const control = byId("requests").querySelector(`.request-decisions button, ${fields}`);
     if (!control) return;
     event.preventDefault();
     control.focus();

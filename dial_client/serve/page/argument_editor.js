@@ -119,9 +119,12 @@ class Field {
     }
     // A text field that stays empty keeps its null.
     const isNullText = this.#isText && this.#value === null;
-    const text = this.#value === undefined || isNullText ? "" : this.#isText ? this.#value : JSON.stringify(this.#value, null, 2);
+    const written = this.#isText ? this.#value : JSON.stringify(this.#value, null, 2);
+    const text = this.#value === undefined || isNullText ? "" : written;
     const rows = Math.min(MAX_ROWS, Math.max(1, text.split("\n").length, Math.ceil(text.length / 60)));
-    const field = el("textarea", { ...attributes, rows, placeholder: isNullText ? "null" : null, spellcheck: "false", autocomplete: "off" });
+    const field = el("textarea", {
+      ...attributes, rows, placeholder: isNullText ? "null" : null, spellcheck: "false", autocomplete: "off",
+    });
     field.value = text;
     return field;
   }

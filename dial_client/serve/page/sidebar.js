@@ -158,7 +158,8 @@ export class Sidebar {
   #createItem(id) {
     const item = { title: "", text: el("span"), time: el("span.when"), marks: {} };
     // The direction is that of the title: what does not fit is cut off at its end, not at its beginning.
-    item.link = el("a", { href: toHash(id), dir: "auto" }, item.text, el("span.visually-hidden"), el("span.second-line", {}, item.time));
+    const secondLine = el("span.second-line", {}, item.time);
+    item.link = el("a", { href: toHash(id), dir: "auto" }, item.text, el("span.visually-hidden"), secondLine);
     item.more = createIconButton("more", "", () => this.openMenu(item.more, { id, title: item.title }));
     item.more.setAttribute("aria-haspopup", "menu");
     item.more.setAttribute("aria-expanded", "false");

@@ -248,7 +248,8 @@ export const ENGLISH = {
   // Settings and prompts
   "settings.title": "Settings of this conversation", "settings.standard": "default",
   "settings.standard_model": "{model} (default)", "settings.reset": "Reset", "settings.model": "Model",
-  "settings.system": "Instructions", "settings.limits": "Limits", "settings.temperature": "Temperature", "settings.tool_format": "Tool format",
+  "settings.system": "Instructions", "settings.limits": "Limits", "settings.temperature": "Temperature",
+  "settings.tool_format": "Tool format",
   "settings.max_tokens": "Maximum tokens per reply", "settings.max_depth": "Maximum rounds of tool calls",
   "settings.timeout": "Maximum seconds per turn", "settings.locked": "Fixed by the operator: {names}.",
   "settings.tools": "Tools", "settings.no_tools": "No tools", "settings.host": "this program",

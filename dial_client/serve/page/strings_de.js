@@ -245,7 +245,7 @@ export const TEXTS = {
   "share.title": "Diese Unterhaltung teilen",
   "share.mark": "geteilt",
   "share.text":
-    "Alle, die den Link haben, können die Fragen und Antworten in ihrem jetzigen Stand ohne Token lesen. Niemand kann schreiben.",
+    "Alle, die den Link haben, können die Fragen und Antworten von jetzt ohne Token lesen. Niemand kann schreiben.",
   "share.never":
     "Anweisungen, Einstellungen, Gedanken und Namen von Modellen werden nicht gezeigt, spätere Nachrichten auch nicht.",
   "share.tools": "Aufrufe von Werkzeugen mit Argumenten und Ergebnissen zeigen",

@@ -245,7 +245,7 @@ export const TEXTS = {
   "share.title": "Partager cette conversation",
   "share.mark": "partagée",
   "share.text":
-    "Toute personne ayant le lien peut lire les questions et réponses, telles qu’elles sont maintenant, sans jeton. Personne ne peut écrire.",
+    "Toute personne ayant le lien peut lire sans jeton les questions et réponses actuelles. Personne ne peut écrire.",
   "share.never": "Les instructions, réglages, réflexions, noms de modèles et messages ultérieurs ne sont pas montrés.",
   "share.tools": "Montrer les appels d’outils, avec arguments et résultats",
   "share.attachments": "Montrer les fichiers et images de vos messages",
