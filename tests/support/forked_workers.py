@@ -118,8 +118,12 @@ def _work(
     config, plugins = session.config, session.config.pluginmanager
     status = 1
     try:
-        # The temporary files of the runner's capture, and the place in them, would be common to all workers.
+        # The temporary files of the runner's capture, and the place in them, would be common to all workers. They stay
+        # open: packages have the streams that they saw at their import as default values.
         capture: Any = plugins.getplugin("capturemanager")
+        streams = [each.tmpfile for each in (capture._global_capturing.out, capture._global_capturing.err)]
+        for stream in streams:
+            stream.close = _leave_open
         capture.stop_global_capturing()
         capture.start_global_capturing()
         capture.suspend_global_capture()
@@ -135,6 +139,10 @@ def _work(
         traceback.print_exc()
     finally:
         finish(status)
+
+
+def _leave_open() -> None:
+    """Stand for the method ``close`` of a stream."""
 
 
 def _take(files: Sequence[Sequence[pytest.Item]], reading: int) -> Iterator[pytest.Item]:
