@@ -141,11 +141,6 @@ async def test_another_worker_finishes_the_turns_of_a_killed_worker_and_repeats_
                 done_before = Counter(read_log(log, "called"))
                 conversations = [await store.get(id_) for id_ in ids]
                 assert any(conversation.turn for conversation in conversations), "some have to be in the middle"
-                # The log costs less to read than all conversations.
-                counts = {"a": TURNS, "b": len(ids) - TURNS}
-                last = {f"{name}{at} {ROUNDS}" for name, count in counts.items() for at in range(count)}
-                while not last <= {*read_log(log, "asked")}:  # noqa: ASYNC110 - other processes' file
-                    await anyio.sleep(0.1)
                 while any(map(is_open, conversations)):
                     await anyio.sleep(0.2)
                     conversations = [
