@@ -19,6 +19,7 @@ from pydantic import BaseModel
 from tests.inner import (
     NEEDED_SCOPES,
     SCOPES,
+    SQLITE_IS_TOO_OLD,
     AccessPolicy,
     AccessTokens,
     PersonalTokens,
@@ -113,7 +114,10 @@ async def find(events: AsyncIterator[ServerSentEvent], name: str) -> Any:
     raise AssertionError(f"no {name}")
 
 
-@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize(
+    "durable",
+    [False, pytest.param(True, marks=pytest.mark.skipif(SQLITE_IS_TOO_OLD, reason="DBOS needs a newer SQLite"))],
+)
 async def test_another_person_finds_no_conversation_and_no_turn_at_any_route(tmp_path: Path, *, durable: bool) -> None:
     async with open_company(tmp_path, [SECRET], durable=durable) as company:
         where = await create_conversation(company.anna)
