@@ -63,7 +63,8 @@ class AuditEntry:
     arguments: Mapping[str, Any] | str | None = None
     """The arguments; a string if they are not a JSON object. None if another entry with this id has them."""
     decision: str = ""
-    """``allowed``, ``denied``, ``deferred`` or ``cancelled``; for an elicitation, the action of the answer."""
+    """``allowed``, ``denied``, ``deferred`` or ``cancelled``; for an elicitation, the action of the answer, or
+    ``asked`` if a client of the gateway got the question and answers the server itself."""
     decided_by: str = ""
     """The user, program or rule that decided."""
     waited: float | None = None

@@ -392,8 +392,8 @@ function connectEvents() {
   addEventListener("keydown", onKeyDown);
   byId("message").addEventListener("keydown", (event) => {
     if (event.key !== "Tab" || !event.shiftKey) return;
-    const fields = ".request-form :is(input, select, textarea, a, button)";
-    const control = byId("requests").querySelector(`.request-decisions button, ${fields}`);
+    const controls = ".request-decisions button, .request-form :is(input, select, textarea, a, button)";
+    const control = byId("requests").querySelector(controls);
     if (!control) return;
     event.preventDefault();
     control.focus();
