@@ -21,7 +21,7 @@ from typing import Any, NoReturn, cast
 
 import pytest
 
-from tests.support.fork_server import CAN_FORK, SHARED, finish, import_packages
+from tests.support.fork_server import CAN_FORK, SHARED, import_packages
 
 NUMBER_SIZE = 4
 """Bytes of the number of a file in the pipe from which the workers take files."""
@@ -138,7 +138,10 @@ def _work(
     except BaseException:  # noqa: BLE001 (nothing above may go on in the worker)
         traceback.print_exc()
     finally:
-        finish(status)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # Not `finish`: a thread of a library that waits for a database which is gone would be waited for.
+        os._exit(status)
 
 
 def _leave_open() -> None:
