@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import anyio
 
+from dial_client.runtime.token_bucket import TokenBucket
 from dial_client.serve.http_messages import HttpError
 from dial_client.stores.access_tokens import AccessToken, AccessTokens
 
@@ -157,6 +158,14 @@ _KNOWN_SECONDS = 5.0
 _MAX_KNOWN = 10_000
 
 
+@dataclass(slots=True)
+class _KnownToken:
+    token: AccessToken
+    found_at: float
+    requests: TokenBucket | None
+    """The requests that may still be sent in this minute; None for no limit."""
+
+
 class PersonalTokens:
     """The persons of a service, by their tokens in its database (``dial-chat tokens``).
 
@@ -170,10 +179,8 @@ class PersonalTokens:
     def __init__(self, tokens: AccessTokens, operator: str | None = None) -> None:
         self._tokens = tokens
         self._operator = TokenAuthenticator(operator) if operator is not None else None
-        # The tokens that were found lately, each with the time, the latest at the end.
-        self._known: OrderedDict[str, tuple[AccessToken, float]] = OrderedDict()
-        # The requests that each token may still send, with the time of that number, by the ids of tokens.
-        self._allowances: dict[str, tuple[float, float]] = {}
+        # The tokens that were found, the latest at the end.
+        self._known: OrderedDict[str, _KnownToken] = OrderedDict()
 
     async def authenticate(self, headers: Mapping[str, str]) -> Person | Refusal:
         """Return the owner of the token in the headers.
@@ -184,40 +191,30 @@ class PersonalTokens:
         """
         if self._operator is not None and isinstance(person := await self._operator.authenticate(headers), Person):
             return person
-        token = None
+        known = None
         for text in _list_tokens(headers):
-            token = token or await self._find(text)
-        if token is None:
+            known = known or await self._find(text)
+        if known is None:
             return Refusal("send your token for this service: Authorization: Bearer TOKEN")
-        self._count(token)
-        return Person(token.owner, token.scopes)
-
-    async def _find(self, text: str) -> AccessToken | None:
-        now = anyio.current_time()
-        token, found_at = self._known.get(text, (None, -math.inf))
-        if token is None or now - found_at >= _KNOWN_SECONDS:
-            token = await self._tokens.find(text)
-            self._known.pop(text, None)
-            if token is not None:
-                self._known[text] = token, now
-                if len(self._known) > _MAX_KNOWN:
-                    self._allowances.pop(self._known.popitem(last=False)[1][0].id, None)
-        return None if token is None or token.has_expired else token
-
-    def _count(self, token: AccessToken) -> None:
-        """Count a request of the token. A pause fills its allowance up again, to the requests of a whole minute."""
-        rate = token.requests_per_minute
-        if not rate:
-            return
-        now = anyio.current_time()
-        left, counted_at = self._allowances.get(token.id, (float(rate), now))
-        left = min(float(rate), left + (now - counted_at) * rate / 60)
-        if left < 1:
-            seconds = math.ceil((1 - left) * 60 / rate)
-            message = f"this token has sent its {rate} requests of a minute: try again in {seconds} s"
+        if known.requests is not None and not known.requests.take():
+            seconds = math.ceil(known.requests.seconds)
+            message = f"this token has sent its {known.requests.burst} requests of a minute: try again in {seconds} s"
             headers = {"retry-after": str(seconds)}
             raise HttpError(429, message, "rate_limit_exceeded", kind="rate_limit_error", headers=headers)
-        self._allowances[token.id] = left - 1, now
+        return Person(known.token.owner, known.token.scopes)
+
+    async def _find(self, text: str) -> _KnownToken | None:
+        now, known = anyio.current_time(), self._known.get(text)
+        if known is None or now - known.found_at >= _KNOWN_SECONDS:
+            token, earlier = await self._tokens.find(text), self._known.pop(text, None)
+            if token is None:
+                return None
+            rate = token.requests_per_minute
+            requests = earlier.requests if earlier is not None else TokenBucket(rate, rate / 60) if rate else None
+            known = self._known[text] = _KnownToken(token, now, requests)
+            if len(self._known) > _MAX_KNOWN:
+                self._known.popitem(last=False)
+        return None if known.token.has_expired else known
 
 
 def build_refusal(refusal: Refusal, metadata: ResourceMetadata | None = None) -> HttpError:
