@@ -33,7 +33,7 @@ from dial_client.serve.http_messages import (
     read_string,
 )
 from dial_client.serve.model_api.message_parts import parse_content, to_text_parts
-from dial_client.serve.security import find_person
+from dial_client.serve.security import select_owned
 from dial_client.serve.share_routes import SHARED_MARK, without_link
 from dial_client.serve.sse_response import SSEResponse, parse_last_event_id, stream_turn
 from dial_client.serve.title_writer import TITLE_USAGE, TitleWriter
@@ -160,13 +160,10 @@ class ConversationRoutes:
         ]
 
     def _find_manager(self, request: Request) -> ConversationManager:
-        """Return the manager of the conversations that the request's person may see."""
-        name = find_person(request).name
-        return self._manager.for_owner(name) if name else self._manager
+        return select_owned(self._manager, request)
 
     def _find_runner(self, request: Request) -> ConversationManager | DurableTurns:
-        name = find_person(request).name
-        return self._runner.for_owner(name) if name else self._runner
+        return select_owned(self._runner, request)
 
     async def _list(self, request: Request) -> Response:
         query = request.query_params

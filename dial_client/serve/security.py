@@ -16,6 +16,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Protocol, Self, TypeVar
 from urllib.parse import urlsplit
 
 import anyio
@@ -167,6 +168,19 @@ def find_person(request: Request) -> Person:
     """Return whom a request is for, which passed the checks."""
     person: Person = request.scope["state"][PERSON]
     return person
+
+
+class _Divisible(Protocol):
+    def for_owner(self, owner: str) -> Self: ...
+
+
+DivisibleT = TypeVar("DivisibleT", bound=_Divisible)
+
+
+def select_owned(whole: DivisibleT, request: Request) -> DivisibleT:
+    """Return the part of a manager of conversations that the person of a request may see."""
+    name = find_person(request).name
+    return whole.for_owner(name) if name else whole
 
 
 class SecurityMiddleware:

@@ -24,7 +24,7 @@ from dial_client.conversations.message_tree import build_tree
 from dial_client.messages.errors import ConversationNotFound
 from dial_client.messages.message import Message, Role, TextPart
 from dial_client.serve.http_messages import HttpError, build_json_response, read_json
-from dial_client.serve.security import SHARED, SHARED_CONVERSATION, find_person
+from dial_client.serve.security import SHARED, SHARED_CONVERSATION, select_owned
 from dial_client.serve.static_files import SHARED_PAGE, StaticFiles
 from dial_client.stores.conversation_store import Conversation
 
@@ -55,13 +55,8 @@ class ShareRoutes:
             Route(SHARED_CONVERSATION, self._read, methods=["GET"]),
         ]
 
-    def _find_manager(self, request: Request) -> ConversationManager:
-        """Return the manager of the conversations that the request's person may see."""
-        name = find_person(request).name
-        return self._manager.for_owner(name) if name else self._manager
-
     async def _describe(self, request: Request) -> Response:
-        stored = await self._find_manager(request).get(request.path_params["id"])
+        stored = await select_owned(self._manager, request).get(request.path_params["id"])
         return build_json_response({"link": _describe_link(stored)})
 
     async def _share(self, request: Request) -> Response:
@@ -70,7 +65,7 @@ class ShareRoutes:
         choices = {name: body.get(name, False) for name in _CHOICES}
         if not all(isinstance(value, bool) for value in choices.values()):
             raise HttpError(400, f"{' and '.join(_CHOICES)} are true or false", "bad_share")
-        manager = self._find_manager(request)
+        manager = select_owned(self._manager, request)
         stored = await manager.get(request.path_params["id"])
         created = datetime.now(UTC).isoformat(timespec="seconds")
         link = {"key": secrets.token_urlsafe(32), "count": stored.message_count, "created": created, **choices}
@@ -78,7 +73,7 @@ class ShareRoutes:
         return build_json_response({"link": _describe_link(await manager.get(stored.id))}, 201)
 
     async def _end(self, request: Request) -> Response:
-        manager = self._find_manager(request)
+        manager = select_owned(self._manager, request)
         stored = await manager.get(request.path_params["id"])
         await manager.update(stored.id, metadata=without_link(stored.metadata))
         return Response(status_code=204)
