@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,18 +17,20 @@ import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from tests.inner import (
+    Delta,
     FilePart,
     HttpError,
     ImageFetcher,
     ImagePart,
     ModelProfile,
+    ModelRequest,
     NetworkScope,
     Role,
     ScriptedProvider,
     TextPart,
 )
 from tests.integration.test_conversation_routes import ADD, Maths
-from tests.support.http_service import MODEL, TOKEN, HttpService, serve
+from tests.support.http_service import MODEL, TOKEN, Gate, HttpService, read_events, serve
 from tests.support.model_endpoint import Raw, model_endpoint, refuse
 
 pytestmark = pytest.mark.anyio
@@ -45,6 +47,7 @@ MINE: list[Any] = [
         },
     }
 ]
+IMAGE = {"type": "url", "url": "https://169.254.169.254/latest/meta-data"}
 CALLS_MINE = {"text": "A moment.", "tool_calls": [{"name": "mine", "arguments": {"a": 1}}]}
 CALLS_BOTH = {
     "tool_calls": [
@@ -514,3 +517,39 @@ async def test_a_disconnected_client_cancels_its_turn(stream: bool) -> None:
             await maths.gate.begun.wait()
             leave.cancel()
         await maths.gate.cancelled.wait()
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("chat/completions", {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": IMAGE}]}]}),
+        ("responses", {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": IMAGE["url"]}]}]}),
+        (
+            "messages",
+            {"messages": [{"role": "user", "content": [{"type": "image", "source": IMAGE}]}], "max_tokens": 9},
+        ),
+    ],
+)
+async def test_no_api_fetches_an_image_from_a_private_network(path: str, body: dict[str, Any]) -> None:
+    async with serve([]) as server:
+        refused = await server.json("POST", f"/v1/{path}", 400, json={"model": MODEL, **body})
+    assert "leads into a private network" in refused["error"]["message"]
+
+
+async def test_an_error_after_the_head_ends_the_stream_with_the_error() -> None:
+    gate = Gate()
+
+    class Slow(ScriptedProvider):
+        async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+            await gate.passed()
+            async for delta in super().generate(request):
+                yield delta
+
+    async with serve(Slow([{"error": {"message": "no more tokens", "status": 429}}])) as server:
+        body = {"model": MODEL, "messages": HI, "stream": True}
+        async with server.http.stream("POST", "/v1/chat/completions", json=body) as answer:
+            gate.open.set()  # the head has come: the model has not answered for long
+            events = [event.data async for event in read_events(answer)]
+    assert answer.status_code == 200
+    assert "no more tokens" in events[0]["error"]["message"]
+    assert events[1:] == ["[DONE]"]

@@ -132,8 +132,8 @@ async def test_parameters_and_blocks_reach_the_model() -> None:
         TextPart("a note"),
     )
     assert (request.settings.max_tokens, request.settings.thinking) == (100, "low")
-    assert request.settings.tool_choice == "mine"
-    assert raw.headers["x-ignored-parameters"] == "stop_sequences, tools[1] (web_search_20250305)"
+    assert (request.settings.tool_choice, request.stop) == ("mine", ("END",))
+    assert raw.headers["x-ignored-parameters"] == "tools[1] (web_search_20250305)"
     assert [len(later.tools) for later in model.requests[1:]] == [0, 0, 0]
     assert named.model == f"{MODEL}:plain"
     assert 0 < counted.input_tokens < more.input_tokens

@@ -81,6 +81,18 @@ def read_plain(headers: Mapping[str, str]) -> bool:
     return headers.get("x-dial-plain", "").strip().lower() not in ("", "false", "0", "no")
 
 
+def read_stop(value: Any, path: str) -> tuple[str, ...] | None:
+    """Return the texts at which the model stops; None for none.
+
+    Raises:
+        HttpError: The value is neither a text nor a list of texts.
+    """
+    texts = [value] if isinstance(value, str) else value or []
+    if not isinstance(texts, list) or not all(isinstance(text, str) and text for text in texts):
+        raise build_error(path, "must be a text, or a list of texts")
+    return tuple(texts) or None
+
+
 def build_ignored_header(request: AnswerRequest) -> dict[str, str]:
     """Return the header of a response that names the parameters without effect; none if all have one."""
     return {"x-ignored-parameters": ", ".join(request.ignored)[:500]} if request.ignored else {}

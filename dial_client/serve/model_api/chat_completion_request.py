@@ -21,6 +21,7 @@ from dial_client.serve.model_api.answer_request import (
     read_count,
     read_fraction,
     read_plain,
+    read_stop,
     read_thinking,
     to_tool_name,
 )
@@ -100,16 +101,9 @@ def _parse_settings(body: Mapping[str, Any]) -> ModelSettings:
         seed=seed,
         max_tokens=read_count(body.get(limit), limit),
         thinking=read_thinking(body.get("reasoning_effort"), "reasoning_effort"),
-        stop=_parse_stop(body.get("stop")),
+        stop=read_stop(body.get("stop"), "stop"),
         tool_choice=_parse_tool_choice(body.get("tool_choice")),
     )
-
-
-def _parse_stop(stop: Any) -> tuple[str, ...] | None:
-    texts = [stop] if isinstance(stop, str) else stop or []
-    if not isinstance(texts, list) or not all(isinstance(text, str) and text for text in texts):
-        raise build_error("stop", "must be a text, or a list of texts")
-    return tuple(texts) or None
 
 
 def _parse_tool_choice(choice: Any) -> str | None:

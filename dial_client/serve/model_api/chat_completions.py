@@ -20,10 +20,16 @@ from dial_client.messages.events import ToolCallFinished, ToolCallStarted
 from dial_client.messages.message import ImagePart, Role, ToolCallRequest
 from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import Turn
-from dial_client.runtime.safe_text import to_one_line
 from dial_client.serve.http_messages import build_json_response, read_json, to_http_error
 from dial_client.serve.model_api.answer_request import build_ignored_header
-from dial_client.serve.model_api.answer_turns import AnswerEnd, AnswerPart, AnswerReasoning, AnswerText, AnswerTurns
+from dial_client.serve.model_api.answer_turns import (
+    AnswerEnd,
+    AnswerPart,
+    AnswerReasoning,
+    AnswerText,
+    AnswerTurns,
+    describe_call,
+)
 from dial_client.serve.model_api.chat_completion_request import ChatCompletionRequest, parse_request
 from dial_client.serve.model_api.offered_models import ModelNames
 from dial_client.serve.model_api.remote_images import ImageFetcher
@@ -88,27 +94,23 @@ class ChatCompletionsEndpoint:
         headers = build_ignored_header(answer)
         turn = await self._turns.start(answer, find_person(request).name)
         if answer.stream:
-            return SSEResponse(self._stream(turn, completion), headers, turn.cancel, head_delay=HEAD_DELAY)
+            stream = self._stream(turn, completion)
+            return SSEResponse(stream, headers, turn.cancel, head_delay=HEAD_DELAY, encode_failure=_encode_failure)
         parts = await self._turns.wait(turn, answer, request.receive)
         return build_json_response(_to_dict(parts, answer.model.name), headers=headers)
 
     async def _stream(self, turn: TurnHandle, completion: ChatCompletionRequest) -> AsyncGenerator[str, None]:
-        """Yield the chunks. An exception before the first chunk is raised, so that it becomes an error response."""
+        """Yield the chunks."""
         head = _build_head("chat.completion.chunk", completion.answer.model.name)
         usage = {"usage": None} if completion.include_usage else {}
         opening: dict[str, Any] = {"role": "assistant", "content": ""}
-        try:
-            async with aclosing(self._read_deltas(turn, completion)) as deltas:
-                async for delta, ended in deltas:
-                    stop_reason = None if ended is None else ended.stop_reason
-                    yield _encode(build_chunk(head, opening | delta, stop_reason) | usage)
-                    opening = {}
-                    if ended is not None and completion.include_usage:
-                        yield _encode(head | {"choices": [], "usage": _usage_to_dict(ended.usage)})
-        except Exception as error:
-            if opening:
-                raise
-            yield _encode({"error": to_http_error(error).error})
+        async with aclosing(self._read_deltas(turn, completion)) as deltas:
+            async for delta, ended in deltas:
+                stop_reason = None if ended is None else ended.stop_reason
+                yield _encode(build_chunk(head, opening | delta, stop_reason) | usage)
+                opening = {}
+                if ended is not None and completion.include_usage:
+                    yield _encode(head | {"choices": [], "usage": _usage_to_dict(ended.usage)})
         yield DONE
 
     async def _read_deltas(
@@ -123,7 +125,7 @@ class ChatCompletionsEndpoint:
                     case AnswerReasoning(text):
                         yield {"reasoning_content": text}, None
                     case ToolCallStarted() | ToolCallFinished():
-                        if line := _describe_call(part):
+                        if line := describe_call(part):
                             yield {"reasoning_content": line}, None
                     case AnswerEnd(result):
                         if attachments := _describe_attachments(result, part.offset):
@@ -144,17 +146,6 @@ def _to_dict(parts: Sequence[AnswerPart], model: str) -> dict[str, Any]:
         message["tool_calls"] = [_call_to_dict(call) for call in end.calls]
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason(turn.stop_reason)}
     return _build_head("chat.completion", model) | {"choices": [choice], "usage": _usage_to_dict(turn.usage)}
-
-
-def _describe_call(event: ToolCallStarted | ToolCallFinished) -> str:
-    """Return a line on the start or the failure of a call of a server's tool; empty for a success."""
-    if isinstance(event, ToolCallStarted):
-        name = f"{event.server}/{event.tool}" if event.server and event.tool else event.call.name
-        arguments = event.call.unreadable or json.dumps(dict(event.call.arguments), ensure_ascii=False, default=str)
-        return f"\n[{to_one_line(name, _MAX_SHOWN)} {to_one_line(arguments, _MAX_SHOWN)}]\n"
-    if event.result.success:
-        return ""
-    return f"\n[failed: {to_one_line(event.result.error or '', _MAX_SHOWN)}]\n"
 
 
 def _build_head(kind: str, model: str) -> dict[str, Any]:
@@ -196,3 +187,7 @@ def _usage_to_dict(usage: Usage) -> dict[str, Any]:
 
 def _encode(chunk: Any) -> str:
     return f"data: {to_json(chunk)}\n\n"
+
+
+def _encode_failure(error: Exception) -> str:
+    return _encode({"error": to_http_error(error).error}) + DONE

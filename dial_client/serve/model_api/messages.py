@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -19,8 +18,9 @@ from dial_client.serve.model_api.answer_turns import AnswerTurns
 from dial_client.serve.model_api.messages_events import MessageEvents
 from dial_client.serve.model_api.messages_request import MessagesRequest, parse_request
 from dial_client.serve.model_api.offered_models import ModelNames
+from dial_client.serve.model_api.remote_images import ImageFetcher
 from dial_client.serve.security import find_person
-from dial_client.serve.sse_response import SSEResponse
+from dial_client.serve.sse_response import HEAD_DELAY, SSEResponse
 
 # Anthropic's names for its models: programs send them without asking which models there are.
 _FOREIGN = "claude-"
@@ -39,6 +39,7 @@ class MessagesEndpoint:
         self._dial = dial
         self._turns = turns
         self._models = models
+        self._images = ImageFetcher()
 
     def build_routes(self) -> list[Route]:
         """Return the routes."""
@@ -48,25 +49,29 @@ class MessagesEndpoint:
         ]
 
     async def _answer(self, request: Request) -> Any:
-        asked = self._parse(await read_json(request), request.headers)
+        asked = await self._read(request)
         headers = build_ignored_header(asked.answer)
         events = MessageEvents(secrets.token_hex(16), asked)
         turn = await self._turns.start(asked.answer, find_person(request).name)
         if asked.answer.stream:
             stream = stream_answer(self._turns.read(turn, asked.answer), events)
             failure = partial(encode_failure, events)
-            return SSEResponse(stream, headers, turn.cancel, keepalive=_PING, encode_failure=failure)
+            return SSEResponse(
+                stream, headers, turn.cancel, keepalive=_PING, encode_failure=failure, head_delay=HEAD_DELAY
+            )
         for part in await self._turns.wait(turn, asked.answer, request.receive):
             events.add(part)
         return build_json_response(events.message, headers=headers)
 
     async def _count_tokens(self, request: Request) -> Response:
-        asked = self._parse(await read_json(request), request.headers).answer
+        asked = (await self._read(request)).answer
         return build_json_response({"input_tokens": self._turns.estimate_tokens(asked)})
 
-    def _parse(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> MessagesRequest:
+    async def _read(self, request: Request) -> MessagesRequest:
+        body = await read_json(request)
         model = self._models.find(body.get("model"), stand_in=_FOREIGN)
-        return parse_request(body, headers, model, self._dial.tools)
+        await self._images.embed(body.get("messages"))
+        return parse_request(body, request.headers, model, self._dial.tools)
 
 
 _PING = encode_events([{"type": "ping"}])

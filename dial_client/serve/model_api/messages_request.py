@@ -36,6 +36,7 @@ from dial_client.serve.model_api.answer_request import (
     read_count,
     read_fraction,
     read_plain,
+    read_stop,
     read_thinking,
     to_tool_name,
 )
@@ -45,7 +46,7 @@ from dial_client.serve.model_api.request_history import RequestHistory
 
 _SUPPORTED = frozenset(
     {
-        "max_tokens", "messages", "model", "output_config", "output_format", "stream", "system",
+        "max_tokens", "messages", "model", "output_config", "output_format", "stop_sequences", "stream", "system",
         "temperature", "thinking", "tool_choice", "tools", "top_p",
     }
 )  # fmt: skip
@@ -106,6 +107,7 @@ def parse_request(
             top_p=read_fraction(body.get("top_p"), "top_p", 1),
             max_tokens=read_count(body.get("max_tokens"), "max_tokens"),
             thinking=read_thinking(output.get("effort"), "output_config.effort") or _parse_budget(thinking),
+            stop=read_stop(body.get("stop_sequences"), "stop_sequences"),
             tool_choice=choice,
         ),
         stream=body.get("stream") is True,

@@ -39,27 +39,28 @@ class ImageFetcher:
     def __init__(self, scope: NetworkScope = NetworkScope.PUBLIC) -> None:
         self._scope = scope
 
-    async def embed(self, messages: Any) -> None:
+    async def embed(self, messages: Any, path: str = "messages") -> None:
         """Replace the URLs of images in the messages of a request, in place, by ``data:`` URLs.
 
         Args:
             messages: The messages, in the form of any API: an object with the key ``image_url`` or ``url`` whose value
                 is a URL is an image.
+            path: The place of the messages in the request, for error messages.
 
         Raises:
             HttpError: A URL is not allowed, or is not an image, or there are too many.
         """
-        places = list(_find_places(messages, "messages"))
+        places = list(_find_places(messages, path))
         if len(places) > MAX_IMAGES:
             raise build_error(
                 places[MAX_IMAGES][2], f"is one of more than {MAX_IMAGES} images that are not in the request"
             )
         try:
             with anyio.fail_after(FETCH_SECONDS):
-                for holder, key, path in places:
-                    holder[key] = await self._fetch(holder[key], path)
+                for holder, key, place in places:
+                    holder[key] = await self._fetch(holder[key], place)
         except TimeoutError:
-            raise build_error("messages", f"have images that did not arrive within {FETCH_SECONDS:g} s") from None
+            raise build_error(path, f"has images that did not arrive within {FETCH_SECONDS:g} s") from None
 
     async def _fetch(self, url: str, path: str) -> str:
         import httpx2

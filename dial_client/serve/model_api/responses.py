@@ -15,11 +15,12 @@ from dial_client.serve.model_api.answer_events import encode_failure, stream_ans
 from dial_client.serve.model_api.answer_request import build_ignored_header
 from dial_client.serve.model_api.answer_turns import AnswerTurns
 from dial_client.serve.model_api.offered_models import ModelNames
+from dial_client.serve.model_api.remote_images import ImageFetcher
 from dial_client.serve.model_api.response_store import ResponseStore
 from dial_client.serve.model_api.responses_events import ResponseEvents
 from dial_client.serve.model_api.responses_request import list_input, parse_request
 from dial_client.serve.security import find_person
-from dial_client.serve.sse_response import SSEResponse
+from dial_client.serve.sse_response import HEAD_DELAY, SSEResponse
 
 
 class ResponsesEndpoint:
@@ -37,6 +38,7 @@ class ResponsesEndpoint:
         self._turns = turns
         self._models = models
         self._store = store
+        self._images = ImageFetcher()
 
     def build_routes(self) -> list[Route]:
         """Return the routes."""
@@ -46,6 +48,7 @@ class ResponsesEndpoint:
         body = await read_json(request)
         owner = find_person(request).name
         given = await self._store.resolve(owner, list_input(body))
+        await self._images.embed(given, "input")
         items = [*await self._store.list_items(owner, body.get("previous_response_id")), *given]
         model = self._models.find(body.get("model"))
         asked = parse_request(body, items, request.headers, model, self._dial.tools)
@@ -59,7 +62,8 @@ class ResponsesEndpoint:
 
         if asked.answer.stream:
             stream = stream_answer(self._turns.read(turn, asked.answer), events, keep)
-            return SSEResponse(stream, headers, turn.cancel, encode_failure=partial(encode_failure, events))
+            failure = partial(encode_failure, events)
+            return SSEResponse(stream, headers, turn.cancel, head_delay=HEAD_DELAY, encode_failure=failure)
         for part in await self._turns.wait(turn, asked.answer, request.receive):
             events.add(part)
         await keep()
