@@ -30,7 +30,7 @@ endif
 export PYTHONDONTWRITEBYTECODE =
 QUESTION ?= What time is it in Tokyo?
 
-.PHONY: help demo test quick conformance conformance-gateway lint types man docs docs-version docs-serve pictures page-pictures release-check lowest install-cost bench bench-page soak attack eval eval-quick eval-speed lock clean
+.PHONY: help demo test quick conformance conformance-gateway lint types man docs docs-version docs-serve pictures page-pictures release-check lowest install-cost bench bench-gateway bench-page soak attack eval eval-quick eval-speed lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1	/'
@@ -96,6 +96,9 @@ install-cost: $(TEST)  ## measure what each dependency costs, and write the tabl
 
 bench: $(TEST)  ## what this host adds to the bare SDKs
 	$(BIN)/python -m benchmarks.dial $(BENCH_ARGS)
+
+bench-gateway: $(TEST)  ## what the gateway adds to a call, its start and its memory
+	$(BIN)/python -m benchmarks.gateway $(BENCH_ARGS)
 
 bench-page: $(TEST)  ## frames, processor time and memory of the page while long answers arrive, in Chromium
 	$(BIN)/python -m benchmarks.page $(BENCH_ARGS)

@@ -241,6 +241,7 @@ from dial_client.gateway.addresses import rewrite_resource as rewrite_resource
 from dial_client.gateway.addresses import rewrite_result as rewrite_result
 from dial_client.gateway.addresses import rewrite_template as rewrite_template
 from dial_client.gateway.addresses import to_address as to_address
+from dial_client.gateway.approval_form import DECISION as DECISION
 from dial_client.gateway.approval_form import build_approval_form as build_approval_form
 from dial_client.gateway.client_requests import PROGRESS_SECONDS as PROGRESS_SECONDS
 from dial_client.gateway.denials import Denials as Denials

@@ -17,10 +17,13 @@ from dial_client.messages.mcp_apps import is_for_model
 from dial_client.servers.connection import Connection
 from dial_client.servers.server_cache import ToolPins
 from dial_client.servers.server_manager import ServerManager
-from dial_client.tools.catalog import Catalog, Key, Route, assign_names, build_exact_spec, is_enabled
+from dial_client.servers.status import ServerState
+from dial_client.tools.catalog import Catalog, Key, Route, assign_names, build_exact_spec, clean_name, is_enabled
 
 # Maximum characters of a name. Hosts add a prefix (Claude Code: ``mcp__NAME__``), and model APIs accept 64 characters.
 MAX_NAME = 45
+# Characters of a name that a hash leaves: a longer one is cut there.
+_UNCUT = 34
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,23 @@ class ToolDefinitions:
             self._current, self._revision = self._build(), revision
         return self._current
 
+    async def wait_for(self, name: str) -> None:
+        """Wait until there is a tool of this name, or until no server that may have the tool is starting any more.
+
+        A host may remember names from an earlier run, or call while a server is replaced. The time that servers have
+        for their start bounds the wait.
+        """
+        starting = [
+            connection
+            for connection in self._servers.values()
+            if is_unknown(connection) and name.startswith(clean_name(f"{connection.name}__")[:_UNCUT])
+        ]
+        if starting:
+            await self._servers.announcements.wait_until(
+                lambda _: name in self.current.listed or not any(map(is_unknown, starting)),
+                max(connection.startup_timeout for connection in starting),
+            )
+
     def get_catalog(self) -> Catalog:
         """Return the current routes."""
         return self.current.catalog
@@ -150,6 +170,11 @@ class ToolDefinitions:
             for name, known in listed.items()
             if known.tool.name in pinned[known.connection.name] and pins.describe_change(routes[name].spec)
         )
+
+
+def is_unknown(connection: Connection) -> bool:
+    """Return whether a server is starting, and nothing is known of its tools."""
+    return connection.state is ServerState.STARTING and not connection.tools
 
 
 def _withhold(name: str) -> Tool:

@@ -27,7 +27,7 @@ from dial_client.client.dial_client import DialClient
 from dial_client.gateway.client_logs import ClientLogs
 from dial_client.gateway.client_session import CALLS_PER_MINUTE, ClientSession, ClientSessions
 from dial_client.gateway.client_tasks import TASK_SECONDS, ClientTasks
-from dial_client.gateway.definitions import Definitions, ToolDefinitions
+from dial_client.gateway.definitions import Definitions, ToolDefinitions, is_unknown
 from dial_client.gateway.denials import Denials
 from dial_client.gateway.handlers import GatewayPart, Handler
 from dial_client.gateway.list_changes import ListChanges
@@ -46,10 +46,8 @@ from dial_client.gateway.tool_listing import ToolListing
 from dial_client.hooks.telemetry.instrument_lookup import find_instruments
 from dial_client.messages.errors import ServerStartError
 from dial_client.messages.mcp_apps import EXTENSION, MIME_TYPE, parse_app_uri
-from dial_client.servers.connection import Connection
 from dial_client.servers.restart_policy import is_modern
 from dial_client.servers.server_manager import ServerManager
-from dial_client.servers.status import ServerState
 from dial_client.servers.tasks import EXTENSION as TASKS
 
 # The requests that list what all servers have.
@@ -143,11 +141,7 @@ class FirstList:
         if self._ends_at is None:
             self._ends_at = anyio.current_time() + FIRST_LIST_SECONDS
         seconds = max(0.0, self._ends_at - anyio.current_time())
-        await servers.announcements.wait_until(lambda _: not any(map(_is_unknown, servers.values())), seconds)
-
-
-def _is_unknown(connection: Connection) -> bool:
-    return connection.state is ServerState.STARTING and not connection.tools
+        await servers.announcements.wait_until(lambda _: not any(map(is_unknown, servers.values())), seconds)
 
 
 class GatewayConnection:
@@ -253,7 +247,7 @@ class Gateway:
         A client asks once, at its start, when nothing may be known yet of servers that start for the first time.
         """
         has_apps = any(parse_app_uri(known.tool.meta) for known in self.definitions.current.listed.values())
-        may_have = has_apps or any(map(_is_unknown, self.dial.parts.servers.values()))
+        may_have = has_apps or any(map(is_unknown, self.dial.parts.servers.values()))
         return {EXTENSION: {"mimeTypes": [MIME_TYPE]}} if may_have else {}
 
     def _end_separate_sessions(self, session: ClientSession) -> None:

@@ -182,6 +182,8 @@ class MetaTools:
         if params.name == DESCRIBE_TOOL:
             return self._describe(arguments["names"])
         if (name := arguments["name"]) not in self._definitions.current.listed:
+            await self._definitions.wait_for(name)
+        if name not in self._definitions.current.listed:
             return _fail(self._describe_unknown(name))
         inner = params.model_copy(update={"name": name, "arguments": arguments.get("arguments") or {}})
         return await self._calls.call_tool(context, inner)

@@ -183,7 +183,9 @@ class ToolCalls:
             if isinstance(event, ToolCallProgress):
                 await request.report(event.progress, event.total, event.message)
 
-        listed = self._definitions.current.listed.get(name)
+        if (listed := self._definitions.current.listed.get(name)) is None:
+            await self._definitions.wait_for(name)
+            listed = self._definitions.current.listed.get(name)
         if listed is not None:
             arguments = restore_arguments(listed.connection.name, arguments)
         call = ToolCallRequest(secrets.token_hex(8), name, arguments)

@@ -246,11 +246,11 @@ def assign_names(keys: Iterable[Key], max_chars: int = MAX_NAME, *, with_server:
         with_server: True for ``server__tool`` in every case, so that a name does not depend on other servers.
     """
     keys = sorted(set(keys))
-    plain = Counter(_clean(tool) for _, tool in keys)
+    plain = Counter(clean_name(tool) for _, tool in keys)
     preferred = {
-        (server, tool): _clean(tool)
-        if plain[_clean(tool)] == 1 and _clean(tool) not in RESERVED and not with_server
-        else _clean(f"{server}__{tool}")
+        (server, tool): clean_name(tool)
+        if plain[clean_name(tool)] == 1 and clean_name(tool) not in RESERVED and not with_server
+        else clean_name(f"{server}__{tool}")
         for server, tool in keys
     }
     uses = Counter(preferred.values())
@@ -265,7 +265,8 @@ def assign_names(keys: Iterable[Key], max_chars: int = MAX_NAME, *, with_server:
     return names
 
 
-def _clean(name: str) -> str:
+def clean_name(name: str) -> str:
+    """Return a name in the characters ``a-zA-Z0-9_-``."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name) or "tool"
 
 

@@ -50,6 +50,17 @@ def test_one_case_is_printed_as_a_table(monkeypatch: pytest.MonkeyPatch, capsys:
     assert rest[-1].startswith("Python ")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the processor time of another process")
+def test_the_gateway_is_measured_beside_a_direct_connection() -> None:
+    command = [sys.executable, "-m", "benchmarks.gateway", "--smoke", "--json"]
+    ended = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    report = json.loads(ended.stdout)
+    assert len(report["calls"]) == 8, "four programs in two revisions"
+    assert all(row["processor"] > 0 and row["p50"] <= row["p99"] for row in report["calls"])
+    assert all(value > 0 for value in report["start"].values())
+
+
 def test_a_row_has_the_medians_their_ratio_and_the_range_of_the_pairs() -> None:
     seconds = {"floor": (1, 2, 4), "dial": (3, 3, 6)}
     samples = {side: [{"t ms": value} for value in values] for side, values in seconds.items()}

@@ -22,7 +22,7 @@ from mcp_types import (
     ToolAnnotations,
 )
 
-from tests.inner import GatewayOptions, rewrite_result, tool_calls
+from tests.inner import GatewayOptions, ToolListing, rewrite_result, tool_calls
 from tests.support.clients import calculator
 from tests.support.gateways import MODES, host, running
 from tests.support.program import HERE, python_server
@@ -51,11 +51,15 @@ RESULT = CallToolResult(
 )
 
 
-def rich_server(tools: list[Tool] | None = None, calls: list[Any] | None = None) -> Server[Any]:
-    """Return a server that lists `tools`, and records the `_meta` and the arguments of calls in `calls`."""
+def rich_server(
+    tools: list[Tool] | None = None, calls: list[Any] | None = None, may_start: anyio.Event | None = None
+) -> Server[Any]:
+    """Return a server that lists `tools` once it may start, and records `_meta` and arguments of calls in `calls`."""
     listed = [RICH] if tools is None else tools
 
     async def list_tools(*_: object) -> ListToolsResult:
+        if may_start is not None:
+            await may_start.wait()
         return ListToolsResult(tools=listed)
 
     async def call_tool(context: Any, params: Any) -> CallToolResult:
@@ -180,6 +184,38 @@ async def test_the_tools_of_a_new_server_are_announced(mode: str) -> None:
                 await changed.wait()
         after = {tool.name for tool in (await client.list_tools()).tools}
     assert after - before == {"one__rich"}
+
+
+@pytest.mark.parametrize("listing", [ToolListing.ALL, ToolListing.SEARCH])
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_call_waits_for_the_start_of_its_own_server_and_of_no_other(mode: str, listing: ToolListing) -> None:
+    """A host that remembers the names of tools may call before the server is ready, or while it is replaced."""
+    may_start = anyio.Event()
+    dial = host({"calc": calculator()}, "*")
+    texts: list[str] = []
+    async with (
+        running(dial, GatewayOptions(listing=listing)) as gateway,
+        Client(gateway.server, mode=mode) as client,
+        anyio.create_task_group() as group,
+    ):
+
+        async def call() -> None:
+            if listing is ToolListing.ALL:
+                texts.append(read_text(await client.call_tool("late__rich", {"a": None})))
+            else:
+                found = {"name": "late__rich", "arguments": {"a": None}}
+                texts.append(read_text(await client.call_tool("call_tool", found)))
+
+        group.start_soon(dial.add_server, "late", rich_server(may_start=may_start))
+        await anyio.wait_all_tasks_blocked()
+        group.start_soon(call)
+        with pytest.raises(MCPError, match="There is no tool 'calc__rich'.*'late' \\(it is still starting\\)"):
+            await client.call_tool("calc__rich", {})
+        assert texts == []
+        may_start.set()
+        with pytest.raises(MCPError, match="There is no tool 'late__poor'"):
+            await client.call_tool("late__poor", {})
+    assert texts == ["text"]
 
 
 @pytest.mark.parametrize("mode", MODES)

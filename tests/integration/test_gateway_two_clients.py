@@ -12,7 +12,9 @@ import pytest
 from mcp import Client
 from mcp_types import ElicitResult, LoggingMessageNotificationParams
 
-from tests.support.gateway_clients import Person, asking, text_of
+from tests.inner import DECISION
+from tests.support.gateway_clients import Person, asking, decide, text_of
+from tests.support.gateways import MODES
 from tests.support.program import LONG, python_server
 from tests.support.servers.launch import HERE
 
@@ -24,7 +26,7 @@ pytestmark = [
 CALLS = 100
 """Calls of each client."""
 AT_ONCE = 8
-KINDS = ("work", "elicit", "work", "sample", "wait", "work", "roots", "wait", "elicit", "work")
+KINDS = ("work", "elicit", "work", "sample", "wait", "send", "roots", "wait", "elicit", "work")
 """The tools, which the calls use in turn."""
 
 
@@ -70,15 +72,22 @@ class Caller:
             self.results[word] = text_of(result)
 
 
+def is_approval(params: Any) -> bool:
+    return DECISION in params.requested_schema["properties"]
+
+
 def build_caller(name: str, level: str) -> Caller:
-    answer = ElicitResult(action="accept", content={"name": name})
+    def answer(params: Any) -> ElicitResult:
+        return decide("once") if is_approval(params) else ElicitResult(action="accept", content={"name": name})
+
     return Caller(name, level, Person(answer, name=name, roots=[name]))
 
 
-@pytest.mark.parametrize(("mode", "era"), [("legacy", "legacy"), ("legacy", "auto"), ("2026-07-28", "auto")])
+@pytest.mark.parametrize("era", ["legacy", "auto"])
+@pytest.mark.parametrize("mode", MODES)
 async def test_two_hundred_calls_of_two_clients_never_cross(tmp_path: Path, mode: str, era: str) -> None:
     first, second = build_caller("first", "info"), build_caller("second", "error")
-    servers = {"both": python_server(HERE / "interleaved.py", protocol=era)}
+    servers = {"both": python_server(HERE / "interleaved.py", protocol=era, trusted=True, untrusted=["read"])}
     with anyio.fail_after(LONG):
         async with asking(servers, "*", folder=tmp_path) as gateway, AsyncExitStack() as stack:
             clients = {}
@@ -88,6 +97,7 @@ async def test_two_hundred_calls_of_two_clients_never_cross(tmp_path: Path, mode
                 await clients[caller.name].list_tools()
                 if mode == "legacy":
                     await clients[caller.name].set_logging_level(caller.level)  # type: ignore[arg-type]
+            await clients["first"].call_tool("both__read", {"word": "first-read"})  # text of a stranger
             async with anyio.create_task_group() as group:
                 for caller in (first, second):
                     group.start_soon(caller.call_all, clients[caller.name])
@@ -103,7 +113,7 @@ async def test_two_hundred_calls_of_two_clients_never_cross(tmp_path: Path, mode
     for caller in (first, second):
         name = caller.name
         assert len(caller.results) + len(caller.cancelled) == CALLS
-        endings = {"work": "", "elicit": f" {name}", "sample": f" a word of {name}", "roots": f" {name}"}
+        endings = {"work": "", "send": "", "elicit": f" {name}", "sample": f" a word of {name}", "roots": f" {name}"}
         expected = {
             f"{name}-{number}": f"{name}-{number}{endings[KINDS[number % len(KINDS)]]}"
             for number in range(CALLS)
@@ -121,3 +131,5 @@ async def test_two_hundred_calls_of_two_clients_never_cross(tmp_path: Path, mode
         )
         assert all(str(data).startswith(f"{name}-") for _, data in caller.logged)
     assert {level for level, _ in second.logged} <= {"error"}
+    approvals = [sum(map(is_approval, caller.person.asked)) for caller in (first, second)]
+    assert approvals == [CALLS // len(KINDS), 0], "only calls of the client that has read untrusted text are asked about"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,9 @@ from tests.inner import suspended_calls
 from tests.support.fakes import virtual_time
 from tests.support.gateway_clients import Person, asking, connected, text_of
 from tests.support.gateways import MODES
+from tests.support.program import python_server
 from tests.support.servers import questions
+from tests.support.servers.launch import HERE
 
 pytestmark = pytest.mark.anyio
 NEW = "2026-07-28"
@@ -331,6 +334,35 @@ async def test_configured_roots_and_the_answers_of_the_client_reach_the_server_t
         answers = {key: ANSWERS[key] for key in ("sure", "word")}
         done = await begin(client, "it__ask", input_responses=answers, request_state=asked.request_state)
     assert text_of(done) == "answered"
+
+
+@pytest.mark.parametrize("era", ["legacy", "auto"])
+async def test_a_question_of_a_server_per_client_goes_on_in_the_session_of_its_client(era: str, tmp_path: Path) -> None:
+    """The server signs its state with a key of its process: only the session that has asked accepts the answers."""
+    servers = {"both": python_server(HERE / "interleaved.py", protocol=era, perClient=True)}
+    once = ElicitResult(action="accept", content={"decision": "once"})
+    async with asking(servers, folder=tmp_path) as gateway, AsyncExitStack() as stack:
+        clients = {
+            name: await stack.enter_async_context(connected(gateway, NEW, Person(YES, name=name)))
+            for name in ("ann", "bob")
+        }
+        asked: dict[str, InputRequiredResult] = {}
+        for name, client in clients.items():
+            word = {"word": f"a word of {name}"}
+            approval = await begin_question(client, "both__elicit", word)
+            assert set(approval.input_requests or {}) == {"approval"}
+            asked[name] = await begin(client, "both__elicit", word, **answer(approval, once))
+            (question,) = (asked[name].input_requests or {}).values()
+            assert isinstance(question, ElicitRequest)
+            assert question.params.message == f"both asks: a word of {name}: who?"
+        with pytest.raises(MCPError, match="Invalid or expired requestState"):
+            await begin(clients["bob"], "both__elicit", {"word": "a word of ann"}, **answer(asked["ann"], YES))
+        for name, client in clients.items():
+            given = ElicitResult(action="accept", content={"name": name})
+            result = await begin(client, "both__elicit", {"word": f"a word of {name}"}, **answer(asked[name], given))
+            assert text_of(result) == f"a word of {name} {name}"
+        connection = gateway.dial.parts.servers["both"]
+        assert len(connection.separate.connections) == 2
 
 
 @pytest.mark.parametrize("mode", MODES)
