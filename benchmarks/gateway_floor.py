@@ -14,14 +14,7 @@ from mcp import Client, StdioServerParameters
 from mcp.server import Server
 from mcp.server.context import ServerRequestContext
 from mcp.server.stdio import stdio_server
-from mcp_types import (
-    CallToolRequestParams,
-    CallToolResult,
-    ListToolsResult,
-    PaginatedRequestParams,
-    TextContent,
-    Tool,
-)
+from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams, TextContent, Tool
 
 Context = ServerRequestContext[Any, Any]
 
@@ -39,9 +32,9 @@ async def serve() -> None:
     await _run(Server("floor", on_list_tools=list_tools, on_call_tool=call_tool))
 
 
-async def hand_on(command: str, *args: str) -> None:
+async def hand_on(*command: str) -> None:
     """Hand calls on to a server that is started with a command."""
-    async with Client(StdioServerParameters(command=command, args=list(args))) as client:
+    async with Client(StdioServerParameters(command=command[0], args=list(command[1:]))) as client:
 
         async def list_tools(_: Context, __: PaginatedRequestParams | None) -> ListToolsResult:
             return await client.list_tools()

@@ -92,7 +92,7 @@ class ToolDefinitions:
 
     def __init__(self, servers: ServerManager, pins: ToolPins | None) -> None:
         self._servers, self._pins = servers, pins
-        self._revision: tuple[int, ...] | None = None
+        self._revision: int | None = None
         self._current = Definitions()
         self._routes: ToolRoutes | None = None
 

@@ -18,8 +18,10 @@ import anyio
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
+from mcp.server.runner import serve_dual_era_loop, serve_loop
 from mcp.server.subscriptions import InMemorySubscriptionBus
-from mcp_types import NotificationParams, ServerCapabilities, Tool
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_REQUEST, PROTOCOL_VERSION_META_KEY, NotificationParams, ServerCapabilities, Tool
 
 from dial_client import __version__
 from dial_client.client.client_options import Logins
@@ -263,6 +265,8 @@ class Gateway:
                 group.start_soon(connection.announce_roots)
 
     async def _observe(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        if ctx.meta and PROTOCOL_VERSION_META_KEY in ctx.meta and not is_modern(ctx.protocol_version):
+            raise MCPError(INVALID_REQUEST, "This connection has begun with `initialize`, in an older revision")
         self.questions.observe(ctx.session)
         return await call_next(ctx)
 
@@ -303,7 +307,11 @@ class Gateway:
         async with anyio.create_task_group() as group:
             group.start_soon(self._run_servers, began)
             async with open_streams(files, began.set) as (incoming, outgoing):
-                await self.server.run(incoming, outgoing, self.server.create_initialization_options())
+                options = self.server.create_initialization_options()
+                # The SDK's loop for both revisions passes each message through a task more, for the whole connection.
+                serve = serve_loop if await incoming.begins_with_handshake() else serve_dual_era_loop
+                async with self.server.lifespan(self.server) as connection:
+                    await serve(self.server, incoming, outgoing, lifespan_state=connection, init_options=options)
             group.cancel_scope.cancel()
 
     async def _run_servers(self, began: anyio.Event) -> None:

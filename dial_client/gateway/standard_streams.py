@@ -20,7 +20,7 @@ import anyio.lowlevel
 import anyio.to_thread
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCResponse
+from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCRequest, JSONRPCResponse
 
 from dial_client.gateway.standard_files import StandardFiles
 from dial_client.runtime.logs import get_logger
@@ -29,6 +29,8 @@ from dial_client.servers.transports.response_repair import LineSplitter, LineToo
 
 log = get_logger(__name__)
 
+# The most messages before the first request.
+MAX_EARLY = 100
 # Maximum bytes of a message of the client.
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 _CHUNK = 65_536
@@ -42,7 +44,7 @@ _GREETINGS = ("initialize", "server/discover")
 @asynccontextmanager
 async def open_streams(
     files: StandardFiles, begin: Callable[[], None]
-) -> AsyncGenerator[tuple[ObjectReceiveStream[SessionMessage], ObjectSendStream[SessionMessage]]]:
+) -> AsyncGenerator[tuple[StandardInput, ObjectSendStream[SessionMessage]]]:
     """Open the streams for the SDK's server; the first one ends when standard input ends.
 
     Args:
@@ -52,11 +54,11 @@ async def open_streams(
     output = _Output(files.output, begin)
     async with anyio.create_task_group() as group:
         group.start_soon(output.write_waiting)
-        yield _Input(files.input, begin), output
+        yield StandardInput(files.input, begin), output
         group.cancel_scope.cancel()
 
 
-class _Input(ObjectReceiveStream[SessionMessage]):
+class StandardInput(ObjectReceiveStream[SessionMessage]):
     """Standard input, which is read by the task that receives: a task between would delay each message."""
 
     def __init__(self, file: int, begin: Callable[[], None]) -> None:
@@ -66,6 +68,7 @@ class _Input(ObjectReceiveStream[SessionMessage]):
         self._is_over = False
 
     async def receive(self) -> SessionMessage:
+        """Return the next message; implements `ObjectReceiveStream`."""
         while not self._arrived:
             if self._is_over:
                 raise anyio.EndOfStream
@@ -74,6 +77,18 @@ class _Input(ObjectReceiveStream[SessionMessage]):
         if getattr(message.message, "method", "") not in _GREETINGS:
             self._begin()
         return message
+
+    async def begins_with_handshake(self) -> bool:
+        """Return whether the first request is ``initialize``, without receiving it; False at the end of the input."""
+        read = 0
+        while True:
+            for message in tuple(self._arrived)[read:]:
+                if isinstance(message.message, JSONRPCRequest):
+                    return message.message.method == "initialize"
+            read = len(self._arrived)
+            if self._is_over or read > MAX_EARLY:
+                return False
+            await self._read_more()
 
     async def _read_more(self) -> None:
         try:
@@ -89,6 +104,7 @@ class _Input(ObjectReceiveStream[SessionMessage]):
             self._is_over = True
 
     async def aclose(self) -> None:
+        """Read no more."""
         self._is_over = True
 
 

@@ -60,7 +60,7 @@ class Connection(ServerStatusWriter):
     def __init__(self, name: str, target: Target, capabilities: ClientCapabilities) -> None:
         self.settings: ServerSettings | None = target if isinstance(target, ServerSettings) else None
         is_enabled = self.settings is None or self.settings.enabled
-        super().__init__(name, capabilities.on_change, is_enabled=is_enabled)
+        super().__init__(name, capabilities.on_change, is_enabled=is_enabled, on_tools=capabilities.on_tools)
         self.notifications = Notifications(name, capabilities.on_list_change)
         """The changes of resources and prompts that the server announced."""
         self._target = target
@@ -97,7 +97,7 @@ class Connection(ServerStatusWriter):
         """Return another connection to the same server, for a session that asks these clients only."""
         assert self.settings is not None
         callbacks = replace(self._capabilities.callbacks, callers=callers, elicit=None)
-        offered = replace(self._capabilities, callbacks=callbacks, on_change=None, on_list_change=None)
+        offered = replace(self._capabilities, callbacks=callbacks, on_change=None, on_tools=None, on_list_change=None)
         return Connection(self.name, replace(self.settings, per_client=False), offered)
 
     @property

@@ -318,10 +318,10 @@ class SecretMask:
 
     def mask_message(self, message: Any) -> None:
         """Mask a JSON-RPC message of the SDK, in place."""
-        from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
-
         if not self._forms:
             return
+        from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+
         match message:
             case JSONRPCResponse(result=body) | JSONRPCRequest(params=body) | JSONRPCNotification(params=body):
                 self.mask_json(body or {})

@@ -270,13 +270,15 @@ class ToolPins:
         self._servers = servers
         # The definitions approved in this run, by server identity and the server's name for the tool.
         self._approved: dict[tuple[str, str], str] = {}
+        # The identities computed last, by the names of the servers: each call needs that of its server several times.
+        self._identities: dict[str, tuple[ServerSettings, str]] = {}
 
     def list_pinned(self, server: str) -> frozenset[str]:
         """Return the tools of a server, by its own names, of which a definition was approved."""
         entry = self._servers.get(server)
         if not isinstance(entry, ServerSettings):
             return frozenset()
-        identity = compute_identity(entry)
+        identity = self._find_identity(entry)
         in_this_run = (tool for known, tool in self._approved if known == identity)
         return frozenset((*in_this_run, *self._cache.read_definitions(entry)))
 
@@ -285,7 +287,7 @@ class ToolPins:
         entry, now = self._servers.get(tool.server), build_definition(tool)
         if not isinstance(entry, ServerSettings):  # the code of a server object is the user's own
             return ""
-        approved = self._approved.get((compute_identity(entry), tool.tool))
+        approved = self._approved.get((self._find_identity(entry), tool.tool))
         if approved == now:
             return ""
         # The file comes first: another program may have approved a newer definition. If it cannot be written, or was
@@ -296,9 +298,12 @@ class ToolPins:
     def pin(self, tool: ToolSpec) -> None:
         """Store the current definition of a tool as approved."""
         entry, now = self._servers.get(tool.server), build_definition(tool)
-        if not isinstance(entry, ServerSettings) or self._approved.get((compute_identity(entry), tool.tool)) == now:
+        if not isinstance(entry, ServerSettings):
             return
-        self._approved[compute_identity(entry), tool.tool] = now
+        key = self._find_identity(entry), tool.tool
+        if self._approved.get(key) == now:
+            return
+        self._approved[key] = now
         pins = self._cache.read_definitions(entry)
         if pins.get(tool.tool, {}).get("sha256") == compute_hash(now):
             return
@@ -306,6 +311,12 @@ class ToolPins:
         # Texts are only for showing a change. If they are too long together, the hashes alone still find every change.
         if not self._cache.write(entry, {"tools": pins}):
             self._cache.write(entry, {"tools": {name: {"sha256": pin.get("sha256")} for name, pin in pins.items()}})
+
+    def _find_identity(self, entry: ServerSettings) -> str:
+        known = self._identities.get(entry.name)
+        if known is None or known[0] is not entry:
+            known = self._identities[entry.name] = entry, compute_identity(entry)
+        return known[1]
 
 
 def _pin(text: str) -> dict[str, Any]:

@@ -127,6 +127,9 @@ class ServerManager(Mapping[str, Connection]):
             if on_change is not None:
                 on_change(name, status)
 
+        def count_change() -> None:
+            self.revision += 1
+
         def announce_list() -> None:
             self.announcements.set(self.announcements.value + 1)
 
@@ -135,12 +138,17 @@ class ServerManager(Mapping[str, Connection]):
                 self.on_log_message(message)
 
         self._capabilities = replace(
-            capabilities, on_change=announce, on_list_change=announce_list, on_log_message=pass_log
+            capabilities,
+            on_change=announce,
+            on_tools=count_change,
+            on_list_change=announce_list,
+            on_log_message=pass_log,
         )
         self._connect = connect
         self._connections = {name: connect(name, target, self._capabilities) for name, target in targets.items()}
         self._tasks: BackgroundTasks | None = None
-        self._changes = 0
+        self.revision = 0
+        """A number that grows whenever a server is added, removed or restarted, or a server's tools change."""
         self._is_closed = False
         self.patience = StartPatience(startup_patience, self._connections, self.announcements)
         """How long turns wait for servers that are starting."""
@@ -161,18 +169,13 @@ class ServerManager(Mapping[str, Connection]):
             self._is_closed = False
             for name in self:
                 self._connections[name] = self._connect(name, self.targets[name], self._capabilities)
-            self._changes += 1
+            self.revision += 1
         for connection in self.values():
             self._start(connection, tasks)
 
     def _start(self, connection: Connection, tasks: BackgroundTasks) -> None:
         connection.start(tasks)
         tasks.start_soon(self.patience.limit, connection)
-
-    @property
-    def revision(self) -> tuple[int, ...]:
-        """A value that changes whenever a server is added, removed or restarted, or a server's tools change."""
-        return (self._changes, *(connection.revision for connection in self.values()))
 
     async def add(self, name: str, target: Target) -> ServerStatus:
         """Add a server, start it, and wait until it is ready or has failed. Cancellation removes it again.
@@ -192,7 +195,7 @@ class ServerManager(Mapping[str, Connection]):
         """
         connection = self._find(name)
         del self._connections[name], self.targets[name]
-        self._changes += 1
+        self.revision += 1
         await _stop(connection)
         # A server that had failed does not change its state when it is stopped.
         self.announcements.set(self.announcements.value + 1)
@@ -221,7 +224,7 @@ class ServerManager(Mapping[str, Connection]):
         """Register a connection before any wait, so that no other task can take the name, and start it."""
         connection = self._connect(name, target, self._capabilities)
         self._connections[name], self.targets[name] = connection, target
-        self._changes += 1
+        self.revision += 1
         try:
             if before is not None:
                 await _stop(before)

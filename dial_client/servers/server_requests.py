@@ -99,6 +99,8 @@ class ClientCapabilities:
 
     on_change: OnChange | None = None
     """Called after each change of a server's state or tools."""
+    on_tools: Callable[[], None] | None = None
+    """Called with each change of a server's tools, before `on_change`."""
     on_list_change: Callable[[], None] | None = None
     """Called when a server's resources or prompts have changed, or may have changed."""
     on_log_message: Callable[[LogMessage], None] | None = None
@@ -206,11 +208,12 @@ class ServerRequests:
     async def _make_checked(self, call: Callable[[], Awaitable[Result]]) -> Result:
         """Make a call once. Raises as `run_call`."""
         from mcp import MCPError
-        from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY, CallToolResult, TextContent
 
         try:
             result = await call()
         except MCPError as error:
+            from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY
+
             own_call = self._own_call.get()
             is_own = own_call is None or own_call.caller is None
             # What the client of a gateway lacks is for that client to read, with the code and the data.
@@ -220,7 +223,10 @@ class ServerRequests:
                         raise ServerError(self._server, _MISSING_FEATURES[name]) from error
             self._check_message(error.message)
             raise
-        if isinstance(result, CallToolResult) and result.is_error:
+        if getattr(result, "is_error", False):  # of all results only those of tools have it
+            from mcp_types import CallToolResult, TextContent
+
+            assert isinstance(result, CallToolResult)
             self._check_message(" ".join(block.text for block in result.content if isinstance(block, TextContent)))
         return result
 
@@ -488,8 +494,9 @@ class ServerRequests:
             foreign = (known for known in (*calls, *earlier) if known.place != call.place)
             return not any(may_ask or self._may_lead_to_request(known) for known in foreign)
 
-        can_ask = any(map(self.has_feature, ("elicitation", "sampling", "roots")))
-        if not self.is_legacy or not can_ask or not (self.calls.value or self._waiting):
+        if not self.is_legacy or not (self.calls.value or self._waiting):
+            return
+        if not any(map(self.has_feature, ("elicitation", "sampling", "roots"))):
             return
         self._waiting.append(call)
         try:

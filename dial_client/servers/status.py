@@ -145,9 +145,12 @@ class ServerStatusWriter(Observable[ServerStatus]):
         name: The server's name in the configuration.
         on_change: Is called after each change of the state or the tools.
         is_enabled: False for a server that must not be started.
+        on_tools: Is called with each change of `tools`, before `on_change`.
     """
 
-    def __init__(self, name: str, on_change: OnChange | None, *, is_enabled: bool) -> None:
+    def __init__(
+        self, name: str, on_change: OnChange | None, *, is_enabled: bool, on_tools: Callable[[], None] | None = None
+    ) -> None:
         super().__init__(ServerStatus(name, ServerState.STARTING if is_enabled else ServerState.DISABLED))
         self.name = name
         self.tools: tuple[Tool, ...] = ()
@@ -165,7 +168,7 @@ class ServerStatusWriter(Observable[ServerStatus]):
         self.logs: deque[ServerLog] = deque(maxlen=MAX_LOGS)
         self.read_stderr: Callable[[], tuple[str, ...]] = tuple
         """Returns the last lines on the standard error of the process of the last session."""
-        self._on_change = on_change
+        self._on_change, self._on_tools = on_change, on_tools
 
     @property
     def state(self) -> ServerState:
@@ -206,6 +209,8 @@ class ServerStatusWriter(Observable[ServerStatus]):
         if tools == self.tools:
             return False
         self.tools, self.revision = tools, self.revision + 1
+        if self._on_tools is not None:
+            self._on_tools()
         return True
 
     def add_note(self, note: str) -> None:

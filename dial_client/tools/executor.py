@@ -133,7 +133,8 @@ class ToolExecutor:
 
     def derive(self, catalog: Callable[[], Catalog], scope: CallScope, origin: Origin) -> ToolExecutor:
         """Return an executor for other tools and another origin, with the same approvals, limits and middleware."""
-        return replace(self, catalog=catalog, scope=scope, audit=replace(self.audit, origin=origin))
+        audit = TurnAudit(self.audit.recorder, origin)
+        return ToolExecutor(catalog, self.approvals, self.limits, scope, audit, self.middleware)
 
     def add_taint(self, source: str) -> None:
         """Add a source of untrusted content that is not a call of this executor; an empty text is ignored."""
@@ -182,7 +183,7 @@ class ToolExecutor:
         # The model requested all calls of a round before it read any of their results, so no result of this round can
         # have misled it.
         taint = self.scope.taint.sources if self.scope.taint is not None else ()
-        return _Round(emit, deadline, taint, dict(waiting))
+        return _Round(emit, deadline, taint, dict(waiting), self.middleware.wraps_tool_calls)
 
     async def _execute(self, call: ToolCallRequest, round_: _Round, *, is_over_limit: bool) -> ToolCallResult:
         """Run one call between its two events."""
@@ -198,7 +199,7 @@ class ToolExecutor:
                 attempt = _Attempt(build_not_run_result(call.id, why), started_at)
                 with self.audit.call(call, route.spec if route else None) as audit:
                     audit.record_result(attempt.result)
-            elif self.middleware.wraps_tool_calls:
+            elif round_.is_wrapped:
                 attempt = await self._attempt_in_middleware(call, route, round_)
             else:
                 attempt = await self._attempt(call, route, round_)
@@ -369,7 +370,7 @@ class ToolExecutor:
                 await round_.emit(AppOpened(app))
             try:
                 receive = self.scope.receive
-                if receive is not None and not self.middleware.wraps_tool_calls:
+                if receive is not None and not round_.is_wrapped:
                     result = await _pass_on(call, route, on_progress, receive, audit)
                 else:
                     result = await _make_call(call, route, on_progress, app, receive)
@@ -401,6 +402,8 @@ class _Round:
     """The untrusted sources that the model had read when it requested the calls."""
     waiting: dict[str, tuple[PendingApproval, Approval | None]]
     """As `WaitingCalls`, without the calls that were decided in this round."""
+    is_wrapped: bool
+    """True if middleware wraps the calls, or measures them."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)

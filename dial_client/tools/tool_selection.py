@@ -130,11 +130,11 @@ class ToolSnapshots:
     """The program's functions that are tools."""
     _has_apps: bool
     _current: ToolSnapshot = field(default_factory=ToolSnapshot, init=False)
-    _revision: tuple[int, ...] | None = field(default=None, init=False)
+    _revision: tuple[int, int] | None = field(default=None, init=False)
 
     def take_snapshot(self) -> ToolSnapshot:
         """Return the servers' current tools."""
-        revision = (self.functions.revision, *self._servers.revision)
+        revision = (self.functions.revision, self._servers.revision)
         if revision != self._revision:
             pinned = (name for name, server in self._servers.items() if server.settings and server.settings.pinned)
             catalog = build_catalog((*self._servers.values(), self.functions), has_apps=self._has_apps)

@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 import pytest
 from mcp import MCPError
-from mcp_types import TextContent
+from mcp_types import INVALID_REQUEST, TextContent
 
 from tests.inner import find_host_by_name, is_gateway, list_log_files, read_host_file
 from tests.integration.test_changed_tools import EVIL, configured
@@ -97,6 +97,18 @@ def test_standard_output_carries_nothing_but_the_protocol(tmp_path: Path) -> Non
     lines = [json.loads(line) for line in ended.stdout.splitlines()]
     assert (ended.returncode, [line["id"] for line in lines]) == (0, [1])
     assert lines[0]["result"]["capabilities"]["tools"] == {"listChanged": True}
+
+
+def test_a_connection_keeps_the_revision_that_it_has_begun_with(tmp_path: Path) -> None:
+    write_config(tmp_path)
+    process = start_dial_chat(tmp_path, "gateway", env=environment(tmp_path), stdin=-1, **PIPES)
+    late = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    newer = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}
+    requests = [late, INITIALIZE, {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": newer}]
+    ended = run_to_end(process, "".join(f"{json.dumps(request)}\n" for request in requests))
+    answers = {line["id"]: line for line in map(json.loads, ended.stdout.splitlines())}
+    assert answers[1]["result"]["protocolVersion"] == "2025-11-25"
+    assert answers[2]["error"]["code"] == INVALID_REQUEST
 
 
 @pytest.mark.parametrize("host", ["claude-code", "cursor", "vscode", "codex", "zed", "gemini", "goose"])

@@ -209,7 +209,7 @@ async def test_a_call_waits_for_the_start_of_its_own_server_and_of_no_other(mode
         group.start_soon(dial.add_server, "late", rich_server(may_start=may_start))
         await anyio.wait_all_tasks_blocked()
         group.start_soon(call)
-        with pytest.raises(MCPError, match="There is no tool 'calc__rich'.*'late' \\(it is still starting\\)"):
+        with pytest.raises(MCPError, match=r"There is no tool 'calc__rich'.*'late' \(it is still starting\)"):
             await client.call_tool("calc__rich", {})
         assert texts == []
         may_start.set()

@@ -132,4 +132,4 @@ async def test_two_hundred_calls_of_two_clients_never_cross(tmp_path: Path, mode
         assert all(str(data).startswith(f"{name}-") for _, data in caller.logged)
     assert {level for level, _ in second.logged} <= {"error"}
     approvals = [sum(map(is_approval, caller.person.asked)) for caller in (first, second)]
-    assert approvals == [CALLS // len(KINDS), 0], "only calls of the client that has read untrusted text are asked about"
+    assert approvals == [CALLS // len(KINDS), 0], "only the client that has read untrusted text is asked"

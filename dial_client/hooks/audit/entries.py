@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol, Self
 
@@ -143,18 +143,19 @@ class TurnAudit:
 
     def call(self, call: ToolCallRequest, spec: ToolSpec | None) -> CallAudit:
         """Return the audit of one call; `spec` is None for a tool that is not offered."""
-        server, tool = (spec.server, spec.tool) if spec is not None else ("", call.name)
-        entry = AuditEntry(event="call", id="", origin=self.origin, call=call.id, server=server, tool=tool)
-        return CallAudit(self.recorder, entry, call)
+        return CallAudit(self.recorder, self.origin, call, spec)
 
 
 class CallAudit:
     """Records one call. If the context is left without a result, the call is recorded as cancelled or failed."""
 
-    def __init__(self, recorder: AuditRecorder | None, entry: AuditEntry, call: ToolCallRequest) -> None:
-        self._recorder = recorder
-        self._entry = entry
-        self._call = call
+    def __init__(
+        self, recorder: AuditRecorder | None, origin: Origin, call: ToolCallRequest, spec: ToolSpec | None
+    ) -> None:
+        self._recorder, self._origin, self._call = recorder, origin, call
+        self._server, self._tool = (spec.server, spec.tool) if spec is not None else ("", call.name)
+        self._id = ""
+        self._arguments: Mapping[str, Any] | str | None = None
         self._started_at = time.monotonic()
         self._asked_at: float | None = None
         # The bytes of a result that is handed on without being read here.
@@ -163,8 +164,8 @@ class CallAudit:
 
     def __enter__(self) -> Self:
         if self._recorder is not None:
-            arguments = self._call.arguments if self._call.unreadable is None else self._call.unreadable
-            self._entry = replace(self._entry, id=create_id(), arguments=arguments)
+            self._id = create_id()
+            self._arguments = self._call.arguments if self._call.unreadable is None else self._call.unreadable
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -187,7 +188,7 @@ class CallAudit:
         if self._recorder is None:
             return
         if arguments is not None:
-            self._entry = replace(self._entry, arguments=arguments)
+            self._arguments = arguments
         by = decided_by or ("rules" if self._asked_at is None else "approver")
         self._write_decision("deferred" if is_allowed is None else "allowed" if is_allowed else "denied", by)
 
@@ -220,15 +221,25 @@ class CallAudit:
         waited = None if self._asked_at is None else now - self._asked_at
         self._asked_at, self._started_at = None, now
         self._write(event="decision", decision=decision, decided_by=decided_by, waited=waited)
-        self._entry = replace(self._entry, arguments=None)  # the entry of the decision has the arguments
+        self._arguments = None  # the entry of the decision has the arguments
 
     def _end(self, outcome: str, size: int | None) -> None:
         self._is_over = True
         duration = time.monotonic() - self._started_at
         self._write(outcome=outcome, duration=duration, result_bytes=size)
 
-    def _write(self, **fields: Any) -> None:
-        record(self._recorder, replace(self._entry, time=datetime.now(UTC), **fields))
+    def _write(self, event: str = "call", **fields: Any) -> None:
+        entry = AuditEntry(
+            event=event,
+            id=self._id,
+            origin=self._origin,
+            call=self._call.id,
+            server=self._server,
+            tool=self._tool,
+            arguments=self._arguments,
+            **fields,
+        )
+        record(self._recorder, entry)
 
 
 def measure_size(content: Content) -> int:

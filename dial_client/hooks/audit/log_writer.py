@@ -223,7 +223,8 @@ class AuditLog:
             os.ftruncate(self._handle, self._end.size)
             raise OSError(None, "the disk is full")
         digest = data.strip(b"\n")[-66:-2].decode()
-        self._end = replace(self._end, size=self._end.size + len(data), n=self._end.n + 1, digest=digest, is_full=False)
+        before = self._end
+        self._end = _End(before.path, before.identity, before.size + len(data), before.n + 1, digest)
 
     def _open(self, path: Path) -> None:
         self._release()
