@@ -519,7 +519,10 @@ from dial_client.serve.application import build_application as build_application
 from dial_client.serve.application import build_routes as build_routes
 from dial_client.serve.authentication import NEEDED_SCOPES as NEEDED_SCOPES
 from dial_client.serve.authentication import SCOPES as SCOPES
+from dial_client.serve.authentication import FirstOf as FirstOf
+from dial_client.serve.authentication import GroupScopes as GroupScopes
 from dial_client.serve.authentication import PersonalTokens as PersonalTokens
+from dial_client.serve.authentication import TokenAuthenticator as TokenAuthenticator
 from dial_client.serve.authentication import find_needed_scopes as find_needed_scopes
 from dial_client.serve.cluster import peers as peers
 from dial_client.serve.cluster import remote_turns as remote_turns
@@ -538,6 +541,7 @@ from dial_client.serve.http_server import MAX_CONNECTIONS as MAX_CONNECTIONS
 from dial_client.serve.http_server import SHUTDOWN_GRACE as SHUTDOWN_GRACE
 from dial_client.serve.http_server import ConnectionLimits as ConnectionLimits
 from dial_client.serve.http_server import HttpServer as HttpServer
+from dial_client.serve.http_server import Proxies as Proxies
 from dial_client.serve.http_server import compute_max_connections as compute_max_connections
 from dial_client.serve.http_server import open_socket as open_socket
 from dial_client.serve.human_input import ANSWER_TIMEOUT as ANSWER_TIMEOUT
@@ -546,6 +550,8 @@ from dial_client.serve.human_input import HumanInputBroker as HumanInputBroker
 from dial_client.serve.mcp_endpoint import McpEndpoint as McpEndpoint
 from dial_client.serve.mcp_endpoint import McpOptions as McpOptions
 from dial_client.serve.model_api.response_store import ResponseStore as ResponseStore
+from dial_client.serve.oidc_tokens import OidcTokens as OidcTokens
+from dial_client.serve.proxy_users import ProxyUsers as ProxyUsers
 from dial_client.serve.security import APP_FRAME as APP_FRAME
 from dial_client.serve.security import HEALTH as HEALTH
 from dial_client.serve.security import MAX_BODY as MAX_BODY

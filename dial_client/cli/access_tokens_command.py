@@ -11,7 +11,8 @@ from typing import Any
 
 from dial_client.cli.error_stream import warn
 from dial_client.cli.options import Options
-from dial_client.cli.serve_command import PERSONAL_TOKENS, build_store
+from dial_client.cli.serve_command import build_store
+from dial_client.cli.service_access import PERSONAL_TOKENS
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.safe_text import escape_line
 from dial_client.serve.authentication import ADMIN, SCOPES

@@ -284,10 +284,38 @@ class ServeOptions:
         str,
         Option(
             metavar="WHO",
-            help="Who sends a request: token, one token for one person; or tokens, those that `dial-chat tokens` has "
-            "created, each with its owner. --token is then the operator's.",
+            help="Who sends a request: token, one token for one person; tokens, those that `dial-chat tokens` has "
+            "created, each with its owner; oidc, also tokens of an OpenID provider; proxy, also a header of a --proxy. "
+            "--token is then the operator's.",
         ),
     ] = "token"
+    oidc_issuer: Annotated[
+        str, Option(metavar="URL", help="The OpenID provider of --auth oidc, such as https://login.example.com/realm.")
+    ] = ""
+    oidc_audience: Annotated[
+        tuple[str, ...],
+        Option(metavar="ID", help="What the provider's tokens must be issued for, such as a client id. Repeatable."),
+    ] = ()
+    groups_claim: Annotated[
+        str, Option(metavar="NAME", help="The claim of such tokens that has a person's groups.")
+    ] = "groups"
+    user_header: Annotated[
+        str, Option(metavar="NAME", help="The header in which the proxy of --auth proxy names a person.")
+    ] = "X-Forwarded-User"
+    groups_header: Annotated[str, Option(metavar="NAME", help="The header in which it names the person's groups.")] = (
+        "X-Forwarded-Groups"
+    )
+    group_scopes: Annotated[
+        tuple[str, ...],
+        Option(
+            metavar="GROUP=SCOPES",
+            help="What a group may do, such as admins=admin,chat,read; * is everybody. Default: all but admin for "
+            "everybody. Repeatable.",
+        ),
+    ] = ()
+    public_url: Annotated[
+        str, Option(metavar="URL", help="Where clients reach this service, such as https://chat.example.com.")
+    ] = ""
     allow_host: Annotated[
         tuple[str, ...], Option(metavar="NAME", help="A host name that clients may use in the Host header. Repeatable.")
     ] = ()

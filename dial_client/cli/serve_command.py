@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -24,6 +22,7 @@ from dial_client.cli.gateway_command import build_grants_command
 from dial_client.cli.load_settings import find_model_name, read_settings
 from dial_client.cli.open_client import apply_configuration, open_client
 from dial_client.cli.options import ConfigChoice, ExitCode, Options, ServeOptions
+from dial_client.cli.service_access import PERSONAL_TOKENS, choose_access
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_settings import KEYS
 from dial_client.gateway.tool_listing import parse_tool_listing
@@ -32,11 +31,9 @@ from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.messages.errors import ConfigError, DialError
 from dial_client.messages.model import Provider
 from dial_client.serve.application import AppContext
-from dial_client.serve.authentication import PersonalTokens
-from dial_client.serve.http_server import HttpServer, open_socket, parse_proxy
+from dial_client.serve.http_server import HttpServer, Proxies, open_socket, parse_proxy
 from dial_client.serve.human_input import PageUser
 from dial_client.serve.mcp_endpoint import McpOptions
-from dial_client.serve.security import check_token, is_loopback
 from dial_client.serve.server_routes import ConfigChanger, ServerChange
 from dial_client.serve.turn_registry import ServedModel
 from dial_client.serve.web_app import create_app
@@ -48,10 +45,6 @@ from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore
 from dial_client.tools.argument_paths import find_current_folder
 
-TOKEN_VARIABLE = "DIAL_SERVE_TOKEN"  # noqa: S105 - its name
-# The value of ``--auth`` for a service whose persons have tokens of their own.
-PERSONAL_TOKENS = "tokens"
-
 
 async def serve_http(options: Options, serve_options: ServeOptions) -> int:
     """Serve until a signal arrives, and return the exit code: 0 for SIGTERM, 130 for Ctrl-C.
@@ -60,11 +53,10 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
         ConfigError: An option is wrong, or the address is in use.
         ServerStartError: A server marked ``required`` did not start.
     """
-    token, token_source = _choose_token(serve_options)
     locked = _read_locked_settings(serve_options.lock)
     store = build_store(options, is_durable=serve_options.durable)
-    authenticator = _choose_authenticator(serve_options, store, token)
-    proxies = tuple(map(parse_proxy, serve_options.proxy))
+    access = choose_access(serve_options, store)
+    proxies = Proxies(tuple(map(parse_proxy, serve_options.proxy)), access.proxy_headers)
     settings, provider = await read_with_model(options)
     user = PageUser()
     callers = None if serve_options.no_mcp else LaterCallers()
@@ -73,12 +65,12 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
     with closing(listener):
         host, port, *_ = listener.getsockname()
         settings = _without_own_endpoint(settings, host, port)
-        is_alone = authenticator is None
+        is_alone = access.authenticator is None
         async with open_client(options, settings, provider, user, callbacks, single_user=is_alone) as dial:
             reload = ConfigurationReload(dial, options, settings, partial(_without_own_endpoint, host=host, port=port))
             web = create_app(
                 *(dial, user),
-                token=token,
+                token=access.token,
                 host=serve_options.host,
                 allow_hosts=serve_options.allow_host,
                 store=store,
@@ -93,10 +85,10 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
                 change_config=build_config_changer(options, reload.request) if serve_options.allow_admin else None,
                 report=warn,
                 mcp=_choose_mcp_options(options, serve_options),
-                authenticator=authenticator,
+                authenticator=access.authenticator,
             )
-            shown = _format_url(listener.getsockname(), token, token_source)
-            if not is_alone:
+            shown = _format_url(listener.getsockname(), access.token, access.token_source)
+            if serve_options.auth == PERSONAL_TOKENS:
                 shown += "\ndial-chat: `dial-chat tokens create NAME --owner PERSON` creates a token for a person"
             async with web.lifespan():
                 server = HttpServer(web, listener, web.context.turns, proxies=proxies)
@@ -232,53 +224,6 @@ async def _serve(server: HttpServer, context: AppContext, shown: str, reload: Co
     if failed is not None:
         raise failed
     return code
-
-
-def _choose_token(serve_options: ServeOptions) -> tuple[str | None, str]:
-    """Return the token of clients and its source. The source is empty for a generated token, or for no token.
-
-    With `PERSONAL_TOKENS` it is the token of the operator, if there is one.
-
-    Raises:
-        ConfigError: The token is invalid or too short, or the options contradict each other.
-    """
-    if serve_options.no_token:
-        if serve_options.allow_admin:
-            raise ConfigError("--allow-admin cannot be combined with --no-token: every program here could add a server")
-        if serve_options.token:
-            raise ConfigError("--token cannot be combined with --no-token")
-        if not is_loopback(serve_options.host):
-            raise ConfigError(f"--no-token is for loopback only, not for {serve_options.host}")
-        return None, ""
-    if serve_options.token == "":
-        raise ConfigError("--token is empty", "leave it out for a generated one")
-    token_of_environment = os.environ.get(TOKEN_VARIABLE)
-    token = serve_options.token or token_of_environment
-    if not token and serve_options.auth == PERSONAL_TOKENS:
-        return None, ""
-    token = token or secrets.token_urlsafe(32)
-    check_token(token, serve_options.host)
-    source = "given with --token" if serve_options.token else f"in {TOKEN_VARIABLE}" if token_of_environment else ""
-    return token, source
-
-
-def _choose_authenticator(
-    serve_options: ServeOptions, store: SQLStore | MemoryStore, token: str | None
-) -> PersonalTokens | None:
-    """Return who knows the persons of the service; None for one token.
-
-    Raises:
-        ConfigError: There is no such choice, or the store has no tokens.
-    """
-    if serve_options.auth == "token":
-        return None
-    if serve_options.auth != PERSONAL_TOKENS:
-        raise ConfigError(f"--auth: there is no choice {serve_options.auth!r}", f"one of token, {PERSONAL_TOKENS}")
-    if serve_options.no_token:
-        raise ConfigError(f"--no-token cannot be combined with --auth {PERSONAL_TOKENS}")
-    if not isinstance(store, SQLStore):
-        raise ConfigError(f"--auth {PERSONAL_TOKENS} cannot be combined with --no-save", "tokens are in the database")
-    return PersonalTokens(store.tokens, token)
 
 
 def build_store(options: Options, *, is_durable: bool) -> SQLStore | MemoryStore:

@@ -127,7 +127,8 @@ async def _report_health(request: Request) -> Response:  # noqa: ARG001 - the re
 
 async def _describe_person(request: Request) -> Response:
     person = find_person(request)
-    return build_json_response({"name": person.name, "scopes": sorted(person.scopes)})
+    shown = {"name": person.name, "shown_name": person.shown_name or person.name, "scopes": sorted(person.scopes)}
+    return build_json_response(shown)
 
 
 async def _refuse_path(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001

@@ -1,4 +1,6 @@
-"""Who sends a request, and what for: the one token of ``serve``, tokens of several persons, and the interface for both.
+"""Who sends a request, and what for: the one token of ``serve``, tokens of several persons, and the interface for all.
+
+Persons of an OpenID provider are in `oidc_tokens`, those whom a proxy names in `proxy_users`.
 
 An `Authenticator` answers for the whole service, or for `/mcp` alone. It may name authorization servers: clients of
 `/mcp` then find them as RFC 9728 says, by the header ``WWW-Authenticate`` of a refused request, or at
@@ -10,8 +12,8 @@ from __future__ import annotations
 import hmac
 import math
 from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import anyio
@@ -65,6 +67,23 @@ class Person:
     the operator, who sees the conversations of all. The conversations of a person have this name as their owner."""
     scopes: frozenset[str] = frozenset(SCOPES)
     """What the person may use the service for."""
+    shown_name: str = ""
+    """The name for people to read, such as an e-mail address; empty if it is `name`."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupScopes:
+    """What persons may use the service for, by the groups that an identity provider or a proxy names.
+
+    Without groups all may do everything but change servers and read the audit log.
+    """
+
+    by_group: Mapping[str, Collection[str]] = field(default_factory=lambda: {"*": (CHAT, READ, APPROVE, GATEWAY)})
+    """The scopes of each group; those of ``*`` have all persons."""
+
+    def find(self, groups: Collection[str]) -> frozenset[str]:
+        """Return the scopes of a person in these groups."""
+        return frozenset(scope for group in {*groups, "*"} for scope in self.by_group.get(group, ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +138,7 @@ class Authenticator(Protocol):
         ...
 
 
-def _list_tokens(headers: Mapping[str, str]) -> list[str]:
+def list_tokens(headers: Mapping[str, str]) -> list[str]:
     """Return the tokens in the headers of a request: one, or two if the client sends both headers.
 
     Anthropic's SDKs send the token as ``x-api-key``. Pages of other origins can send neither header.
@@ -146,7 +165,7 @@ class TokenAuthenticator:
         if self._token is None:
             return Person()
         # Compared as bytes: only ASCII strings can be compared in constant time.
-        are_equal = [hmac.compare_digest(token.encode(), self._token.encode()) for token in _list_tokens(headers)]
+        are_equal = [hmac.compare_digest(token.encode(), self._token.encode()) for token in list_tokens(headers)]
         if not any(are_equal):
             return Refusal("send the token of this service: Authorization: Bearer TOKEN")
         return Person()
@@ -171,14 +190,12 @@ class PersonalTokens:
 
     Args:
         tokens: The stored tokens.
-        operator: The token of the operator, who sees the conversations of all; None if there is none.
     """
 
     metadata = None
 
-    def __init__(self, tokens: AccessTokens, operator: str | None = None) -> None:
+    def __init__(self, tokens: AccessTokens) -> None:
         self._tokens = tokens
-        self._operator = TokenAuthenticator(operator) if operator is not None else None
         # The tokens that were found, the latest at the end.
         self._known: OrderedDict[str, _KnownToken] = OrderedDict()
 
@@ -189,10 +206,8 @@ class PersonalTokens:
             HttpError: The token's requests of this minute are used up.
             DialError: The database failed.
         """
-        if self._operator is not None and isinstance(person := await self._operator.authenticate(headers), Person):
-            return person
         known = None
-        for text in _list_tokens(headers):
+        for text in list_tokens(headers):
             known = known or await self._find(text)
         if known is None:
             return Refusal("send your token for this service: Authorization: Bearer TOKEN")
@@ -215,6 +230,35 @@ class PersonalTokens:
             if len(self._known) > _MAX_KNOWN:
                 self._known.popitem(last=False)
         return None if known.token.has_expired else known
+
+
+class FirstOf:
+    """The person whom the first of several authenticators knows, such as the operator's token before all others.
+
+    Args:
+        authenticators: The authenticators; if none knows the person, the refusal is that of the last one.
+    """
+
+    def __init__(self, *authenticators: Authenticator) -> None:
+        self._authenticators = authenticators
+
+    @property
+    def metadata(self) -> ResourceMetadata | None:
+        """The authorization servers that clients get their tokens from."""
+        return next((each.metadata for each in self._authenticators if each.metadata is not None), None)
+
+    async def authenticate(self, headers: Mapping[str, str]) -> Person | Refusal:
+        """Return who sends a request.
+
+        Raises:
+            HttpError: A token's requests of this minute are used up, or an identity provider does not answer.
+            DialError: The database failed.
+        """
+        found: Person | Refusal = Refusal("nobody may use this service")
+        for authenticator in self._authenticators:
+            if isinstance(found := await authenticator.authenticate(headers), Person):
+                break
+        return found
 
 
 def build_refusal(refusal: Refusal, metadata: ResourceMetadata | None = None) -> HttpError:

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from select import select
 from typing import Any, Protocol, cast
@@ -179,6 +180,27 @@ def _find_network(address: str) -> str:
     return str(ipaddress.ip_network((parsed, 64), strict=False))
 
 
+@dataclass(frozen=True, slots=True)
+class Proxies:
+    """The proxies in front of a server, and what is believed of their requests alone."""
+
+    networks: tuple[Network, ...] = ()
+    """Their addresses. Their ``X-Forwarded-For`` names the client."""
+    headers: frozenset[str] = frozenset()
+    """Names, in lower case, of headers that only proxies may send, once in a request: those that name a person."""
+
+    def remove_false_headers(self, scope: Scope, *, is_proxy: bool) -> None:
+        """Remove from a request the headers that it may not have."""
+        if self.headers:
+            counts = Counter(name for name, _ in scope["headers"])
+            scope["headers"] = [
+                (name, value)
+                for name, value in scope["headers"]
+                # Twice: the proxy has passed on what the client sent, beside its own.
+                if name.decode("latin-1") not in self.headers or (is_proxy and counts[name] == 1)
+            ]
+
+
 def parse_proxy(text: str) -> Network:
     """Return the addresses of a proxy: an IP address, or a network such as ``10.0.0.0/8``.
 
@@ -257,7 +279,7 @@ class HttpServer:
         grace: Seconds that running turns have to finish on shutdown.
         head_timeout: Seconds in which the head of a connection's next request must arrive.
         limits: The limits on connections.
-        proxies: The addresses of proxies, whose ``X-Forwarded-For`` names the client.
+        proxies: The proxies in front of this server.
     """
 
     def __init__(
@@ -269,7 +291,7 @@ class HttpServer:
         grace: float = SHUTDOWN_GRACE,
         head_timeout: int = HEAD_TIMEOUT,
         limits: ConnectionLimits | None = None,
-        proxies: Sequence[Network] = (),
+        proxies: Proxies = Proxies(),
     ) -> None:
         limits = limits or ConnectionLimits()
         config = Config(
@@ -326,7 +348,7 @@ class _LimitedProtocol(H11Protocol):
     Uvicorn itself limits only the time until the first byte of a request.
     """
 
-    def __init__(self, limits: ConnectionLimits, proxies: Sequence[Network], *args: Any, **kwargs: Any) -> None:
+    def __init__(self, limits: ConnectionLimits, proxies: Proxies, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._limits = limits
         self._proxies = proxies
@@ -335,9 +357,10 @@ class _LimitedProtocol(H11Protocol):
         async def run_app(scope: Scope, receive: Receive, send: Send) -> None:
             if self.address is None:
                 forwarded = ", ".join(Headers(scope=scope).getlist("x-forwarded-for"))
-                if address := find_client(self.client[0] if self.client else "", forwarded, proxies):
+                if address := find_client(self.client[0] if self.client else "", forwarded, proxies.networks):
                     scope["client"] = (address, 0)
                     limits.assign(self, address)
+            proxies.remove_false_headers(scope, is_proxy=self.address is None)
             scope["state"][ON_AUTHENTICATED] = lambda: limits.mark_authenticated(self)
             await inner(scope, receive, send)
 
@@ -351,7 +374,7 @@ class _LimitedProtocol(H11Protocol):
             parsed = ipaddress.ip_address(address.partition("%")[0])
         except ValueError:
             return address
-        return None if any(parsed in network for network in self._proxies) else address
+        return None if any(parsed in network for network in self._proxies.networks) else address
 
     @property
     def has_unread(self) -> bool:

@@ -38,7 +38,7 @@ def test_a_token_of_the_command_opens_the_service_for_its_owner_until_it_is_revo
     assert token not in first_line
     assert (listed[0]["owner"], listed[0]["name"]) == ("anna", "laptop")
     assert token not in json.dumps(listed)
-    assert person == {"name": "anna", "scopes": ["approve", "chat", "gateway", "read"]}
+    assert person == {"name": "anna", "shown_name": "anna", "scopes": ["approve", "chat", "gateway", "read"]}
     assert answer["choices"][0]["message"]["content"] == "Hello Anna."
     assert refused.status_code == 403
     assert (revoked.returncode, left.stdout) == (0, "")

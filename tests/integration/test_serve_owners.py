@@ -22,10 +22,12 @@ from tests.inner import (
     SQLITE_IS_TOO_OLD,
     AccessPolicy,
     AccessTokens,
+    FirstOf,
     PersonalTokens,
     Provider,
     ScriptedProvider,
     SQLStore,
+    TokenAuthenticator,
     build_routes,
     find_needed_scopes,
 )
@@ -93,7 +95,7 @@ class Company:
 @asynccontextmanager
 async def open_company(folder: Path, replies: list[Any] | Provider, **options: Any) -> AsyncIterator[Company]:
     store = SQLStore(folder / "company.db")
-    policy = AccessPolicy(TOKEN, authenticator=PersonalTokens(store.tokens, TOKEN))
+    policy = AccessPolicy(TOKEN, authenticator=FirstOf(TokenAuthenticator(TOKEN), PersonalTokens(store.tokens)))
     async with serve(replies, policy=policy, store=store, single_user=False, **options) as service:
         company = Company(service, store.tokens, service.http, service.http)
         async with await company.build_client() as anna, await company.build_client(owner="bob") as bob:
@@ -230,7 +232,7 @@ async def test_a_token_without_the_scope_of_a_route_is_refused_there_and_named_w
                     (scope, *route): await client.request(*route) for route in routes if scope not in needed(*route)
                 }
                 me = (await client.get("/me")).json()
-                assert me == {"name": "anna", "scopes": [scope]}
+                assert me == {"name": "anna", "shown_name": "anna", "scopes": [scope]}
     assert len(routes) >= 45
     assert {answer.status_code for answer in answers.values()} == {403}
     for (_, *route), answer in answers.items():

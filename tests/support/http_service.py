@@ -35,6 +35,7 @@ from tests.inner import (
     MemoryStore,
     PeerBus,
     Provider,
+    Proxies,
     ScriptedProvider,
     ServedModel,
     ServerLogins,
@@ -107,6 +108,7 @@ async def serve(
     title_model: Provider | None = None,
     mcp: McpOptions | None = None,
     single_user: bool = True,
+    proxies: Proxies | None = None,
     **options: Any,
 ) -> AsyncIterator[HttpService]:
     """Run the service. On exit running turns are cancelled, or handed over to other processes if they are durable."""
@@ -156,7 +158,13 @@ async def serve(
                 mcp=endpoint,
             )
             app = build_application(context, policy or AccessPolicy(TOKEN, max_body=MAX_BODY))
-            server = HttpServer(app, listener, turns, grace=grace, head_timeout=head_timeout, limits=limits)
+            server = HttpServer(
+                *(app, listener, turns),
+                grace=grace,
+                head_timeout=head_timeout,
+                limits=limits,
+                proxies=proxies or Proxies(),
+            )
 
             async def serve_until_shutdown() -> None:
                 await server.run(lambda: None)
