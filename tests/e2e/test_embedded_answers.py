@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dial_client import DialClient, Limits, Message, StopReason, Turn
+from dial_client import DialClient, Limits, Message, ModelSettings, StopReason, Turn
 from evals.judges import admits, asks_back, faults, inventions
 from evals.servers import sample_repository
 from tests.inner import LocalProvider
@@ -46,13 +46,15 @@ async def ask(dial: DialClient, question: str) -> Turn:
     return await dial.run([Message.user(question)])
 
 
-async def test_with_two_servers_code_json_and_lists_are_complete_and_need_no_call() -> None:
+async def test_with_two_servers_open_questions_are_answered_whole_and_without_a_call() -> None:
+    # One test, because the model reads the instructions and the tools once for all its questions.
     with sample_repository() as repository:
         async with host(two_servers(repository)) as dial:
             code = await ask(dial, "Write a Python function that reverses a string")
             person = await ask(dial, "Write a JSON example of a person")
             tips = await ask(dial, "Three tips for learning Spanish")
             branch = await ask(dial, "Which branch am I on?")
+            advice = await ask(dial, "How do I undo my last commit but keep the changes?")
     for turn, check in (
         (code, {"python": "assert f('abc') == 'cba'"}),
         (person, {"json": {"type": "object", "min": 2}}),
@@ -64,6 +66,8 @@ async def test_with_two_servers_code_json_and_lists_are_complete_and_need_no_cal
     if "main" not in results:
         assert admits(branch.text) or asks_back(branch.text), branch.text
     assert inventions(branch.text, f"{results} {[tool.name for tool in dial.tools]}") == []
+    assert advice.tool_calls == ()
+    assert "reset" in advice.text
 
 
 async def test_without_servers_the_time_is_unknown() -> None:
@@ -72,14 +76,6 @@ async def test_without_servers_the_time_is_unknown() -> None:
     assert admits(turn.text), turn.text
     assert inventions(turn.text, "") == []
     assert "dial-chat init" in turn.text
-
-
-async def test_a_question_about_a_command_does_not_run_it() -> None:
-    with sample_repository() as repository:
-        async with host(two_servers(repository)) as dial:
-            turn = await ask(dial, "How do I undo my last commit but keep the changes?")
-    assert turn.tool_calls == ()
-    assert "reset" in turn.text
 
 
 async def test_a_word_is_not_looked_up_as_a_contact() -> None:
@@ -92,7 +88,7 @@ async def test_a_word_is_not_looked_up_as_a_contact() -> None:
         raise AssertionError(date)
 
     async with DialClient(LocalProvider(), tools=[find_contact, list_events], limits=UNHURRIED) as dial:
-        turn = await dial.run("What is a leap year?")
+        turn = await dial.run("What is a leap year?", settings=ModelSettings(max_tokens=8))
     assert turn.tool_calls == ()
 
 
