@@ -98,6 +98,7 @@ Thinking = Literal["none", "minimal", "low", "medium", "high", "max"]
     max_completion_tokens="max_tokens",
     reasoning_effort="thinking",
     effort="thinking",
+    parallel_tool_calls="parallel_calls",
     timeout="limits=Limits(timeout=…) of the turn",
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +124,8 @@ class ModelSettings:
     tool_choice: str | None = None
     """``auto``, ``required``, ``none``, or the offered name of the only tool that the model may call in its first
     reply of the turn. With ``required`` and client-side tools the turn ends with a call of one of them."""
+    parallel_calls: bool | None = None
+    """False asks for at most one tool call in each reply; with another value the endpoint decides."""
 
     def with_defaults(self, defaults: ModelSettings) -> ModelSettings:
         """Return these settings, with the values of `defaults` for those that are None."""

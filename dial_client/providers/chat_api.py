@@ -98,8 +98,8 @@ class ChatProvider(HttpProvider):
         if settings.tool_choice is not None:
             params["tool_choice"] = _encode_choice(settings.tool_choice)
         # Endpoints that do not know the field refuse it, so it is sent only on request.
-        if has_tools and profile.parallel != "omit":
-            params["parallel_tool_calls"] = profile.parallel == "send_true"
+        if has_tools and (settings.parallel_calls is False or profile.parallel != "omit"):
+            params["parallel_tool_calls"] = settings.parallel_calls is not False and profile.parallel == "send_true"
         if request.stop:
             params["stop"] = list(request.stop)
         if settings.thinking is not None:

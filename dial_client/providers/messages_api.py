@@ -95,6 +95,10 @@ class MessagesProvider(HttpProvider):
             params["system"] = system
         if settings.tool_choice is not None:
             params["tool_choice"] = _encode_choice(settings.tool_choice)
+        if has_tools and settings.parallel_calls is False and settings.tool_choice != "none":
+            # The field belongs to the choice.
+            choice: Any = {**params.get("tool_choice", {"type": "auto"}), "disable_parallel_tool_use": True}
+            params["tool_choice"] = choice
         blocks = (block for message in messages for block in message["content"] if block.get("type") == "tool_use")
         if not has_tools and (names := sorted({str(block["name"]) for block in blocks})):
             # Bedrock refuses a history with calls but without tools.

@@ -121,8 +121,8 @@ class ResponsesProvider(HttpProvider):
             params["instructions"] = instructions
         if settings.tool_choice is not None:
             params["tool_choice"] = _encode_choice(settings.tool_choice)
-        if has_tools and profile.parallel != "omit":
-            params["parallel_tool_calls"] = profile.parallel == "send_true"
+        if has_tools and (settings.parallel_calls is False or profile.parallel != "omit"):
+            params["parallel_tool_calls"] = settings.parallel_calls is not False and profile.parallel == "send_true"
         if request.output_format is not None:
             schema: Any = {"type": "json_schema", **build_output_schema(request.output_format, profile)}
             params["text"] = {"format": schema}

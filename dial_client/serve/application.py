@@ -78,11 +78,11 @@ def build_application(context: AppContext, policy: AccessPolicy) -> ASGIApp:
         except HTTPException as error:
             if error.status_code != 405:
                 raise
-            # Starlette names the methods of one route only, and a path may have several.
+            # Starlette names the methods of one route only, and a path may have several. The first path is the most
+            # specific one: /conversations/import is also a /conversations/{id}.
             routes = [route for route in router.routes if isinstance(route, Route)]
-            methods = {
-                name for route in routes if route.matches(scope)[0] is Match.PARTIAL for name in route.methods or ()
-            }
+            path = next(route.path for route in routes if route.matches(scope)[0] is Match.PARTIAL)
+            methods = {name for route in routes if route.path == path for name in route.methods or ()}
             raise HTTPException(405, headers={"allow": ", ".join(sorted(methods))}) from error
 
     return SecurityMiddleware(respond, policy)

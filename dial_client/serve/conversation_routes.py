@@ -28,13 +28,14 @@ from dial_client.serve.http_messages import (
     HttpError,
     build_json_response,
     parse_number,
+    read_flag,
     read_json,
     read_limit,
     read_string,
 )
 from dial_client.serve.model_api.message_parts import parse_content, to_text_parts
 from dial_client.serve.security import select_owned
-from dial_client.serve.share_routes import SHARED_MARK, without_link
+from dial_client.serve.share_routes import LINK, SHARED_MARK
 from dial_client.serve.sse_response import SSEResponse, parse_last_event_id, stream_turn
 from dial_client.serve.title_writer import TITLE_USAGE, TitleWriter
 from dial_client.serve.turn_registry import ServedModel, TurnRegistry
@@ -168,6 +169,8 @@ class ConversationRoutes:
     async def _list(self, request: Request) -> Response:
         query = request.query_params
         limit = read_limit(request, MAX_LIMIT)
+        if wrong := [mark for mark in MARKS if query.get(mark) not in (None, "", "true", "false")]:
+            raise HttpError(400, f"{wrong[0]} must be true or false", "bad_mark", param=wrong[0])
         marks = {mark: query[mark] == "true" for mark in MARKS if query.get(mark)}
         search = query.get("search", "")
         page = await self._find_manager(request).list(
@@ -219,8 +222,7 @@ class ConversationRoutes:
         title = read_string(body, "title") if "title" in body or not (marks or "settings" in body) else None
         if marks:
             manager = self._find_manager(request)
-            stored = await manager.get(request.path_params["id"])
-            await manager.update(stored.id, metadata={**stored.metadata, **marks})
+            await manager.update(request.path_params["id"], metadata_changes=marks)
         if "settings" in body:
             await self._find_manager(request).update_settings(request.path_params["id"], body["settings"])
         if title is not None:
@@ -238,10 +240,7 @@ class ConversationRoutes:
         manager = self._find_manager(request)
         created = await manager.fork(request.path_params["id"], at)
         # The copy has neither the link of the conversation, nor its marks, nor the cost of its title.
-        metadata = {
-            name: value for name, value in without_link(created.metadata).items() if name not in (*MARKS, TITLE_USAGE)
-        }
-        await manager.update(created.id, metadata=metadata)
+        await manager.update(created.id, metadata_changes=dict.fromkeys((*LINK, *MARKS, TITLE_USAGE)))
         return await self._respond(request, created.id, 201)
 
     async def _export(self, request: Request) -> Response:
@@ -258,7 +257,7 @@ class ConversationRoutes:
 
     async def _chat(self, request: Request) -> Any:
         body = await read_json(request)
-        content, stream = _read_content(body), body.get("stream", True)
+        content, stream = _read_content(body), read_flag(body, "stream", default=True)
         taint = read_string(body, "taint", "")
         if taint and taint not in self._dial.servers:
             raise HttpError(400, "taint must be the name of a server", "bad_taint", param="taint")
@@ -272,7 +271,7 @@ class ConversationRoutes:
         message = add_app_contexts(message, contexts)
         turn_input = message if edited_position is None else EditedMessage(edited_position, message)
         return await self._start_turn(
-            request, request.path_params["id"], turn_input, stream=bool(stream), notes=mentions.notes
+            request, request.path_params["id"], turn_input, stream=stream, notes=mentions.notes
         )
 
     async def _start_turn(
@@ -375,13 +374,13 @@ class ConversationRoutes:
         body = await read_json(request)
         turn_input = Regeneration(read_position(body, "message"))
         return await self._start_turn(
-            request, request.path_params["id"], turn_input, stream=bool(body.get("stream", True))
+            request, request.path_params["id"], turn_input, stream=read_flag(body, "stream", default=True)
         )
 
     async def _continue(self, request: Request) -> Any:
         body = await read_json(request)
         return await self._start_turn(
-            request, request.path_params["id"], Continuation(), stream=bool(body.get("stream", True))
+            request, request.path_params["id"], Continuation(), stream=read_flag(body, "stream", default=True)
         )
 
     async def _undo(self, request: Request) -> Response:

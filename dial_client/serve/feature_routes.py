@@ -303,7 +303,7 @@ class FeatureRoutes:
     async def _call_app(self, request: Request) -> Any:
         body = await read_json(request)
         arguments = read_object(body, "arguments")
-        server, tool = read_string(body, "server"), read_string(body, "tool")
+        server, tool = self._read_server(body), read_string(body, "tool")
 
         async def call(origin: Origin) -> Mapping[str, Any]:
             return await self._dial.apps.call(server, tool, arguments, origin=origin)

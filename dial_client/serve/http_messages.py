@@ -67,9 +67,35 @@ def read_object(body: Mapping[str, Any], name: str) -> dict[str, Any]:
     Raises:
         HttpError: The value is not an object.
     """
-    value = body.get(name) or {}
-    if not isinstance(value, dict):
+    value = body.get(name)
+    if value is not None and not isinstance(value, dict):
         raise HttpError(400, f"{name} must be an object", f"bad_{name}", param=name)
+    return value or {}
+
+
+def read_list(body: Mapping[str, Any], name: str) -> list[Any]:
+    """Return a list of a JSON body; a missing list is empty.
+
+    Raises:
+        HttpError: The value is not a list.
+    """
+    value = body.get(name)
+    if value is not None and not isinstance(value, list):
+        raise HttpError(400, f"{name} must be a list", f"bad_{name}", param=name)
+    return value or []
+
+
+def read_flag(body: Mapping[str, Any], name: str, *, default: bool) -> bool:
+    """Return a truth value of a JSON body; `default` for none.
+
+    Raises:
+        HttpError: The value is neither true nor false.
+    """
+    value = body.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, bool):
+        raise HttpError(400, f"{name} must be true or false", f"bad_{name}", param=name)
     return value
 
 

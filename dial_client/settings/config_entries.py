@@ -237,7 +237,7 @@ def read_model(name: str, node: Node, variables: Variables) -> ModelProfile:
     return ModelProfile(name, settings=ModelSettings(**settings), quirks=quirks, **({"model": name} | values))
 
 
-_SETTINGS = build_readers(ModelSettings, without=("tool_choice", "stop"))
+_SETTINGS = build_readers(ModelSettings, without=("tool_choice", "stop", "parallel_calls"))
 MODEL_KEYS: Mapping[str, Reader] = {
     **build_readers(ModelProfile, without=("name", "settings", "quirks")),
     **_SETTINGS,

@@ -299,7 +299,13 @@ async def test_settings_apply_and_ignored_parameters_are_named() -> None:
     sampling: dict[str, Any] = {"temperature": 0.5, "top_p": 0.9, "seed": 7, "reasoning_effort": "xhigh"}
     async with asked(model) as ai:
         raw = await ai.chat.completions.with_raw_response.create(
-            model=MODEL, messages=HI, max_completion_tokens=7, stop="x", logprobs=True, user="ada", **sampling
+            model=MODEL,
+            messages=HI,
+            max_completion_tokens=7,
+            stop="x",
+            parallel_tool_calls=False,
+            user="ada",
+            **sampling,
         )
         absent: Any = {"max_completion_tokens": None, "max_tokens": 10.0, "stop": ["a", "b"]}
         await ai.chat.completions.create(model=MODEL, messages=HI, extra_body=absent)
@@ -307,7 +313,8 @@ async def test_settings_apply_and_ignored_parameters_are_named() -> None:
     assert (first.max_tokens, first.temperature, first.top_p, first.seed) == (7, 0.5, 0.9, 7)
     assert (first.thinking, model.requests[0].stop) == ("max", ("x",))
     assert (second.max_tokens, model.requests[1].stop) == (10, ("a", "b"))
-    assert raw.headers["x-ignored-parameters"] == "logprobs, user"
+    assert (first.parallel_calls, second.parallel_calls) == (False, True)
+    assert raw.headers["x-ignored-parameters"] == "user"
     assert raw.parse().choices[0].finish_reason == "length"
 
 

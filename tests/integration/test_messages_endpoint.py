@@ -113,7 +113,7 @@ async def test_parameters_and_blocks_reach_the_model() -> None:
             system=[billing, {"type": "text", "text": "Be kind."}],
             messages=[*HI, earlier, {"role": "user", "content": content}],
             tools=[MINE, searching],
-            tool_choice={"type": "tool", "name": "mine"},
+            tool_choice={"type": "tool", "name": "mine", "disable_parallel_tool_use": True},
             output_config={"effort": "low"},
             stop_sequences=["END"],
         )
@@ -133,6 +133,7 @@ async def test_parameters_and_blocks_reach_the_model() -> None:
     )
     assert (request.settings.max_tokens, request.settings.thinking) == (100, "low")
     assert (request.settings.tool_choice, request.stop) == ("mine", ("END",))
+    assert [request.settings.parallel_calls for request in model.requests[:2]] == [False, True]
     assert raw.headers["x-ignored-parameters"] == "tools[1] (web_search_20250305)"
     assert [len(later.tools) for later in model.requests[1:]] == [0, 0, 0]
     assert named.model == f"{MODEL}:plain"

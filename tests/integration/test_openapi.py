@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import jsonschema_rs
@@ -11,13 +13,14 @@ from mcp.server import MCPServer
 
 from dial_client.serve import McpOptions
 from site_pages.http_pages import list_operations, read_openapi, resolve
-from tests.inner import APP_FRAME, HEALTH, build_routes
+from tests.inner import APP_FRAME, HEALTH, ScriptedProvider, build_routes
 from tests.support.http_service import HttpService, serve
 
 pytestmark = [pytest.mark.once, pytest.mark.anyio]
 
 DESCRIPTION = read_openapi()
 OPERATIONS = {(method, path): operation for method, path, operation in list_operations(DESCRIPTION)}
+JSON = {"content-type": "application/json"}
 PAGE = {"/", "/assets/{name}", APP_FRAME}
 """Paths of the page's files, which are not part of the API."""
 
@@ -123,3 +126,59 @@ async def test_a_method_that_a_path_does_not_have_is_refused_with_those_it_has()
     async with serve([]) as service:
         response = await service.http.request("PUT", "/conversations")
     assert (response.status_code, response.headers["allow"]) == (405, "GET, HEAD, POST")
+
+
+async def test_the_allowed_methods_are_those_of_the_path_alone() -> None:
+    async with serve([]) as service:
+        for path in ("/conversations/import", "/servers/notes/restart", "/tools/call"):
+            response = await service.http.request("PUT", path)
+            assert (response.status_code, response.headers["allow"]) == (405, "POST"), path
+
+
+WRONG: tuple[Any, ...] = (None, True, -1, 0.5, "", "\0", "\u00a7\x85\ud800", [], [None], {}, {"": None})
+"""A value of each type of JSON, and texts that few programs expect."""
+
+
+def read_body_schema(operation: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of the JSON body of an operation; an empty one for none."""
+    content = resolve(operation.get("requestBody", {}), DESCRIPTION).get("content", {})
+    return {**resolve(content.get("application/json", {}).get("schema", {}), DESCRIPTION)}
+
+
+def build_value(schema: Mapping[str, Any]) -> Any:
+    """Return a value that satisfies the schema of a property."""
+    if "enum" in schema:
+        return schema["enum"][0]
+    match next(iter(schema.get("anyOf", ())), schema).get("type", "string"):
+        case "array":
+            item = schema.get("items", {})
+            known = item.get("properties", {})
+            names = ["role", *item.get("required", ())]
+            return [{name: build_value(known.get(name, {"enum": ["user"]})) for name in names}]
+        case kind:
+            values = {"string": "user", "object": {}, "boolean": False, "integer": 1}
+            return values[kind if isinstance(kind, str) else kind[0]]
+
+
+def build_wrong_bodies(schema: dict[str, Any]) -> list[Any]:
+    """Return bodies with a wrong value in each place of a schema, and other documents than objects."""
+    properties = {name: resolve(value, DESCRIPTION) for name, value in schema.get("properties", {}).items()}
+    required = {name: build_value(properties[name]) for name in schema.get("required", ())}
+    return [*WRONG, *(required | {name: value} for name in (*properties, "\u00a7\x85\ud800") for value in WRONG)]
+
+
+async def test_bodies_that_are_not_described_are_refused_and_no_body_breaks_the_service() -> None:
+    schemas = {key: read_body_schema(operation) for key, operation in OPERATIONS.items() if key[1] != "/mcp"}
+    async with serve(ScriptedProvider(["Noon."], after="repeat"), {"notes": notes}) as service:
+        conversation = (await service.conversation()).rpartition("/")[2]
+        values = {"id": conversation, "name": "notes", "position": "0"}
+        for (method, path), schema in schemas.items():
+            place = re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], "none"), path)
+            validator = jsonschema_rs.validator_for(schema | {"components": DESCRIPTION["components"]})
+            for text in map(json.dumps, build_wrong_bodies(schema) if schema else ()):
+                response = await service.http.request(method, place, content=text, headers=JSON)
+                about = f"{method} {path} {text}: {response.status_code} {response.text[:200]}"
+                assert response.status_code < 500, about
+                # The validator takes no lone surrogates.
+                is_valid = "\\ud800" in text or validator.is_valid(json.loads(text))
+                assert response.status_code >= 400 or is_valid, about

@@ -379,6 +379,24 @@ async def test_a_call_can_be_required_or_named(wire: Api) -> None:
 
 
 @WIRES
+async def test_a_reply_with_one_call_at_most_is_asked_for_in_the_words_of_the_api(wire: Api) -> None:
+    with model_endpoint([Say("Fine")]) as endpoint:
+        provider = provider_of(endpoint, wire)
+        for settings in ({}, {"tool_choice": "required"}, {"tool_choice": "none"}):
+            await hear(provider, tools=TOOLS, parallel_calls=False, **settings)
+        await hear(provider, parallel_calls=False)
+        await hear(provider, tools=TOOLS, parallel_calls=True)
+        await provider.aclose()
+
+    sent = [request.json for request in endpoint.requests]
+    if wire is Api.MESSAGES:
+        marks = [body.get("tool_choice", {}).get("disable_parallel_tool_use") for body in sent]
+        assert marks == [True, True, None, None, None]
+    else:
+        assert [body.get("parallel_tool_calls") for body in sent] == [False, False, False, None, None]
+
+
+@WIRES
 async def test_a_forced_call_of_a_tool_that_is_not_offered_is_left_out_with_a_note(wire: Api) -> None:
     with model_endpoint([Say("Fine")]) as endpoint:
         provider = provider_of(endpoint, wire)

@@ -95,7 +95,9 @@ def read_stop(value: Any, path: str) -> tuple[str, ...] | None:
 
 def build_ignored_header(request: AnswerRequest) -> dict[str, str]:
     """Return the header of a response that names the parameters without effect; none if all have one."""
-    return {"x-ignored-parameters": ", ".join(request.ignored)[:500]} if request.ignored else {}
+    # The names are the client's: characters that a header cannot have are written as in JSON.
+    names = (json.dumps(name)[1:-1].replace("\x7f", "\\u007f") for name in request.ignored)
+    return {"x-ignored-parameters": ", ".join(names)[:500]} if request.ignored else {}
 
 
 def to_tool_name(name: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from dial_client.messages.message import Message, Role, ToolSpec
 from dial_client.messages.model import ModelSettings, ToolChoice
 from dial_client.runtime.json_fields import find_object
+from dial_client.serve.http_messages import read_flag, read_list, read_object
 from dial_client.serve.model_api.answer_request import (
     AnswerRequest,
     build_error,
@@ -40,7 +41,7 @@ _SUPPORTED = frozenset(
     {
         "model", "messages", "stream", "stream_options", "tools", "tool_choice", "n", "max_tokens",
         "max_completion_tokens", "response_format", "modalities", "functions", "function_call", "temperature",
-        "top_p", "seed", "reasoning_effort", "stop",
+        "top_p", "seed", "reasoning_effort", "stop", "parallel_tool_calls",
     }
 )  # fmt: skip
 
@@ -73,7 +74,7 @@ def parse_request(
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         raise build_error("messages", "must be a list with at least one message")
-    tools = _parse_tools(body.get("tools") or [])
+    tools = _parse_tools(read_list(body, "tools"))
     settings = _parse_settings(body)
     check_choice(settings.tool_choice, tools, server_tools, "tool_choice")
     answer = AnswerRequest(
@@ -81,13 +82,13 @@ def parse_request(
         tuple(_parse_message(message, f"messages[{at}]") for at, message in enumerate(messages)),
         tools,
         settings,
-        stream=body.get("stream") is True,
+        stream=read_flag(body, "stream", default=False),
         schema=_parse_response_format(body.get("response_format")),
         activity=read_activity(headers),
         is_plain=read_plain(headers),
         ignored=tuple(sorted(name for name, value in body.items() if name not in _SUPPORTED and value is not None)),
     )
-    return ChatCompletionRequest(answer, find_object(body, "stream_options").get("include_usage") is True)
+    return ChatCompletionRequest(answer, read_object(body, "stream_options").get("include_usage") is True)
 
 
 def _parse_settings(body: Mapping[str, Any]) -> ModelSettings:
@@ -103,6 +104,7 @@ def _parse_settings(body: Mapping[str, Any]) -> ModelSettings:
         thinking=read_thinking(body.get("reasoning_effort"), "reasoning_effort"),
         stop=read_stop(body.get("stop"), "stop"),
         tool_choice=_parse_tool_choice(body.get("tool_choice")),
+        parallel_calls=read_flag(body, "parallel_tool_calls", default=True),
     )
 
 
@@ -132,9 +134,7 @@ def _parse_response_format(format_: Any) -> Mapping[str, Any] | None:
     return {"title": name, **schema} if isinstance(name, str) else schema
 
 
-def _parse_tools(tools: Any) -> tuple[ToolSpec, ...]:
-    if not isinstance(tools, list):
-        raise build_error("tools", "must be a list of tools")
+def _parse_tools(tools: Sequence[Any]) -> tuple[ToolSpec, ...]:
     return collect_tools(_parse_tool(tool, f"tools[{at}]") for at, tool in enumerate(tools))
 
 

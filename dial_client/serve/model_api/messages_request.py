@@ -24,6 +24,7 @@ from dial_client.messages.message import (
 )
 from dial_client.messages.model import ModelSettings, Thinking, ToolChoice
 from dial_client.runtime.json_fields import find_object, find_text, to_list, to_object, to_text
+from dial_client.serve.http_messages import read_flag, read_list, read_object
 from dial_client.serve.model_api.answer_request import (
     AnswerRequest,
     ShownActivity,
@@ -91,12 +92,12 @@ def parse_request(
     Raises:
         HttpError: The request is invalid, or uses a parameter that is not supported.
     """
-    tools, left_out = _parse_tools(body.get("tools") or [])
+    tools, left_out = _parse_tools(read_list(body, "tools"))
     choice = _parse_tool_choice(body.get("tool_choice"))
     check_choice(choice, tools, server_tools, "tool_choice")
     messages, unknown = _parse_messages(body, server_tools)
-    output = find_object(body, "output_config")
-    thinking = find_object(body, "thinking")
+    output = read_object(body, "output_config")
+    thinking = read_object(body, "thinking")
     ignored = {name for name, value in body.items() if name not in _SUPPORTED | _WITHOUT_EFFECT and value is not None}
     answer = AnswerRequest(
         model,
@@ -109,8 +110,9 @@ def parse_request(
             thinking=read_thinking(output.get("effort"), "output_config.effort") or _parse_budget(thinking),
             stop=read_stop(body.get("stop_sequences"), "stop_sequences"),
             tool_choice=choice,
+            parallel_calls=to_object(body.get("tool_choice")).get("disable_parallel_tool_use") is not True,
         ),
-        stream=body.get("stream") is True,
+        stream=read_flag(body, "stream", default=False),
         schema=_parse_format(output.get("format") or body.get("output_format")),
         activity=read_activity(headers),
         is_plain=read_plain(headers) or _is_task(body, headers),
@@ -132,10 +134,8 @@ def _is_task(body: Mapping[str, Any], headers: Mapping[str, str]) -> bool:
     return headers.get("user-agent", "").startswith(_CLAUDE_CODE) and not body.get("tools")
 
 
-def _parse_tools(tools: Any) -> tuple[tuple[ToolSpec, ...], list[str]]:
+def _parse_tools(tools: Sequence[Any]) -> tuple[tuple[ToolSpec, ...], list[str]]:
     """Return the client's own tools, and the tools that are left out."""
-    if not isinstance(tools, list):
-        raise build_error("tools", "must be a list of tools")
     specs = []
     left_out = []
     for at, tool in enumerate(tools):

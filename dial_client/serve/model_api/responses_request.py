@@ -13,7 +13,8 @@ from typing import Any
 
 from dial_client.messages.message import Content, FilePart, ImagePart, Message, Part, Role, TextPart, ToolSpec
 from dial_client.messages.model import ModelSettings, ToolChoice
-from dial_client.runtime.json_fields import find_object, find_text, to_list, to_object, to_text
+from dial_client.runtime.json_fields import find_text, to_list, to_object, to_text
+from dial_client.serve.http_messages import read_flag, read_list, read_object
 from dial_client.serve.model_api.answer_request import (
     AnswerRequest,
     build_error,
@@ -59,7 +60,7 @@ _WITHOUT_EFFECT = frozenset(
 _SUPPORTED = frozenset(
     {
         "input", "instructions", "max_output_tokens", "model", "previous_response_id", "reasoning", "store", "stream",
-        "temperature", "text", "tool_choice", "tools", "top_p",
+        "temperature", "text", "tool_choice", "tools", "top_p", "parallel_tool_calls",
     }
 )  # fmt: skip
 
@@ -121,7 +122,7 @@ def parse_request(
             raise build_error(name, problem)
     if not items:
         raise build_error("input", "must be a text or a list with at least one item")
-    tools = _parse_tools([*_read_list(body, "tools"), *_find_added_tools(items)])
+    tools = _parse_tools([*read_list(body, "tools"), *_find_added_tools(items)])
     choice, allowed = _parse_tool_choice(body.get("tool_choice"))
     specs = tools.specs
     hidden: frozenset[str] = frozenset()
@@ -130,8 +131,9 @@ def parse_request(
         hidden = frozenset(tool.name for tool in server_tools if {tool.name, tool.server}.isdisjoint(allowed))
     check_choice(choice, specs, server_tools, "tool_choice")
     messages, unknown = _parse_items(items, server_tools)
-    if instructions := body.get("instructions"):
+    if (instructions := body.get("instructions")) not in (None, ""):
         messages = (Message(Role.SYSTEM, _parse_content(instructions, "instructions")), *messages)
+    read_flag(body, "store", default=True)
     ignored = {name for name, value in body.items() if name not in _SUPPORTED | _WITHOUT_EFFECT and value is not None}
     answer = AnswerRequest(
         model,
@@ -141,12 +143,13 @@ def parse_request(
             temperature=read_fraction(body.get("temperature"), "temperature", 2),
             top_p=read_fraction(body.get("top_p"), "top_p", 1),
             max_tokens=read_count(body.get("max_output_tokens"), "max_output_tokens"),
-            thinking=read_thinking(find_object(body, "reasoning").get("effort"), "reasoning.effort"),
+            thinking=read_thinking(read_object(body, "reasoning").get("effort"), "reasoning.effort"),
             tool_choice=choice,
+            parallel_calls=read_flag(body, "parallel_tool_calls", default=True),
         ),
-        stream=body.get("stream") is True,
+        stream=read_flag(body, "stream", default=False),
         hidden_tools=hidden,
-        schema=_parse_format(find_object(body, "text").get("format")),
+        schema=_parse_format(read_object(body, "text").get("format")),
         activity=read_activity(headers),
         is_plain=read_plain(headers),
         ignored=(*sorted(ignored), *tools.left_out, *unknown),
@@ -186,13 +189,6 @@ def _find_echoed(body: Mapping[str, Any]) -> dict[str, Any]:
         "truncation": "disabled",
     }
     return {name: default if body.get(name) is None else body[name] for name, default in defaults.items()}
-
-
-def _read_list(body: Mapping[str, Any], name: str) -> list[Any]:
-    value = body.get(name) or []
-    if not isinstance(value, list):
-        raise build_error(name, "must be a list")
-    return value
 
 
 def _find_added_tools(items: Iterable[Any]) -> list[Any]:
