@@ -266,7 +266,12 @@ class ConversationManager:
         return await self._queue.edit(conversation_id, lambda stored: build(self._check_owner(stored)))
 
     async def update(
-        self, conversation_id: str, *, owner: str | None = None, metadata: Mapping[str, Any] | None = None
+        self,
+        conversation_id: str,
+        *,
+        owner: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        metadata_changes: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         """Change the owner or the metadata of a conversation, but not its place in the list.
 
@@ -274,6 +279,8 @@ class ConversationManager:
             conversation_id: The id of the conversation.
             owner: The new owner, from the next turn on; None to keep it. A manager of one owner cannot change it.
             metadata: The metadata that replace all earlier ones; None to keep them.
+            metadata_changes: Metadata with new values, in one step with what the store has: other programs may change
+                other names at the same time. None removes a name.
 
         Raises:
             ConversationNotFound: The conversation does not exist, or this manager is of another owner.
@@ -283,7 +290,9 @@ class ConversationManager:
         await self._check_access(conversation_id)
         if self._owner is not None and owner not in (None, self._owner):
             raise ConversationNotFound(conversation_id)
-        await self.store.update(conversation_id, owner=owner, metadata=metadata)
+        # A store of an older program does not know the parameter.
+        changes: dict[str, Any] = {"metadata_changes": metadata_changes} if metadata_changes else {}
+        await self.store.update(conversation_id, owner=owner, metadata=metadata, **changes)
 
     @overload
     async def chat(

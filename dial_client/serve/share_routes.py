@@ -29,7 +29,7 @@ from dial_client.serve.static_files import SHARED_PAGE, StaticFiles
 from dial_client.stores.conversation_store import Conversation
 
 # The names in the metadata of a conversation: its link, and the mark by which lists show it.
-_LINK, SHARED_MARK = "share", "shared"
+LINK = _LINK, SHARED_MARK = "share", "shared"
 # What a person may show in addition to questions and answers.
 _CHOICES = ("tools", "attachments")
 # The header with the key of a link.
@@ -69,13 +69,13 @@ class ShareRoutes:
         stored = await manager.get(request.path_params["id"])
         created = datetime.now(UTC).isoformat(timespec="seconds")
         link = {"key": secrets.token_urlsafe(32), "count": stored.message_count, "created": created, **choices}
-        await manager.update(stored.id, metadata={**stored.metadata, _LINK: link, SHARED_MARK: True})
+        await manager.update(stored.id, metadata_changes={_LINK: link, SHARED_MARK: True})
         return build_json_response({"link": _describe_link(await manager.get(stored.id))}, 201)
 
     async def _end(self, request: Request) -> Response:
         manager = select_owned(self._manager, request)
         stored = await manager.get(request.path_params["id"])
-        await manager.update(stored.id, metadata=without_link(stored.metadata))
+        await manager.update(stored.id, metadata_changes=dict.fromkeys(LINK))
         return Response(status_code=204)
 
     async def _send_page(self, request: Request) -> Response:
@@ -95,11 +95,6 @@ class ShareRoutes:
         if not isinstance(link, Mapping) or not hmac.compare_digest(key.encode(), str(link["key"]).encode()):
             raise missing
         return build_json_response(build_shared(stored, link), headers=_HEADERS)
-
-
-def without_link(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metadata of a conversation without its link."""
-    return {name: value for name, value in metadata.items() if name not in (_LINK, SHARED_MARK)}
 
 
 def _describe_link(stored: Conversation) -> dict[str, Any] | None:

@@ -84,7 +84,7 @@ class TitleWriter:
         if stored.title not in ("", automatic):
             return
         usage = {**written.usage.to_dict(), **({} if written.cost_usd is None else {"cost_usd": written.cost_usd})}
-        await manager.update(conversation_id, metadata={**stored.metadata, TITLE_USAGE: usage})
+        await manager.update(conversation_id, metadata_changes={TITLE_USAGE: usage})
         await manager.rename(conversation_id, written.text)
 
 

@@ -249,7 +249,12 @@ class ConversationStore(Protocol):
         """
 
     async def update(
-        self, conversation_id: str, *, owner: str | None = None, metadata: Mapping[str, Any] | None = None
+        self,
+        conversation_id: str,
+        *,
+        owner: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        metadata_changes: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         """Change the owner or the metadata of a conversation, but not its place in the list.
 
@@ -257,6 +262,8 @@ class ConversationStore(Protocol):
             conversation_id: The id of the conversation.
             owner: The new owner; None to keep it.
             metadata: The metadata that replace all stored ones; None to keep them.
+            metadata_changes: Metadata with new values, in one step with what the store has: other programs may change
+                other names at the same time. None removes a name.
 
         Raises:
             ConversationNotFound: The conversation does not exist.

@@ -230,7 +230,12 @@ class StoreCore(ConversationStore, ABC):
         await self._change(conversation_id, change)
 
     async def update(
-        self, conversation_id: str, *, owner: str | None = None, metadata: Mapping[str, Any] | None = None
+        self,
+        conversation_id: str,
+        *,
+        owner: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        metadata_changes: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         """See `ConversationStore.update`."""
         changes: dict[str, Any] = {} if owner is None else {"owner": check_owner(owner)}
@@ -238,7 +243,13 @@ class StoreCore(ConversationStore, ABC):
             changes["metadata"] = copy_metadata(metadata)
 
         def change(row: RowChange) -> None:
-            row.record = replace(_require_record(row, conversation_id), **changes)
+            record = replace(_require_record(row, conversation_id), **changes)
+            if metadata_changes:
+                changed = {**record.metadata, **metadata_changes}
+                removed = [name for name, value in metadata_changes.items() if value is None]
+                kept = {name: value for name, value in changed.items() if name not in removed}
+                record = replace(record, metadata=copy_metadata(kept))
+            row.record = record
 
         await self._change(conversation_id, change)
 

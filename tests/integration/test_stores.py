@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
 
 import anyio
 import pytest
 
 from tests.inner import ConfigError, ConversationNotFound, ConversationStore, Message, ToolCallResult
-from tests.support.temporary_stores import CALL, MESSAGES
+from tests.support.temporary_stores import CALL, MESSAGES, place, store_at
 
 pytestmark = pytest.mark.anyio
 
@@ -63,6 +65,25 @@ async def test_owner_and_metadata_are_replaced_each_alone_and_not_the_place_in_t
     assert [found.id for found in await store.list()] == [later.id, made.id]
     with pytest.raises(ConversationNotFound):
         await store.update("no-such", owner="ann")
+
+
+async def test_programs_that_change_other_metadata_at_once_lose_none(kept: tuple[str, str], tmp_path: Path) -> None:
+    async with place(kept[1], tmp_path) as where:
+        first = store_at(kept[1], where)
+        second = first if kept[1] == "memory" else store_at(kept[1], where)
+        made = await first.create(metadata={"kept": 1, "removed": 2})
+        async with anyio.create_task_group() as group:
+            for number in range(20):
+                for name, store in (("a", first), ("b", second)):
+                    group.start_soon(partial(store.update, made.id, metadata_changes={f"{name}{number}": number}))
+            group.start_soon(partial(first.update, made.id, metadata_changes={"removed": None, "absent": None}))
+        added = {f"{name}{number}": number for name in "ab" for number in range(20)}
+        assert (await second.get(made.id)).metadata == {"kept": 1, **added}
+        with pytest.raises(ConfigError, match="metadata"):
+            await first.update(made.id, metadata_changes={"long": "x" * 20_000})
+        assert (await first.get(made.id)).metadata == {"kept": 1, **added}
+        for store in (first, second):
+            await store.aclose()
 
 
 @pytest.mark.parametrize(

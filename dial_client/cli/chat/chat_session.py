@@ -227,9 +227,9 @@ class ChatSession:
         if self._described == (conversation_id, model):
             return
         stored = (await self.manager.store.get(conversation_id)).metadata
-        metadata = build_metadata(stored, model, is_one_shot=self.is_one_shot)
-        if metadata != stored:
-            await self.manager.update(conversation_id, metadata=metadata)
+        changes = build_metadata(stored, model, is_one_shot=self.is_one_shot)
+        if any(stored.get(name) != value for name, value in changes.items()):
+            await self.manager.update(conversation_id, metadata_changes=changes)
         self._described = conversation_id, model
 
     async def find_waiting(self) -> tuple[PendingApproval, ...]:

@@ -39,16 +39,17 @@ _MIN_BEGINNING = 4
 
 
 def build_metadata(stored: Mapping[str, Any], model: str, *, is_one_shot: bool) -> dict[str, Any]:
-    """Return the metadata of a conversation in which a question is asked now.
+    """Return the metadata that a question changes which is asked now; with None those that it removes.
 
     Args:
         stored: The metadata so far; empty for a new conversation.
         model: The name of the model that answers.
         is_one_shot: Whether the question is a single one of the command line.
     """
-    kind = {ONE_SHOT: True} if is_one_shot and (not stored or stored.get(ONE_SHOT)) else {}
-    kept = {name: value for name, value in stored.items() if name != ONE_SHOT}
-    return kept | {FOLDER: str(Path.cwd()), MODEL: model} | kind
+    described: dict[str, Any] = {FOLDER: str(Path.cwd()), MODEL: model}
+    if is_one_shot and (not stored or stored.get(ONE_SHOT)):
+        return described | {ONE_SHOT: True}
+    return described | ({ONE_SHOT: None} if ONE_SHOT in stored else {})
 
 
 @dataclass(frozen=True, slots=True)
