@@ -1,8 +1,9 @@
 """Serves the web page: the files that ``page`` has at the server's start, compressed if the browser accepts gzip.
 
-The page loads its modules as one script, ``bundle.js``, and those that it imports while it runs, such as the settings,
-as a second one when it needs the first of them. Scripts and styles are served without comments and indentation. Each
-module is also served under its own name.
+The page loads its modules as one script, ``bundle.js``, and those that it imports while it runs, such as the
+settings, as a second one when it needs the first of them. The address of the second script has its hash: a page of an
+earlier release, which stayed open while the server was updated, gets no script that does not fit. Scripts and styles
+are served without comments and indentation. Each module is also served under its own name.
 """
 
 from __future__ import annotations
@@ -32,8 +33,11 @@ _LOADER = """\
 // The modules of the page in one file. Each is also served under its own name, for readers.
 const loaded = {};
 const load = async (name) => {
-if (!(name in modules)) Object.assign(modules, (await import("./LATER")).build(importModule));
+if (!(name in modules)) Object.assign(modules, (await import("./LATER").catch(miss)).build(importModule));
 return modules[name]();
+};
+const miss = (error) => {
+throw Object.assign(error, { isScriptMissing: true });
 };
 const forget = (name, error) => {
 delete loaded[name];
@@ -56,7 +60,7 @@ def join_modules(sources: Mapping[str, str], entry: str, later: str) -> str:
         sources: The file names of modules to their texts. The imports of a module have the form that the first two
             patterns of this file name; its exports are declarations. No module imports itself through others.
         entry: The name of the module that the page runs.
-        later: The name of the script of `join_later`.
+        later: The address of the script of `join_later`, relative to the first script.
     """
     functions = (_to_function(name, sources[name]) for name in _find_imported(sources, [entry]))
     return f'{_LOADER.replace("LATER", later)}{"".join(functions)}}};\nawait importModule("{entry}");\n'
@@ -133,7 +137,13 @@ class _Content:
     sources: tuple[bytes, ...]
     plain: bytes
     compressed: bytes
-    etag: str
+    version: str
+    """The hash of the content."""
+
+    @property
+    def etag(self) -> str:
+        """The header that names the content."""
+        return f'"{self.version}"'
 
 
 class StaticFiles:
@@ -166,6 +176,8 @@ class StaticFiles:
         if name not in self._files:
             raise HttpError(404, "there is no such file", "not_found")
         content = self._read(name)
+        if name in _LATER_BUNDLES and request.url.query not in ("", content.version):
+            raise HttpError(404, "this script was replaced: reload the page", "not_found")
         headers = {**_build_headers(name), "etag": content.etag, "vary": "accept-encoding"}
         if request.headers.get("if-none-match") == content.etag:
             return Response(status_code=304, headers=headers)
@@ -184,13 +196,16 @@ class StaticFiles:
             plain = sources[0]
             if name in _BUNDLES or name in _LATER_BUNDLES:
                 texts = {file.name: source.decode() for file, source in zip(files, sources, strict=True)}
-                entry = _LATER_BUNDLES.get(name)
-                plain = (join_modules(texts, *_BUNDLES[name]) if entry is None else join_later(texts, entry)).encode()
+                if (entry := _LATER_BUNDLES.get(name)) is not None:
+                    plain = join_later(texts, entry).encode()
+                else:
+                    entry, later = _BUNDLES[name]
+                    plain = join_modules(texts, entry, f"{later}?{self._read(later).version}").encode()
             elif name.endswith(".css") and not name.startswith(f"{VENDOR}/"):
                 plain = _INDENTATION.sub("", _STYLE_COMMENT.sub("", plain.decode())).encode()
             compressed = gzip.compress(plain, _LEVEL, mtime=0) if len(plain) >= _MIN_COMPRESSED else b""
-            etag = f'"{hashlib.sha256(plain).hexdigest()[:32]}"'
-            cached = self._contents[name] = _Content(sources, plain, compressed, etag)
+            version = hashlib.sha256(plain).hexdigest()[:32]
+            cached = self._contents[name] = _Content(sources, plain, compressed, version)
         return cached
 
 

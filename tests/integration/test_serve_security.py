@@ -183,6 +183,16 @@ def test_the_script_of_the_page_is_joined_again_only_after_a_change(tmp_path: Pa
     assert b'const word = "new";' in files._read("bundle.js").plain
 
 
+async def test_a_page_of_an_earlier_release_gets_no_second_script_that_does_not_fit() -> None:
+    async with serve([]) as server:
+        for script, later in (("bundle.js", "later_bundle.js"), ("shared_bundle.js", "shared_later_bundle.js")):
+            text = (await server.http.get(f"/assets/{script}")).text
+            [address] = re.findall(rf'import\("\./({later}\?\w+)"\)', text)
+            assert await status(server, f"/assets/{address}") == 200
+            assert await status(server, f"/assets/{later}?{'0' * 32}") == 404
+            assert await status(server, f"/assets/{later}") == 200, "for readers"
+
+
 async def test_responses_are_not_cached() -> None:
     async with serve([]) as server:
         assert (await server.http.get("/servers")).headers["cache-control"] == "no-store"

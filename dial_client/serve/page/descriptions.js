@@ -79,6 +79,7 @@ export function formatMoment(time, now = new Date()) {
 /** Describe an error for the user. Errors of the page itself are also written to the console. */
 export function describeError(error) {
   if (error?.status !== undefined) return error.message;
+  if (error?.isScriptMissing) return translate("error.script_missing");
   console.error(error);
   return translate("error.unexpected");
 }

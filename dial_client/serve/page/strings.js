@@ -270,6 +270,8 @@ export const ENGLISH = {
     "The token is in the address that dial-chat serve printed, after “#token=”. If you set a token, use that one.",
   "token.continue": "Continue",
   "error.unexpected": "This page had an unexpected error. Reload it to continue.",
+  "error.script_missing":
+    "A part of this page cannot be loaded: the server was updated or cannot be reached. Reload the page.",
   "error.unreachable": "The server cannot be reached. Is it still running?",
   "error.rejected": "The server rejected this request.", "error.not_found": "Not found. It may have been deleted.",
   "error.conflict": "Another turn of this conversation is still running.",

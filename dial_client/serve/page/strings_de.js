@@ -203,6 +203,8 @@ export const TEXTS = {
     "Das Token steht hinter „#token=“ in der Adresse, die dial-chat serve nennt. Haben Sie eines festgelegt, gilt dieses.",
   "token.continue": "Weiter",
   "error.unexpected": "Auf dieser Seite ist ein unerwarteter Fehler aufgetreten. Laden Sie sie neu.",
+  "error.script_missing":
+    "Ein Teil der Seite fehlt: Der Server wurde aktualisiert oder ist nicht erreichbar. Laden Sie die Seite neu.",
   "error.unreachable": "Der Server ist nicht erreichbar. Läuft er noch?",
   "error.rejected": "Der Server hat diese Anfrage abgelehnt.",
   "error.not_found": "Nicht gefunden. Vielleicht wurde es gelöscht.",

@@ -201,6 +201,8 @@ export const TEXTS = {
   "token.hint":
     "El token está en la dirección que mostró dial-chat serve, después de «#token=». Si definiste un token, usa ese.",
   "token.continue": "Continuar", "error.unexpected": "Esta página tuvo un error inesperado. Recárgala para continuar.",
+  "error.script_missing":
+    "No se puede cargar una parte de esta página: el servidor se actualizó o no responde. Recarga la página.",
   "error.unreachable": "No se puede acceder al servidor. ¿Sigue en marcha?",
   "error.rejected": "El servidor rechazó esta solicitud.",
   "error.not_found": "No encontrado. Puede que se haya eliminado.",

@@ -204,6 +204,8 @@ export const TEXTS = {
     "Le jeton est dans l’adresse affichée par dial-chat serve, après « #token= ». Si vous en avez défini un, utilisez-le.",
   "token.continue": "Continuer",
   "error.unexpected": "Une erreur inattendue s’est produite sur cette page. Rechargez-la pour continuer.",
+  "error.script_missing":
+    "Une partie de la page manque : le serveur a été mis à jour ou est injoignable. Rechargez la page.",
   "error.unreachable": "Le serveur est injoignable. Fonctionne-t-il encore ?",
   "error.rejected": "Le serveur a rejeté cette requête.",
   "error.not_found": "Introuvable. L’élément a peut-être été supprimé.",
