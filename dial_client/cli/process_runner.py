@@ -16,6 +16,7 @@ from dial_client.cli.error_stream import report_error
 from dial_client.cli.options import ExitCode, Logs
 from dial_client.cli.printed_streams import discard
 from dial_client.messages.errors import ConfigError, ConversationNotFound, DialError, ProviderError, RequestRefused
+from dial_client.runtime.logs import configure_at_first_event
 from dial_client.turns.turn_handle import TurnHandle
 
 
@@ -211,11 +212,10 @@ async def _run(command: Awaitable[int | None]) -> int:
 def _configure_logging(logs: Logs) -> None:
     if logs == "none":
         return
-    import platformdirs
-    import structlog
-
     stream = sys.stderr
     if logs == "file" and sys.stderr.isatty():
+        import platformdirs
+
         folder = Path(platformdirs.user_state_dir("dial-client"))
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = folder / "debug.log"
@@ -224,10 +224,16 @@ def _configure_logging(logs: Logs) -> None:
         print(f"dial-chat: the log goes to {path}", file=sys.stderr, flush=True)
     logging.basicConfig(stream=stream, level=logging.WARNING, format="%(message)s")
     logging.getLogger("dial_client").setLevel(logging.WARNING if logs == "warnings" else logging.DEBUG)
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="%H:%M:%S.%f", utc=False),
-            structlog.dev.ConsoleRenderer(colors=stream.isatty()),
-        ]
-    )
+
+    def configure() -> None:
+        import structlog
+
+        structlog.configure(
+            processors=[
+                structlog.processors.add_log_level,
+                structlog.processors.TimeStamper(fmt="%H:%M:%S.%f", utc=False),
+                structlog.dev.ConsoleRenderer(colors=stream.isatty()),
+            ]
+        )
+
+    configure_at_first_event(configure)

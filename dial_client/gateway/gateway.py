@@ -42,7 +42,7 @@ from dial_client.gateway.server_lists import ServerLists
 from dial_client.gateway.server_prompts import ServerPrompts
 from dial_client.gateway.server_resources import ResourceAddresses, ServerResources
 from dial_client.gateway.standard_files import StandardFiles
-from dial_client.gateway.standard_streams import open_streams
+from dial_client.gateway.standard_streams import Beginning, open_streams
 from dial_client.gateway.tool_calls import ToolCalls
 from dial_client.gateway.tool_listing import ToolListing
 from dial_client.hooks.telemetry.instrument_lookup import find_instruments
@@ -56,6 +56,8 @@ from dial_client.servers.tasks import EXTENSION as TASKS
 LISTS = frozenset(("tools/list", "resources/list", "resources/templates/list", "prompts/list"))
 # The most seconds that the first lists wait for servers. Hosts give up on a server that does not list in ten.
 FIRST_LIST_SECONDS = 5.0
+# The most seconds from the first answer to the start of the servers, for a client that has not listed the tools before.
+START_SECONDS = 1.0
 
 
 def _ignore_notes(_: Iterable[str]) -> None:
@@ -301,12 +303,11 @@ class Gateway:
         Args:
             files: The descriptors, from `standard_files.claim_standard_files`.
         """
-        # To start many servers keeps the event loop busy: the client's first request is answered before.
-        began = anyio.Event()
-        self._offer_cached_tools()  # the answer names the extensions that the servers have
+        self._offer_cached_tools()  # the first answer names the extensions that the servers have
+        beginning = Beginning(not any(map(is_unknown, self.dial.parts.servers.values())))
         async with anyio.create_task_group() as group:
-            group.start_soon(self._run_servers, began)
-            async with open_streams(files, began.set) as (incoming, outgoing):
+            group.start_soon(self._run_servers, beginning)
+            async with open_streams(files, beginning) as (incoming, outgoing):
                 options = self.server.create_initialization_options()
                 # The SDK's loop for both revisions passes each message through a task more, for the whole connection.
                 serve = serve_loop if await incoming.begins_with_handshake() else serve_dual_era_loop
@@ -314,8 +315,10 @@ class Gateway:
                     await serve(self.server, incoming, outgoing, lifespan_state=connection, init_options=options)
             group.cancel_scope.cancel()
 
-    async def _run_servers(self, began: anyio.Event) -> None:
-        await began.wait()
+    async def _run_servers(self, beginning: Beginning) -> None:
+        await beginning.is_greeted.wait()
+        with anyio.move_on_after(START_SECONDS):
+            await beginning.is_over.wait()
         await self.dial.open()
         async with anyio.create_task_group() as group:
             group.start_soon(self.run)

@@ -13,6 +13,7 @@ import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from functools import partial
 
 import anyio
@@ -37,32 +38,65 @@ _CHUNK = 65_536
 # Bytes that a pipe takes without blocking once it can be written.
 _WRITABLE = select.PIPE_BUF if sys.platform != "win32" else _CHUNK
 
-# The requests that a client begins with. No server is needed to answer them.
+# The messages that a client begins with. No server is needed to answer them.
 _GREETINGS = ("initialize", "server/discover")
+# Those that no server is needed for either if all tools are known from the last run.
+_FIRST_REQUESTS = ("notifications/initialized", "tools/list")
+
+
+@dataclass(eq=False, slots=True)
+class Beginning:
+    """Tells when the first requests of the client are answered: to start many servers keeps the event loop busy.
+
+    Args:
+        knows_tools: True if no server is needed to list the tools.
+    """
+
+    knows_tools: bool
+    is_over: anyio.Event = field(default_factory=anyio.Event)
+    """Set when a request was answered that no server is needed for, or when one arrives that needs servers."""
+    is_greeted: anyio.Event = field(default_factory=anyio.Event)
+    """Set when anything was answered, or when a request arrives that needs servers."""
+    _is_list_requested: bool = False
+
+    def receive(self, method: str) -> None:
+        """Learn that a message has arrived; an answer has no method."""
+        if method in _GREETINGS:
+            return
+        if not self.knows_tools or method not in _FIRST_REQUESTS:
+            self.is_greeted.set()
+            self.is_over.set()
+        self._is_list_requested = self._is_list_requested or method == "tools/list"
+
+    def write(self) -> None:
+        """Learn that a message was written."""
+        self.is_greeted.set()
+        if not self.knows_tools or self._is_list_requested:
+            self.is_over.set()
 
 
 @asynccontextmanager
 async def open_streams(
-    files: StandardFiles, begin: Callable[[], None]
+    files: StandardFiles, beginning: Beginning
 ) -> AsyncGenerator[tuple[StandardInput, ObjectSendStream[SessionMessage]]]:
     """Open the streams for the SDK's server; the first one ends when standard input ends.
 
     Args:
         files: The descriptors.
-        begin: Called when a greeting was answered, or when a message arrives that is none; perhaps several times.
+        beginning: Is told what arrives, and what is written.
     """
-    output = _Output(files.output, begin)
+    output = _Output(files.output, beginning.write)
     async with anyio.create_task_group() as group:
         group.start_soon(output.write_waiting)
-        yield StandardInput(files.input, begin), output
+        yield StandardInput(files.input, beginning.receive), output
         group.cancel_scope.cancel()
 
 
 class StandardInput(ObjectReceiveStream[SessionMessage]):
     """Standard input, which is read by the task that receives: a task between would delay each message."""
 
-    def __init__(self, file: int, begin: Callable[[], None]) -> None:
-        self._file, self._begin = file, begin
+    def __init__(self, file: int, on_message: Callable[[str], None]) -> None:
+        self._file, self._on_message = file, on_message
         self._lines = LineSplitter(MAX_MESSAGE_BYTES)
         self._arrived: deque[SessionMessage] = deque()
         self._is_over = False
@@ -74,8 +108,7 @@ class StandardInput(ObjectReceiveStream[SessionMessage]):
                 raise anyio.EndOfStream
             await self._read_more()
         message = self._arrived.popleft()
-        if getattr(message.message, "method", "") not in _GREETINGS:
-            self._begin()
+        self._on_message(getattr(message.message, "method", ""))
         return message
 
     async def begins_with_handshake(self) -> bool:
@@ -111,18 +144,18 @@ class StandardInput(ObjectReceiveStream[SessionMessage]):
 class _Output(ObjectSendStream[SessionMessage]):
     """Standard output."""
 
-    def __init__(self, file: int, begin: Callable[[], None]) -> None:
+    def __init__(self, file: int, on_written: Callable[[], None]) -> None:
         self._pipe = PipeWriter(partial(_write_now, file), partial(_write, file))
-        self._begin = begin
+        self._on_written = on_written
 
     async def send(self, item: SessionMessage) -> None:
         if await self._pipe.send(_encode(item)):
-            self._begin()
+            self._on_written()
 
     async def write_waiting(self) -> None:
         """Write what has to wait, until the client is gone."""
         try:
-            await self._pipe.run(self._begin)
+            await self._pipe.run(self._on_written)
         except OSError as error:  # the client is gone; the end of standard input ends the server
             log.debug("standard_output_lost", error=type(error).__name__)
 

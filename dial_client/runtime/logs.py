@@ -10,7 +10,17 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable
 from typing import Any
+
+# Configures structlog before the first event; None if nothing is left to do.
+_configure: Callable[[], None] | None = None
+
+
+def configure_at_first_event(configure: Callable[[], None]) -> None:
+    """Call a function before the first event that is logged: most runs log nothing, and importing structlog is slow."""
+    global _configure  # noqa: PLW0603 - structlog's configuration is global
+    _configure = configure
 
 
 class Logger:
@@ -41,8 +51,12 @@ class Logger:
 
     def _log(self, level: int, event: str, fields: dict[str, Any]) -> None:
         if self._logger.isEnabledFor(level):
+            global _configure
             import structlog
 
+            configure, _configure = _configure, None
+            if configure is not None:
+                configure()
             fields |= _find_trace_ids()
             plain = None if structlog.is_configured() else [structlog.processors.KeyValueRenderer(key_order=["event"])]
             structlog.wrap_logger(self._logger, processors=plain).log(level, event, **fields)
