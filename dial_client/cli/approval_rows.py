@@ -158,9 +158,12 @@ def build_list(calls: Mapping[int, ShownCall], columns: int) -> list[Row]:
         head = f"{number}  {shown.format_title(title_columns)}  "
         summary, effects = _summarize(shown, None), shown.format_effects()
         room = columns - count_cells(head)
-        if count_cells(f"{summary}  [{effects}]") > room:
-            # That a call destroys something matters more than the end of its arguments.
-            effects = shown.mark_trust("destructive") if shown.tool.destructive else ""
+        if effects and count_cells(f"{summary}  [{effects}]") > room:
+            # That a call destroys something matters more than the end of its arguments; other effects matter less.
+            is_destructive = bool(shown.tool.destructive)
+            effects = shown.mark_trust("destructive" if is_destructive else list_effects(shown.tool)[0])
+            if not is_destructive and count_cells(f"{summary}  [{effects}]") > room:
+                effects = ""
         mark = f"  [{effects}]" if effects else ""
         if mark and room - count_cells(mark) >= MIN_SUMMARY:
             rows.append(Row(f"{_summarize(shown, room - count_cells(mark))}{mark}", "call", head))

@@ -149,7 +149,7 @@ class TurnPersister(TurnObserver):
             return
         if (error := turn.failure) is not None and _is_refusal(error):
             error.left_out = True
-            error.args = (f"{str(error).removesuffix('.')}; {_LEFT_OUT}",)
+            error.args = (f"{str(error).removesuffix('.')}; {LEFT_OUT}",)
         unstored = turn.recorder.complete_messages[self._stored :]
         details = () if turn.ending is None else (build_turn_entry(turn, turn.ending, self._model),)
         added = (*unstored, *details)
@@ -233,7 +233,7 @@ def _build_unfinished(turn: TurnHandle) -> tuple[Message, ...]:
 # Statuses of a response that refuses what the request contains.
 _REFUSALS = frozenset({400, 413, 415, 422})
 # The end of the text of an error that refused a question.
-_LEFT_OUT = "later requests leave this question out, unless it is asked again"
+LEFT_OUT = "later requests leave this question out, unless it is asked again"
 
 
 def _is_refusal(error: Exception) -> TypeGuard[DialError]:

@@ -57,7 +57,7 @@ def find_nearest_by_words(name: str, known: Iterable[str]) -> str:
     if most * 2 >= len(words) and most:
         best = (candidate for candidate in names if shared[candidate] == most)
         return max(best, key=lambda candidate: SequenceMatcher(None, name[:60], candidate[:60]).ratio())
-    return next(iter(get_close_matches(name[:60], names, n=1, cutoff=0.5)), "")
+    return next(iter(get_close_matches(name[:60], names, n=1, cutoff=0.6)), "")
 
 
 def _split_words(name: str) -> set[str]:

@@ -45,6 +45,13 @@ def test_the_text_up_to_an_error_goes_to_standard_output(folder: Path) -> None:
     assert (ran.returncode, ran.stdout) == (3, "The beginning of\n")
 
 
+def test_a_refused_question_speaks_of_later_requests_only_in_a_conversation_that_goes_on(folder: Path) -> None:
+    write_config(folder, {}, [{"error": {"message": "the prompt was filtered", "status": 400}}])
+    ran = dial_chat(folder, "Tell me")
+    assert (ran.returncode, ran.stderr) == (3, "dial-chat: error: the prompt was filtered\n")
+    assert "later requests leave this question out" in dial_chat(folder, "--continue", "Tell me").stderr
+
+
 @pytest.mark.parametrize(("form", "head"), [("json", {}), ("jsonl", {"type": "error"})])
 def test_an_error_is_an_object_in_the_output_and_a_line_on_standard_error(
     folder: Path, form: str, head: dict[str, str]

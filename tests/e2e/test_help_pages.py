@@ -58,6 +58,7 @@ def test_a_code_of_doctor_shows_its_section(tmp_path: Path) -> None:
         ("call", "dial-chat call --help"),
         ("servers login", "dial-chat servers login --help"),
         ("DC999", "lists"),
+        ("nothing", "lists"),
     ],
 )
 def test_the_nearest_page_or_command_is_named(tmp_path: Path, topic: str, hint: str) -> None:

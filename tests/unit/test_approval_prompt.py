@@ -139,6 +139,14 @@ def test_a_row_says_that_its_call_destroys_something_before_it_shows_all_argumen
     )
 
 
+def test_a_row_leaves_out_the_lesser_effects_before_it_leaves_out_that_a_call_reads_only() -> None:
+    read = tool("read", server="db", read_only=True, idempotent=True)
+    rows = drawn(show(read, {"table": "o" * 30}), show(read, {"table": "o" * 40}), columns=80)
+    assert "[claimed: read-only]" in rows[1]
+    assert "claimed" not in rows[2]
+    assert "o" * 40 in rows[2], "the arguments matter more"
+
+
 def test_the_rows_of_a_box_that_do_not_fit_are_reached_by_moving() -> None:
     shown = box(show(tool(), {"text": "\n".join(f"line {at}" for at in range(100))}), whole=True)
     seen = set[str]()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 
 import pytest
 
@@ -181,6 +183,18 @@ def test_the_banner_counts_servers_by_their_states() -> None:
     ), "the number of tools is not cut off"
     assert banner.format_servers_line({}, 0, 100) == "no servers, no tools"
     assert count_cells(banner.format_folder_line("/a/very/long/" + "path/" * 50, 60)) < 60
+
+
+def test_a_narrow_banner_leaves_out_the_beginning_of_the_folder_and_not_the_name_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / ("long" * 10) / "harbour"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    configuration = str(folder / "servers.json")
+    assert banner.format_folder_line(configuration, 400) == f"folder {folder} · configuration servers.json"
+    assert banner.format_folder_line(configuration, 60) == f"folder …{os.sep}harbour · configuration servers.json"
+    assert count_cells(banner.format_folder_line(configuration, 30)) < 30
 
 
 def test_the_hint_of_the_banner_is_shortened_or_left_out_if_there_is_no_room() -> None:

@@ -306,8 +306,9 @@ async def show_usage(session: ChatSession, arguments: str) -> None:  # noqa: ARG
         f"Tokens: {usage.input_tokens:,} in{cached}, {usage.output_tokens:,} out",
         f"Cost: {_describe_cost(known, len(costs))}",
     ]
-    if session.conversation_id is not None and (fill := (await session.measure_context()).fill):
-        lines.append(f"Context window: {fill:.0%} full (/context shows what fills it); {_COMPACTED}")
+    if session.conversation_id is not None and (fill := (report := await session.measure_context()).fill):
+        about = "" if report.is_counted else "about "
+        lines.append(f"Context window: {about}{fill:.0%} full (/context shows what fills it); {_COMPACTED}")
     session.print("\n".join(lines))
 
 

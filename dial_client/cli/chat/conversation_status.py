@@ -43,7 +43,7 @@ class ConversationStatus:
         await self.measure()
         while True:
             await self._chat.dial.wait_for_server_change()
-            self._screen.refresh()
+            await self.measure()  # the tools of a server are a part of what fills the window
 
     async def measure(self) -> None:
         """Measure how full the context window is; it counts as unknown before the first question."""

@@ -24,7 +24,8 @@ from dial_client.cli.terminal.banner import can_draw
 from dial_client.cli.terminal.turn_view import open_screen
 from dial_client.cli.terminal_approver import build_approver
 from dial_client.cli.tty import UserInput
-from dial_client.messages.errors import ConfigError, describe_system_error
+from dial_client.conversations.persistence import LEFT_OUT
+from dial_client.messages.errors import ConfigError, DialError, describe_system_error
 from dial_client.messages.events import Event, Finished, TextDelta, to_dict
 from dial_client.messages.limits import StopReason
 from dial_client.messages.turn_result import Turn, output_to_json
@@ -88,6 +89,9 @@ async def answer(options: Options, question: str, typed: str = "") -> int:
     try:
         return await _answer(options, question, typed, opened.append)
     except Exception as error:
+        if isinstance(error, DialError) and error.left_out and not (options.continue_latest or options.resume):
+            # The question was the only one: nothing follows that could leave it out.
+            error.args = (str(error).removesuffix(f"; {LEFT_OUT}"),)
         print_error(error, options, opened[0].conversation_id if opened else None)
         raise
 

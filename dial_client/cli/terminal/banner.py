@@ -54,13 +54,17 @@ def format_program_line(model: str, columns: int) -> str:
 def format_folder_line(configuration: str, columns: int) -> str:
     """Return the line with the folder and the configuration.
 
-    The home folder is shown as ``~``, and a configuration in the folder by its relative path.
+    The home folder is shown as ``~``, and a configuration in the folder by its relative path. In a narrow terminal the
+    beginning of the folder is left out.
     """
     home, folder = str(Path.home()), str(Path.cwd())
     shown_folder = to_one_line(shorten_path(folder, home), MAX_TEXT)
     name = to_one_line(shorten_path(configuration, home), MAX_TEXT)
     name = name.removeprefix(f"{shown_folder}/")
-    return fit(f"folder {shown_folder} · configuration {name}", columns - 1)
+    parts = Path(shown_folder).parts
+    forms = [shown_folder, *(Path("…", *parts[start:]) for start in range(1, len(parts)))]
+    lines = [f"folder {form} · configuration {name}" for form in forms]
+    return next((line for line in lines if count_cells(line) < columns), fit(lines[-1], columns - 1))
 
 
 def format_instructions_line(names: str, columns: int) -> str:
