@@ -162,15 +162,17 @@ def build_list(calls: Mapping[int, ShownCall], columns: int) -> list[Row]:
             # That a call destroys something matters more than the end of its arguments; other effects matter less.
             is_destructive = bool(shown.tool.destructive)
             effects = shown.mark_trust("destructive" if is_destructive else list_effects(shown.tool)[0])
-            if not is_destructive and count_cells(f"{summary}  [{effects}]") > room:
+            if not is_destructive and MIN_SUMMARY <= room < count_cells(f"{summary}  [{effects}]"):
                 effects = ""
         mark = f"  [{effects}]" if effects else ""
-        if mark and room - count_cells(mark) >= MIN_SUMMARY:
+        if count_cells(summary + mark) <= room or room - count_cells(mark) >= MIN_SUMMARY:
             rows.append(Row(f"{_summarize(shown, room - count_cells(mark))}{mark}", "call", head))
-        elif room >= MIN_SUMMARY or count_cells(summary) <= room:
-            rows.append(Row(_summarize(shown, room), "call", head))
         else:
-            rows += [Row("", "call", head), Row(f"   {_summarize(shown, columns - 3)}")]
+            # The names and the effects have a row of their own, or one each.
+            beside = count_cells(head) + count_cells(mark) - 2 <= columns
+            rows.append(Row(mark.lstrip() if beside else "", "call", head))
+            rows += [Row(f" {mark}", "call")] if mark and not beside else []
+            rows.append(Row(f"   {_summarize(shown, columns - 3)}"))
         warnings = _describe_warnings(shown, columns - 3, None, title_columns, shows_change=False)
         rows += [Row(f"   {row.text}", "warning") for row in warnings]
     return rows

@@ -161,8 +161,8 @@ class PlainScreen:
         return await self.attention.notify_during(asked, sys.__stderr__ or sys.stderr)
 
     def render(self, answer: str) -> str:
-        """Return the text without control characters."""
-        return sanitize(answer)
+        """Return the text without control characters, with word wrap in a terminal."""
+        return self._wrap(sanitize(answer))
 
     def print(self, text: str) -> None:
         """Print lines."""
@@ -170,7 +170,10 @@ class PlainScreen:
 
     def print_prose(self, text: str) -> None:
         """Print text with word wrap in a terminal; elsewhere without, because a program may read the output."""
-        self.print(break_words(text, shutil.get_terminal_size().columns) if sys.stdout.isatty() else text)
+        self.print(self._wrap(text))
+
+    def _wrap(self, text: str) -> str:
+        return break_words(text, shutil.get_terminal_size().columns) if sys.stdout.isatty() else text
 
     def show_panel(self, panel: Panel, notice: str) -> AbstractContextManager[None]:  # noqa: ARG002 - nothing is drawn
         """Do nothing, because nothing is drawn."""

@@ -34,7 +34,7 @@ from dial_client.runtime.safe_text import escape_unseen, sanitize, to_one_line
 # The maximum columns of the titles of fields, beside which their values stand.
 _MAX_LABEL_COLUMNS = 40
 # The columns that are left for the values, unless the titles would have less than a third of the width.
-_VALUE_COLUMNS = 40
+_VALUE_COLUMNS = 28
 # The maximum characters of the values in the line that remains.
 _MAX_SENT = 100
 _MARK = "→ "

@@ -68,6 +68,22 @@ def test_three_prompts_write_a_file_that_is_tested_with_one_question(tmp_path: P
     assert '"defaultModel": "scripted:replies.json"' in text and "// The current time" in text
 
 
+def test_only_a_yes_asks_the_first_question(tmp_path: Path) -> None:
+    (tmp_path / "replies.json").write_text(json.dumps(["It is noon in Tokyo."]))
+    with screen(tmp_path, "init", "--model", "scripted:replies.json", "--server", "time", "--folder") as shown:
+        shown.until("now? [Y]es, [n]o:")
+        shown.type("later\r")
+        shown.until("Next:")
+        assert shown.leave() == 0
+        assert "noon" not in shown.text
+
+
+def test_the_server_none_is_no_server(tmp_path: Path) -> None:
+    done = dial_chat(tmp_path, "init", "--yes", "--model", "local", "--server", "none", "--folder")
+    assert (done.returncode, "servers.json has 0 servers" in done.stdout) == (0, True)
+    assert "local" in (tmp_path / "servers.json").read_text(encoding="utf-8")
+
+
 def test_leaving_at_a_prompt_writes_nothing(tmp_path: Path) -> None:
     with screen(tmp_path, "init", "--model", "local") as shown:
         shown.until("Which servers?")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.inner import QUIET
+from tests.support.model_endpoint import Say, model_endpoint
 from tests.support.program import dial_chat, entry, python_server, write_config
 from tests.support.screens import ScreenReader, screen
 
@@ -174,6 +175,26 @@ def test_the_context_window_and_the_cost_are_shown_after_an_answer(tmp_path: Pat
         "results of calls (1)",
     ]
     assert sum(int(row.split("about ")[1].split()[0]) for row in parts) == 1000
+
+
+def test_a_continued_conversation_has_its_answer_as_it_was_wrapped_and_a_status_line_with_the_filled_part(
+    tmp_path: Path,
+) -> None:
+    rows = [f"{'a' * 29} {'b' * 30}", f"{'c' * 29} end."]
+    with model_endpoint([Say(" ".join(rows))]) as endpoint:
+        profile = {"api": "chat", "base_url": f"{endpoint.url}/v1", "model": "m", "context_window": 8000}
+        write_config(tmp_path, models={"own": profile}, defaultModel="own")
+        with screen(tmp_path, columns=60) as person:
+            person.until_true(lambda: "mode ask" in person.status, "no status line")
+            person.type("Hello\r")
+            person.until_true(lambda: rows[1] in person.lines and person.lines[-1] == ">", "no answer")
+            assert rows[0] in person.lines
+            person.type("\x04")
+            assert person.leave() == 0
+        with screen(tmp_path, "--continue", columns=60) as person:
+            person.until_true(lambda: "mode ask" in person.status, "no status line")
+            assert "context ~" in person.status
+            assert rows == [row for row in person.lines if row in rows]
 
 
 @pytest.mark.parametrize("mode", [{"TERM": "dumb"}], ids=["dumb"])

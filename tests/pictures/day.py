@@ -515,6 +515,8 @@ def stop_and_continue(day: Day) -> None:
     day.start("--continue")
     day.until("It stays")
     day.until_idle()
+    if not day.is_dumb:
+        day.until("context ~")
     day.keep("continued")
     day.ask("What did we do today?")
     day.until("tickets are bought")

@@ -139,6 +139,14 @@ def test_a_row_says_that_its_call_destroys_something_before_it_shows_all_argumen
     )
 
 
+@pytest.mark.parametrize("columns", [30, 40, 50, 60, 70, 80])
+def test_a_row_says_that_its_call_destroys_something_in_each_width(columns: int) -> None:
+    delete = tool("delete_" + "x" * 20, server="database", destructive=True, open_world=True)
+    rows = drawn(show(delete, {"table": "o" * 60}), show(tool(), {"table": "short"}), columns=columns)
+    assert "destructive" in "".join(rows)
+    assert all(count_cells(row) <= columns for row in rows)
+
+
 def test_a_row_leaves_out_the_lesser_effects_before_it_leaves_out_that_a_call_reads_only() -> None:
     read = tool("read", server="db", read_only=True, idempotent=True)
     rows = drawn(show(read, {"table": "o" * 30}), show(read, {"table": "o" * 40}), columns=80)

@@ -74,7 +74,7 @@ async def show_last_exchange(session: ChatSession) -> None:
     lines = session.screen.render(answer).rstrip("\n").splitlines() or ["(no answer)"]
     if len(lines) > MAX_LINES:
         lines = [*lines[: MAX_LINES - 1], f"… {len(lines) - MAX_LINES + 1} more lines"]
-    session.print("\n".join(lines))
+    session.screen.print("\n".join(lines))
     for note in conversation.notes:
         session.print(sanitize(note))
 
@@ -151,7 +151,7 @@ async def compact(session: ChatSession, arguments: str) -> None:
     if compaction is None:
         session.print("There is nothing to summarize: the conversation is short.")
         return
-    session.print(session.screen.render(compaction.summary).rstrip("\n"))
+    session.screen.print(session.screen.render(compaction.summary).rstrip("\n"))
     session.print(f"({compaction.message_count} messages; /compact undo restores them)")
 
 

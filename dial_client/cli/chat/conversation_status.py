@@ -39,8 +39,8 @@ class ConversationStatus:
 
     async def follow(self) -> None:
         """Show the status, and draw it again when the state of a server changes, until cancelled."""
+        await self.measure()  # first, so that the line of a continued conversation has all its parts from the start
         self._screen.show_status(self.describe, self.change_mode, self.settle_mode)
-        await self.measure()
         while True:
             await self._chat.dial.wait_for_server_change()
             await self.measure()  # the tools of a server are a part of what fills the window

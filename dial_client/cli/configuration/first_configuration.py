@@ -109,7 +109,7 @@ async def _choose(choice: InitChoice, *, asks: bool) -> tuple[Path, ModelProposa
         servers = await ask_for_servers([*usual, *find_host_proposals()])
     else:
         servers = [proposal for proposal in usual if proposal.is_default]
-    if not servers and not asks:
+    if not servers and not asks and not choice.servers:
         raise ConfigError(
             "no MCP server is installed here, and there is no uvx to fetch one",
             hint="pip install 'dial-client[demo]', then dial-chat init",
@@ -284,7 +284,7 @@ async def _answer(settings: Settings, model: ModelProposal, question: str) -> in
         answer = await ask_for_line(f'Ask {escape_line(model.name)} "{question}" now?{download} [Y]es, [n]o: ')
     except Unanswered:
         return ExitCode.ANSWERED
-    if answer.lower() in ("n", "no"):
+    if answer.lower() not in ("", "y", "yes"):
         return ExitCode.ANSWERED
     from dial_client.cli.chat.one_shot import answer as answer_question
 

@@ -130,7 +130,7 @@ def find_host_proposals() -> list[ServerProposal]:
 
 
 def choose_by_name(names: Sequence[str], proposals: Sequence[ServerProposal]) -> list[ServerProposal]:
-    """Return the proposals of these names.
+    """Return the proposals of these names; none for the single name ``none``.
 
     Raises:
         ConfigError: A name has no proposal.
@@ -138,6 +138,8 @@ def choose_by_name(names: Sequence[str], proposals: Sequence[ServerProposal]) ->
     from dial_client.runtime.text import did_you_mean
 
     known = {proposal.name: proposal for proposal in proposals}
+    if [*names] == ["none"]:  # as where init asks
+        return []
     for name in names:
         if name not in known:
             missing = "neither the server nor a program that can download it is installed" if name in NAMES else ""
