@@ -31,7 +31,7 @@ class Theme:
     faint: str = "2"
     success: str = ""
     failure: str = "1"
-    error: str = "1"
+    error: str = ""
     """The label of an error of the program."""
     removed: str = ""
     tokens: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
