@@ -548,9 +548,11 @@ from dial_client.serve.http_server import open_socket as open_socket
 from dial_client.serve.human_input import ANSWER_TIMEOUT as ANSWER_TIMEOUT
 from dial_client.serve.human_input import APPROVAL as APPROVAL
 from dial_client.serve.human_input import HumanInputBroker as HumanInputBroker
+from dial_client.serve.identity_provider import IdentityProvider as IdentityProvider
 from dial_client.serve.mcp_endpoint import McpEndpoint as McpEndpoint
 from dial_client.serve.mcp_endpoint import McpOptions as McpOptions
 from dial_client.serve.model_api.response_store import ResponseStore as ResponseStore
+from dial_client.serve.oidc_login import OidcLogin as OidcLogin
 from dial_client.serve.oidc_tokens import OidcTokens as OidcTokens
 from dial_client.serve.proxy_users import ProxyUsers as ProxyUsers
 from dial_client.serve.security import APP_FRAME as APP_FRAME

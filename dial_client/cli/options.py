@@ -292,9 +292,17 @@ class ServeOptions:
     oidc_issuer: Annotated[
         str, Option(metavar="URL", help="The OpenID provider of --auth oidc, such as https://login.example.com/realm.")
     ] = ""
+    oidc_client_id: Annotated[
+        str,
+        Option(
+            metavar="ID",
+            help="The id of this service at the provider: the page then logs persons in there, at --public-url. "
+            "DIAL_OIDC_CLIENT_SECRET has the secret, if there is one.",
+        ),
+    ] = ""
     oidc_audience: Annotated[
         tuple[str, ...],
-        Option(metavar="ID", help="What the provider's tokens must be issued for, such as a client id. Repeatable."),
+        Option(metavar="ID", help="What else the provider's tokens may be issued for, such as an API. Repeatable."),
     ] = ()
     groups_claim: Annotated[
         str, Option(metavar="NAME", help="The claim of such tokens that has a person's groups.")

@@ -86,6 +86,7 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
                 report=warn,
                 mcp=_choose_mcp_options(options, serve_options),
                 authenticator=access.authenticator,
+                login=access.login,
             )
             shown = _format_url(listener.getsockname(), access.token, access.token_source)
             if serve_options.auth == PERSONAL_TOKENS:

@@ -18,6 +18,8 @@ from dial_client.serve.authentication import (
     PersonalTokens,
     TokenAuthenticator,
 )
+from dial_client.serve.identity_provider import IdentityProvider
+from dial_client.serve.oidc_login import OidcLogin
 from dial_client.serve.oidc_tokens import OidcTokens
 from dial_client.serve.proxy_users import ProxyUsers
 from dial_client.serve.security import check_token, is_loopback
@@ -25,6 +27,8 @@ from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore
 
 TOKEN_VARIABLE = "DIAL_SERVE_TOKEN"  # noqa: S105 - its name
+# The secret of this service at its OpenID provider. There is no option for it: lists of processes would show it.
+SECRET_VARIABLE = "DIAL_OIDC_CLIENT_SECRET"  # noqa: S105 - its name
 # The values of ``--auth``: one token for one person; tokens in the database; tokens of an OpenID provider; a header.
 ONE_TOKEN, PERSONAL_TOKENS, OIDC, PROXY = KINDS = ("token", "tokens", "oidc", "proxy")
 
@@ -41,6 +45,8 @@ class ServiceAccess:
     """Knows the persons of the service; None for the one token."""
     proxy_headers: frozenset[str] = frozenset()
     """The headers that only proxies may send."""
+    login: OidcLogin | None = None
+    """Logs persons in on the page; None if the page asks for a token."""
 
 
 def choose_access(serve_options: ServeOptions, store: SQLStore | MemoryStore) -> ServiceAccess:
@@ -64,8 +70,9 @@ def choose_access(serve_options: ServeOptions, store: SQLStore | MemoryStore) ->
     elif kind == PERSONAL_TOKENS:
         raise ConfigError(f"--auth {PERSONAL_TOKENS} cannot be combined with --no-save", "tokens are in the database")
     if kind == OIDC:
-        known.append(_build_oidc_tokens(serve_options))
-    elif kind == PROXY:
+        tokens, login = _build_oidc(serve_options)
+        return ServiceAccess(token, source, FirstOf(*known, tokens), login=login)
+    if kind == PROXY:
         if not serve_options.proxy:
             raise ConfigError("--auth proxy needs the address of the proxy", hint="--proxy 10.0.0.2")
         users = ProxyUsers(
@@ -89,16 +96,21 @@ def _refuse_options_of_others(serve_options: ServeOptions) -> None:
         raise ConfigError(f"--group-scopes is for --auth {OIDC} and --auth {PROXY}")
 
 
-def _build_oidc_tokens(serve_options: ServeOptions) -> OidcTokens:
+def _build_oidc(serve_options: ServeOptions) -> tuple[OidcTokens, OidcLogin | None]:
+    """Return what checks the tokens of the OpenID provider, and the login of the page if it has a client id."""
     if not serve_options.oidc_issuer:
         raise ConfigError("--auth oidc needs the OpenID provider", hint="--oidc-issuer https://login.example.com/realm")
-    return OidcTokens(
-        serve_options.oidc_issuer,
-        serve_options.oidc_audience,
+    provider, client_id = IdentityProvider(serve_options.oidc_issuer), serve_options.oidc_client_id
+    tokens = OidcTokens(
+        provider,
+        [*serve_options.oidc_audience, *([client_id] if client_id else [])],
         _read_group_scopes(serve_options.group_scopes),
         serve_options.groups_claim,
         f"{serve_options.public_url.rstrip('/')}{MCP}" if serve_options.public_url else "",
     )
+    secret = os.environ.get(SECRET_VARIABLE, "")
+    login = OidcLogin(provider, client_id, serve_options.public_url, secret) if client_id else None
+    return tokens, login
 
 
 def _read_group_scopes(values: Sequence[str]) -> GroupScopes:

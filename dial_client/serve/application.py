@@ -28,6 +28,7 @@ from dial_client.serve.model_api.messages import MessagesEndpoint
 from dial_client.serve.model_api.offered_models import ModelNames
 from dial_client.serve.model_api.response_store import ResponseStore
 from dial_client.serve.model_api.responses import ResponsesEndpoint
+from dial_client.serve.oidc_login import OidcLogin
 from dial_client.serve.security import HEALTH, AccessPolicy, SecurityMiddleware, find_person
 from dial_client.serve.server_routes import ConfigChanger, ServerLogins, ServerRoutes
 from dial_client.serve.share_routes import ShareRoutes
@@ -64,6 +65,8 @@ class AppContext:
     """Whether conversations can be shared by a link, which is read without the token."""
     titles: TitleWriter | None = None
     """Lets a model write titles; None to keep the first words of conversations."""
+    login: OidcLogin | None = None
+    """Logs persons in on the page; None if the page asks for a token."""
     mcp: McpEndpoint | None = None
     """Serves the servers' tools to other MCP hosts; None to serve them to none."""
 
@@ -117,6 +120,7 @@ def build_routes(context: AppContext) -> list[Route]:
         *AccessRoutes(dial, context.human_input.requests, context.audit_folder).build_routes(),
         *(ShareRoutes(manager, files).build_routes() if context.shares else ()),
         *context.human_input.build_routes(),
+        *(context.login.build_routes() if context.login is not None else ()),
         *(context.mcp.build_routes() if context.mcp is not None else ()),
     ]
 

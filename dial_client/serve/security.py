@@ -5,7 +5,8 @@
 * ``Origin`` and ``Sec-Fetch-Site`` must be of this server's own origin: pages of other origins cannot send requests
   through the user's browser. There is no CORS, except for `/mcp` and the origins that are allowed to use it.
 * ``Authorization: Bearer TOKEN`` or ``x-api-key: TOKEN`` is required for everything except the page's files, the
-  redirects of OAuth logins, ``/healthz`` and shared conversations (`share_routes`), which need the key of their link.
+  redirects of OAuth logins, the login of persons (`oidc_login`), ``/healthz`` and shared conversations
+  (`share_routes`), which need the key of their link.
   A token of a person may have only some scopes: 403 for what it may not be used for.
 * The body is limited in size and time, and so are the bodies of all requests together.
 * The length of the body must be unambiguous: a request with two lengths may smuggle a second request.
@@ -38,6 +39,7 @@ from dial_client.serve.authentication import (
     find_needed_scopes,
 )
 from dial_client.serve.http_messages import HttpError, to_http_error
+from dial_client.serve.oidc_login import CALLBACK, LOGIN, LOGOUT, REFRESH
 
 log = get_logger(__name__)
 
@@ -217,7 +219,9 @@ class SecurityMiddleware:
             refusal = to_http_error(error)
             if refusal.status in (408, 413) or refusal.error["code"] == _AMBIGUOUS_LENGTH:
                 refusal.headers["connection"] = "close"  # the rest of the body will not be read
-            wants_page = scope["path"] == "/" and "text/html" in Headers(scope=scope).get("accept", "")
+            wants_page = scope["path"] in ("/", LOGIN, CALLBACK) and "text/html" in Headers(scope=scope).get(
+                "accept", ""
+            )
             if wants_page:
                 refused = refusal.to_page()
             elif scope["path"].startswith(MESSAGES):
@@ -235,14 +239,15 @@ class SecurityMiddleware:
         if path == HEALTH:
             return
         is_page = scope["method"] in ("GET", "HEAD") and (
-            path in ("/", APP_FRAME, OAUTH_CALLBACK, SHARED) or path.startswith(ASSETS)
+            path in ("/", APP_FRAME, OAUTH_CALLBACK, SHARED, LOGIN, CALLBACK) or path.startswith(ASSETS)
         )
         self._check_host(headers)
         if not is_allowed_origin:
             _check_origin(headers, is_page=is_page, is_frame_script=is_page and path in FRAME_SCRIPTS)
         # A browser asks without a token whether a page may send a request with one.
         is_preflight = is_allowed_origin and scope["method"] == "OPTIONS"
-        if is_page or is_preflight or path in (METADATA, METADATA_OF_MCP, SHARED_CONVERSATION):
+        is_open = path in (METADATA, METADATA_OF_MCP, SHARED_CONVERSATION, REFRESH, LOGOUT)
+        if is_page or is_preflight or is_open:
             return
         await self._authenticate(scope, headers)
 

@@ -24,6 +24,7 @@ from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.http_messages import HttpError
 from dial_client.serve.human_input import ANSWER_TIMEOUT, DURABLE_ANSWER_TIMEOUT, HumanInputBroker, PageUser
 from dial_client.serve.mcp_endpoint import McpEndpoint, McpOptions
+from dial_client.serve.oidc_login import OidcLogin
 from dial_client.serve.security import AccessPolicy, build_policy, check_origin, check_token, is_loopback
 from dial_client.serve.server_routes import ConfigChanger, ServerLogins
 from dial_client.serve.title_writer import TitleWriter
@@ -129,6 +130,7 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
     report: Callable[[str], None] = lambda text: log.warning("unattended", text=text),
     mcp: McpOptions | None = _MCP,
     authenticator: Authenticator | None = None,
+    login: OidcLogin | None = None,
 ) -> WebApp:
     """Return the page and the HTTP API of ``dial-chat serve`` for a client, as an ASGI application.
 
@@ -158,7 +160,9 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
         change_config: Changes the servers of the configuration; None if clients may not change it.
         report: Called with a message when a request is refused because there is no person to ask.
         mcp: How ``/mcp`` serves the tools of the client's servers to other MCP hosts; None to serve them to none.
-        authenticator: Decides who sends a request, in place of the token: `PersonalTokens(store.tokens)`, or your own.
+        authenticator: Decides who sends a request, in place of the token: `PersonalTokens(store.tokens)`,
+            `OidcTokens(…)`, or your own.
+        login: Logs persons in on the page; None to let the page ask for a token.
 
     Raises:
         ConfigError: The token is missing or too short, there is no such setting or origin, or no durable turns.
@@ -185,6 +189,7 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
         locked_settings=locked,
         shares=shares,
         titles=TitleWriter(dial, title_model) if title_model else None,
+        login=login,
         mcp=McpEndpoint(dial, turns, human_input, mcp) if mcp is not None else None,
     )
     origins, mcp_authenticator = ((), None) if mcp is None else (mcp.origins, mcp.authenticator)

@@ -13,7 +13,7 @@ from mcp.server import MCPServer
 
 from dial_client.serve import McpOptions
 from site_pages.http_pages import list_operations, read_openapi, resolve
-from tests.inner import APP_FRAME, HEALTH, ScriptedProvider, build_routes
+from tests.inner import APP_FRAME, HEALTH, IdentityProvider, OidcLogin, ScriptedProvider, build_routes
 from tests.support.http_service import HttpService, serve
 
 pytestmark = [pytest.mark.once, pytest.mark.anyio]
@@ -76,7 +76,8 @@ def is_path_of(path: str, template: str) -> bool:
 
 
 async def test_the_description_has_the_routes_of_the_service() -> None:
-    async with serve([], mcp=McpOptions()) as service:
+    login = OidcLogin(IdentityProvider("https://login.example.com"), "dial", "https://chat.example.com")
+    async with serve([], mcp=McpOptions(), login=login) as service:
         assert list_routes(service) ^ OPERATIONS.keys() == set()
 
 

@@ -7,13 +7,12 @@ import json
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import jwt
 import pytest
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from tests.inner import (
@@ -21,20 +20,28 @@ from tests.inner import (
     ConfigError,
     FirstOf,
     GroupScopes,
+    IdentityProvider,
+    OidcLogin,
     OidcTokens,
     Proxies,
     ProxyUsers,
     TokenAuthenticator,
 )
 from tests.support.http_service import TOKEN, serve
-from tests.support.json_service import JsonService, json_service
+from tests.support.openid_provider import (
+    CLIENT,
+    CONFIGURATION,
+    KEYS,
+    OpenIdProvider,
+    first_values,
+    make_key,
+    openid_provider,
+    to_jwk,
+)
 
 pytestmark = pytest.mark.anyio
 
-AUDIENCE = "dial"
 ADMINS = GroupScopes({"*": ("read", "chat"), "admins": ("admin",)})
-KEYS = "/keys"
-CONFIGURATION = "/realm/.well-known/openid-configuration"
 LOOPBACK = (ipaddress.ip_network("127.0.0.1"),)
 
 
@@ -43,47 +50,19 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(scope="module")
-def private_key() -> RSAPrivateKey:
-    return generate_private_key(65537, 2048)
-
-
-def to_jwk(key: RSAPrivateKey, key_id: str) -> dict[str, Any]:
-    return {**jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key(), as_dict=True), "kid": key_id, "use": "sig"}
-
-
-@dataclass
-class Issuer:
-    """An OpenID provider on loopback."""
-
-    service: JsonService
-    documents: dict[str, Any]
-    key: RSAPrivateKey
-
-    @property
-    def url(self) -> str:
-        return f"{self.service.url}/realm"
-
-    def sign(self, *, key: Any = None, key_id: str = "first", algorithm: str = "RS256", **claims: Any) -> str:
-        """Return a token; a claim that is None is left out."""
-        usual = {"iss": self.url, "aud": AUDIENCE, "sub": "17", "exp": int(time.time()) + 60, "groups": ["staff"]}
-        kept = {name: value for name, value in {**usual, **claims}.items() if value is not None}
-        return jwt.encode(kept, self.key if key is None else key, algorithm, {"kid": key_id})
-
-
 @pytest.fixture
-def issuer(private_key: RSAPrivateKey) -> Iterator[Issuer]:
-    documents: dict[str, Any] = {KEYS: {"keys": [to_jwk(private_key, "first")]}}
-    with json_service(documents) as service:
-        documents[CONFIGURATION] = {"issuer": f"{service.url}/realm", "jwks_uri": f"{service.url}{KEYS}"}
-        yield Issuer(service, documents, private_key)
+def issuer() -> Iterator[OpenIdProvider]:
+    with openid_provider() as provider:
+        yield provider
 
 
 @asynccontextmanager
-async def open_service(issuer: Issuer, scopes: GroupScopes = ADMINS, claim: str = "groups") -> AsyncIterator[str]:
-    tokens = OidcTokens(issuer.url, [AUDIENCE], scopes, claim)
+async def open_service(issuer: OpenIdProvider, claim: str = "groups", public_url: str = "") -> AsyncIterator[str]:
+    provider = IdentityProvider(issuer.url)
+    tokens = OidcTokens(provider, [CLIENT], ADMINS, claim)
     policy = AccessPolicy(TOKEN, authenticator=FirstOf(TokenAuthenticator(TOKEN), tokens))
-    async with serve(["Hello."], policy=policy, single_user=False) as service:
+    login = OidcLogin(provider, CLIENT, public_url) if public_url else None
+    async with serve(["Hello."], policy=policy, single_user=False, login=login) as service:
         yield service.url
 
 
@@ -94,7 +73,7 @@ async def get(url: str, token: str = "", headers: Mapping[str, str] | list[tuple
         return await http.get(url, headers=sent)
 
 
-async def test_a_token_of_the_provider_names_its_person_and_what_the_groups_may_do(issuer: Issuer) -> None:
+async def test_a_token_of_the_provider_names_its_person_and_what_the_groups_may_do(issuer: OpenIdProvider) -> None:
     async with open_service(issuer) as url:
         staff = await get(f"{url}/me", issuer.sign(preferred_username="anna"))
         admin = await get(f"{url}/me", issuer.sign(sub="1", groups=["admins", "staff"]))
@@ -108,7 +87,7 @@ async def test_a_token_of_the_provider_names_its_person_and_what_the_groups_may_
         'Bearer error="insufficient_scope", scope="admin"',
     )
     assert operator.json()["name"] == ""
-    assert issuer.service.requests == [CONFIGURATION, KEYS]
+    assert issuer.requests == [CONFIGURATION, KEYS]
 
 
 @pytest.mark.parametrize(
@@ -119,17 +98,17 @@ async def test_a_token_of_the_provider_names_its_person_and_what_the_groups_may_
     ],
 )
 async def test_groups_stand_in_the_claim_that_the_provider_uses(
-    issuer: Issuer, claim: str, claims: dict[str, Any]
+    issuer: OpenIdProvider, claim: str, claims: dict[str, Any]
 ) -> None:
     async with open_service(issuer, claim=claim) as url:
         answered = await get(f"{url}/me", issuer.sign(**claims))
     assert "admin" in answered.json()["scopes"]
 
 
-def forge(issuer: Issuer) -> dict[str, str]:
+def forge(issuer: OpenIdProvider) -> dict[str, str]:
     """Return tokens that must not be accepted, by what is wrong with them."""
-    public = issuer.key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
-    unsigned = jwt.encode({"iss": issuer.url, "aud": AUDIENCE, "sub": "17", "exp": time.time() + 60}, "", "none")
+    public = make_key("first").public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+    unsigned = jwt.encode({"iss": issuer.url, "aud": CLIENT, "sub": "17", "exp": time.time() + 60}, "", "none")
     head, body, signature = issuer.sign().split(".")
     as_secret = jwt.utils.base64url_encode(json.dumps({"alg": "HS256", "typ": "JWT", "kid": "first"}).encode()).decode()
     by_public_key = jwt.algorithms.HMACAlgorithm(jwt.algorithms.HMACAlgorithm.SHA256)
@@ -144,7 +123,7 @@ def forge(issuer: Issuer) -> dict[str, str]:
         "without subject": issuer.sign(sub=None),
         "of nobody": issuer.sign(sub=""),
         "with a subject that cannot be shown": issuer.sign(sub="a\nb"),
-        "signed by somebody": issuer.sign(key=generate_private_key(65537, 2048)),
+        "signed by somebody": issuer.sign(key=make_key("second")),
         "signed with a key that the provider has not": issuer.sign(key_id="second"),
         "not signed": unsigned,
         "signed with the public key as a secret": f"{as_secret}.{body}.{jwt.utils.base64url_encode(mac).decode()}",
@@ -156,7 +135,7 @@ def forge(issuer: Issuer) -> dict[str, str]:
 
 
 async def test_no_token_is_accepted_that_the_provider_has_not_signed_for_this_service_and_this_time(
-    issuer: Issuer,
+    issuer: OpenIdProvider,
 ) -> None:
     forged = forge(issuer)
     async with open_service(issuer) as url:
@@ -165,19 +144,21 @@ async def test_no_token_is_accepted_that_the_provider_has_not_signed_for_this_se
     assert {name: answer.status_code for name, answer in answers.items()} == dict.fromkeys(forged, 401)
     assert "has expired" in answers["expired"].json()["error"]["message"]
     assert genuine.status_code == 200
-    assert issuer.service.requests == [CONFIGURATION, KEYS], "an invented key id must not cause further requests"
+    assert issuer.requests == [CONFIGURATION, KEYS], "an invented key id must not cause further requests"
 
 
-async def test_a_new_key_of_the_provider_is_found(issuer: Issuer) -> None:
-    tokens = OidcTokens(issuer.url, [AUDIENCE], ADMINS, refetch_seconds=0.0)
+async def test_a_new_key_of_the_provider_is_found(issuer: OpenIdProvider) -> None:
+    tokens = OidcTokens(IdentityProvider(issuer.url, refetch_seconds=0.0), [CLIENT], ADMINS)
     before = await tokens.authenticate({"authorization": f"Bearer {issuer.sign()}"})
-    new = generate_private_key(65537, 2048)
+    new = make_key("second")
     issuer.documents[KEYS] = {"keys": [to_jwk(new, "second"), {"kty": "oct", "k": "AAAA", "kid": "third"}, 5]}
     after = await tokens.authenticate({"authorization": f"Bearer {issuer.sign(key=new, key_id='second')}"})
     assert before == after
 
 
-async def test_without_the_provider_requests_are_told_when_to_come_again_and_known_keys_stay(issuer: Issuer) -> None:
+async def test_without_the_provider_requests_are_told_when_to_come_again_and_known_keys_stay(
+    issuer: OpenIdProvider,
+) -> None:
     configuration = issuer.documents.pop(CONFIGURATION)
     async with open_service(issuer) as url:
         early = await get(f"{url}/me", issuer.sign())
@@ -192,27 +173,120 @@ async def test_without_the_provider_requests_are_told_when_to_come_again_and_kno
     assert (in_time.status_code, late.status_code) == (200, 200)
 
 
-@pytest.mark.parametrize(
-    ("url", "audiences"),
-    [("http://login.example.com", ["dial"]), ("login", ["dial"]), ("https://a@login.example.com", ["dial"])],
-)
-def test_a_provider_without_tls_is_refused(url: str, audiences: list[str]) -> None:
+@pytest.mark.parametrize("url", ["http://login.example.com", "login", "https://a@login.example.com", "https://[a"])
+def test_a_provider_without_tls_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="is not the URL of an OpenID provider"):
-        OidcTokens(url, audiences, ADMINS)
+        IdentityProvider(url)
 
 
 def test_a_provider_without_an_audience_is_refused() -> None:
     with pytest.raises(ConfigError, match="any audience"):
-        OidcTokens("https://login.example.com", [], ADMINS)
+        OidcTokens(IdentityProvider("https://login.example.com"), [], ADMINS)
 
 
-async def test_clients_of_the_mcp_endpoint_learn_the_provider(issuer: Issuer) -> None:
+async def test_clients_of_the_mcp_endpoint_learn_the_provider(issuer: OpenIdProvider) -> None:
     resource = "https://chat.example.com/mcp"
-    tokens = OidcTokens(issuer.url, [], ADMINS, resource=resource)
+    tokens = OidcTokens(IdentityProvider(issuer.url), [], ADMINS, resource=resource)
     person = await tokens.authenticate({"authorization": f"Bearer {issuer.sign(aud=resource)}"})
     assert tokens.metadata is not None
     assert tokens.metadata.to_dict()["authorization_servers"] == [issuer.url]
     assert getattr(person, "name", "").startswith("17@")
+
+
+PUBLIC = "https://chat.example.com/chat"
+
+
+async def begin_login(http: httpx2.AsyncClient, url: str) -> dict[str, str]:
+    """Begin a login, and return the query with which the provider is asked. The client has the cookie."""
+    begun = await http.get(f"{url}/login")
+    assert begun.status_code == 303
+    cookie = begun.headers["set-cookie"]
+    assert {"HttpOnly", "Secure", "SameSite=lax", "Path=/chat/login"} <= set(cookie.split("; "))
+    # The client would not send a cookie of HTTPS over HTTP, nor one for the sub-path that a proxy removes.
+    name, _, value = cookie.partition(";")[0].partition("=")
+    http.headers["cookie"] = f"{name}={value}"
+    return first_values(urlsplit(begun.headers["location"]).query)
+
+
+def connect() -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(trust_env=False, verify=False)
+
+
+async def test_a_login_gives_the_page_a_token_that_only_its_browser_gets(issuer: OpenIdProvider) -> None:
+    async with open_service(issuer, public_url=PUBLIC) as url, connect() as http:
+        query = await begin_login(http, url)
+        back = issuer.authorize(query).removeprefix(f"{PUBLIC}/login/callback")
+        finished = await http.get(f"{url}/login/callback{back}")
+        place, _, token = finished.headers["location"].partition("#token=")
+        me = await get(f"{url}/me", token)
+        again = await http.get(f"{url}/login/callback{back}")
+    assert (finished.status_code, place) == (303, f"{PUBLIC}/")
+    assert me.json()["shown_name"] == "anna"
+    kept = next(text for text in finished.headers.get_list("set-cookie") if text.startswith("dial_refresh="))
+    assert {"dial_refresh=again", "HttpOnly", "Secure", "SameSite=strict", "Path=/chat/login"} <= set(kept.split("; "))
+    assert again.status_code == 403, "a code is redeemed once"
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"state": "x"}, 400),
+        ({"state": None}, 400),
+        ({"iss": "https://login.example.com"}, 400),
+        ({"code": "x"}, 403),
+        ({"code": None, "error": "access_denied"}, 403),
+    ],
+)
+async def test_a_login_that_was_not_begun_in_this_browser_or_not_granted_ends_without_a_token(
+    issuer: OpenIdProvider, change: dict[str, str | None], status: int
+) -> None:
+    async with open_service(issuer, public_url=PUBLIC) as url, connect() as http:
+        query = await begin_login(http, url)
+        sent = first_values(issuer.authorize(query).partition("?")[2]) | change
+        params = {name: value for name, value in sent.items() if value is not None}
+        finished = await http.get(f"{url}/login/callback", params=params)
+        del http.headers["cookie"]
+        foreign = await http.get(f"{url}/login/callback{issuer.authorize(query).partition('callback')[2]}")
+    assert (finished.status_code, foreign.status_code) == (status, 400)
+    assert "location" not in finished.headers
+
+
+async def test_a_token_of_another_login_is_not_taken_for_this_one(issuer: OpenIdProvider) -> None:
+    async with open_service(issuer, public_url=PUBLIC) as url, connect() as http:
+        query = await begin_login(http, url)
+        back = issuer.authorize(query | {"nonce": "of another login"}).partition("callback")[2]
+        finished = await http.get(f"{url}/login/callback{back}")
+    assert finished.status_code == 403
+
+
+async def test_an_expired_token_is_renewed_by_the_refresh_token_until_the_provider_ends_the_login(
+    issuer: OpenIdProvider,
+) -> None:
+    cookie = {"cookie": "dial_refresh=again"}
+    async with open_service(issuer, public_url=PUBLIC) as url, connect() as http:
+        renewed = await http.post(f"{url}/login/refresh", headers=cookie)
+        me = await get(f"{url}/me", renewed.json()["token"])
+        without = await http.post(f"{url}/login/refresh")
+        foreign = await http.post(f"{url}/login/refresh", headers={**cookie, "origin": "https://evil.example"})
+        ended = await http.post(f"{url}/login/logout", headers=cookie)
+        issuer.refreshes = False
+        refused = await http.post(f"{url}/login/refresh", headers=cookie)
+    assert me.status_code == 200
+    for answer in (without, refused):
+        assert (answer.status_code, answer.json()["error"]["code"]) == (401, "login_needed")
+    assert foreign.status_code == 403
+    assert 'dial_refresh=""' in ended.headers["set-cookie"]
+
+
+async def test_without_a_login_the_page_is_told_to_ask_for_a_token(issuer: OpenIdProvider) -> None:
+    async with open_service(issuer) as url, connect() as http:
+        refused = await http.post(f"{url}/login/refresh")
+    assert refused.json().get("error", {}).get("code") != "login_needed"
+
+
+def test_a_login_over_a_network_without_tls_is_refused() -> None:
+    with pytest.raises(ConfigError, match="needs the URL of this service"):
+        OidcLogin(IdentityProvider("https://login.example.com"), CLIENT, "http://chat.example.com")
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from tests.inner import (
     McpEndpoint,
     McpOptions,
     MemoryStore,
+    OidcLogin,
     PeerBus,
     Provider,
     Proxies,
@@ -109,6 +110,7 @@ async def serve(
     mcp: McpOptions | None = None,
     single_user: bool = True,
     proxies: Proxies | None = None,
+    login: OidcLogin | None = None,
     **options: Any,
 ) -> AsyncIterator[HttpService]:
     """Run the service. On exit running turns are cancelled, or handed over to other processes if they are durable."""
@@ -156,6 +158,7 @@ async def serve(
                 shares=shares,
                 titles=TitleWriter(dial, title_model) if title_model else None,
                 mcp=endpoint,
+                login=login,
             )
             app = build_application(context, policy or AccessPolicy(TOKEN, max_body=MAX_BODY))
             server = HttpServer(

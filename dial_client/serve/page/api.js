@@ -4,6 +4,8 @@ import { parseJson } from "./exact_json.js";
 import { LANGUAGE, translate } from "./language.js";
 
 const TOKEN = "dial-token";
+/** The open conversation, while the user logs in at another site. */
+const PLACE = "dial-place";
 
 /** A request that failed. `status` is the HTTP status, or 0 if there was no response. */
 export class RequestError extends Error {
@@ -17,6 +19,8 @@ export class Api {
   #token = sessionStorage.getItem(TOKEN);
   #promptForToken;
   #prompt = null;
+  /** True for a token of a login that no request has been accepted with: to log in again would not help. */
+  #isUntried = false;
 
   /** `promptForToken(wasWrong)` resolves to the token the user types. Requests that wait share one prompt. */
   constructor(promptForToken) {
@@ -28,7 +32,10 @@ export class Api {
     const match = /[#&]token=([^&]*)/.exec(location.hash);
     if (!match) return;
     this.#storeToken(decodeURIComponent(match[1]));
-    history.replaceState(null, "", location.pathname + location.search);
+    const place = sessionStorage.getItem(PLACE);
+    this.#isUntried = place !== null;
+    sessionStorage.removeItem(PLACE);
+    history.replaceState(null, "", location.pathname + location.search + (place ?? ""));
   }
 
   /** Send a request and return the JSON of the response; null if it has no content. */
@@ -37,19 +44,47 @@ export class Api {
     return response.status === 204 ? null : parseJson(await response.text());
   }
 
-  /** Send a request and return the response. After a 401 the user is asked for the token and the request is sent again. */
+  /**
+   * Send a request and return the response. After a 401 the request is sent again, with a token of the login, or the one
+   * that the user types.
+   */
   async fetch(method, path, { body, headers = {}, signal } = {}) {
     for (let wasWrong = this.#token !== null; ; wasWrong = true) {
       const token = this.#token;
       const response = await this.#send(method, path, { body, headers, signal });
       if (response.status !== 401) {
+        this.#isUntried = false;
         if (!response.ok) throw await toRequestError(response);
         return response;
       }
       if (token !== this.#token) continue;
-      this.#prompt ??= this.#promptForToken(wasWrong).finally(() => (this.#prompt = null));
+      this.#prompt ??= this.#findToken(wasWrong).finally(() => (this.#prompt = null));
       this.#storeToken(await this.#prompt);
     }
+  }
+
+  /** End the login, if there is one, and forget the token. The page is left. */
+  async logOut() {
+    const response = await this.#send("POST", "login/logout", {});
+    const url = response.ok ? (await response.json()).url : "";
+    sessionStorage.removeItem(TOKEN);
+    if (url) location.assign(url);
+    else location.reload();
+  }
+
+  async #findToken(wasWrong) {
+    if (!this.#isUntried) {
+      const response = await this.#send("POST", "login/refresh", {});
+      this.#isUntried = response.ok;
+      if (response.ok) return (await response.json()).token;
+      const { error } = await response.json().catch(() => ({}));
+      if (error?.code === "login_needed") {
+        sessionStorage.setItem(PLACE, location.hash);
+        location.assign("login");
+        await new Promise(() => {});  // the page is left
+      }
+    }
+    return this.#promptForToken(wasWrong);
   }
 
   #send(method, path, { body, headers, signal }) {

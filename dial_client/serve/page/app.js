@@ -4,7 +4,7 @@ import { Api } from "./api.js";
 import { connectApprovalKeys } from "./approval_keys.js";
 import { connectApps, closeDetachedApps } from "./app_services.js";
 import { Composer } from "./composer.js";
-import { confirmAction, showToast, promptForToken } from "./dialogs.js";
+import { confirmAction, openMenu, showToast, promptForToken } from "./dialogs.js";
 import { announce, byId, el, createIcon } from "./dom.js";
 import { ConversationSearch } from "./conversation_search.js";
 import { sendWhenFree } from "./queued_sending.js";
@@ -426,7 +426,16 @@ function openAddress() {
   return openConversation(id, position);
 }
 
+/** Show who uses the page, in a service for several persons. */
+async function showAccount() {
+  const { name, shown_name: shownName } = await api.fetchJson("GET", "me");
+  const button = byId("account");
+  button.hidden = !name;
+  button.textContent = shownName;
+  button.addEventListener("click", () => openMenu(button, [[translate("account.log_out"), () => api.logOut()]]));
+}
+
 byId("not-started").remove();
 connectEvents();
 await servers.refresh();
-await Promise.all([openAddress(), sidebar.refresh(), waiting.start(), picker.load(api)]);
+await Promise.all([openAddress(), sidebar.refresh(), waiting.start(), picker.load(api), showAccount()]);

@@ -268,6 +268,7 @@ export const ENGLISH = {
   "token.needed": "The server needs your token.", "token.wrong": "The server does not accept this token.",
   "token.hint":
     "The token is in the address that dial-chat serve printed, after “#token=”. If you set a token, use that one.",
+  "account.log_out": "Log out",
   "token.continue": "Continue",
   "error.unexpected": "This page had an unexpected error. Reload it to continue.",
   "error.script_missing":

@@ -201,6 +201,7 @@ export const TEXTS = {
   "token.needed": "Der Server braucht Ihr Token.", "token.wrong": "Der Server nimmt dieses Token nicht an.",
   "token.hint":
     "Das Token steht hinter „#token=“ in der Adresse, die dial-chat serve nennt. Haben Sie eines festgelegt, gilt dieses.",
+  "account.log_out": "Abmelden",
   "token.continue": "Weiter",
   "error.unexpected": "Auf dieser Seite ist ein unerwarteter Fehler aufgetreten. Laden Sie sie neu.",
   "error.script_missing":

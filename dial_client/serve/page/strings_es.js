@@ -200,6 +200,7 @@ export const TEXTS = {
   "token.needed": "El servidor necesita tu token.", "token.wrong": "El servidor no acepta este token.",
   "token.hint":
     "El token está en la dirección que mostró dial-chat serve, después de «#token=». Si definiste un token, usa ese.",
+  "account.log_out": "Cerrar sesión",
   "token.continue": "Continuar", "error.unexpected": "Esta página tuvo un error inesperado. Recárgala para continuar.",
   "error.script_missing":
     "No se puede cargar una parte de esta página: el servidor se actualizó o no responde. Recarga la página.",

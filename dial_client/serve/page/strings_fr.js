@@ -202,6 +202,7 @@ export const TEXTS = {
   "token.needed": "Le serveur a besoin de votre jeton.", "token.wrong": "Le serveur n’accepte pas ce jeton.",
   "token.hint":
     "Le jeton est dans l’adresse affichée par dial-chat serve, après « #token= ». Si vous en avez défini un, utilisez-le.",
+  "account.log_out": "Se déconnecter",
   "token.continue": "Continuer",
   "error.unexpected": "Une erreur inattendue s’est produite sur cette page. Rechargez-la pour continuer.",
   "error.script_missing":

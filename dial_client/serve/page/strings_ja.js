@@ -131,6 +131,7 @@ export const TEXTS = {
   "prompt.insert": "挿入", "prompt.own": "自分のプロンプト", "prompt.own_text": "このブラウザーに保存されます。/ と名前を入力すると使えます。",
   "prompt.name": "名前（空白なし）", "prompt.text": "テキスト", "token": "トークン", "token.needed": "サーバーにはトークンが必要です。",
   "token.wrong": "サーバーはこのトークンを受け付けません。",
+  "account.log_out": "ログアウト",
   "token.hint": "トークンは dial-chat serve が表示したアドレスの「#token=」の後にあります。自分で設定した場合は、そのトークンを使ってください。", "token.continue": "続ける",
   "error.unexpected": "このページで予期しないエラーが起きました。続けるには再読み込みしてください。", "error.script_missing": "ページの一部を読み込めません。サーバーが更新されたか、接続できません。再読み込みしてください。",
   "error.unreachable": "サーバーに接続できません。動いていますか？",

@@ -1,0 +1,72 @@
+"""Persons log in on the page at an OpenID provider, and log out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.browser import Browser
+from tests.support.openid_provider import CLIENT, CONFIGURATION, openid_provider
+from tests.support.web_page import DONE, send_message, serve_page
+
+pytestmark = pytest.mark.once
+
+READY = "document.querySelector('#conversations > *') && document.activeElement.id === 'message'"
+
+
+def test_a_person_logs_in_stays_where_the_page_was_and_logs_out(
+    chromium: Browser, tmp_path: Path, free_tcp_port: int
+) -> None:
+    url = f"http://127.0.0.1:{free_tcp_port}/"
+    options = ["--port", str(free_tcp_port), "--auth", "oidc", "--oidc-client-id", CLIENT, "--public-url", url]
+    with (
+        openid_provider() as provider,
+        serve_page(tmp_path, ["Hello.", "Hello again."], None, *options, "--oidc-issuer", provider.url),
+    ):
+        provider.documents[CONFIGURATION]["end_session_endpoint"] = f"{provider.url}/end"
+        provider.documents["/realm/end"] = "logged out"
+        tab = chromium.tab()
+        tab.go(url)
+        tab.until(READY)
+        assert tab.run("document.querySelector('#account').textContent") == "anna"
+        assert "token" not in tab.run("location.href")
+        send_message(tab, "Hi.")
+        tab.until(DONE)
+        place = tab.run("location.hash")
+
+        provider.refreshes = False  # the login ends at the provider, as it does while a person is away
+        tab.run("sessionStorage.clear()")
+        tab.run("setTimeout(() => location.reload())")
+        tab.until(f"{READY} && document.querySelector('.answer .prose')")
+        assert tab.run("location.hash") == place
+        assert provider.requests.count("/realm/authorize") == 2
+
+        provider.refreshes = True
+        tab.run("sessionStorage.setItem('dial-token', 'expired')")
+        tab.run("setTimeout(() => location.reload())")
+        tab.until(f"{READY} && document.querySelector('.answer .prose')")
+        assert provider.requests.count("/realm/authorize") == 2, "an expired token is renewed without a login"
+
+        tab.click("#account")
+        tab.until("document.querySelector('.menu')")
+        assert tab.run("document.querySelector('.menu').textContent") == "Log out"
+        tab.click(".menu-item")
+        tab.until("location.pathname === '/realm/end'")
+        tab.go(url)
+        tab.until(READY)
+        assert provider.requests.count("/realm/authorize") == 3, "the refresh token is gone"
+
+
+def test_a_token_that_the_service_does_not_accept_ends_in_a_question_and_not_in_a_circle(
+    chromium: Browser, tmp_path: Path, free_tcp_port: int
+) -> None:
+    url = f"http://127.0.0.1:{free_tcp_port}/"
+    options = ["--port", str(free_tcp_port), "--auth", "oidc", "--oidc-client-id", CLIENT, "--public-url", url]
+    with openid_provider() as provider, serve_page(tmp_path, ["Hello."], None, *options, "--oidc-issuer", provider.url):
+        tab = chromium.tab()
+        tab.go(url)
+        tab.until(READY)
+        tab.run("sessionStorage.setItem('dial-place', '')")
+        tab.go(f"{url}#token=x.y.z")
+        tab.until("document.querySelector('dialog[open] #token')")
