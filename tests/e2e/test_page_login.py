@@ -37,14 +37,16 @@ def test_a_person_logs_in_stays_where_the_page_was_and_logs_out(
 
         provider.refreshes = False  # the login ends at the provider, as it does while a person is away
         tab.run("sessionStorage.clear()")
-        tab.run("setTimeout(() => location.reload())")
+        tab.go("about:blank")
+        tab.go(url + place)
         tab.until(f"{READY} && document.querySelector('.answer .prose')")
         assert tab.run("location.hash") == place
         assert provider.requests.count("/realm/authorize") == 2
 
         provider.refreshes = True
         tab.run("sessionStorage.setItem('dial-token', 'expired')")
-        tab.run("setTimeout(() => location.reload())")
+        tab.go("about:blank")
+        tab.go(url + place)
         tab.until(f"{READY} && document.querySelector('.answer .prose')")
         assert provider.requests.count("/realm/authorize") == 2, "an expired token is renewed without a login"
 
