@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,10 @@ from dial_client.stores.conversation_store import (
 )
 
 T = TypeVar("T")
+# The absolute path of a file that a question attaches: the title of the conversation has only its name.
+_PATH = re.compile(r"(?<!\S)@(?:~|[A-Za-z]:)?[/\\]\S*[/\\]([^\s/\\]+)")
+# The most characters of a first question that are read for a title.
+_MAX_QUESTION = 3_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +289,7 @@ def _with_messages(
     """Return the record after appending messages, without unfinished messages."""
     return replace(
         record,
-        title=record.title or build_title(title),
+        title=record.title or build_title(_PATH.sub(r"@\1", title[:_MAX_QUESTION])),
         updated_at=now,
         message_count=record.message_count + len(messages),
         entry_count=record.entry_count + _count_entries(messages),

@@ -271,3 +271,10 @@ async def test_a_message_may_contain_images(store: ConversationStore) -> None:
         read_back = await manager.get(made.id)
     assert read_back.messages == (message, Message.assistant("A picture."))
     assert read_back.title == "What is this?"
+
+
+async def test_a_title_has_the_name_of_an_attached_file_without_its_folders(store: ConversationStore) -> None:
+    async with managed(store, ["A cat."]) as manager:
+        made = await manager.create()
+        await manager.chat(made.id, "@/home/ann/.cache/images/clipboard-1.png What is this? See @notes/a.md")
+        assert (await manager.get(made.id)).title == "@clipboard-1.png What is this? See @notes/a.md"
