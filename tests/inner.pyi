@@ -251,7 +251,7 @@ from dial_client.gateway.meta_tools import MAX_DEFINITION as MAX_DEFINITION
 from dial_client.gateway.meta_tools import MAX_DESCRIBED as MAX_DESCRIBED
 from dial_client.gateway.questions import Questions as Questions
 from dial_client.gateway.standard_files import StandardFiles as StandardFiles
-from dial_client.gateway.standard_streams import Beginning as Beginning
+from dial_client.gateway.standard_streams import StartSignal as StartSignal
 from dial_client.gateway.standard_streams import open_streams as open_streams
 from dial_client.gateway.tool_listing import ToolListing as ToolListing
 from dial_client.hooks.approval_request import describe_invisible as describe_invisible

@@ -42,7 +42,7 @@ from dial_client.gateway.server_lists import ServerLists
 from dial_client.gateway.server_prompts import ServerPrompts
 from dial_client.gateway.server_resources import ResourceAddresses, ServerResources
 from dial_client.gateway.standard_files import StandardFiles
-from dial_client.gateway.standard_streams import Beginning, open_streams
+from dial_client.gateway.standard_streams import StartSignal, open_streams
 from dial_client.gateway.tool_calls import ToolCalls
 from dial_client.gateway.tool_listing import ToolListing
 from dial_client.hooks.telemetry.instrument_lookup import find_instruments
@@ -304,10 +304,10 @@ class Gateway:
             files: The descriptors, from `standard_files.claim_standard_files`.
         """
         self._offer_cached_tools()  # the first answer names the extensions that the servers have
-        beginning = Beginning(not any(map(is_unknown, self.dial.parts.servers.values())))
+        signal = StartSignal(not any(map(is_unknown, self.dial.parts.servers.values())))
         async with anyio.create_task_group() as group:
-            group.start_soon(self._run_servers, beginning)
-            async with open_streams(files, beginning) as (incoming, outgoing):
+            group.start_soon(self._run_servers, signal)
+            async with open_streams(files, signal) as (incoming, outgoing):
                 options = self.server.create_initialization_options()
                 # The SDK's loop for both revisions passes each message through a task more, for the whole connection.
                 serve = serve_loop if await incoming.begins_with_handshake() else serve_dual_era_loop
@@ -315,10 +315,10 @@ class Gateway:
                     await serve(self.server, incoming, outgoing, lifespan_state=connection, init_options=options)
             group.cancel_scope.cancel()
 
-    async def _run_servers(self, beginning: Beginning) -> None:
-        await beginning.is_greeted.wait()
+    async def _run_servers(self, signal: StartSignal) -> None:
+        await signal.is_greeted.wait()
         with anyio.move_on_after(START_SECONDS):
-            await beginning.is_over.wait()
+            await signal.is_over.wait()
         await self.dial.open()
         async with anyio.create_task_group() as group:
             group.start_soon(self.run)

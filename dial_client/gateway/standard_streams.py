@@ -45,8 +45,8 @@ _FIRST_REQUESTS = ("notifications/initialized", "tools/list")
 
 
 @dataclass(eq=False, slots=True)
-class Beginning:
-    """Tells when the first requests of the client are answered: to start many servers keeps the event loop busy.
+class StartSignal:
+    """Says when the servers may start: many of them keep the event loop busy, and the first answers would wait.
 
     Args:
         knows_tools: True if no server is needed to list the tools.
@@ -77,18 +77,18 @@ class Beginning:
 
 @asynccontextmanager
 async def open_streams(
-    files: StandardFiles, beginning: Beginning
+    files: StandardFiles, signal: StartSignal
 ) -> AsyncGenerator[tuple[StandardInput, ObjectSendStream[SessionMessage]]]:
     """Open the streams for the SDK's server; the first one ends when standard input ends.
 
     Args:
         files: The descriptors.
-        beginning: Is told what arrives, and what is written.
+        signal: Is told what arrives, and what is written.
     """
-    output = _Output(files.output, beginning.write)
+    output = _Output(files.output, signal.write)
     async with anyio.create_task_group() as group:
         group.start_soon(output.write_waiting)
-        yield StandardInput(files.input, beginning.receive), output
+        yield StandardInput(files.input, signal.receive), output
         group.cancel_scope.cancel()
 
 

@@ -12,7 +12,7 @@ import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification
 
-from tests.inner import Beginning, StandardFiles, open_streams
+from tests.inner import StandardFiles, StartSignal, open_streams
 
 pytestmark = [
     pytest.mark.anyio,
@@ -37,10 +37,10 @@ async def read_lines(file: int, count: int) -> list[Any]:
 
 async def test_messages_are_written_whole_and_in_order_though_their_sender_is_cancelled() -> None:
     reads, writes = os.pipe()
-    beginning = Beginning(knows_tools=False)
+    signal = StartSignal(knows_tools=False)
     try:
         with anyio.fail_after(30):
-            async with open_streams(StandardFiles(reads, writes), beginning) as (_, output):
+            async with open_streams(StandardFiles(reads, writes), signal) as (_, output):
                 with anyio.CancelScope() as scope:
                     scope.cancel()
                     await output.send(message("first", LARGE))
@@ -53,33 +53,33 @@ async def test_messages_are_written_whole_and_in_order_though_their_sender_is_ca
         os.close(writes)
     assert [line["method"] for line in lines] == ["first", "second", "third"]
     assert lines[0]["params"]["text"] == LARGE
-    assert beginning.is_over.is_set()
+    assert signal.is_over.is_set()
 
 
 def test_servers_start_after_the_first_list_if_no_server_is_needed_for_the_list() -> None:
     """To start many servers keeps the event loop busy for seconds."""
-    beginning = Beginning(knows_tools=True)
-    beginning.receive("initialize")
-    beginning.write()
-    beginning.receive("notifications/initialized")
-    beginning.receive("tools/list")
-    assert beginning.is_greeted.is_set()
-    assert not beginning.is_over.is_set()
-    beginning.write()
-    assert beginning.is_over.is_set()
+    signal = StartSignal(knows_tools=True)
+    signal.receive("initialize")
+    signal.write()
+    signal.receive("notifications/initialized")
+    signal.receive("tools/list")
+    assert signal.is_greeted.is_set()
+    assert not signal.is_over.is_set()
+    signal.write()
+    assert signal.is_over.is_set()
 
 
 @pytest.mark.parametrize("method", ["tools/call", "prompts/list", "resources/read"])
 def test_servers_start_with_the_first_request_that_needs_servers(method: str) -> None:
-    beginning = Beginning(knows_tools=True)
-    beginning.receive("initialize")
-    beginning.receive(method)
-    assert beginning.is_over.is_set()
+    signal = StartSignal(knows_tools=True)
+    signal.receive("initialize")
+    signal.receive(method)
+    assert signal.is_over.is_set()
 
 
 def test_servers_whose_tools_are_not_known_start_once_the_client_is_greeted() -> None:
-    beginning = Beginning(knows_tools=False)
-    beginning.receive("server/discover")
-    assert not beginning.is_over.is_set()
-    beginning.write()
-    assert beginning.is_over.is_set()
+    signal = StartSignal(knows_tools=False)
+    signal.receive("server/discover")
+    assert not signal.is_over.is_set()
+    signal.write()
+    assert signal.is_over.is_set()
