@@ -25,6 +25,7 @@ from dial_client.messages.errors import RequestRefused as RequestRefused
 from dial_client.messages.errors import ServerError as ServerError
 from dial_client.messages.errors import ServerGone as ServerGone
 from dial_client.messages.errors import ServerStartError as ServerStartError
+from dial_client.messages.errors import StoreUnavailable as StoreUnavailable
 from dial_client.messages.events import AppOpened as AppOpened
 from dial_client.messages.events import Event as Event
 from dial_client.messages.events import Finished as Finished
@@ -136,6 +137,7 @@ __all__ = [
     "ServerStatus",
     "StatusChanged",
     "StopReason",
+    "StoreUnavailable",
     "TextDelta",
     "TextPart",
     "ToolCallFinished",

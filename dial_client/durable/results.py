@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dial_client.durable.serialization import RowRefused
-from dial_client.messages.errors import ConfigError, DialError
+from dial_client.messages.errors import ConfigError, DialError, StoreUnavailable
 from dial_client.messages.message import Message, Role
 from dial_client.stores.conversation_store import Conversation
 from dial_client.turns.output_type import build_output_type, to_json_schema
@@ -92,7 +92,7 @@ def read_question_row(row: Any) -> tuple[Message, Any]:
 
 def to_dial_error(error: Exception) -> DialError:
     """Return the error for a failed access to the database of DBOS."""
-    return DialError(f"the database for durable turns failed: {type(error).__name__}")
+    return StoreUnavailable(f"the database for durable turns failed: {type(error).__name__}")
 
 
 def build_turn_id(conversation_id: str, name: str = "") -> str:

@@ -166,6 +166,10 @@ class OutputError(DialError):
         return self.turn.text
 
 
+class StoreUnavailable(DialError):
+    """The database of conversations failed, or cannot be reached. What was asked for may be tried again later."""
+
+
 class ConversationError(DialError):
     """An error of one conversation; ``conversation_id`` names it."""
 

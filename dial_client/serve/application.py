@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from starlette.exceptions import HTTPException
@@ -14,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.durable import DurableTurns
+from dial_client.messages.errors import DialError
 from dial_client.serve.access_routes import AccessRoutes
 from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.cluster.remote_turns import RemoteTurns
@@ -29,7 +31,7 @@ from dial_client.serve.model_api.offered_models import ModelNames
 from dial_client.serve.model_api.response_store import ResponseStore
 from dial_client.serve.model_api.responses import ResponsesEndpoint
 from dial_client.serve.oidc_login import OidcLogin
-from dial_client.serve.security import HEALTH, AccessPolicy, SecurityMiddleware, find_person
+from dial_client.serve.security import HEALTH, READY, AccessPolicy, SecurityMiddleware, find_person
 from dial_client.serve.server_routes import ConfigChanger, ServerLogins, ServerRoutes
 from dial_client.serve.share_routes import ShareRoutes
 from dial_client.serve.static_files import StaticFiles
@@ -106,6 +108,7 @@ def build_routes(context: AppContext) -> list[Route]:
     models = ModelNames(dial, model, is_locked="model" in context.locked_settings)
     return [
         Route(HEALTH, _report_health),
+        Route(READY, partial(_report_readiness, context), methods=["GET"]),
         Route("/me", _describe_person, methods=["GET"]),
         Route("/", files.send_index),
         Route("/assets/{name:path}", files.send_asset),
@@ -127,6 +130,18 @@ def build_routes(context: AppContext) -> list[Route]:
 
 async def _report_health(request: Request) -> Response:  # noqa: ARG001 - the response is the same for every request
     return build_json_response({"status": "ok"})
+
+
+async def _report_readiness(context: AppContext, request: Request) -> Response:  # noqa: ARG001 - as above
+    """Answer 503 with what is missing, so that a proxy sends requests to another process."""
+    missing = ["accepts no more turns"] if context.turns.is_closed else []
+    if isinstance(context.store, SQLStore):
+        try:
+            await context.store.check()
+        except DialError:
+            missing.append("database")
+    status = {"status": "not ready", "missing": missing} if missing else {"status": "ok"}
+    return build_json_response(status, 503 if missing else 200, {"retry-after": "5"} if missing else {})
 
 
 async def _describe_person(request: Request) -> Response:

@@ -23,6 +23,7 @@ from dial_client.messages.errors import (
     DialError,
     ProviderError,
     RequestRefused,
+    StoreUnavailable,
 )
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import to_one_line
@@ -210,6 +211,10 @@ def to_http_error(error: Exception) -> HttpError:
             return HttpError(403, str(error), "refused")
         case ConfigError():
             return HttpError(400, str(error), "invalid_request")
+        case StoreUnavailable():
+            # The log has the reason: which database this is, and how it is reached, is nothing that clients need.
+            message = "the database of this service is not available: try again later"
+            return HttpError(503, message, "no_database", kind="server_error", headers={"retry-after": "5"})
         case DialError():
             return HttpError(500, str(error), "failed", kind="server_error")
         case _:

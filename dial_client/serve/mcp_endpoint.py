@@ -29,7 +29,7 @@ from dial_client.serve.http_messages import HttpError, build_json_response
 from dial_client.serve.human_input import HumanInputBroker
 from dial_client.serve.mcp_sessions import IDLE_SECONDS, MAX_SESSIONS, McpSession, McpSessions
 from dial_client.serve.security import PERSON
-from dial_client.serve.turn_registry import TurnRegistry
+from dial_client.serve.turn_registry import TurnRegistry, build_stopping_error
 
 # Bytes of the body of a request: arguments of tools may contain images in base64.
 MAX_MCP_BODY = 8 * 1024 * 1024
@@ -161,7 +161,7 @@ class McpEndpoint:
         await self._started.wait()
         respond, person = self._respond, scope["state"][PERSON]
         if respond is None:
-            raise HttpError(503, "the server is shutting down", "stopping", kind="server_error")
+            raise build_stopping_error()
         id_ = headers.get(_SESSION_HEADER)
         is_call = scope["method"] == "POST" and headers.get(_METHOD_HEADER) != _LISTEN
         with self._turns.hold() if is_call else nullcontext(), self.sessions.use(id_):

@@ -5,7 +5,7 @@
 * ``Origin`` and ``Sec-Fetch-Site`` must be of this server's own origin: pages of other origins cannot send requests
   through the user's browser. There is no CORS, except for `/mcp` and the origins that are allowed to use it.
 * ``Authorization: Bearer TOKEN`` or ``x-api-key: TOKEN`` is required for everything except the page's files, the
-  redirects of OAuth logins, the login of persons (`oidc_login`), ``/healthz`` and shared conversations
+  redirects of OAuth logins, the login of persons (`oidc_login`), ``/healthz``, ``/readyz`` and shared conversations
   (`share_routes`), which need the key of their link.
   A token of a person may have only some scopes: 403 for what it may not be used for.
 * The body is limited in size and time, and so are the bodies of all requests together.
@@ -82,7 +82,8 @@ _AMBIGUOUS_LENGTH = "ambiguous_length"
 ON_AUTHENTICATED = "dial_client.on_authenticated"
 # Key, in the scope's ``state``, of the `Person` that a request is for.
 PERSON = "dial_client.person"
-HEALTH = "/healthz"
+# Whether the process is alive, and whether it can do its work: for service managers and proxies, without a token.
+HEALTH, READY = "/healthz", "/readyz"
 # The paths of Anthropic's Messages API, whose clients read errors in another form.
 MESSAGES = "/v1/messages"
 ASSETS = "/assets/"
@@ -236,7 +237,7 @@ class SecurityMiddleware:
         path: str = scope["path"]
         headers = Headers(scope=scope)
         _check_length(headers, scope["http_version"])
-        if path == HEALTH:
+        if path in (HEALTH, READY):
             return
         is_page = scope["method"] in ("GET", "HEAD") and (
             path in ("/", APP_FRAME, OAUTH_CALLBACK, SHARED, LOGIN, CALLBACK) or path.startswith(ASSETS)

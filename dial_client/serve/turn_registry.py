@@ -40,6 +40,12 @@ class WakeSignal:
 MAX_TURNS = 64
 
 
+def build_stopping_error() -> HttpError:
+    """Return the error of a request that came too late; another process, or the next one, accepts it."""
+    headers = {"retry-after": "5"}
+    return HttpError(503, "the server is shutting down", "stopping", kind="server_error", headers=headers)
+
+
 class TurnRegistry:
     """Holds the running turns.
 
@@ -79,7 +85,7 @@ class TurnRegistry:
             HttpError: The server shuts down, or too many turns are running.
         """
         if self.is_closed:
-            raise HttpError(503, "the server is shutting down", "stopping", kind="server_error")
+            raise build_stopping_error()
         running = self._prune()
         # Turns that wait for a person, perhaps for a day, must not keep others out; but their number is limited too.
         waiting = min(sum(turn.id in self._waiting for turn in running), self._max_turns)
@@ -111,7 +117,7 @@ class TurnRegistry:
             HttpError: The server shuts down.
         """
         if self.is_closed:
-            raise HttpError(503, "the server is shutting down", "stopping", kind="server_error")
+            raise build_stopping_error()
         self._held += 1
         try:
             yield

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 import anyio.to_thread
 
-from dial_client.messages.errors import ConfigError, DialError, describe_system_error
+from dial_client.messages.errors import ConfigError, DialError, StoreUnavailable, describe_system_error
 from dial_client.runtime.logs import get_logger
 from dial_client.settings.argument_types import describe_type
 from dial_client.stores import migrations
@@ -113,7 +113,7 @@ class Database:
             with anyio.fail_after(MAX_SECONDS, shield=True):
                 result = await self._translate_errors(_transaction(await self.open(), operation, writes=writes))
         except TimeoutError as error:
-            timeout = DialError(f"the database did not answer within {MAX_SECONDS:g} seconds")
+            timeout = StoreUnavailable(f"the database did not answer within {MAX_SECONDS:g} seconds")
             self._log_failure(timeout)
             raise timeout from error
         except DialError:
@@ -167,13 +167,14 @@ class Database:
             return await pending
         except (SQLAlchemyError, sqlite3.Error, OSError) as error:
             failure = self._to_dial_error(error)
-            self._log_failure(failure)
+            self._log_failure(failure, error)
             raise failure from error
 
-    def _log_failure(self, failure: DialError) -> None:
+    def _log_failure(self, failure: DialError, cause: Exception | None = None) -> None:
         if not self._is_failing:
             self._is_failing = True
-            log.warning("database_failed", reason=str(failure))
+            detail = str(cause).partition("\n")[0] if isinstance(cause, OSError) else ""
+            log.warning("database_failed", reason=str(failure), **({"detail": detail} if detail else {}))
 
     def _to_dial_error(self, error: Exception) -> DialError:
         from sqlalchemy.exc import StatementError
@@ -181,14 +182,17 @@ class Database:
         cause: BaseException = (error.orig or error) if isinstance(error, StatementError) else error
         text = str(cause).partition("\n")[0]
         if isinstance(cause, OSError):
-            return DialError(f"the database of conversations cannot be reached ({text or type(cause).__name__})")
+            # Without the address, which the error of the system names: this text reaches the clients of a service.
+            return StoreUnavailable(f"the database of conversations cannot be reached ({type(cause).__name__})")
         kind = _find_error_class(cause)
         if problem := _UNUSABLE.get(kind):
             if isinstance(self._where, Path):
                 hint, where = "choose another file, or move this one away", str(self._where)
                 return ConfigError(f"{problem}: {cause}", hint=hint, path=where)
             return ConfigError(f"{problem}: {text}")
-        return DialError(f"the database of conversations failed: {_FAILED.get(kind, type(cause).__name__)} ({text})")
+        return StoreUnavailable(
+            f"the database of conversations failed: {_FAILED.get(kind, type(cause).__name__)} ({text})"
+        )
 
 
 def _find_error_class(cause: BaseException) -> str:

@@ -93,6 +93,15 @@ class SQLStore(StoreCore):
         """Open the database now instead of at the first operation; the driver is imported in a worker thread."""
         await self._database.open()
 
+    async def check(self) -> None:
+        """Read nothing from the database.
+
+        Raises:
+            ConfigError: The database cannot be used.
+            StoreUnavailable: The database failed, or cannot be reached.
+        """
+        await self._database.run(lambda connection: execute(connection, "SELECT 1", {}), writes=False)
+
     async def get(self, conversation_id: str) -> Conversation:
         """See `ConversationStore.get`. Messages that cannot be read are left out, with a note for each."""
         read = await self._reader.submit(Request[Rows](_check_id(conversation_id)))

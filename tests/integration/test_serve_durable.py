@@ -94,11 +94,10 @@ async def test_a_failing_database_of_durable_turns_is_an_error_after_a_bounded_w
         made = await server.store.create()
         await server.store.acquire(made.id, "killed.1", [Message.user("Hi")], expected_count=0, lease=0.0, title="")
         with broken(file, is_locked=is_locked):
-            read = await server.json("GET", f"/conversations/{made.id}", 500)
-            failed = await server.json("POST", f"/conversations/{made.id}/chat", 500, json={"text": "Hello?"})
+            read = await server.json("GET", f"/conversations/{made.id}", 503)
+            failed = await server.json("POST", f"/conversations/{made.id}/chat", 503, json={"text": "Hello?"})
         assert (await server.json("GET", f"/conversations/{made.id}"))["running"] is None
-    assert (read["error"]["code"], failed["error"]["code"]) == ("failed", "failed")
-    assert "the database for durable turns failed" in read["error"]["message"]
+    assert (read["error"]["code"], failed["error"]["code"]) == ("no_database", "no_database")
 
 
 @contextmanager

@@ -1,0 +1,59 @@
+"""What a service says while its database is away, and while it shuts down."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from tests.inner import SQLStore
+from tests.support.database_proxy import DatabaseProxy
+from tests.support.http_service import serve
+from tests.support.temporary_stores import database_url, needs_postgres
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@needs_postgres
+async def test_while_the_database_is_away_requests_are_told_to_come_again_and_the_log_says_why_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with database_url() as direct:
+        with DatabaseProxy(direct) as proxy, caplog.at_level(logging.WARNING):
+            async with serve(["Hello."], store=SQLStore(proxy.url)) as service:
+                ready = await service.http.get("/readyz")
+                created = await service.json("POST", "/conversations", 201)
+                path = f"/conversations/{created['id']}"
+                proxy.cut()
+                refused = [
+                    await service.http.get("/conversations"),
+                    await service.http.get(path),
+                    await service.http.post(f"{path}/chat", json={"text": "Hello?"}),
+                ]
+                away = await service.http.get("/readyz", headers={"Authorization": ""})
+                alive = await service.http.get("/healthz")
+                proxy.restore()
+                answered = await service.json("POST", f"{path}/chat", json={"text": "Hello?", "stream": False})
+                again = await service.http.get("/readyz")
+    assert [(answer.status_code, answer.headers["retry-after"]) for answer in refused] == [(503, "5")] * 3
+    assert {answer.json()["error"]["code"] for answer in refused} == {"no_database"}
+    assert not any("127.0.0.1" in answer.text for answer in refused)
+    assert (away.status_code, away.json()) == (503, {"status": "not ready", "missing": ["database"]})
+    assert (ready.status_code, alive.status_code, again.status_code) == (200, 200, 200)
+    assert answered["text"] == "Hello."
+    assert caplog.text.count("database_failed") == 1
+
+
+async def test_a_service_that_shuts_down_is_alive_and_not_ready() -> None:
+    async with serve([]) as service:
+        service.turns.is_closed = True
+        ready, alive = await service.http.get("/readyz"), await service.http.get("/healthz")
+        asked = await service.http.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": "Hi"}]})
+    assert (ready.status_code, ready.json()["missing"]) == (503, ["accepts no more turns"])
+    assert alive.status_code == 200
+    assert (asked.status_code, asked.headers["retry-after"]) == (503, "5")
