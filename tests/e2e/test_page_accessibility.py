@@ -106,7 +106,20 @@ def visit_dialogs(tab: Tab) -> Iterator[str]:
     tab.click("#conversation-more")
     tab.until("document.querySelector('.menu')")
     yield "menu"
+    yield from visit_sharing(tab)
+
+
+def visit_sharing(tab: Tab) -> Iterator[str]:
+    """Choose sharing in the open menu, share the conversation, and end the link."""
+    tab.run("[...document.querySelectorAll('.menu-item')].find((e) => e.textContent.startsWith('Share')).click()")
+    tab.until("document.querySelector('dialog[open] .primary')")
+    tab.click("dialog[open] .primary")
+    tab.until("document.querySelector('.share-link input')")
+    yield "dialog with the link to a conversation"
+    tab.click("dialog[open] .danger")
+    tab.until("!document.querySelector('.share-link')")
     tab.press("Escape")
+    tab.until("!document.querySelector('dialog[open]')")
 
 
 def visit_conversations(tab: Tab) -> Iterator[str]:

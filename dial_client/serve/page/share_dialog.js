@@ -9,7 +9,7 @@ import { translate } from "./language.js";
 export async function openShareDialog(api, id, onChange) {
   const path = `conversations/${encodeURIComponent(id)}/share`;
   const content = el("div", {});
-  const dialog = el("dialog.small", { "aria-labelledby": "share-title", onclose: () => dialog.remove() },
+  const dialog = el("dialog.small.share-dialog", { "aria-labelledby": "share-title", onclose: () => dialog.remove() },
     el("h2", { id: "share-title" }, translate("share.title")), content);
   const change = async (method, body) => {
     try {
