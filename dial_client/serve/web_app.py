@@ -145,8 +145,7 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
         token: What clients send as ``Authorization: Bearer TOKEN``, and the page asks for. None requires none: for
             programs that check who sends a request before the application gets it, or that only this machine reaches.
         host: The address that the server listens on. Only beyond loopback is a token required.
-        allow_hosts: Names of the server, such as ``chat.example.com``, that requests may have as ``Host`` in addition
-            to `host` and those of loopback.
+        allow_hosts: Names of the server besides `host` and loopback, such as ``chat.example.com``, for ``Host``.
         store: The conversations; None to keep them in memory. The lifespan closes it.
         name: The name of the model for clients of the API; empty for its own name.
         max_turns: Maximum number of running turns; further ones are refused with 429.
@@ -160,8 +159,7 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
         change_config: Changes the servers of the configuration; None if clients may not change it.
         report: Called with a message when a request is refused because there is no person to ask.
         mcp: How ``/mcp`` serves the tools of the client's servers to other MCP hosts; None to serve them to none.
-        authenticator: Decides who sends a request, in place of the token: `PersonalTokens(store.tokens)`,
-            `OidcTokens(…)`, or your own.
+        authenticator: Decides who sends a request, in place of the token, such as `PersonalTokens(store.tokens)`.
         login: Logs persons in on the page; None to let the page ask for a token.
 
     Raises:
@@ -173,13 +171,10 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
     turns, model = TurnRegistry(max_turns, hand_over=durable), ServedModel(name or dial.model_name)
     peers, servers = PeerBus(store, turns, model), dial.approvals.entries
     timeout = _choose_answer_timeout(answer_timeout, durable=durable)
-    has_grants = dial.approvals.grants is not None
-    human_input = HumanInputBroker(
-        *(turns, peers), timeout=timeout, servers=servers, stores_grants=has_grants, report=report
-    )
+    stores = dial.approvals.grants is not None
+    human_input = HumanInputBroker(turns, peers, timeout=timeout, servers=servers, stores_grants=stores, report=report)
     if user is not None:
         user.answer_with(human_input)
-
     context = AppContext(
         *(dial, store, human_input, turns, model, _build_durable(dial, store, turns, locked) if durable else None),
         peers=peers,
