@@ -254,7 +254,7 @@ class ConversationStore(Protocol):
         *,
         owner: str | None = None,
         metadata: Mapping[str, Any] | None = None,
-        metadata_changes: Mapping[str, Any] = MappingProxyType({}),
+        metadata_changes: Mapping[str, Any] | None = None,
     ) -> None:
         """Change the owner or the metadata of a conversation, but not its place in the list.
 

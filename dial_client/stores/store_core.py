@@ -240,7 +240,7 @@ class StoreCore(ConversationStore, ABC):
         *,
         owner: str | None = None,
         metadata: Mapping[str, Any] | None = None,
-        metadata_changes: Mapping[str, Any] = MappingProxyType({}),
+        metadata_changes: Mapping[str, Any] | None = None,
     ) -> None:
         """See `ConversationStore.update`."""
         changes: dict[str, Any] = {} if owner is None else {"owner": check_owner(owner)}
