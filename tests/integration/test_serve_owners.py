@@ -222,7 +222,8 @@ async def test_a_token_without_the_scope_of_a_route_is_refused_there_and_named_w
             (method, route.path)
             for route in build_routes(company.service.context)
             for method in (route.methods or set()) - {"HEAD"}
-            if route.path not in ("/", "/healthz", "/apps/frame", "/oauth/callback", "/me", *OPENED_BY_A_LINK)
+            if route.path
+            not in ("/", "/healthz", "/readyz", "/apps/frame", "/oauth/callback", "/me", *OPENED_BY_A_LINK)
             and not route.path.startswith("/assets")
         ]
         answers: dict[tuple[str, str, str], httpx2.Response] = {}

@@ -23,6 +23,7 @@ from dial_client import (
     Turn,
 )
 from dial_client.extend import Failure, Middleware, ToolCall, refuse
+from tests.support.fakes import virtual_time
 from tests.support.middleware_clients import DOUBLE, Auditor, NextToolCall, calling, open_client, read_events
 
 pytestmark = pytest.mark.anyio
@@ -195,6 +196,7 @@ async def test_a_middleware_that_returns_none_is_named_in_the_error() -> None:
     assert result.error == "The call failed: the middleware Forgetful returned NoneType, not a ToolCallResult."
 
 
+@virtual_time
 async def test_the_timeout_of_a_turn_applies_to_a_middleware() -> None:
     class Slow(Middleware):
         async def around_tool_call(self, call: ToolCall, call_next: NextToolCall) -> ToolCallResult:
