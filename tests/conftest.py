@@ -128,6 +128,9 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 def _no_structlog_configuration_of_another_test() -> Iterator[None]:
     """Undo the configuration of structlog that a command of the program has made: other tests read the plain log."""
     yield
+    logs = sys.modules.get("dial_client.runtime.logs")
+    if logs is not None:
+        logs.configure_at_first_event(None)
     structlog = sys.modules.get("structlog")
     if structlog is not None and structlog.is_configured():
         structlog.reset_defaults()

@@ -224,6 +224,7 @@ def _configure_logging(logs: Logs) -> None:
         print(f"dial-chat: the log goes to {path}", file=sys.stderr, flush=True)
     logging.basicConfig(stream=stream, level=logging.WARNING, format="%(message)s")
     logging.getLogger("dial_client").setLevel(logging.WARNING if logs == "warnings" else logging.DEBUG)
+    has_colors = stream.isatty()  # asked now: a stream that is closed at the first event must not fail what logs it
 
     def configure() -> None:
         import structlog
@@ -232,7 +233,7 @@ def _configure_logging(logs: Logs) -> None:
             processors=[
                 structlog.processors.add_log_level,
                 structlog.processors.TimeStamper(fmt="%H:%M:%S.%f", utc=False),
-                structlog.dev.ConsoleRenderer(colors=stream.isatty()),
+                structlog.dev.ConsoleRenderer(colors=has_colors),
             ]
         )
 

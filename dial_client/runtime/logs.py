@@ -17,8 +17,8 @@ from typing import Any
 _configure: Callable[[], None] | None = None
 
 
-def configure_at_first_event(configure: Callable[[], None]) -> None:
-    """Call a function before the first event that is logged: most runs log nothing, and importing structlog is slow."""
+def configure_at_first_event(configure: Callable[[], None] | None) -> None:
+    """Call a function before the first event that is logged, or none: most runs log nothing, and structlog is slow."""
     global _configure  # noqa: PLW0603 - structlog's configuration is global
     _configure = configure
 
