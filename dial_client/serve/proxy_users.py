@@ -3,7 +3,8 @@
     client → oauth2-proxy, Authelia, a service mesh … → ``dial-chat serve --auth proxy --proxy ADDRESS``
 
 Such a header is worth as much as the way that it came: `HttpServer` removes it from each request that does not come
-from the address of a proxy, and a header that is there twice, because the proxy then passed on what the client sent.
+from the address of a proxy, and a header that is there twice, because the proxy then passed on what the client sent. A
+program that runs `create_app` in another server has to remove the headers there: clients could be anybody otherwise.
 """
 
 from __future__ import annotations
