@@ -137,12 +137,14 @@ from dial_client.cli.open_client import open_client as open_client
 from dial_client.cli.options import ConfigChoice as ConfigChoice
 from dial_client.cli.options import ExitCode as ExitCode
 from dial_client.cli.options import Options as Options
+from dial_client.cli.options import ServeOptions as ServeOptions
 from dial_client.cli.process_runner import run_to_exit_code as run_to_exit_code
 from dial_client.cli.servers import oauth_login as oauth_login
 from dial_client.cli.servers.server_proposals import ServerProposal as ServerProposal
 from dial_client.cli.servers.server_proposals import choose_by_name as choose_by_name
 from dial_client.cli.servers.server_proposals import find_proposals as find_proposals
 from dial_client.cli.servers.tool_call import read_arguments as read_arguments
+from dial_client.cli.service_access import choose_access as choose_access
 from dial_client.cli.terminal import banner as banner
 from dial_client.cli.terminal import live_area as live_area
 from dial_client.cli.terminal.inline_images import CHUNK as CHUNK
@@ -522,7 +524,9 @@ from dial_client.serve.authentication import NEEDED_SCOPES as NEEDED_SCOPES
 from dial_client.serve.authentication import SCOPES as SCOPES
 from dial_client.serve.authentication import FirstOf as FirstOf
 from dial_client.serve.authentication import GroupScopes as GroupScopes
+from dial_client.serve.authentication import Person as Person
 from dial_client.serve.authentication import PersonalTokens as PersonalTokens
+from dial_client.serve.authentication import ProxyUsers as ProxyUsers
 from dial_client.serve.authentication import TokenAuthenticator as TokenAuthenticator
 from dial_client.serve.authentication import find_needed_scopes as find_needed_scopes
 from dial_client.serve.cluster import peers as peers
@@ -554,7 +558,6 @@ from dial_client.serve.mcp_endpoint import McpOptions as McpOptions
 from dial_client.serve.model_api.response_store import ResponseStore as ResponseStore
 from dial_client.serve.oidc_login import OidcLogin as OidcLogin
 from dial_client.serve.oidc_tokens import OidcTokens as OidcTokens
-from dial_client.serve.proxy_users import ProxyUsers as ProxyUsers
 from dial_client.serve.security import APP_FRAME as APP_FRAME
 from dial_client.serve.security import HEALTH as HEALTH
 from dial_client.serve.security import MAX_BODY as MAX_BODY

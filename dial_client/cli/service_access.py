@@ -16,12 +16,12 @@ from dial_client.serve.authentication import (
     FirstOf,
     GroupScopes,
     PersonalTokens,
+    ProxyUsers,
     TokenAuthenticator,
 )
 from dial_client.serve.identity_provider import IdentityProvider
 from dial_client.serve.oidc_login import OidcLogin
 from dial_client.serve.oidc_tokens import OidcTokens
-from dial_client.serve.proxy_users import ProxyUsers
 from dial_client.serve.security import check_token, is_loopback
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore
@@ -58,9 +58,9 @@ def choose_access(serve_options: ServeOptions, store: SQLStore | MemoryStore) ->
     kind = serve_options.auth
     if kind not in KINDS:
         raise ConfigError(f"--auth: there is no choice {kind!r}", f"one of {', '.join(KINDS)}")
+    _refuse_options_of_others(serve_options)
     token, source = _choose_token(serve_options)
     if kind == ONE_TOKEN:
-        _refuse_options_of_others(serve_options)
         return ServiceAccess(token, source)
     if serve_options.no_token:
         raise ConfigError(f"--no-token cannot be combined with --auth {kind}")
@@ -80,7 +80,6 @@ def choose_access(serve_options: ServeOptions, store: SQLStore | MemoryStore) ->
         )
         # A person whom the proxy names is that person, also if a program sends a token of another one.
         return ServiceAccess(token, source, FirstOf(users, *known), users.header_names)
-    _refuse_options_of_others(serve_options)
     return ServiceAccess(token, source, FirstOf(*known))
 
 
@@ -90,9 +89,10 @@ def _refuse_options_of_others(serve_options: ServeOptions) -> None:
     Raises:
         ConfigError: An option belongs to another choice of ``--auth``.
     """
-    if serve_options.oidc_issuer and serve_options.auth != OIDC:
-        raise ConfigError(f"--oidc-issuer is for --auth {OIDC}")
-    if serve_options.group_scopes and serve_options.auth != OIDC:
+    of_oidc = (serve_options.oidc_issuer, serve_options.oidc_client_id, serve_options.oidc_audience)
+    if any(of_oidc) and serve_options.auth != OIDC:
+        raise ConfigError(f"--oidc-issuer, --oidc-client-id and --oidc-audience are for --auth {OIDC}")
+    if serve_options.group_scopes and serve_options.auth not in (OIDC, PROXY):
         raise ConfigError(f"--group-scopes is for --auth {OIDC} and --auth {PROXY}")
 
 

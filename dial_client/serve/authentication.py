@@ -1,6 +1,6 @@
 """Who sends a request, and what for: the one token of ``serve``, tokens of several persons, and the interface for all.
 
-Persons of an OpenID provider are in `oidc_tokens`, those whom a proxy names in `proxy_users`.
+Persons of an OpenID provider are in `oidc_tokens`.
 
 An `Authenticator` answers for the whole service, or for `/mcp` alone. It may name authorization servers: clients of
 `/mcp` then find them as RFC 9728 says, by the header ``WWW-Authenticate`` of a refused request, or at
@@ -21,6 +21,7 @@ import anyio
 from dial_client.runtime.token_bucket import TokenBucket
 from dial_client.serve.http_messages import HttpError
 from dial_client.stores.access_tokens import AccessToken, AccessTokens
+from dial_client.stores.conversation_store import MAX_OWNER
 
 # The path of the MCP server, and the paths of the metadata: the second is for clients that append the resource's path.
 MCP = "/mcp"
@@ -230,6 +231,44 @@ class PersonalTokens:
             if len(self._known) > _MAX_KNOWN:
                 self._known.popitem(last=False)
         return None if known.token.has_expired else known
+
+
+class ProxyUsers:
+    """The persons of a service whom a proxy names in headers of each request, after it has logged them in.
+
+    Such a header is worth as much as the way that it came: `HttpServer` removes it from each request that does not come
+    from the address of a proxy, and a header that is there twice, because the proxy then passed on what the client
+    sent. A program that runs `create_app` in another server has to remove the headers there: clients could be anybody
+    otherwise.
+
+    Args:
+        scopes: What persons may do, by their groups.
+        user_header: The header with the name of the person, such as an e-mail address.
+        groups_header: The header with the groups of the person, with commas between them.
+    """
+
+    metadata = None
+
+    def __init__(
+        self, scopes: GroupScopes, user_header: str = "X-Forwarded-User", groups_header: str = "X-Forwarded-Groups"
+    ) -> None:
+        self._scopes = scopes
+        self._user_header, self._groups_header = user_header.lower(), groups_header.lower()
+
+    @property
+    def header_names(self) -> frozenset[str]:
+        """The headers, in lower case, that `HttpServer` accepts from proxies only."""
+        return frozenset({self._user_header, self._groups_header})
+
+    async def authenticate(self, headers: Mapping[str, str]) -> Person | Refusal:
+        """Return the person whom the proxy names."""
+        name = headers.get(self._user_header, "").strip()
+        if not name:
+            return Refusal("this service is used through its proxy, which logs persons in")
+        if len(name) > MAX_OWNER or not name.isprintable():
+            return Refusal("the proxy names a person whose name is too long, or cannot be shown")
+        groups = [group.strip() for group in headers.get(self._groups_header, "").split(",")]
+        return Person(name, self._scopes.find(groups))
 
 
 class FirstOf:
