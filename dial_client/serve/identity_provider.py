@@ -29,6 +29,9 @@ ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES
 # Seconds after which keys are fetched again.
 KEYS_SECONDS = 3600.0
 REFETCH_SECONDS = 30.0
+# Seconds in which a provider whose keys are not known yet is asked once: while it is away, requests that wait for it
+# would else ask it one after the other, ten seconds each.
+_RETRY_SECONDS = 1.0
 # Seconds by which the clocks of provider and service may differ.
 LEEWAY = 30
 # Seconds for a request to the provider.
@@ -109,15 +112,19 @@ class IdentityProvider:
             async with self._lock:
                 if self._is_fetch_due(key_id):  # no other request has fetched the keys meanwhile
                     await self._fetch()
+        if not self._keys:
+            raise build_outage()
         if not key_id and len(self._keys) == 1:
             return next(iter(self._keys.values()))
         return self._keys.get(key_id)
 
     def _is_fetch_due(self, key_id: str) -> bool:
         now = anyio.current_time()
+        if not self._keys:
+            return now - self._tried_at >= min(_RETRY_SECONDS, self._refetch_seconds)
         is_known = key_id in self._keys or not key_id
         is_old = now - self._fetched_at >= KEYS_SECONDS
-        return not self._keys or ((is_old or not is_known) and now - self._tried_at >= self._refetch_seconds)
+        return (is_old or not is_known) and now - self._tried_at >= self._refetch_seconds
 
     async def _fetch(self) -> None:
         import httpx2
@@ -131,8 +138,6 @@ class IdentityProvider:
                     keys = jwt.PyJWKSet.from_dict(await _get(http, configuration["jwks_uri"]))
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, TimeoutError, ValueError, jwt.PyJWTError) as error:
             log.warning("oidc_keys_not_fetched", issuer=self.issuer, error=type(error).__name__, text=str(error)[:200])
-            if not self._keys:
-                raise build_outage() from None
             return
         self._configuration = configuration
         self._keys = {key.key_id or "": key for key in keys if key.public_key_use in (None, "sig")}

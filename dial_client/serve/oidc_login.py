@@ -181,7 +181,11 @@ class OidcLogin:
             async with httpx2.AsyncClient(timeout=REQUEST_SECONDS, auth=auth) as http:
                 with anyio.fail_after(REQUEST_SECONDS):
                     response = await http.post(endpoint, data=data, headers={"accept": "application/json"})
-                    return None if 400 <= response.status_code < 500 else await read_document(response)
+                    if not 400 <= response.status_code < 500:
+                        return await read_document(response)
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, TimeoutError, ValueError) as error:
             log.warning("oidc_tokens_not_received", error=type(error).__name__)
             raise build_outage() from None
+        # A refresh token that has expired, or a mistake of the operator: a wrong secret, or another redirect URI.
+        log.warning("oidc_tokens_refused", status=response.status_code, grant=form["grant_type"])
+        return None

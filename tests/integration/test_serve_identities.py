@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
+import anyio
 import httpx2
 import jwt
 import pytest
@@ -20,6 +21,7 @@ from tests.inner import (
     ConfigError,
     FirstOf,
     GroupScopes,
+    HttpError,
     IdentityProvider,
     OidcLogin,
     OidcTokens,
@@ -57,8 +59,10 @@ def issuer() -> Iterator[OpenIdProvider]:
 
 
 @asynccontextmanager
-async def open_service(issuer: OpenIdProvider, claim: str = "groups", public_url: str = "") -> AsyncIterator[str]:
-    provider = IdentityProvider(issuer.url)
+async def open_service(
+    issuer: OpenIdProvider, claim: str = "groups", public_url: str = "", **refetch: float
+) -> AsyncIterator[str]:
+    provider = IdentityProvider(issuer.url, **refetch)
     tokens = OidcTokens(provider, [CLIENT], ADMINS, claim)
     policy = AccessPolicy(TOKEN, authenticator=FirstOf(TokenAuthenticator(TOKEN), tokens))
     login = OidcLogin(provider, CLIENT, public_url) if public_url else None
@@ -160,7 +164,7 @@ async def test_without_the_provider_requests_are_told_when_to_come_again_and_kno
     issuer: OpenIdProvider,
 ) -> None:
     configuration = issuer.documents.pop(CONFIGURATION)
-    async with open_service(issuer) as url:
+    async with open_service(issuer, refetch_seconds=0.0) as url:
         early = await get(f"{url}/me", issuer.sign())
         issuer.documents[CONFIGURATION] = configuration | {"issuer": "http://127.0.0.1/another"}
         deceived = await get(f"{url}/me", issuer.sign())
@@ -191,6 +195,23 @@ async def test_clients_of_the_mcp_endpoint_learn_the_provider(issuer: OpenIdProv
     assert tokens.metadata is not None
     assert tokens.metadata.to_dict()["authorization_servers"] == [issuer.url]
     assert getattr(person, "name", "").startswith("17@")
+
+
+async def test_requests_that_come_while_the_provider_is_away_ask_it_once(issuer: OpenIdProvider) -> None:
+    issuer.documents.pop(CONFIGURATION)
+    provider, refused = IdentityProvider(issuer.url), list[int]()
+
+    async def verify() -> None:
+        try:
+            await provider.verify(issuer.sign(), [CLIENT])
+        except HttpError as error:
+            refused.append(error.status)
+
+    async with anyio.create_task_group() as group:
+        for _ in range(20):
+            group.start_soon(verify)
+    assert refused == [503] * 20
+    assert issuer.requests == [CONFIGURATION]
 
 
 PUBLIC = "https://chat.example.com/chat"
