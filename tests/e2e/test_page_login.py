@@ -72,3 +72,17 @@ def test_a_token_that_the_service_does_not_accept_ends_in_a_question_and_not_in_
         tab.run("sessionStorage.setItem('dial-place', '')")
         tab.go(f"{url}#token=x.y.z")
         tab.until("document.querySelector('dialog[open] #token')")
+
+
+def test_a_person_whom_a_proxy_names_needs_no_token_and_cannot_log_out_here(chromium: Browser, tmp_path: Path) -> None:
+    with serve_page(tmp_path, ["Hello."], None, "--auth", "proxy", "--proxy", "127.0.0.1") as url:
+        tab = chromium.tab()
+        tab.call("Network.enable")
+        tab.call("Network.setExtraHTTPHeaders", headers={"X-Forwarded-User": "anna@example.org"})
+        tab.go(url)
+        tab.until(READY)
+        tab.until("!document.querySelector('#account').hidden")
+        shown = "[document.querySelector('#account').textContent, document.querySelector('#account').disabled]"
+        assert tab.run(shown) == ["anna@example.org", True]
+        send_message(tab, "Hi.")
+        tab.until(DONE)

@@ -63,6 +63,11 @@ export class Api {
     }
   }
 
+  /** False if no token is needed, or a proxy says who uses the page. */
+  get hasToken() {
+    return this.#token !== null;
+  }
+
   /** End the login, if there is one, and forget the token. The page is left. */
   async logOut() {
     const response = await this.#send("POST", "login/logout", {});
@@ -77,6 +82,7 @@ export class Api {
       const response = await this.#send("POST", "login/refresh", {});
       this.#isUntried = response.ok;
       if (response.ok) return (await response.json()).token;
+      if (response.status === 503) throw await toRequestError(response);
       const { error } = await response.json().catch(() => ({}));
       if (error?.code === "login_needed") {
         sessionStorage.setItem(PLACE, location.hash);

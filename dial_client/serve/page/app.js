@@ -432,6 +432,7 @@ async function showAccount() {
   const button = byId("account");
   button.hidden = !name;
   button.textContent = shownName;
+  button.disabled = !api.hasToken;  // a login at a proxy ends at the proxy
   button.addEventListener("click", () => openMenu(button, [[translate("account.log_out"), () => api.logOut()]]));
 }
 
