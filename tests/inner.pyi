@@ -558,6 +558,8 @@ from dial_client.serve.mcp_endpoint import McpOptions as McpOptions
 from dial_client.serve.model_api.response_store import ResponseStore as ResponseStore
 from dial_client.serve.oidc_login import OidcLogin as OidcLogin
 from dial_client.serve.oidc_tokens import OidcTokens as OidcTokens
+from dial_client.serve.operations import Operations as Operations
+from dial_client.serve.request_log import REQUEST_ID as REQUEST_ID
 from dial_client.serve.security import APP_FRAME as APP_FRAME
 from dial_client.serve.security import HEALTH as HEALTH
 from dial_client.serve.security import MAX_BODY as MAX_BODY

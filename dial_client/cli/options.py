@@ -377,6 +377,12 @@ class ServeOptions:
         int, Option(min=1, metavar="N", help="At most N calls of one client of /mcp in a minute.")
     ] = 6_000
     no_mcp: Annotated[bool, Option("--no-mcp", help="Do not serve the tools as an MCP server at /mcp.")] = False
+    access_log: Annotated[
+        bool, Option("--access-log", help="Log each request: method, path, status, time, bytes, person and address.")
+    ] = False
+    log_format: Annotated[
+        Literal["console", "json"], Option(metavar="FORM", help="The form of the log: console or json.")
+    ] = "console"
     allow_admin: Annotated[
         bool, Option("--allow-admin", help="Let clients add and change servers, which runs programs here.")
     ] = False

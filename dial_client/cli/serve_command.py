@@ -23,6 +23,7 @@ from dial_client.cli.load_settings import find_model_name, read_settings
 from dial_client.cli.open_client import apply_configuration, open_client
 from dial_client.cli.options import ConfigChoice, ExitCode, Options, ServeOptions
 from dial_client.cli.service_access import PERSONAL_TOKENS, choose_access
+from dial_client.cli.service_log import set_up_service_log
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_settings import KEYS
 from dial_client.gateway.tool_listing import parse_tool_listing
@@ -34,6 +35,8 @@ from dial_client.serve.application import AppContext
 from dial_client.serve.http_server import HttpServer, Proxies, open_socket, parse_proxy
 from dial_client.serve.human_input import PageUser
 from dial_client.serve.mcp_endpoint import McpOptions
+from dial_client.serve.operations import Operations
+from dial_client.serve.request_log import REQUEST_ID
 from dial_client.serve.server_routes import ConfigChanger, ServerChange
 from dial_client.serve.turn_registry import ServedModel
 from dial_client.serve.web_app import create_app
@@ -53,10 +56,11 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
         ConfigError: An option is wrong, or the address is in use.
         ServerStartError: A server marked ``required`` did not start.
     """
+    set_up_service_log(serve_options.log_format, has_access_log=serve_options.access_log)
     locked = _read_locked_settings(serve_options.lock)
     store = build_store(options, is_durable=serve_options.durable)
     access = choose_access(serve_options, store)
-    proxies = Proxies(tuple(map(parse_proxy, serve_options.proxy)), access.proxy_headers)
+    proxies = Proxies(tuple(map(parse_proxy, serve_options.proxy)), access.proxy_headers | {REQUEST_ID})
     settings, provider = await read_with_model(options)
     user = PageUser()
     callers = None if serve_options.no_mcp else LaterCallers()
@@ -81,12 +85,12 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
                 shares=not serve_options.no_share,
                 title_model=_choose_title_model(serve_options.title_model, dial),
                 locked_settings=locked,
-                audit_folder=find_audit_folder(),
                 change_config=build_config_changer(options, reload.request) if serve_options.allow_admin else None,
                 report=warn,
                 mcp=_choose_mcp_options(options, serve_options),
                 authenticator=access.authenticator,
                 login=access.login,
+                operations=Operations(serve_options.access_log, find_audit_folder()),
             )
             shown = _format_url(listener.getsockname(), access.token, access.token_source)
             if serve_options.auth == PERSONAL_TOKENS:

@@ -58,8 +58,15 @@ class Logger:
             if configure is not None:
                 configure()
             fields |= _find_trace_ids()
-            plain = None if structlog.is_configured() else [structlog.processors.KeyValueRenderer(key_order=["event"])]
+            plain = None if structlog.is_configured() else _list_plain_processors()
             structlog.wrap_logger(self._logger, processors=plain).log(level, event, **fields)
+
+
+def _list_plain_processors() -> list[Any]:
+    """Return what renders events if the program has not configured structlog, with the context of a request."""
+    import structlog
+
+    return [structlog.contextvars.merge_contextvars, structlog.processors.KeyValueRenderer(key_order=["event"])]
 
 
 def _find_trace_ids() -> dict[str, str]:

@@ -6,6 +6,7 @@ from dial_client.serve.authentication import Refusal as Refusal
 from dial_client.serve.authentication import ResourceMetadata as ResourceMetadata
 from dial_client.serve.human_input import PageUser as PageUser
 from dial_client.serve.mcp_endpoint import McpOptions as McpOptions
+from dial_client.serve.operations import Operations as Operations
 from dial_client.serve.web_app import WebApp as WebApp
 from dial_client.serve.web_app import create_app as create_app
 
@@ -13,6 +14,7 @@ __all__ = [
     "Authenticator",
     "LaterCallers",
     "McpOptions",
+    "Operations",
     "PageUser",
     "Person",
     "PersonalTokens",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -15,7 +14,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.durable import DurableTurns
-from dial_client.messages.errors import DialError
 from dial_client.serve.access_routes import AccessRoutes
 from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.cluster.remote_turns import RemoteTurns
@@ -31,6 +29,9 @@ from dial_client.serve.model_api.offered_models import ModelNames
 from dial_client.serve.model_api.response_store import ResponseStore
 from dial_client.serve.model_api.responses import ResponsesEndpoint
 from dial_client.serve.oidc_login import OidcLogin
+from dial_client.serve.operations import Operations
+from dial_client.serve.readiness import Readiness
+from dial_client.serve.request_log import RequestLog
 from dial_client.serve.security import HEALTH, READY, AccessPolicy, SecurityMiddleware, find_person
 from dial_client.serve.server_routes import ConfigChanger, ServerLogins, ServerRoutes
 from dial_client.serve.share_routes import ShareRoutes
@@ -55,8 +56,6 @@ class AppContext:
     """Runs the turns of conversations; None for turns that end with this process."""
     peers: PeerBus = field(kw_only=True)
     """The other processes over the same database."""
-    audit_folder: Path | None = None
-    """The folder of the user's audit log."""
     change_config: ConfigChanger | None = None
     """Changes the configuration; None if clients may not change it."""
     logins: ServerLogins | None = None
@@ -69,6 +68,7 @@ class AppContext:
     """Lets a model write titles; None to keep the first words of conversations."""
     login: OidcLogin | None = None
     """Logs persons in on the page; None if the page asks for a token."""
+    operations: Operations = field(default_factory=Operations)
     mcp: McpEndpoint | None = None
     """Serves the servers' tools to other MCP hosts; None to serve them to none."""
 
@@ -90,7 +90,7 @@ def build_application(context: AppContext, policy: AccessPolicy) -> ASGIApp:
             methods = {name for route in routes if route.path == path for name in route.methods or ()}
             raise HTTPException(405, headers={"allow": ", ".join(sorted(methods))}) from error
 
-    return SecurityMiddleware(respond, policy)
+    return RequestLog(SecurityMiddleware(respond, policy), has_access_log=context.operations.access_log)
 
 
 def build_routes(context: AppContext) -> list[Route]:
@@ -101,6 +101,7 @@ def build_routes(context: AppContext) -> list[Route]:
         if durable
         else ConversationManager(dial, context.store, when_busy="refuse", locked_settings=context.locked_settings)
     )
+    readiness = Readiness(turns, context.store, context.operations)
     database = context.store if isinstance(context.store, SQLStore) else None
     remote_turns = RemoteTurns(database, context.peers) if database else None
     files = StaticFiles()
@@ -108,7 +109,7 @@ def build_routes(context: AppContext) -> list[Route]:
     models = ModelNames(dial, model, is_locked="model" in context.locked_settings)
     return [
         Route(HEALTH, _report_health),
-        Route(READY, partial(_report_readiness, context), methods=["GET"]),
+        Route(READY, partial(_report_readiness, readiness), methods=["GET"]),
         Route("/me", _describe_person, methods=["GET"]),
         Route("/", files.send_index),
         Route("/assets/{name:path}", files.send_asset),
@@ -120,7 +121,7 @@ def build_routes(context: AppContext) -> list[Route]:
         ).build_routes(),
         *FeatureRoutes(dial, manager, context.human_input, model, context.locked_settings).build_routes(),
         *ServerRoutes(dial, context.change_config, context.logins).build_routes(),
-        *AccessRoutes(dial, context.human_input.requests, context.audit_folder).build_routes(),
+        *AccessRoutes(dial, context.human_input.requests, context.operations.audit_folder).build_routes(),
         *(ShareRoutes(manager, files).build_routes() if context.shares else ()),
         *context.human_input.build_routes(),
         *(context.login.build_routes() if context.login is not None else ()),
@@ -132,14 +133,9 @@ async def _report_health(request: Request) -> Response:  # noqa: ARG001 - the re
     return build_json_response({"status": "ok"})
 
 
-async def _report_readiness(context: AppContext, request: Request) -> Response:  # noqa: ARG001 - as above
+async def _report_readiness(readiness: Readiness, request: Request) -> Response:  # noqa: ARG001 - as above
     """Answer 503 with what is missing, so that a proxy sends requests to another process."""
-    missing = ["accepts no more turns"] if context.turns.is_closed else []
-    if isinstance(context.store, SQLStore):
-        try:
-            await context.store.check()
-        except DialError:
-            missing.append("database")
+    missing = await readiness.find_missing()
     status = {"status": "not ready", "missing": missing} if missing else {"status": "ok"}
     return build_json_response(status, 503 if missing else 200, {"retry-after": "5"} if missing else {})
 

@@ -82,6 +82,8 @@ _AMBIGUOUS_LENGTH = "ambiguous_length"
 ON_AUTHENTICATED = "dial_client.on_authenticated"
 # Key, in the scope's ``state``, of the `Person` that a request is for.
 PERSON = "dial_client.person"
+# Key, in the scope's ``state``, of the code of an error response, for the access log.
+ERROR_CODE = "dial_client.error_code"
 # Whether the process is alive, and whether it can do its work: for service managers and proxies, without a token.
 HEALTH, READY = "/healthz", "/readyz"
 # The paths of Anthropic's Messages API, whose clients read errors in another form.
@@ -218,6 +220,7 @@ class SecurityMiddleware:
                 log.warning("response_interrupted", error=type(error).__name__)
                 raise
             refusal = to_http_error(error)
+            scope.get("state", {})[ERROR_CODE] = refusal.error["code"]
             if refusal.status in (408, 413) or refusal.error["code"] == _AMBIGUOUS_LENGTH:
                 refusal.headers["connection"] = "close"  # the rest of the body will not be read
             wants_page = scope["path"] in ("/", LOGIN, CALLBACK) and "text/html" in Headers(scope=scope).get(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from pathlib import Path
 
 import anyio
 from starlette.routing import Router
@@ -25,6 +24,7 @@ from dial_client.serve.http_messages import HttpError
 from dial_client.serve.human_input import ANSWER_TIMEOUT, DURABLE_ANSWER_TIMEOUT, HumanInputBroker, PageUser
 from dial_client.serve.mcp_endpoint import McpEndpoint, McpOptions
 from dial_client.serve.oidc_login import OidcLogin
+from dial_client.serve.operations import Operations
 from dial_client.serve.security import AccessPolicy, build_policy, check_origin, check_token, is_loopback
 from dial_client.serve.server_routes import ConfigChanger, ServerLogins
 from dial_client.serve.title_writer import TitleWriter
@@ -38,6 +38,7 @@ from dial_client.stores.sql_store import SQLStore
 log = get_logger(__name__)
 
 _MCP = McpOptions()
+_OPERATIONS = Operations()
 
 
 class WebApp:
@@ -125,12 +126,12 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
     shares: bool = True,
     title_model: str | Provider | None = None,
     locked_settings: Collection[str] = (),
-    audit_folder: Path | None = None,
     change_config: ConfigChanger | None = None,
     report: Callable[[str], None] = lambda text: log.warning("unattended", text=text),
     mcp: McpOptions | None = _MCP,
     authenticator: Authenticator | None = None,
     login: OidcLogin | None = None,
+    operations: Operations = _OPERATIONS,
 ) -> WebApp:
     """Return the page and the HTTP API of ``dial-chat serve`` for a client, as an ASGI application.
 
@@ -155,12 +156,12 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
         shares: Whether a conversation can be shared by a link, which everybody who has it reads without the token.
         title_model: The model that writes titles, with one request for each conversation; None for the first words.
         locked_settings: The names of the settings that conversations cannot override.
-        audit_folder: The folder of the audit log that the page shows; None for none.
         change_config: Changes the servers of the configuration; None if clients may not change it.
         report: Called with a message when a request is refused because there is no person to ask.
         mcp: How ``/mcp`` serves the tools of the client's servers to other MCP hosts; None to serve them to none.
         authenticator: Decides who sends a request, in place of the token, such as `PersonalTokens(store.tokens)`.
         login: Logs persons in on the page; None to let the page ask for a token.
+        operations: How the service is watched, and its audit log.
 
     Raises:
         ConfigError: The token is missing or too short, there is no such setting or origin, or no durable turns.
@@ -178,13 +179,13 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
     context = AppContext(
         *(dial, store, human_input, turns, model, _build_durable(dial, store, turns, locked) if durable else None),
         peers=peers,
-        audit_folder=audit_folder,
         change_config=change_config,
         logins=ServerLogins(dial, partial(_find_server, servers)),
         locked_settings=locked,
         shares=shares,
         titles=TitleWriter(dial, title_model) if title_model else None,
         login=login,
+        operations=operations,
         mcp=McpEndpoint(dial, turns, human_input, mcp) if mcp is not None else None,
     )
     origins, mcp_authenticator = ((), None) if mcp is None else (mcp.origins, mcp.authenticator)

@@ -73,6 +73,17 @@ class SQLStore(StoreCore):
         self.tokens = AccessTokens(self._database)
         """The access tokens of a service for several persons."""
 
+    @property
+    def file(self) -> Path | None:
+        """The SQLite file; None for a database server."""
+        if isinstance(self.where, Path):
+            return self.where.expanduser()
+        if not self.where.startswith("sqlite"):
+            return None
+        from sqlalchemy import make_url
+
+        return Path(make_url(self.where).database or "")
+
     @classmethod
     def sqlite(cls, path: str | os.PathLike[str] | None = None) -> SQLStore:
         """Return a store in a SQLite file, by default ``conversations.db`` in the user's data folder."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import subprocess
 import sys
@@ -87,3 +88,21 @@ def test_a_structlog_configuration_for_standard_logging_is_used(caplog: pytest.L
     assert [record.getMessage() for record in caplog.records] == [
         "level='warning' logger='dial_client.x' event='odd' tool='now'"
     ]
+
+
+def test_a_service_writes_every_line_of_its_log_as_json_with_those_of_other_libraries() -> None:
+    program = (
+        "import logging\n"
+        "from dial_client.cli.service_log import set_up_service_log\n"
+        "from dial_client.runtime.logs import get_logger\n"
+        "logging.basicConfig(level=logging.WARNING, format='%(message)s')\n"
+        "logging.getLogger('dial_client').setLevel(logging.WARNING)\n"
+        "set_up_service_log('json', has_access_log=True)\n"
+        "logging.getLogger('uvicorn').warning('a %s', 'foreign line')\n"
+        "get_logger('dial_client.serve.request_log').info('request', path='/x')\n"
+        "get_logger('dial_client.turns').info('not shown')\n"
+    )
+    heard = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    lines = [json.loads(line) for line in heard.stderr.splitlines()]
+    assert [(line["event"], line["level"]) for line in lines] == [("a foreign line", "warning"), ("request", "info")]
+    assert all(line["timestamp"].endswith("Z") for line in lines)

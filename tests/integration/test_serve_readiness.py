@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 
-from tests.inner import SQLStore
+from tests.inner import Operations, SQLStore
 from tests.support.database_proxy import DatabaseProxy
 from tests.support.http_service import serve
 from tests.support.temporary_stores import database_url, needs_postgres
@@ -57,3 +58,22 @@ async def test_a_service_that_shuts_down_is_alive_and_not_ready() -> None:
     assert (ready.status_code, ready.json()["missing"]) == (503, ["accepts no more turns"])
     assert alive.status_code == 200
     assert (asked.status_code, asked.headers["retry-after"]) == (503, "5")
+
+
+@needs_postgres
+async def test_however_often_readiness_is_asked_the_database_is_asked_once_in_an_interval() -> None:
+    async with database_url() as direct:
+        with DatabaseProxy(direct) as proxy:
+            operations = Operations(check_interval=1000.0)
+            async with serve([], store=SQLStore(proxy.url), operations=operations) as service:
+                first = await service.http.get("/readyz")
+                proxy.cut()
+                later = [await service.http.get("/readyz", headers={"Authorization": ""}) for _ in range(20)]
+    assert {answer.status_code for answer in (first, *later)} == {200}
+
+
+async def test_a_service_whose_disk_is_full_is_not_ready(tmp_path: Path) -> None:
+    operations = Operations(min_free_bytes=2**62, check_interval=0.0)
+    async with serve([], store=SQLStore(tmp_path / "a.db"), operations=operations) as service:
+        ready = await service.http.get("/readyz")
+    assert (ready.status_code, ready.json()["missing"], ready.headers["retry-after"]) == (503, ["disk"], "5")

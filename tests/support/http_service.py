@@ -34,6 +34,7 @@ from tests.inner import (
     McpOptions,
     MemoryStore,
     OidcLogin,
+    Operations,
     PeerBus,
     Provider,
     Proxies,
@@ -53,6 +54,7 @@ from tests.support.program import LONG
 
 TOKEN = "a-token"
 MODEL = "the-model"
+ALWAYS_ASKED = Operations(check_interval=0.0)
 SOON = DurableTimings(recovery_interval=0.1)
 
 
@@ -111,6 +113,7 @@ async def serve(
     single_user: bool = True,
     proxies: Proxies | None = None,
     login: OidcLogin | None = None,
+    operations: Operations = ALWAYS_ASKED,
     **options: Any,
 ) -> AsyncIterator[HttpService]:
     """Run the service. On exit running turns are cancelled, or handed over to other processes if they are durable."""
@@ -159,6 +162,7 @@ async def serve(
                 titles=TitleWriter(dial, title_model) if title_model else None,
                 mcp=endpoint,
                 login=login,
+                operations=operations,
             )
             app = build_application(context, policy or AccessPolicy(TOKEN, max_body=MAX_BODY))
             server = HttpServer(

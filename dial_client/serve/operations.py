@@ -1,0 +1,20 @@
+"""What the operator of a service may set, in one place: what `create_app` takes beside what the service offers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """How a service is watched."""
+
+    access_log: bool = False
+    """Whether each response is logged (level ``INFO`` of ``dial_client.serve.request_log``)."""
+    audit_folder: Path | None = None
+    """The folder of the client's audit log, which ``GET /audit`` and the page show; None for none."""
+    min_free_bytes: int = 64 * 1024 * 1024
+    """The free space on the disk of the database and of the audit log below which the service is not ready."""
+    check_interval: float = 1.0
+    """Seconds for which the answer of ``/readyz`` counts: for so long it asks neither database nor disk again."""
