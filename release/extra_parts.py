@@ -105,6 +105,13 @@ async def _open_postgres() -> None:
         raise AssertionError("a closed port was accepted as a database")
 
 
+async def _read_metrics() -> None:
+    from dial_client.serve import ServiceMetrics
+
+    content, _ = ServiceMetrics().encode("")
+    assert b"dial_turn_seconds" in content, content
+
+
 async def _run_durable_turn() -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = SQLStore(f"sqlite:///{folder}/conversations.db")
@@ -162,6 +169,7 @@ PARTS: Mapping[str, Callable[[], Awaitable[Any]]] = MappingProxyType(
         "keyring": _store_login,
         "prices": _find_price,
         "postgres": _open_postgres,
+        "metrics": _read_metrics,
         "azure": partial(_ask_cloud, "azure:none", "sign in with 'az login'"),
         "foundry": partial(_ask_cloud, "foundry:none", "sign in with 'az login'"),
         "bedrock": partial(_ask_cloud, "bedrock:none", "cannot be reached"),
@@ -171,7 +179,7 @@ PARTS: Mapping[str, Callable[[], Awaitable[Any]]] = MappingProxyType(
     }
 )
 """The functions that use the features of each extra; the empty name is the package without extras."""
-NAMED_WHERE_MISSING = ("local", "postgres", "azure", "foundry", "bedrock", "vertex", "durable")
+NAMED_WHERE_MISSING = ("local", "postgres", "metrics", "azure", "foundry", "bedrock", "vertex", "durable")
 """The extras whose features raise an error that names the extra, if it is missing."""
 
 

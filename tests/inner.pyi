@@ -553,8 +553,10 @@ from dial_client.serve.human_input import ANSWER_TIMEOUT as ANSWER_TIMEOUT
 from dial_client.serve.human_input import APPROVAL as APPROVAL
 from dial_client.serve.human_input import HumanInputBroker as HumanInputBroker
 from dial_client.serve.identity_provider import IdentityProvider as IdentityProvider
+from dial_client.serve.maintenance import run_maintenance as run_maintenance
 from dial_client.serve.mcp_endpoint import McpEndpoint as McpEndpoint
 from dial_client.serve.mcp_endpoint import McpOptions as McpOptions
+from dial_client.serve.metrics import ServiceMetrics as ServiceMetrics
 from dial_client.serve.model_api.response_store import ResponseStore as ResponseStore
 from dial_client.serve.oidc_login import OidcLogin as OidcLogin
 from dial_client.serve.oidc_tokens import OidcTokens as OidcTokens

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -19,6 +19,7 @@ from dial_client.cli.options import GATEWAY, SERVE, Options
 from dial_client.client.client_options import ApprovalPolicy
 from dial_client.client.config_changes import change_servers
 from dial_client.client.dial_client import DialClient
+from dial_client.hooks.middleware import Middleware
 from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.messages.errors import ConfigError, DialError
 from dial_client.messages.limits import Limits
@@ -33,7 +34,7 @@ from dial_client.tools.approval_mode import ApprovalMode
 
 
 @asynccontextmanager
-async def open_client(
+async def open_client(  # noqa: PLR0913 - what a command has to say of its client, the last three by name
     options: Options,
     settings: Settings,
     provider: Provider | None,
@@ -42,6 +43,7 @@ async def open_client(
     *,
     at_once: bool = True,
     single_user: bool = True,
+    middleware: Sequence[Middleware] = (),
 ) -> AsyncGenerator[DialClient, None]:
     """Open a client. Its servers start in the background; `DialClient.ready` waits for them.
 
@@ -53,6 +55,7 @@ async def open_client(
         callbacks: The callbacks for servers' requests.
         at_once: False to leave it to the caller when the client is opened.
         single_user: False if turns are for several persons, each with grants of their own.
+        middleware: The middleware of the client.
 
     Raises:
         ConfigError: The options or the configuration are wrong.
@@ -92,6 +95,7 @@ async def open_client(
         logins=True,
         on_limit="answer",
         record=options.record,
+        middleware=middleware,
     )
     set_profiles(dial, options, settings)
     try:

@@ -380,6 +380,9 @@ class ServeOptions:
     access_log: Annotated[
         bool, Option("--access-log", help="Log each request: method, path, status, time, bytes, person and address.")
     ] = False
+    metrics: Annotated[
+        bool, Option("--metrics", help="Serve metrics for Prometheus at /metrics, for tokens with the scope admin.")
+    ] = False
     log_format: Annotated[
         Literal["console", "json"], Option(metavar="FORM", help="The form of the log: console or json.")
     ] = "console"

@@ -35,6 +35,7 @@ from dial_client.serve.application import AppContext
 from dial_client.serve.http_server import HttpServer, Proxies, open_socket, parse_proxy
 from dial_client.serve.human_input import PageUser
 from dial_client.serve.mcp_endpoint import McpOptions
+from dial_client.serve.metrics import ServiceMetrics
 from dial_client.serve.operations import Operations
 from dial_client.serve.request_log import REQUEST_ID
 from dial_client.serve.server_routes import ConfigChanger, ServerChange
@@ -70,7 +71,12 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
         host, port, *_ = listener.getsockname()
         settings = _without_own_endpoint(settings, host, port)
         is_alone = access.authenticator is None
-        async with open_client(options, settings, provider, user, callbacks, single_user=is_alone) as dial:
+        metrics = ServiceMetrics() if serve_options.metrics else None
+        async with open_client(
+            *(options, settings, provider, user, callbacks),
+            single_user=is_alone,
+            middleware=[metrics] if metrics is not None else [],
+        ) as dial:
             reload = ConfigurationReload(dial, options, settings, partial(_without_own_endpoint, host=host, port=port))
             web = create_app(
                 *(dial, user),
@@ -90,7 +96,7 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
                 mcp=_choose_mcp_options(options, serve_options),
                 authenticator=access.authenticator,
                 login=access.login,
-                operations=Operations(serve_options.access_log, find_audit_folder()),
+                operations=Operations(serve_options.access_log, metrics, find_audit_folder()),
             )
             shown = _format_url(listener.getsockname(), access.token, access.token_source)
             if serve_options.auth == PERSONAL_TOKENS:

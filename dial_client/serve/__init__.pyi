@@ -6,6 +6,7 @@ from dial_client.serve.authentication import Refusal as Refusal
 from dial_client.serve.authentication import ResourceMetadata as ResourceMetadata
 from dial_client.serve.human_input import PageUser as PageUser
 from dial_client.serve.mcp_endpoint import McpOptions as McpOptions
+from dial_client.serve.metrics import ServiceMetrics as ServiceMetrics
 from dial_client.serve.operations import Operations as Operations
 from dial_client.serve.web_app import WebApp as WebApp
 from dial_client.serve.web_app import create_app as create_app
@@ -20,6 +21,7 @@ __all__ = [
     "PersonalTokens",
     "Refusal",
     "ResourceMetadata",
+    "ServiceMetrics",
     "WebApp",
     "create_app",
 ]

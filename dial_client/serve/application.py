@@ -22,6 +22,7 @@ from dial_client.serve.feature_routes import FeatureRoutes
 from dial_client.serve.http_messages import HttpError, build_json_response
 from dial_client.serve.human_input import HumanInputBroker
 from dial_client.serve.mcp_endpoint import McpEndpoint
+from dial_client.serve.metrics import ServiceMetrics
 from dial_client.serve.model_api.answer_turns import AnswerTurns
 from dial_client.serve.model_api.chat_completions import ChatCompletionsEndpoint
 from dial_client.serve.model_api.messages import MessagesEndpoint
@@ -90,7 +91,7 @@ def build_application(context: AppContext, policy: AccessPolicy) -> ASGIApp:
             methods = {name for route in routes if route.path == path for name in route.methods or ()}
             raise HTTPException(405, headers={"allow": ", ".join(sorted(methods))}) from error
 
-    return RequestLog(SecurityMiddleware(respond, policy), has_access_log=context.operations.access_log)
+    return RequestLog(SecurityMiddleware(respond, policy), context.operations)
 
 
 def build_routes(context: AppContext) -> list[Route]:
@@ -110,6 +111,7 @@ def build_routes(context: AppContext) -> list[Route]:
     return [
         Route(HEALTH, _report_health),
         Route(READY, partial(_report_readiness, readiness), methods=["GET"]),
+        Route("/metrics", partial(_report_metrics, context.operations.metrics), methods=["GET"]),
         Route("/me", _describe_person, methods=["GET"]),
         Route("/", files.send_index),
         Route("/assets/{name:path}", files.send_asset),
@@ -138,6 +140,13 @@ async def _report_readiness(readiness: Readiness, request: Request) -> Response:
     missing = await readiness.find_missing()
     status = {"status": "not ready", "missing": missing} if missing else {"status": "ok"}
     return build_json_response(status, 503 if missing else 200, {"retry-after": "5"} if missing else {})
+
+
+async def _report_metrics(metrics: ServiceMetrics | None, request: Request) -> Response:
+    if metrics is None:
+        raise HttpError(404, "this service has no metrics: dial-chat serve --metrics", "not_found")
+    content, media_type = metrics.encode(request.headers.get("accept", ""))
+    return Response(content, headers={"content-type": media_type})
 
 
 async def _describe_person(request: Request) -> Response:

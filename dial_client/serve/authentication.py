@@ -48,6 +48,7 @@ NEEDED_SCOPES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "models": ((CHAT, READ), (ADMIN,)),
     "servers": ((READ,), (ADMIN,)),
     "audit": ((ADMIN,), (ADMIN,)),
+    "metrics": ((ADMIN,), (ADMIN,)),
     "me": (SCOPES, SCOPES),
     MCP.removeprefix("/"): ((GATEWAY,), (GATEWAY,)),
 }

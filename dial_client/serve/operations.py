@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from dial_client.serve.metrics import ServiceMetrics
+
 
 @dataclass(frozen=True, slots=True)
 class Operations:
@@ -12,6 +14,8 @@ class Operations:
 
     access_log: bool = False
     """Whether each response is logged (level ``INFO`` of ``dial_client.serve.request_log``)."""
+    metrics: ServiceMetrics | None = None
+    """The metrics, which ``GET /metrics`` returns; None for none. Give them to the client as `middleware`, too."""
     audit_folder: Path | None = None
     """The folder of the client's audit log, which ``GET /audit`` and the page show; None for none."""
     min_free_bytes: int = 64 * 1024 * 1024

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -40,6 +40,10 @@ class WakeSignal:
 MAX_TURNS = 64
 
 
+def _ignore(turn: TurnHandle) -> None:
+    pass
+
+
 def build_stopping_error() -> HttpError:
     """Return the error of a request that came too late; another process, or the next one, accepts it."""
     headers = {"retry-after": "5"}
@@ -55,7 +59,9 @@ class TurnRegistry:
     """
 
     def __init__(self, max_turns: int = MAX_TURNS, *, hand_over: bool = False) -> None:
-        self._max_turns = max_turns
+        self.max_turns = max_turns
+        self.on_added: Callable[[TurnHandle], None] = _ignore
+        """Called with each turn that is counted."""
         self._hand_over = hand_over
         self._running: set[TurnHandle] = set()
         # The ids of turns, with the number of requests of each that wait for a person.
@@ -77,6 +83,11 @@ class TurnRegistry:
         """The running turns that belong to conversations."""
         return tuple(turn for turn in self._prune() if turn.conversation_id)
 
+    def count(self) -> tuple[int, int]:
+        """Return the numbers of the running turns, and of those among them that wait for a person."""
+        running = self._prune()
+        return len(running), sum(turn.id in self._waiting for turn in running)
+
     @contextmanager
     def reserve(self) -> Iterator[None]:
         """Reserve a place for a turn while it starts; `add` then counts the turn until it ends.
@@ -88,9 +99,9 @@ class TurnRegistry:
             raise build_stopping_error()
         running = self._prune()
         # Turns that wait for a person, perhaps for a day, must not keep others out; but their number is limited too.
-        waiting = min(sum(turn.id in self._waiting for turn in running), self._max_turns)
-        if len(running) - waiting + self._starting >= self._max_turns:
-            message = f"{self._max_turns} turns are running: try again later"
+        waiting = min(sum(turn.id in self._waiting for turn in running), self.max_turns)
+        if len(running) - waiting + self._starting >= self.max_turns:
+            message = f"{self.max_turns} turns are running: try again later"
             raise HttpError(429, message, "too_many_turns", kind="rate_limit_error", headers={"retry-after": "2"})
         self._starting += 1
         try:
@@ -128,6 +139,7 @@ class TurnRegistry:
     def add(self, turn: TurnHandle) -> None:
         """Count a turn until it ends."""
         self._running.add(turn)
+        self.on_added(turn)
         self.started.send()
         if self._is_ended:  # the turn was starting while the others were ended
             self._stop(turn)

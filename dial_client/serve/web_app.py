@@ -22,6 +22,7 @@ from dial_client.serve.authentication import Authenticator
 from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.http_messages import HttpError
 from dial_client.serve.human_input import ANSWER_TIMEOUT, DURABLE_ANSWER_TIMEOUT, HumanInputBroker, PageUser
+from dial_client.serve.maintenance import run_maintenance
 from dial_client.serve.mcp_endpoint import McpEndpoint, McpOptions
 from dial_client.serve.oidc_login import OidcLogin
 from dial_client.serve.operations import Operations
@@ -97,6 +98,7 @@ class WebApp:
                 tasks.start_soon(context.titles.run)
             if context.mcp is not None:
                 tasks.start_soon(context.mcp.run)
+            tasks.start_soon(run_maintenance, context)
             stack.push_async_callback(self._end_turns)
             self._is_running = True
             yield

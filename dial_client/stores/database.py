@@ -87,6 +87,13 @@ class Database:
         self._engine: AsyncEngine | None = None
         # Whether the last operation failed, which is logged once; and whether a write did: a full disk can be read.
         self._is_failing = self._has_lost_writes = False
+        self.failures = 0
+        """The number of operations that failed."""
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last operation failed."""
+        return self._is_failing
 
     async def open(self) -> AsyncEngine:
         """Load the driver, create the database and migrate its schema; does nothing if the database is open.
@@ -171,6 +178,7 @@ class Database:
             raise failure from error
 
     def _log_failure(self, failure: DialError, cause: Exception | None = None) -> None:
+        self.failures += 1
         if not self._is_failing:
             self._is_failing = True
             detail = str(cause).partition("\n")[0] if isinstance(cause, OSError) else ""

@@ -113,6 +113,16 @@ class SQLStore(StoreCore):
         """
         await self._database.run(lambda connection: execute(connection, "SELECT 1", {}), writes=False)
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last use of the database failed."""
+        return self._database.is_failing
+
+    @property
+    def failures(self) -> int:
+        """How often a use of the database has failed."""
+        return self._database.failures
+
     async def get(self, conversation_id: str) -> Conversation:
         """See `ConversationStore.get`. Messages that cannot be read are left out, with a note for each."""
         read = await self._reader.submit(Request[Rows](_check_id(conversation_id)))

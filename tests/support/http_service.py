@@ -49,6 +49,7 @@ from tests.inner import (
     configuration,
     default_database,
     open_socket,
+    run_maintenance,
 )
 from tests.support.program import LONG
 
@@ -180,6 +181,7 @@ async def serve(
             group.start_soon(serve_until_shutdown)
             group.start_soon(peers.run)
             group.start_soon(logins.run)
+            group.start_soon(run_maintenance, context)
             for part in (endpoint, context.titles):
                 if part is not None:
                     group.start_soon(part.run)

@@ -1,0 +1,17 @@
+"""What a service does beside its requests: it follows turns, and measures itself."""
+
+from __future__ import annotations
+
+import anyio
+
+from dial_client.serve.application import AppContext
+from dial_client.serve.turn_watch import TurnWatch
+
+
+async def run_maintenance(context: AppContext) -> None:
+    """Do what the operator has asked for, until cancelled."""
+    async with anyio.create_task_group() as group:
+        if (metrics := context.operations.metrics) is not None:
+            metrics.observe(context.dial, context.turns, context.store)
+            group.start_soon(metrics.watch_loop)
+            group.start_soon(TurnWatch(context.turns, metrics).run)
