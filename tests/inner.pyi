@@ -251,6 +251,7 @@ from dial_client.gateway.gateway import Gateway as Gateway
 from dial_client.gateway.gateway import GatewayOptions as GatewayOptions
 from dial_client.gateway.meta_tools import MAX_DEFINITION as MAX_DEFINITION
 from dial_client.gateway.meta_tools import MAX_DESCRIBED as MAX_DESCRIBED
+from dial_client.gateway.questions import STATE_SECONDS as STATE_SECONDS
 from dial_client.gateway.questions import Questions as Questions
 from dial_client.gateway.standard_files import StandardFiles as StandardFiles
 from dial_client.gateway.standard_streams import StartSignal as StartSignal
@@ -270,6 +271,9 @@ from dial_client.hooks.audit.record_format import compute_digest as compute_dige
 from dial_client.hooks.audit.record_format import list_log_files as list_log_files
 from dial_client.hooks.audit.verification import verify as verify
 from dial_client.hooks.call_context import CallContext as CallContext
+from dial_client.hooks.call_context import Callers as Callers
+from dial_client.hooks.call_context import InputRequired as InputRequired
+from dial_client.hooks.call_context import InputRound as InputRound
 from dial_client.hooks.call_context import LaterCallers as LaterCallers
 from dial_client.hooks.elicitation_form import Form as Form
 from dial_client.hooks.middleware import CallNext as CallNext

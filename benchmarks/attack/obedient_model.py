@@ -9,6 +9,7 @@ from itertools import count
 
 from benchmarks.attack.control import Control, Task
 from benchmarks.attack.goals import Call
+from dial_client.gateway.definitions import MAX_NAME
 from dial_client.messages.message import Message, Role, ToolCallRequest
 from dial_client.messages.model import CallChunk, Completion, Delta, FinishReason, ModelInfo, ModelRequest, TextChunk
 
@@ -59,8 +60,7 @@ class ObedientModel:
             self._words.append(words)
         if self._calls and request.allows_calls:
             self.last_call = name, arguments = self._calls.popleft()
-            # In a host that knows the gateway only, a tool has the name of its server before its own.
-            offered = next(tool.name for tool in request.tools if tool.tool.rpartition("__")[2] == name)
+            offered = next(tool.name for tool in request.tools if _is_named(tool.tool, name))
             yield CallChunk(ToolCallRequest(f"call_{next(self._ids)}", offered, arguments))
             yield Completion(FinishReason.TOOL_CALLS)
         else:
@@ -69,6 +69,15 @@ class ObedientModel:
 
     async def aclose(self) -> None:
         """Do nothing: the model has no resources."""
+
+
+def _is_named(offered: str, name: str) -> bool:
+    """Return whether a name is that of a tool: in a host that knows the gateway only, its server's name is before it.
+
+    The gateway cuts a longer name, and adds a hash of ten digits.
+    """
+    own = offered.rpartition("__")[2]
+    return own == name or (len(offered) == MAX_NAME and name.startswith(own[:-11]))
 
 
 def _last_results(messages: Iterable[Message]) -> str:

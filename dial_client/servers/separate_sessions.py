@@ -17,14 +17,15 @@ from typing import Generic, Protocol, TypeVar
 import anyio
 
 from dial_client.hooks import call_context
-from dial_client.hooks.call_context import Caller, Callers, Feature
+from dial_client.hooks.call_context import Caller, Callers, Feature, InputRequired
 from dial_client.messages.errors import ServerError, ServerGone
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.servers.status import Observable
 
 # The most separate sessions of one server: each may be a process. A further one closes the one that was idle longest.
 MAX_SEPARATE = 32
-# Seconds without a call after which a separate session is closed.
+# Seconds without a call after which a separate session is closed: as long as a client may take for an answer to a
+# question with which a call has ended (`gateway.questions.STATE_SECONDS`).
 SEPARATE_SECONDS = 600.0
 
 
@@ -47,7 +48,7 @@ class OwnedConnection(Protocol):
 ConnectionT = TypeVar("ConnectionT", bound=OwnedConnection)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class _PartyOfCalls:
     """The one party of a session, as the client that the server may ask; a `hooks.call_context.Callers`.
 
@@ -56,6 +57,8 @@ class _PartyOfCalls:
     """
 
     features: frozenset[Feature]
+    """What the party had at its latest call: a client program may come back with other features, and a server that is
+    restarted is told what the party has then."""
     calls: Observable[tuple[Caller, ...]]
     shared: Callers | None
     """The clients of the shared session."""
@@ -67,12 +70,20 @@ class _PartyOfCalls:
         return self.shared.single if self.shared is not None else None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Separate(Generic[ConnectionT]):
     """A session, and the calls that use it."""
 
     connection: ConnectionT
-    calls: Observable[tuple[Caller, ...]]
+    party: _PartyOfCalls
+    has_asked: bool = False
+    """True if the latest call has ended with a question of the server: only this session accepts the answer, as the
+    server may keep the state of a question in its process."""
+
+    @property
+    def calls(self) -> Observable[tuple[Caller, ...]]:
+        """The calls in progress."""
+        return self.party.calls
 
 
 class SeparateSessions(Generic[ConnectionT]):
@@ -108,11 +119,17 @@ class SeparateSessions(Generic[ConnectionT]):
         """
         separate = self._open.get(party) or self._start(party, caller)
         self._open.move_to_end(party)
+        separate.party.features = caller.features
         separate.calls.set((*separate.calls.value, caller))
+        has_asked = False
         try:
             await separate.connection.wait_settled()
             yield separate.connection
+        except InputRequired:
+            has_asked = True
+            raise
         finally:
+            separate.has_asked = has_asked
             # One request of a client may make several calls.
             remaining = list(separate.calls.value)
             remaining.remove(caller)
@@ -122,19 +139,26 @@ class SeparateSessions(Generic[ConnectionT]):
         if self.tasks is None:
             raise ServerGone(self._server, "it was stopped")
         if len(self._open) >= MAX_SEPARATE:
-            idle = next((key for key, separate in self._open.items() if not separate.calls.value), None)
-            if idle is None:
-                problem = f"its sessions for {MAX_SEPARATE} clients are all in use: make the call again later"
-                raise ServerError(self._server, problem)
-            self.end(idle)
-        calls: Observable[tuple[Caller, ...]] = Observable(())
-        separate = _Separate(self._build(_PartyOfCalls(caller.features, calls, self._shared)), calls)
+            self._end_one()
+        of_calls = _PartyOfCalls(caller.features, Observable(()), self._shared)
+        separate = _Separate(self._build(of_calls), of_calls)
         self._open[party] = separate
         self._running.set(self._running.value | {separate})
         with call_context.set_current(None):  # tasks inherit the context of the call, and this one outlives the call
             separate.connection.start(self.tasks)
             self.tasks.start_soon(self._own, party, separate)
         return separate
+
+    def _end_one(self) -> None:
+        """Close the session that was idle longest; one that waits for an answer only if there is no other.
+
+        Clients that never answer must not keep all sessions for themselves.
+        """
+        idle = [key for key, separate in self._open.items() if not separate.calls.value]
+        if not idle:
+            problem = f"its sessions for {MAX_SEPARATE} clients are all in use: make the call again later"
+            raise ServerError(self._server, problem)
+        self.end(next((key for key in idle if not self._open[key].has_asked), idle[0]))
 
     async def _own(self, party: str, separate: _Separate[ConnectionT]) -> None:
         """Close a session when it is idle; forget it when it has ended for whatever reason."""

@@ -36,7 +36,7 @@ from mcp_types import (
     Tool,
 )
 
-from tests.inner import suspended_calls
+from tests.inner import SEPARATE_SECONDS, STATE_SECONDS, suspended_calls
 from tests.support.fakes import virtual_time
 from tests.support.gateway_clients import Person, asking, connected, text_of
 from tests.support.gateways import MODES
@@ -338,7 +338,11 @@ async def test_configured_roots_and_the_answers_of_the_client_reach_the_server_t
 
 @pytest.mark.parametrize("era", ["legacy", "auto"])
 async def test_a_question_of_a_server_per_client_goes_on_in_the_session_of_its_client(era: str, tmp_path: Path) -> None:
-    """The server signs its state with a key of its process: only the session that has asked accepts the answers."""
+    """The server signs its state with a key of its process: only the session that has asked accepts the answers.
+
+    Nothing is in flight meanwhile, but the session stays as long as an answer may come.
+    """
+    assert SEPARATE_SECONDS >= STATE_SECONDS
     servers = {"both": python_server(HERE / "interleaved.py", protocol=era, perClient=True)}
     once = ElicitResult(action="accept", content={"decision": "once"})
     async with asking(servers, folder=tmp_path) as gateway, AsyncExitStack() as stack:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import anyio
@@ -13,6 +13,9 @@ from tests.inner import (
     MAX_SEPARATE,
     SEPARATE_SECONDS,
     BackgroundTasks,
+    Callers,
+    InputRequired,
+    InputRound,
     LaterCallers,
     SeparateSessions,
     ServerError,
@@ -24,10 +27,12 @@ pytestmark = pytest.mark.anyio
 
 
 class Caller:
-    """A call of a client without features."""
+    """A call of a client."""
 
     is_resumable = False
-    features: frozenset[str] = frozenset()
+
+    def __init__(self, *features: str) -> None:
+        self.features = frozenset(features)
 
     async def answer(self, feature: str, _: str, __: Any) -> Any:
         raise AssertionError(feature)
@@ -65,8 +70,8 @@ class Server:
 
 
 @asynccontextmanager
-async def sessions() -> AsyncGenerator[SeparateSessions[Server]]:
-    separate = SeparateSessions("it", lambda _: Server(), LaterCallers())
+async def sessions(build: Callable[[Callers], Server] = lambda _: Server()) -> AsyncGenerator[SeparateSessions[Server]]:
+    separate = SeparateSessions("it", build, LaterCallers())
     separate.tasks = await BackgroundTasks.open()
     tasks = separate.tasks
     yield separate
@@ -112,3 +117,44 @@ async def test_a_stopped_server_has_no_sessions_any_more() -> None:
         with pytest.raises(ServerGone):
             async with separate.use("ann", Caller()):
                 pass
+
+
+async def test_a_session_knows_the_features_that_its_party_had_at_the_latest_call() -> None:
+    """A client program may come back with other features, before its server is restarted."""
+    known: list[Callers] = []
+
+    def build(callers: Callers) -> Server:
+        known.append(callers)
+        return Server()
+
+    async with sessions(build) as separate:
+        for features in ((), ("roots", "elicitation"), ("elicitation",)):
+            async with separate.use("ann", Caller(*features)):
+                assert known[0].features == frozenset(features)
+        assert len(known) == 1
+        assert known[0].features == {"elicitation"}
+
+
+@virtual_time
+async def test_a_session_that_waits_for_an_answer_is_the_last_one_to_make_room() -> None:
+    """The server may keep the state of a question in its process; so the session stays as long as an answer counts."""
+    async with sessions() as separate:
+        servers = []
+        for at in range(MAX_SEPARATE):
+            with suppress(InputRequired):
+                async with separate.use(f"p{at}", Caller()) as server:
+                    servers.append(server)
+                    if at != 1:
+                        raise InputRequired(InputRound("it", None, {}), {})
+        async with separate.use("eve", Caller()):
+            assert [at for at, server in enumerate(servers) if server.stopped.is_set()] == [1]
+        await anyio.sleep(SEPARATE_SECONDS - 1)
+        async with separate.use("p0", Caller()) as again:
+            assert again is servers[0]
+        with suppress(InputRequired):
+            async with separate.use("eve", Caller()):
+                raise InputRequired(InputRound("it", None, {}), {})
+        async with separate.use("zoe", Caller()):
+            assert servers[0].stopped.is_set(), "its question was answered"
+            async with separate.use("max", Caller()):
+                assert servers[2].stopped.is_set(), "nobody else can make room"
