@@ -247,6 +247,9 @@ from dial_client.gateway.approval_form import DECISION as DECISION
 from dial_client.gateway.approval_form import build_approval_form as build_approval_form
 from dial_client.gateway.client_requests import PROGRESS_SECONDS as PROGRESS_SECONDS
 from dial_client.gateway.denials import Denials as Denials
+from dial_client.gateway.early_answers import AnswerRecord as AnswerRecord
+from dial_client.gateway.early_answers import EarlyAnswers as EarlyAnswers
+from dial_client.gateway.early_answers import FirstAnswers as FirstAnswers
 from dial_client.gateway.gateway import Gateway as Gateway
 from dial_client.gateway.gateway import GatewayOptions as GatewayOptions
 from dial_client.gateway.meta_tools import MAX_DEFINITION as MAX_DEFINITION

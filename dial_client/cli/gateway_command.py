@@ -9,22 +9,26 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
-from dial_client.cli.configuration_files import ask_for_files, find_profile_name
+from dial_client.cli.configuration_files import PROFILE_VARIABLE, ask_for_files, find_profile_name
 from dial_client.cli.error_stream import print_notes, warn_once
 from dial_client.cli.load_settings import open_model, read_settings
 from dial_client.cli.open_client import open_client
 from dial_client.cli.options import ExitCode, ListingOptions, Options
-from dial_client.gateway.standard_files import claim_standard_files
+from dial_client.client import client_setup
+from dial_client.gateway.early_answers import EarlyAnswers, FirstAnswers
 from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.settings import gateway_entry
+from dial_client.settings.config_locations import FILE_NAME, build_user_config_path
+from dial_client.settings.config_trust import TrustStore
 from dial_client.settings.config_types import Settings
 from dial_client.settings.config_values import find_references
 from dial_client.settings.mcp_hosts import HOSTS
 from dial_client.tools.argument_paths import find_current_folder
 
 
-async def serve_gateway(options: Options, listing: ListingOptions) -> int:
+async def serve_gateway(options: Options, listing: ListingOptions, early: EarlyAnswers) -> int:
     """Serve until the client closes standard input, and return the exit code.
 
     Standard output carries nothing but the protocol. Nobody is at this terminal: nothing is asked here.
@@ -32,11 +36,11 @@ async def serve_gateway(options: Options, listing: ListingOptions) -> int:
     Args:
         options: The options of the command line.
         listing: The options of the gateway.
+        early: Standard input and output, and the answers that the client gets meanwhile.
 
     Raises:
         ConfigError: An option or the configuration is wrong; or the file of this folder is not trusted.
     """
-    files = claim_standard_files()  # before other modules are loaded, which may print
     from dial_client.gateway.denials import Denials
     from dial_client.gateway.gateway import Gateway, GatewayOptions
     from dial_client.gateway.questions import Questions
@@ -57,8 +61,24 @@ async def serve_gateway(options: Options, listing: ListingOptions) -> int:
             max_result_chars=listing.max_result_chars,
             calls_per_minute=listing.calls_per_minute,
         )
-        await Gateway(dial, options=gateway_options, questions=questions).serve_stdio(files)
+        first = FirstAnswers(early, *_list_dependencies(options, settings))
+        await Gateway(dial, options=gateway_options, questions=questions).serve_stdio(early.files, first)
     return ExitCode.ANSWERED
+
+
+def _list_dependencies(options: Options, settings: Settings) -> tuple[list[Path], list[str]]:
+    """Return the files and the variables of the environment that the first answers depend on."""
+    import mcp
+
+    configurations = [Path(FILE_NAME), build_user_config_path(), *settings.sources]
+    if options.config is not None:
+        configurations.append(options.config)
+    caches = [client_setup.open_cache(directory=True, name=name) for name in (client_setup.CACHE, client_setup.STATE)]
+    paths = [path.absolute() for path in configurations]
+    paths += [cache.find_path(server) for cache in caches if cache for server in settings.servers.values()]
+    paths += [TrustStore().folder, Path(mcp.__file__)]
+    texts = [path.read_text(encoding="utf-8", errors="replace") for path in settings.sources if path.is_file()]
+    return paths, [PROFILE_VARIABLE, *(name for text in texts for name in find_references(text))]
 
 
 def _without_gateways(settings: Settings) -> Settings:

@@ -5,7 +5,8 @@ what is known of one client; `definitions` are the tools as they are listed, und
 `tool_calls` makes a call through the executor of the client, and hands the server's result on as it is; `denials` says
 why a call was not allowed, and what allows it; `list_changes` announces that a list has changed; `long_results`
 shortens results on request; `meta_tools` finds, describes and calls the tools that are too many to be listed, as
-`tool_listing` says; `standard_streams` and `standard_files` carry the protocol of `dial-chat gateway`.
+`tool_listing` says; `standard_streams` and `standard_files` carry the protocol of `dial-chat gateway`, and
+`early_answers` gives the answers of the last run to the first requests.
 
 `questions` asks the clients: approvals (`approval_form`), and what servers ask during a call. `client_requests` is one
 request of a client, `suspended_calls` one that waits for answers in revision 2026-07-28, and `state_key` the key of

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from dial_client.gateway.client_session import CALLS_PER_MINUTE, ClientSession, 
 from dial_client.gateway.client_tasks import TASK_SECONDS, ClientTasks
 from dial_client.gateway.definitions import Definitions, ToolDefinitions, is_unknown
 from dial_client.gateway.denials import Denials
+from dial_client.gateway.early_answers import FirstAnswers
 from dial_client.gateway.handlers import GatewayPart, Handler
 from dial_client.gateway.list_changes import ListChanges
 from dial_client.gateway.login_tool import LoginTool
@@ -297,17 +298,19 @@ class Gateway:
             group.start_soon(self.subscriptions.run)
             group.start_soon(self.list_changes.run)
 
-    async def serve_stdio(self, files: StandardFiles) -> None:
+    async def serve_stdio(self, files: StandardFiles, first: FirstAnswers | None = None) -> None:
         """Serve one client on standard input and output, until it closes standard input.
 
         Args:
             files: The descriptors, from `standard_files.claim_standard_files`.
+            first: The answers that the client has got already, which are kept for the next start; None for none.
         """
         self._offer_cached_tools()  # the first answer names the extensions that the servers have
         signal = StartSignal(not any(map(is_unknown, self.dial.parts.servers.values())))
+        first = first or FirstAnswers()
         async with anyio.create_task_group() as group:
-            group.start_soon(self._run_servers, signal)
-            async with open_streams(files, signal) as (incoming, outgoing):
+            group.start_soon(self._run_servers, signal, first)
+            async with open_streams(files, signal, first) as (incoming, outgoing):
                 options = self.server.create_initialization_options()
                 # The SDK's loop for both revisions passes each message through a task more, for the whole connection.
                 serve = serve_loop if await incoming.begins_with_handshake() else serve_dual_era_loop
@@ -315,7 +318,7 @@ class Gateway:
                     await serve(self.server, incoming, outgoing, lifespan_state=connection, init_options=options)
             group.cancel_scope.cancel()
 
-    async def _run_servers(self, signal: StartSignal) -> None:
+    async def _run_servers(self, signal: StartSignal, first: FirstAnswers) -> None:
         await signal.is_greeted.wait()
         with anyio.move_on_after(START_SECONDS):
             await signal.is_over.wait()
@@ -325,6 +328,13 @@ class Gateway:
             with suppress(ServerStartError):  # a server marked `required`: it is among the notes, the others serve
                 await self.dial.ready()
             self.options.report(self.dial.notes)
+            first.on_list = partial(self._keep_answers, first)
+            first.on_list()
+
+    def _keep_answers(self, first: FirstAnswers) -> None:
+        """Keep the first answers for the next start, if the client has listed the tools that there are."""
+        if all(map(self.list_changes.is_listed, self.sessions)):
+            first.keep()
 
     def _offer_cached_tools(self) -> None:
         for connection in self.dial.parts.servers.values():

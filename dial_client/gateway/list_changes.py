@@ -98,6 +98,14 @@ class ListChanges:
         clients = [session for session in self.sessions if session.listed != listed]
         await self.announce(ToolListChangedNotification(), ToolsListChanged(), clients)
 
+    def is_listed(self, session: ClientSession) -> bool:
+        """Return whether the tools that a client has listed last are those that there are now."""
+        match session.listed:
+            case (Definitions() as listed, servers):
+                return servers == self.logins.servers and self.select(listed) == self.select(self.definitions.current)
+            case _:
+                return False
+
     async def announce(
         self, notification: ServerNotification, event: ServerEvent, clients: Iterable[ClientSession]
     ) -> None:

@@ -23,6 +23,7 @@ from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCRequest, JSONRPCResponse
 
+from dial_client.gateway.early_answers import FirstAnswers
 from dial_client.gateway.standard_files import StandardFiles
 from dial_client.runtime.logs import get_logger
 from dial_client.servers.transports.pipe_writer import PipeWriter
@@ -77,29 +78,37 @@ class StartSignal:
 
 @asynccontextmanager
 async def open_streams(
-    files: StandardFiles, signal: StartSignal
+    files: StandardFiles, signal: StartSignal, first: FirstAnswers | None = None
 ) -> AsyncGenerator[tuple[StandardInput, ObjectSendStream[SessionMessage]]]:
     """Open the streams for the SDK's server; the first one ends when standard input ends.
 
     Args:
         files: The descriptors.
         signal: Is told what arrives, and what is written.
+        first: The answers that the client has got already; None for none.
     """
-    output = _Output(files.output, signal.write)
+    first = first or FirstAnswers()
+    beginning = first.begin()
+    output = _Output(files.output, signal.write, first)
     async with anyio.create_task_group() as group:
         group.start_soon(output.write_waiting)
-        yield StandardInput(files.input, signal.receive), output
+        if beginning.unwritten:
+            await output.write(beginning.unwritten)
+        yield StandardInput(files.input, signal.receive, first, beginning.received), output
         group.cancel_scope.cancel()
 
 
 class StandardInput(ObjectReceiveStream[SessionMessage]):
     """Standard input, which is read by the task that receives: a task between would delay each message."""
 
-    def __init__(self, file: int, on_message: Callable[[str], None]) -> None:
-        self._file, self._on_message = file, on_message
+    def __init__(
+        self, file: int, on_message: Callable[[str], None], first: FirstAnswers, received: bytes = b""
+    ) -> None:
+        self._file, self._on_message, self._first = file, on_message, first
         self._lines = LineSplitter(MAX_MESSAGE_BYTES)
         self._arrived: deque[SessionMessage] = deque()
         self._is_over = False
+        self._take(received)
 
     async def receive(self) -> SessionMessage:
         """Return the next message; implements `ObjectReceiveStream`."""
@@ -108,6 +117,8 @@ class StandardInput(ObjectReceiveStream[SessionMessage]):
                 raise anyio.EndOfStream
             await self._read_more()
         message = self._arrived.popleft()
+        if isinstance(request := message.message, JSONRPCRequest):
+            self._first.receive(request.id, request.method, request.params)
         self._on_message(getattr(message.message, "method", ""))
         return message
 
@@ -127,14 +138,17 @@ class StandardInput(ObjectReceiveStream[SessionMessage]):
         try:
             chunk = await _read(self._file)
             self._is_over = not chunk
-            for line in self._lines.feed(chunk):
-                self._arrived.extend(parse_messages(line))
+            self._take(chunk)
         except LineTooLong:
             log.warning("client_message_too_long", max_bytes=MAX_MESSAGE_BYTES)
             self._is_over = True
         except OSError as error:
             log.debug("standard_input_lost", error=type(error).__name__)
             self._is_over = True
+
+    def _take(self, chunk: bytes) -> None:
+        for line in self._lines.feed(chunk):
+            self._arrived.extend(parse_messages(line))
 
     async def aclose(self) -> None:
         """Read no more."""
@@ -144,12 +158,22 @@ class StandardInput(ObjectReceiveStream[SessionMessage]):
 class _Output(ObjectSendStream[SessionMessage]):
     """Standard output."""
 
-    def __init__(self, file: int, on_written: Callable[[], None]) -> None:
+    def __init__(self, file: int, on_written: Callable[[], None], first: FirstAnswers) -> None:
         self._pipe = PipeWriter(partial(_write_now, file), partial(_write, file))
-        self._on_written = on_written
+        self._on_written, self._first = on_written, first
 
     async def send(self, item: SessionMessage) -> None:
-        if await self._pipe.send(_encode(item)):
+        message = item.message
+        data = None
+        if isinstance(message, JSONRPCResponse):
+            data = self._first.answer(message.id, message.result)
+        elif isinstance(message, JSONRPCError):
+            data = self._first.answer(message.id, None)
+        await self.write(_encode(item) if data is None else data)
+
+    async def write(self, data: bytes) -> None:
+        """Write bytes, or let them wait."""
+        if await self._pipe.send(data):
             self._on_written()
 
     async def write_waiting(self) -> None:

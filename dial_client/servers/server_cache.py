@@ -71,7 +71,7 @@ class JsonCache:
     def read(self, server: ServerSettings | str) -> dict[str, Any]:
         """Return the stored data of a server, which may be given by its identity; empty without a readable file."""
         try:
-            with self._build_path(server).open("rb") as file:
+            with self.find_path(server).open("rb") as file:
                 data = file.read(MAX_BYTES + 1)
             value = json.loads(data) if len(data) <= MAX_BYTES else None
         except (OSError, ValueError, RecursionError):
@@ -90,7 +90,7 @@ class JsonCache:
             data = json.dumps({"form": FORM, **value}).encode()
             if len(data) > MAX_BYTES:
                 return False
-            write_private(self._build_path(server), data)
+            write_private(self.find_path(server), data)
             self._remove_oldest()
         except (OSError, ValueError, TypeError, RecursionError) as error:
             log.debug("cache_not_written", error=type(error).__name__)
@@ -100,7 +100,7 @@ class JsonCache:
     def remove(self, server: ServerSettings | str) -> None:
         """Remove the stored data of a server, as far as possible."""
         with suppress(OSError):
-            self._build_path(server).unlink(missing_ok=True)
+            self.find_path(server).unlink(missing_ok=True)
 
     def list_keys(self) -> tuple[str, ...]:
         """Return the identities of all servers with stored data."""
@@ -109,7 +109,8 @@ class JsonCache:
         except OSError:
             return ()
 
-    def _build_path(self, server: ServerSettings | str) -> Path:
+    def find_path(self, server: ServerSettings | str) -> Path:
+        """Return the path of a server's file, which may be missing."""
         return self._folder / f"{server if isinstance(server, str) else compute_identity(server)}.json"
 
     def _remove_oldest(self) -> None:

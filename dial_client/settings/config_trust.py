@@ -155,7 +155,8 @@ class TrustStore:
             from platformdirs import user_data_dir
 
             folder = Path(user_data_dir("dial-client"), "trusted-files")
-        self._folder = Path(folder)
+        self.folder = Path(folder)
+        """The folder of the store; a decision changes its time of modification."""
 
     def find(self, location: str) -> TrustedFile | None:
         """Return the trusted file of a location; None if there is none, or the stored data is invalid."""
@@ -196,7 +197,7 @@ class TrustStore:
     def list(self) -> list[TrustedFile]:
         """Return all trusted files, sorted by location."""
         try:
-            paths = sorted(self._folder.glob("*.json"))
+            paths = sorted(self.folder.glob("*.json"))
         except OSError:
             return []
         stored = ((path, _read_stored(path)) for path in paths)
@@ -210,7 +211,7 @@ class TrustStore:
         write_private(self._build_path(trusted.location), data)
 
     def _build_path(self, location: str) -> Path:
-        return self._folder / f"{hashlib.sha256(os.fsencode(location)).hexdigest()[:32]}.json"
+        return self.folder / f"{hashlib.sha256(os.fsencode(location)).hexdigest()[:32]}.json"
 
 
 def _read_bounded(path: Path) -> bytes | None:

@@ -8,6 +8,7 @@ import re
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -97,6 +98,51 @@ def test_standard_output_carries_nothing_but_the_protocol(tmp_path: Path) -> Non
     lines = [json.loads(line) for line in ended.stdout.splitlines()]
     assert (ended.returncode, [line["id"] for line in lines]) == (0, [1])
     assert lines[0]["result"]["capabilities"]["tools"] == {"listChanged": True}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there a thread cannot wait for a pipe")
+def test_the_first_list_is_that_of_the_last_run_and_is_put_right_if_it_is_another_now(tmp_path: Path) -> None:
+    write_config(tmp_path, {"one": python_server(SDK, "stdio")})
+
+    def list_twice() -> list[Any]:
+        """Return what a host gets that lists the tools at its start, and again when they have changed."""
+        process = start_dial_chat(tmp_path, "gateway", env=environment(tmp_path), stdin=-1, **PIPES)
+        stdin, stdout = process.stdin, process.stdout
+        assert stdin is not None and stdout is not None
+        got: list[Any] = []
+
+        def send(**message: Any) -> None:
+            stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+            stdin.flush()
+
+        def read_until(**member: Any) -> None:
+            while not got or got[-1] | member != got[-1]:
+                got.append(json.loads(stdout.readline()))
+
+        send(**INITIALIZE)
+        read_until(id=1)
+        send(method="notifications/initialized")
+        send(id=2, method="tools/list")
+        read_until(id=2)
+        if "forged" in str(got):
+            read_until(method="notifications/tools/list_changed")
+        send(id=3, method="tools/list")
+        read_until(id=3)
+        assert run_to_end(process, "").returncode == 0
+        return got
+
+    plain = list_twice()
+    assert plain[1]["result"] == plain[2]["result"]
+    (record,) = (tmp_path / "home" / "xdg_cache_home" / "dial-client" / "gateway").glob("*.json")
+    stored = json.loads(record.read_text())
+    tools = next(key for key, text in stored["answers"].items() if "one__echo" in text)
+    stored["answers"][tools] = json.dumps({"tools": [{"name": "forged", "inputSchema": {"type": "object"}}]})
+    record.write_text(json.dumps(stored))
+    corrected = list_twice()
+    assert corrected[0] == plain[0]
+    assert corrected[1]["result"]["tools"][0]["name"] == "forged", "it is the list of the record"
+    assert corrected[-1] == plain[-1]
+    assert list_twice() == plain, "a wrong answer is given once"
 
 
 def test_a_connection_keeps_the_revision_that_it_has_begun_with(tmp_path: Path) -> None:

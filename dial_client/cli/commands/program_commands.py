@@ -262,11 +262,16 @@ def gateway(
     options: Options,
 ) -> CommandRun:
     """Serve all servers as one MCP server on standard input and output, for another MCP host."""
+    early = None
+    if host is None:  # before everything else is loaded: it answers the first requests meanwhile
+        from dial_client.gateway.early_answers import begin_early_answers
+
+        early = begin_early_answers(list_given_words(context))
     from dial_client.cli import gateway_command
 
-    if host is not None:
-        return gateway_command.print_entry(host, options, list_given_words(context, "host"))
-    return gateway_command.serve_gateway(options, listing)
+    if early is None:
+        return gateway_command.print_entry(host or "", options, list_given_words(context, "host"))
+    return gateway_command.serve_gateway(options, listing, early)
 
 
 @command("audit")
