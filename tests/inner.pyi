@@ -269,6 +269,7 @@ from dial_client.hooks.audit.entries import Origin as Origin
 from dial_client.hooks.audit.entries import TurnAudit as TurnAudit
 from dial_client.hooks.audit.log_writer import LOCK_NAME as LOCK_NAME
 from dial_client.hooks.audit.log_writer import AuditLog as AuditLog
+from dial_client.hooks.audit.log_writer import delete_old_files as delete_old_files
 from dial_client.hooks.audit.record_format import build_mask as build_mask
 from dial_client.hooks.audit.record_format import compute_digest as compute_digest
 from dial_client.hooks.audit.record_format import list_log_files as list_log_files
@@ -569,6 +570,7 @@ from dial_client.serve.oidc_login import OidcLogin as OidcLogin
 from dial_client.serve.oidc_tokens import OidcTokens as OidcTokens
 from dial_client.serve.operations import Operations as Operations
 from dial_client.serve.request_log import REQUEST_ID as REQUEST_ID
+from dial_client.serve.retention import delete_old as delete_old
 from dial_client.serve.security import APP_FRAME as APP_FRAME
 from dial_client.serve.security import HEALTH as HEALTH
 from dial_client.serve.security import MAX_BODY as MAX_BODY

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
-from datetime import timedelta
 from typing import Any
 
 from dial_client.cli.error_stream import warn
+from dial_client.cli.option_checks import parse_lifetime
 from dial_client.cli.options import Options
 from dial_client.cli.serve_command import build_store
 from dial_client.cli.service_access import PERSONAL_TOKENS
@@ -18,8 +17,6 @@ from dial_client.runtime.safe_text import escape_line
 from dial_client.serve.authentication import ADMIN, SCOPES
 from dial_client.stores.access_tokens import AccessToken
 from dial_client.stores.sql_store import SQLStore
-
-_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +79,7 @@ async def _create(store: SQLStore, name: str, new: NewToken, *, as_json: bool) -
         name,
         new.owner,
         scopes or {*SCOPES} - {ADMIN},
-        lifetime=_parse_lifetime(new.lifetime),
+        lifetime=parse_lifetime(new.lifetime, "--expires"),
         requests_per_minute=new.rate,
     )
     if as_json:
@@ -91,15 +88,6 @@ async def _create(store: SQLStore, name: str, new: NewToken, *, as_json: bool) -
     print(text)
     warn(f"the token {token.id} of {escape_line(token.owner)} is shown only now: {_describe_use(token)}")
     warn(f"`dial-chat serve --auth {PERSONAL_TOKENS}` accepts it; `dial-chat tokens revoke {token.id}` revokes it")
-
-
-def _parse_lifetime(text: str) -> timedelta | None:
-    if not text:
-        return None
-    match = re.fullmatch(r"(\d{1,4})([hdw])", text)
-    if match is None or not int(match[1]):
-        raise ConfigError(f"--expires: {text!r} is not a time", hint="like 12h, 90d or 52w")
-    return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
 def _print_list(tokens: list[AccessToken], *, as_json: bool) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from datetime import timedelta
 
 from dial_client.cli.options import Options
 from dial_client.messages.errors import ConfigError
@@ -41,3 +43,20 @@ def _find_contradictions(options: Options) -> Iterator[tuple[str, str]]:
         }
         for name in (name for name, value in given.items() if value):
             yield f"{name} has no effect with a recording", "the recording has its own servers and model"
+
+
+_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+
+
+def parse_lifetime(text: str, option: str) -> timedelta | None:
+    """Return the time that the value of an option names, such as ``90d``; None for an empty value.
+
+    Raises:
+        ConfigError: It is not a time.
+    """
+    if not text:
+        return None
+    match = re.fullmatch(r"(\d{1,4})([hdw])", text)
+    if match is None or not int(match[1]):
+        raise ConfigError(f"{option}: {text!r} is not a time", hint="like 12h, 90d or 52w")
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})

@@ -377,6 +377,13 @@ class ServeOptions:
         int, Option(min=1, metavar="N", help="At most N calls of one client of /mcp in a minute.")
     ] = 6_000
     no_mcp: Annotated[bool, Option("--no-mcp", help="Do not serve the tools as an MCP server at /mcp.")] = False
+    retain: Annotated[
+        str,
+        Option(
+            metavar="TIME",
+            help="Delete conversations that nobody has changed for so long, like 90d, and files of the audit log.",
+        ),
+    ] = ""
     access_log: Annotated[
         bool, Option("--access-log", help="Log each request: method, path, status, time, bytes, person and address.")
     ] = False

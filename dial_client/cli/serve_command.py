@@ -21,6 +21,7 @@ from dial_client.cli.error_stream import print_notes, warn
 from dial_client.cli.gateway_command import build_grants_command
 from dial_client.cli.load_settings import find_model_name, read_settings
 from dial_client.cli.open_client import apply_configuration, open_client
+from dial_client.cli.option_checks import parse_lifetime
 from dial_client.cli.options import ConfigChoice, ExitCode, Options, ServeOptions
 from dial_client.cli.service_access import PERSONAL_TOKENS, choose_access
 from dial_client.cli.service_log import set_up_service_log
@@ -60,6 +61,8 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
     set_up_service_log(serve_options.log_format, has_access_log=serve_options.access_log)
     locked = _read_locked_settings(serve_options.lock)
     store = build_store(options, is_durable=serve_options.durable)
+    if (retain := parse_lifetime(serve_options.retain, "--retain")) is not None and options.no_save:
+        raise ConfigError("--retain has no effect with --no-save: conversations end with the process")
     access = choose_access(serve_options, store)
     proxies = Proxies(tuple(map(parse_proxy, serve_options.proxy)), access.proxy_headers | {REQUEST_ID})
     settings, provider = await read_with_model(options)
@@ -96,7 +99,7 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
                 mcp=_choose_mcp_options(options, serve_options),
                 authenticator=access.authenticator,
                 login=access.login,
-                operations=Operations(serve_options.access_log, metrics, find_audit_folder()),
+                operations=Operations(serve_options.access_log, metrics, retain, find_audit_folder()),
             )
             shown = _format_url(listener.getsockname(), access.token, access.token_source)
             if serve_options.auth == PERSONAL_TOKENS:

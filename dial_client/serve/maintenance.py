@@ -1,11 +1,13 @@
-"""What a service does beside its requests: it follows turns, and measures itself."""
+"""What a service does beside its requests: it follows turns, measures itself, and deletes what is old."""
 
 from __future__ import annotations
 
 import anyio
 
 from dial_client.serve.application import AppContext
+from dial_client.serve.retention import run_retention
 from dial_client.serve.turn_watch import TurnWatch
+from dial_client.stores.sql_store import SQLStore
 
 
 async def run_maintenance(context: AppContext) -> None:
@@ -15,3 +17,5 @@ async def run_maintenance(context: AppContext) -> None:
             metrics.observe(context.dial, context.turns, context.store)
             group.start_soon(metrics.watch_loop)
             group.start_soon(TurnWatch(context.turns, metrics).run)
+        if (retain := context.operations.retain) is not None and isinstance(context.store, SQLStore):
+            group.start_soon(run_retention, context.store, context.operations.audit_folder, retain)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from dial_client.serve.metrics import ServiceMetrics
@@ -16,6 +17,8 @@ class Operations:
     """Whether each response is logged (level ``INFO`` of ``dial_client.serve.request_log``)."""
     metrics: ServiceMetrics | None = None
     """The metrics, which ``GET /metrics`` returns; None for none. Give them to the client as `middleware`, too."""
+    retain: timedelta | None = None
+    """For how long conversations are kept in a database after their last change, and the audit log; None for ever."""
     audit_folder: Path | None = None
     """The folder of the client's audit log, which ``GET /audit`` and the page show; None for none."""
     min_free_bytes: int = 64 * 1024 * 1024

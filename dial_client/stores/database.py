@@ -143,6 +143,15 @@ class Database:
             with anyio.CancelScope(shield=True):
                 await engine.dispose()
 
+    async def find_damage(self) -> list[str]:
+        """Return what SQLite finds wrong with its file; a server checks itself. Raises as `open`."""
+        engine = await self._translate_errors(anyio.to_thread.run_sync(create_engine, self._where, self._patience))
+        try:
+            return await self._translate_errors(_transaction(engine, _check_file, writes=False))
+        finally:
+            with anyio.CancelScope(shield=True):
+                await engine.dispose()
+
     async def aclose(self) -> None:
         """Close all connections; may be called twice."""
         with anyio.CancelScope(shield=True):
@@ -210,6 +219,14 @@ def _find_error_class(cause: BaseException) -> str:
     if sqlstate := getattr(cause, "sqlstate", None):
         return str(sqlstate)[:2]
     return str(getattr(cause, "sqlite_errorname", "")).removeprefix("SQLITE_").partition("_")[0]
+
+
+async def _check_file(connection: AsyncConnection) -> list[str]:
+    if connection.dialect.name != "sqlite":
+        return []
+    damage = [str(row[0]) for row in await connection.exec_driver_sql("PRAGMA quick_check") if row[0] != "ok"]
+    orphans = (await connection.exec_driver_sql("PRAGMA foreign_key_check")).all()
+    return damage + ([f"{len(orphans)} messages belong to no conversation"] if orphans else [])
 
 
 async def _transaction(engine: AsyncEngine, operation: Callable[[AsyncConnection], Awaitable[T]], *, writes: bool) -> T:

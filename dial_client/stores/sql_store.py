@@ -27,6 +27,7 @@ from dial_client.stores.conversation_store import (
 from dial_client.stores.database import Database, build_clock_expression, check_address
 from dial_client.stores.mailbox import Mailbox
 from dial_client.stores.migrations import extract_search_text
+from dial_client.stores.owner_data import OwnerData
 from dial_client.stores.row_batches import Batcher, EncodedMessage, Request, Rows, execute
 from dial_client.stores.store_core import Change, StoreCore
 
@@ -70,6 +71,8 @@ class SQLStore(StoreCore):
         self._writer = Batcher(self._database, row_batches.write_changes, writes=True)
         self.mailbox = Mailbox(self._database)
         """Messages between the processes that use the database."""
+        self.owner_data = OwnerData(self._database)
+        """What the database has of one owner, to export and to erase it."""
         self.tokens = AccessTokens(self._database)
         """The access tokens of a service for several persons."""
 
@@ -122,6 +125,14 @@ class SQLStore(StoreCore):
     def failures(self) -> int:
         """How often a use of the database has failed."""
         return self._database.failures
+
+    async def find_versions(self) -> tuple[int, int]:
+        """Return the version of the schema, which is not migrated (0 for none), and that of this program."""
+        return await self._database.find_versions()
+
+    async def find_damage(self) -> list[str]:
+        """Return what SQLite finds wrong with its file; nothing for a server, which checks itself."""
+        return await self._database.find_damage()
 
     async def get(self, conversation_id: str) -> Conversation:
         """See `ConversationStore.get`. Messages that cannot be read are left out, with a note for each."""

@@ -228,6 +228,21 @@ def tokens(
     return manage(action, name, NewToken(owner, tuple(scope or ()), expires, rate), options, as_json=as_json)
 
 
+@command("db", "store")
+def db(
+    *,
+    action: Annotated[str, Argument(help="check, migrate, export or erase.")] = "check",
+    owner: Annotated[str | None, Argument(metavar="[PERSON]", help="For export and erase: whose data.")] = None,
+    is_agreed: Annotated[bool, Option("--yes", help="Erase without being asked: there is no way back.")] = False,
+    options: Options,
+) -> CommandRun:
+    """Check or migrate the database, export or erase a person. Export prints JSON, an object in each line."""
+    from dial_client.cli.database_command import manage_database
+
+    _refuse_unused(f"db {action}", {"--yes": (is_agreed, "erase")})
+    return manage_database(action, owner, options, is_agreed=is_agreed)
+
+
 @command(
     "gateway",
     *(
@@ -343,7 +358,7 @@ def doctor(
     fix: Annotated[bool, Option("--fix", help="Apply the fixes of findings that have one.")] = False,
     as_json: AsJson = False,
 ) -> CommandRun:
-    """Check the configuration, the servers, their tools and the model. The exit code is 1 if there is an error."""
+    """Check the configuration, the servers and the model. The exit code is 1 if there is an error."""
     from dial_client.cli.doctor.doctor_report import diagnose, read_groups
 
     if only:

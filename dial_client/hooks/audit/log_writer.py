@@ -239,6 +239,23 @@ class AuditLog:
             os.close(handle)
 
 
+def delete_old_files(folder: Path, before: float) -> int:
+    """Delete the files whose last line is older than a time, but never the newest one; return their number.
+
+    Args:
+        folder: The folder of an audit log, which programs may write to meanwhile.
+        before: The time in seconds since 1970, in UTC.
+    """
+    count = 0
+    for path in list_log_files(folder)[:-1]:
+        with suppress(OSError):
+            if path.stat().st_mtime >= before:
+                break  # the chain stays whole: only its beginning goes
+            path.unlink()
+            count += 1
+    return count
+
+
 def _read_identity(handle: int) -> tuple[int, int]:
     found = os.fstat(handle)
     return found.st_dev, found.st_ino
