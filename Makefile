@@ -30,7 +30,7 @@ endif
 export PYTHONDONTWRITEBYTECODE =
 QUESTION ?= What time is it in Tokyo?
 
-.PHONY: help demo test quick conformance conformance-gateway lint types man docs docs-version docs-serve pictures page-pictures release-check lowest install-cost bench bench-gateway bench-page soak attack eval eval-quick eval-speed lock clean
+.PHONY: help demo test quick answers conformance conformance-gateway lint types man docs docs-version docs-serve pictures page-pictures release-check lowest install-cost bench bench-gateway bench-page soak attack eval eval-quick eval-speed lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1	/'
@@ -43,6 +43,9 @@ test: $(TEST) $(NPM)  ## run the tests
 
 quick: $(TEST)  ## run the unit tests: no process, no network, no SDK
 	$(BIN)/python -m pytest tests/unit --numprocesses 2 --dist worksteal $(PYTEST_ARGS)
+
+answers: $(TEST)  ## ask the embedded model again what it once answered wrongly, and record its answers for the tests
+	DIAL_TEST_ANSWERS=1 $(BIN)/python -m pytest tests/e2e/test_embedded_answers.py $(PYTEST_ARGS)
 
 conformance: $(TEST) $(SUITE)  ## the official conformance suite for hosts, at both revisions of MCP
 	$(BIN)/python -m tests.conformance $(CONFORMANCE_ARGS)

@@ -37,8 +37,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--part",
         choices=("all", "oldest", "newest"),
         default="all",
-        help="oldest: every test once, on trio if it is written for both loops; newest: each unit test with its first"
-        " case and few examples, and the tests on asyncio, without those marked `once`",
+        help="oldest: every case, on asyncio if the test is written for both loops; newest: each test with its first"
+        " case and few examples, on trio if the test is written for both loops, without those marked `once` and without"
+        " integration tests that are not asynchronous",
     )
     parser.addoption(
         "--forks", type=int, metavar="NUMBER", help="run the tests in this number of forks of the test runner; on Linux"
@@ -76,10 +77,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     names = {item.nodeid for item in items}
     kept = [item for item in items if isinstance(item, pytest.Function) and belongs(item, part, names)]
     if part == "newest":
-        # Every case runs on the oldest Python; the first case shows a difference between Python versions.
-        cases = {(item.path, item.originalname): item for item in reversed(kept) if UNIT in item.path.parents}
-        first = {*cases.values()}
-        kept = [item for item in kept if item in first or UNIT not in item.path.parents]
+        # Every case runs on the oldest Python; the first case shows a difference between Python versions and loops.
+        kept = [*{(item.path, item.originalname): item for item in reversed(kept)}.values()][::-1]
     chosen = set(kept)
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = kept
@@ -108,14 +107,15 @@ def belongs(item: pytest.Function, part: str, names: Container[str]) -> bool:
         part: ``oldest`` or ``newest``.
         names: The names of all tests.
     """
+    if part == "oldest":
+        return "trio" not in item.nodeid or item.nodeid.replace("trio", "asyncio") not in names
     if item.get_closest_marker("once"):
-        is_for_trio_too = "asyncio" in item.nodeid and item.nodeid.replace("asyncio", "trio") in names
-        return part == "oldest" and not is_for_trio_too
+        return False
     parameters = item.callspec.id if hasattr(item, "callspec") else ""
-    if "asyncio" in parameters or "trio" in parameters:
-        return ("asyncio" in parameters) is (part == "newest")
+    if "asyncio" in parameters and item.nodeid.replace("asyncio", "trio") in names:
+        return False
     is_async = inspect.iscoroutinefunction(item.function) and "virtual-time" not in parameters
-    return part == "oldest" or is_async or UNIT in item.path.parents
+    return is_async or UNIT in item.path.parents
 
 
 @pytest.fixture(params=["asyncio", "trio"])

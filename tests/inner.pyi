@@ -405,6 +405,8 @@ from dial_client.providers.chat_api import JsonToLines as JsonToLines
 from dial_client.providers.dial import DialProvider as DialProvider
 from dial_client.providers.embedded import TEMPLATE as TEMPLATE
 from dial_client.providers.embedded import answers as answers
+from dial_client.providers.embedded import local_provider as local_provider
+from dial_client.providers.embedded import process as embedded_process
 from dial_client.providers.embedded import weights as weights
 from dial_client.providers.embedded.answers import NO_TOOL_FITS as NO_TOOL_FITS
 from dial_client.providers.embedded.answers import NOT_CONNECTED as NOT_CONNECTED
@@ -888,6 +890,7 @@ __all__ = [
     "TOKEN_STORAGE_MAX_BYTES",
     "TOOL_ARGUMENTS_MAX_DEPTH",
     "config_editor_find_problem",
+    "embedded_process",
     "endpoint_is_loopback",
     "export_from_json",
     "file_mentions_find_problem",

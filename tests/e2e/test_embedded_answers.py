@@ -1,7 +1,12 @@
-"""Questions that the embedded model once answered wrongly, with its real weights and the repository's two servers."""
+"""Questions that the embedded model once answered wrongly, with the repository's two servers.
+
+The answers of its weights are recorded, request by request: the file has them as long as this package asks the same. A
+changed request fails the test; `make answers` then asks the real weights, and records.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -14,17 +19,33 @@ import pytest
 from dial_client import DialClient, Limits, Message, ModelSettings, StopReason, Turn
 from evals.judges import admits, asks_back, faults, inventions
 from evals.servers import sample_repository
-from tests.inner import LocalProvider
-from tests.support.real_weights import with_weights
+from tests.inner import QWEN, LocalProvider, embedded_process, local_provider, weights
+from tests.support.real_weights import HAS_MODEL
 
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.timeout(3600),
-    with_weights,
     pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True),
 ]
 UNHURRIED = Limits(timeout=900)
 """Inference is much slower while other work runs."""
+RECORDINGS = Path(__file__).parents[1] / "recordings" / "embedded"
+RECORDED_MODEL = Path(__file__).parents[1] / "support" / "servers" / "recorded_model.py"
+
+
+@pytest.fixture(autouse=True)
+def recorded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Start the recorded model in place of llama.cpp's server, with a file of the size of the weights."""
+    name = request.node.originalname.removeprefix("test_")
+    monkeypatch.setenv("DIAL_TEST_RECORDED_MODEL", str(RECORDINGS / f"{name}.jsonl"))
+    monkeypatch.setattr(embedded_process, "_SERVER", RECORDED_MODEL)
+    if not HAS_MODEL:
+        file = tmp_path / QWEN.file
+        with file.open("wb") as sparse:
+            sparse.truncate(QWEN.size)
+        memo = weights._build_memo(file, QWEN)
+        weights._build_memo_path(file).write_text(json.dumps(memo), encoding="utf-8")
+        monkeypatch.setattr(local_provider, "find_cache_folder", lambda: tmp_path)
 
 
 def two_servers(repository: Path) -> dict[str, Any]:

@@ -87,10 +87,10 @@ def count_lines(path: Path) -> int:
 
 
 def test_no_file_is_longer_than_anybody_means() -> None:
-    lines = {name(path): count_lines(path) for path in FILES + OTHER_FILES}
-    assert {file: count for file, count in lines.items() if count > MAX_FILE} == {}
+    long = [path for path in FILES + OTHER_FILES if path.read_bytes().count(b"\n") > MAX_FILE]
+    assert {name(path): count for path in long if (count := count_lines(path)) > MAX_FILE} == {}
     assert len((PACKAGE / "turns" / "resolution.py").read_text(encoding="utf-8").splitlines()) <= MAX_RESOLUTION
-    assert [file for file in lines if Path(file).stem in VAGUE_NAMES] == []
+    assert [name(path) for path in FILES + OTHER_FILES if path.stem in VAGUE_NAMES] == []
 
 
 def test_no_function_is_longer_than_anybody_means() -> None:
