@@ -654,6 +654,8 @@ from dial_client.servers.tasks import TaskRequest as TaskRequest
 from dial_client.servers.transports import response_repair as response_repair
 from dial_client.servers.transports import server_process as server_process
 from dial_client.servers.transports import streamable_http as streamable_http
+from dial_client.servers.transports.direct_calls import FIRST_ID as FIRST_ID
+from dial_client.servers.transports.direct_calls import DirectCalls as DirectCalls
 from dial_client.servers.transports.pipe_writer import MAX_WAITING as MAX_WAITING
 from dial_client.servers.transports.pipe_writer import PipeWriter as PipeWriter
 from dial_client.servers.transports.rate_limit import BURST as BURST

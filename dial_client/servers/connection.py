@@ -231,7 +231,7 @@ class Connection(ServerStatusWriter):
                 may_repeat = bool(hints and (hints.read_only_hint or hints.idempotent_hint))
 
             async def send(client: Client, session: ServerSession = session) -> CallToolResult:
-                return await request.send(client, lambda: session.is_serving)
+                return await request.send(client, lambda: session.is_serving, session.call_directly)
 
             try:
                 return await session.ask(send, tool=tool, is_own_session=session is not first)

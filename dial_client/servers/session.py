@@ -20,6 +20,7 @@ import anyio.lowlevel
 
 from dial_client.hooks import call_context
 from dial_client.hooks.call_context import InputRequired
+from dial_client.hooks.telemetry.instrument_lookup import find_instruments
 from dial_client.messages import mcp_apps
 from dial_client.messages.errors import ServerError, ServerGone, ServerStartError
 from dial_client.runtime.logs import get_logger
@@ -108,6 +109,10 @@ class ServerSession:
         # The endpoint's error answer to streamable HTTP.
         self._refusal: str | None = None
         self._scope = anyio.CancelScope()
+        # The capabilities of requests, by the features of the client that calls; None for those of this program.
+        self._stamped: dict[frozenset[str] | None, Mapping[str, Any]] = {}
+        # Makes calls past the SDK; None before the session is ready, and if it makes all calls.
+        self.call_directly: Callable[..., Awaitable[Any]] | None = None
 
     @property
     def is_serving(self) -> bool:
@@ -375,20 +380,12 @@ class ServerSession:
         context = call_context.find_current()
         if context is None:  # a list is for all
             return
-        meta = data["params"]["_meta"]
-        capabilities = dict(meta.get(CLIENT_CAPABILITIES_META_KEY) or {})
-        features = self._requests.list_features(context.caller)
-        for name, parts in (("elicitation", ("url",)), ("sampling", ("tools",)), ("roots", ())):
-            if name not in features:
-                capabilities.pop(name, None)
-            elif any(f"{name}.{part}" not in features for part in parts):
-                kept = {key: value for key, value in capabilities.get(name, {}).items() if key not in parts}
-                capabilities[name] = kept
-        has_apps = context.caller is None or "apps" in context.caller.features
-        if not has_apps and (extensions := capabilities.get("extensions")):
-            # A server may say less in a result that an app shows.
-            capabilities["extensions"] = {key: value for key, value in extensions.items() if key != mcp_apps.EXTENSION}
-        meta[CLIENT_CAPABILITIES_META_KEY] = capabilities
+        meta, has = data["params"]["_meta"], None if context.caller is None else context.caller.features
+        if has not in self._stamped:
+            all_of = dict(meta.get(CLIENT_CAPABILITIES_META_KEY) or {})
+            features = self._requests.list_features(context.caller)
+            self._stamped[has] = _select_capabilities(all_of, features, has_apps=has is None or "apps" in has)
+        meta[CLIENT_CAPABILITIES_META_KEY] = self._stamped[has]
 
     async def _report(self, transport: TransportFactory, error: Exception) -> None:
         """End the session with this error, unless another transport is left to try."""
@@ -423,6 +420,9 @@ class ServerSession:
             client.session._stamp = stamp  # noqa: SLF001
             resolve: Any = partial(resolve_rounds, client.session, self._status.name, self._requests.answer_one)
             client._drive_input_required = resolve  # type: ignore[method-assign]  # noqa: SLF001
+        if transport.direct is not None and find_instruments() is None:  # the SDK's spans would be recorded
+            transport.direct.connect(client.session)
+            self.call_directly = transport.direct.call
         self._client, self._protocol_version = client, client.protocol_version
         self._has_session_id = transport.is_streamable_http and self._is_legacy
         self._ready_at = anyio.current_time()
@@ -473,6 +473,22 @@ class ServerSession:
             await self._requests.complete_elicitation(message.params.elicitation_id)
         if isinstance(message, ResourceUpdatedNotification) and self._is_legacy:
             self._notifications.mark_updated(message.params.uri)
+
+
+def _select_capabilities(
+    capabilities: dict[str, Any], features: frozenset[str], *, has_apps: bool
+) -> Mapping[str, Any]:
+    """Return the capabilities of a request, without what whoever calls does not have."""
+    for name, parts in (("elicitation", ("url",)), ("sampling", ("tools",)), ("roots", ())):
+        if name not in features:
+            capabilities.pop(name, None)
+        elif any(f"{name}.{part}" not in features for part in parts):
+            kept = {key: value for key, value in capabilities.get(name, {}).items() if key not in parts}
+            capabilities[name] = kept
+    if not has_apps and (extensions := capabilities.get("extensions")):
+        # A server may say less in a result that an app shows.
+        capabilities["extensions"] = {key: value for key, value in extensions.items() if key != mcp_apps.EXTENSION}
+    return capabilities
 
 
 def _silence_sdk() -> None:

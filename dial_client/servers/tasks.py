@@ -6,7 +6,7 @@ call. A task outlives the connection on which it was created, so a session that 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, TypeVar, cast
@@ -38,6 +38,11 @@ DEFAULT_SECONDS, MIN_SECONDS, MAX_SECONDS = 1.0, 0.1, 30.0
 # Seconds a server has to confirm that a task is cancelled.
 CANCEL_SECONDS = 5.0
 OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
+# Makes a call past the SDK: of a tool, with arguments, `_meta` and a function for its progress. None as the result
+# means that the SDK goes on.
+CallDirectly = Callable[
+    [str, Mapping[str, Any], Mapping[str, Any] | None, OnProgress | None], Awaitable[CallToolResult | None]
+]
 ResultT = TypeVar("ResultT", bound=Result)
 _FAILED = "The task failed."
 _CANCELLED = "The server has cancelled the task of this call."
@@ -136,7 +141,9 @@ class ToolRequest:
     _polls: int = 0
     _answered: set[str] = field(default_factory=set)
 
-    async def send(self, client: Client, is_serving: Callable[[], bool]) -> CallToolResult:
+    async def send(
+        self, client: Client, is_serving: Callable[[], bool], call_directly: CallDirectly | None = None
+    ) -> CallToolResult:
         """Make the call, or go on with its task, and return the result.
 
         A task is cancelled at the server if the caller is cancelled. If its session is lost, it goes on.
@@ -144,12 +151,17 @@ class ToolRequest:
         Args:
             client: The SDK's client of the session.
             is_serving: Returns False once the session is lost.
+            call_directly: As `transports.direct_calls.DirectCalls.call`; None if all calls are the SDK's.
 
         Raises:
             InputRequired: The client of a gateway has to answer the server first.
             mcp.MCPError: The call failed at the server, or the server does not know the task any more.
         """
         if self.task is None:
+            if call_directly is not None and self.given is None:
+                result = await call_directly(self.tool, self.arguments, self.meta, self.on_progress)
+                if result is not None:
+                    return result
             try:
                 return await client.call_tool(
                     self.tool,

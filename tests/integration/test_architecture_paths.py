@@ -12,6 +12,7 @@ import pytest
 import dial_client
 from dial_client import DialClient, ModelProfile
 from dial_client.extend import Api
+from tests.inner import StdioTransport
 from tests.support.model_endpoint import Call, Say, model_endpoint
 from tests.support.program import python_server
 
@@ -41,7 +42,6 @@ def list_frames() -> list[str]:
 @pytest.mark.once
 async def test_the_frames_of_the_architecture_are_those_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     import httpx2
-    from mcp.client.session import ClientSession
 
     stacks: dict[str, list[str]] = {}
 
@@ -55,7 +55,7 @@ async def test_the_frames_of_the_architecture_are_those_of_a_run(monkeypatch: py
         monkeypatch.setattr(owner, method, record)
 
     watch(httpx2.AsyncClient, "send")
-    watch(ClientSession, "call_tool")
+    watch(StdioTransport, "write_line")
     replies = [Say("", (Call("delete_record", {"id": 1}),)), Say("Done.")]
     with model_endpoint(replies) as endpoint:
         profile = ModelProfile(name="m", api=Api.CHAT, base_url=f"{endpoint.url}/v1", model="m")
@@ -63,4 +63,4 @@ async def test_the_frames_of_the_architecture_are_those_of_a_run(monkeypatch: py
         async with DialClient("m", models={"m": profile}, servers=servers) as dial:
             assert (await dial.run("Delete it")).text == "Done."
     assert stacks["send"] == read_frames("The path of a message")
-    assert stacks["call_tool"] == read_frames("The path of a tool call")
+    assert stacks["write_line"] == read_frames("The path of a tool call")

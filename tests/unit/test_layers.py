@@ -103,6 +103,7 @@ LOADED_LATE = {
     PACKAGE / "servers" / "transports" / f"{name}.py"
     for name in (
         "transport_errors",
+        "direct_calls",
         "rate_limit",
         "streamable_http",
         "jsonrpc_lines",

@@ -38,6 +38,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from dial_client.schema.tool_arguments import is_shallow
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.servers.status import AddNote
+from dial_client.servers.transports.direct_calls import METHOD, DirectCalls
 from dial_client.servers.transports.rate_limit import RateLimiter
 
 BOM = b"\xef\xbb\xbf"
@@ -233,6 +234,14 @@ class ResponseRepairer:
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
             self._pending.pop(str((message.params or {}).get("requestId")), None)
 
+    def record_call(self, request_id: int, version: str) -> None:
+        """Record a call of a tool that is sent past the SDK."""
+        self._pending[str(request_id)] = (METHOD, version)
+
+    def forget_call(self, request_id: int) -> None:
+        """Forget a call that was sent past the SDK, and gets no response any more."""
+        self._pending.pop(str(request_id), None)
+
     def repair(self, message: object) -> None:
         """Mask a message, and repair a response, in place."""
         # First of all: whatever comes after this (notes, errors, logs, the model) sees the masked message only.
@@ -382,15 +391,22 @@ class RepairingTransport:
     """Is called when the incoming stream ends."""
     on_error: Callable[[Exception], Awaitable[None]]
     """Is awaited with the error that closes the transport, before closing begins."""
+    direct: DirectCalls | None = None
+    """The calls that are made past the SDK; None if the transport cannot."""
 
     async def __aenter__(self) -> tuple[_Reader, _Writer]:
         read, write = await self.inner.__aenter__()
         repairer = ResponseRepairer(self.on_note, self.mask)
-        return _Reader(read, repairer, RateLimiter(self.on_note), self.on_end), _Writer(write, repairer)
+        if self.direct is not None:
+            self.direct.on_sent, self.direct.on_over = repairer.record_call, repairer.forget_call
+        reader = _Reader(read, repairer, RateLimiter(self.on_note), self.on_end, self.direct)
+        return reader, _Writer(write, repairer)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
+        if self.direct is not None:
+            self.direct.close()
         try:
             # Report the error before the transport is closed: ending a process may take seconds.
             if isinstance(error, Exception):
@@ -406,6 +422,7 @@ class _Reader(ObjectReceiveStream[SessionMessage | Exception]):
     repairer: ResponseRepairer
     limiter: RateLimiter
     on_end: Callable[[str], None]
+    direct: DirectCalls | None = None
 
     def __post_init__(self) -> None:
         self._has_context = hasattr(self.inner, "last_context")  # checked once: the SDK asks for it with each message
@@ -424,12 +441,15 @@ class _Reader(ObjectReceiveStream[SessionMessage | Exception]):
                 item: SessionMessage | Exception = await self.inner.receive()
             except (anyio.EndOfStream, anyio.ClosedResourceError):
                 self.on_end("")
+                if self.direct is not None:
+                    self.direct.close()
                 raise
             if not isinstance(item, SessionMessage):
                 return item
             if self.limiter.allows(item.message):
                 self.repairer.repair(item.message)
-                return item
+                if self.direct is None or not self.direct.take(item.message):
+                    return item
 
 
 @dataclass(eq=False)

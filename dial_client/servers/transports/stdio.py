@@ -88,6 +88,14 @@ class StdioTransport:
         self._pumps.cancel_scope.cancel()
         return await self._pumps.__aexit__(kind, error, trace)
 
+    async def write_line(self, line: bytes) -> None:
+        """Write a line to the server's standard input.
+
+        Raises:
+            anyio.ClosedResourceError, anyio.BrokenResourceError: The connection has ended.
+        """
+        await self._write.pipe.send(line)
+
     async def explain_end(self) -> str:
         """Return why the connection ended, in one line; waits at most a second for the process to exit."""
         if self.failure is not None:

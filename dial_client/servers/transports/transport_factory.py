@@ -60,6 +60,8 @@ class TransportFactory:
         self._process = ServerProcess(target, mask) if has_process else None
         self._stderr = StderrTail(mask) if self._process is None else self._process.stderr
         self._explain_exit: Callable[[], Awaitable[str]] | None = None
+        self.direct: Any = None
+        """The `direct_calls.DirectCalls` of the transport; None before `create`, and if the transport has none."""
 
     @property
     def stderr(self) -> tuple[str, ...]:
@@ -76,6 +78,7 @@ class TransportFactory:
         """
         if not isinstance(self._target, ServerSettings):
             return self._target
+        from dial_client.servers.transports.direct_calls import DirectCalls
         from dial_client.servers.transports.response_repair import RepairingTransport
 
         transport: Any
@@ -84,6 +87,7 @@ class TransportFactory:
 
             transport = StdioTransport(self._process, on_note)
             self._explain_exit = transport.explain_end
+            self.direct = DirectCalls(transport.write_line)
         elif self._is_stdio:
             from dial_client.servers.transports.stdio import WindowsStdioTransport
 
@@ -94,7 +98,7 @@ class TransportFactory:
             # HTTP+SSE sends messages apart from the stream: a message that cannot be sent ends the connection.
             on_failure = None if self.is_streamable_http else on_end
             transport = HTTPTransport(self._target, self._login, self._logins, self._mask, on_failure)
-        return RepairingTransport(transport, self._mask, on_note, on_end, on_error)
+        return RepairingTransport(transport, self._mask, on_note, on_end, on_error, self.direct)
 
     async def explain_end(self) -> str:
         """Return why the connection ended, as a text for users; of a URL the cause is unknown."""
