@@ -571,6 +571,10 @@ from dial_client.serve.model_api.response_store import ResponseStore as Response
 from dial_client.serve.oidc_login import OidcLogin as OidcLogin
 from dial_client.serve.oidc_tokens import OidcTokens as OidcTokens
 from dial_client.serve.operations import Operations as Operations
+from dial_client.serve.owner_limits import LimitTable as LimitTable
+from dial_client.serve.owner_limits import OwnerLimiter as OwnerLimiter
+from dial_client.serve.owner_limits import OwnerLimits as OwnerLimits
+from dial_client.serve.owner_limits import read_limits as read_limits
 from dial_client.serve.request_log import REQUEST_ID as REQUEST_ID
 from dial_client.serve.retention import delete_old as delete_old
 from dial_client.serve.security import APP_FRAME as APP_FRAME
@@ -596,6 +600,7 @@ from dial_client.serve.title_writer import TitleWriter as TitleWriter
 from dial_client.serve.turn_registry import MAX_TURNS as MAX_TURNS
 from dial_client.serve.turn_registry import ServedModel as ServedModel
 from dial_client.serve.turn_registry import TurnRegistry as TurnRegistry
+from dial_client.serve.usage_ledger import UsageLedger as UsageLedger
 from dial_client.servers import notifications as notifications
 from dial_client.servers import restart_policy as restart_policy
 from dial_client.servers import server_requests as server_requests

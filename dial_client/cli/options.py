@@ -377,6 +377,13 @@ class ServeOptions:
         int, Option(min=1, metavar="N", help="At most N calls of one client of /mcp in a minute.")
     ] = 6_000
     no_mcp: Annotated[bool, Option("--no-mcp", help="Do not serve the tools as an MCP server at /mcp.")] = False
+    owner_limits: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            help="A JSON file with the limits of persons and groups: turns, requests, tokens, money, models and tools.",
+        ),
+    ] = None
     retain: Annotated[
         str,
         Option(

@@ -38,6 +38,7 @@ from dial_client.serve.human_input import PageUser
 from dial_client.serve.mcp_endpoint import McpOptions
 from dial_client.serve.metrics import ServiceMetrics
 from dial_client.serve.operations import Operations
+from dial_client.serve.owner_limits import OwnerLimiter, read_limits
 from dial_client.serve.request_log import REQUEST_ID
 from dial_client.serve.server_routes import ConfigChanger, ServerChange
 from dial_client.serve.turn_registry import ServedModel
@@ -61,8 +62,7 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
     set_up_service_log(serve_options.log_format, has_access_log=serve_options.access_log)
     locked = _read_locked_settings(serve_options.lock)
     store = build_store(options, is_durable=serve_options.durable)
-    if (retain := parse_lifetime(serve_options.retain, "--retain")) is not None and options.no_save:
-        raise ConfigError("--retain has no effect with --no-save: conversations end with the process")
+    operations = _build_operations(options, serve_options)
     access = choose_access(serve_options, store)
     proxies = Proxies(tuple(map(parse_proxy, serve_options.proxy)), access.proxy_headers | {REQUEST_ID})
     settings, provider = await read_with_model(options)
@@ -74,11 +74,8 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
         host, port, *_ = listener.getsockname()
         settings = _without_own_endpoint(settings, host, port)
         is_alone = access.authenticator is None
-        metrics = ServiceMetrics() if serve_options.metrics else None
         async with open_client(
-            *(options, settings, provider, user, callbacks),
-            single_user=is_alone,
-            middleware=[metrics] if metrics is not None else [],
+            *(options, settings, provider, user, callbacks), single_user=is_alone, middleware=operations.middleware
         ) as dial:
             reload = ConfigurationReload(dial, options, settings, partial(_without_own_endpoint, host=host, port=port))
             web = create_app(
@@ -99,7 +96,7 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
                 mcp=_choose_mcp_options(options, serve_options),
                 authenticator=access.authenticator,
                 login=access.login,
-                operations=Operations(serve_options.access_log, metrics, retain, find_audit_folder()),
+                operations=operations,
             )
             shown = _format_url(listener.getsockname(), access.token, access.token_source)
             if serve_options.auth == PERSONAL_TOKENS:
@@ -107,6 +104,25 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
             async with web.lifespan():
                 server = HttpServer(web, listener, web.context.turns, proxies=proxies)
                 return await _serve(server, web.context, shown, reload)
+
+
+def _build_operations(options: Options, serve_options: ServeOptions) -> Operations:
+    """Return how the service is watched, and what it limits.
+
+    Raises:
+        ConfigError: An option is wrong, or has no effect.
+    """
+    retain, limits = parse_lifetime(serve_options.retain, "--retain"), serve_options.owner_limits
+    if options.no_save and (retain is not None or limits is not None):
+        named = "--retain" if retain is not None else "--owner-limits"
+        raise ConfigError(f"{named} cannot be combined with --no-save", "it is about what is in the database")
+    return Operations(
+        access_log=serve_options.access_log,
+        metrics=ServiceMetrics() if serve_options.metrics else None,
+        limits=OwnerLimiter(read_limits(limits)) if limits is not None else None,
+        retain=retain,
+        audit_folder=find_audit_folder(),
+    )
 
 
 def _choose_title_model(name: str | None, dial: DialClient) -> str | None:

@@ -76,6 +76,8 @@ class ToolCall:
     """The turn that makes the call; empty for `DialClient.call`."""
     conversation_id: str = ""
     """The conversation of the turn; empty if it has none."""
+    owner: str = ""
+    """The person whom the call is for, in the words of the program; empty if the program does not name one."""
 
     @property
     def name(self) -> str:

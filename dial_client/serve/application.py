@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -15,6 +16,7 @@ from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.durable import DurableTurns
 from dial_client.serve.access_routes import AccessRoutes
+from dial_client.serve.authentication import Person
 from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.cluster.remote_turns import RemoteTurns
 from dial_client.serve.conversation_routes import ConversationRoutes
@@ -33,12 +35,14 @@ from dial_client.serve.oidc_login import OidcLogin
 from dial_client.serve.operations import Operations
 from dial_client.serve.readiness import Readiness
 from dial_client.serve.request_log import RequestLog
-from dial_client.serve.security import HEALTH, READY, AccessPolicy, SecurityMiddleware, find_person
+from dial_client.serve.security import HEALTH, PERSON, READY, AccessPolicy, SecurityMiddleware, find_person
 from dial_client.serve.server_routes import ConfigChanger, ServerLogins, ServerRoutes
 from dial_client.serve.share_routes import ShareRoutes
 from dial_client.serve.static_files import StaticFiles
 from dial_client.serve.title_writer import TitleWriter
 from dial_client.serve.turn_registry import ServedModel, TurnRegistry
+from dial_client.serve.usage_ledger import UsageLedger
+from dial_client.serve.usage_routes import UsageRoutes
 from dial_client.stores.conversation_store import ConversationStore
 from dial_client.stores.sql_store import SQLStore
 
@@ -69,9 +73,17 @@ class AppContext:
     """Lets a model write titles; None to keep the first words of conversations."""
     login: OidcLogin | None = None
     """Logs persons in on the page; None if the page asks for a token."""
+    usage: UsageLedger | None = None
+    """What persons have used; None without a database."""
     operations: Operations = field(default_factory=Operations)
     mcp: McpEndpoint | None = None
     """Serves the servers' tools to other MCP hosts; None to serve them to none."""
+
+
+# The paths at which a POST request asks a model.
+_ASKS_A_MODEL = re.compile(
+    r"/v1/(chat/completions|responses|messages)|/conversations/[^/]+/(chat|regenerate|continue|compact)"
+)
 
 
 def build_application(context: AppContext, policy: AccessPolicy) -> ASGIApp:
@@ -91,7 +103,22 @@ def build_application(context: AppContext, policy: AccessPolicy) -> ASGIApp:
             methods = {name for route in routes if route.path == path for name in route.methods or ()}
             raise HTTPException(405, headers={"allow": ", ".join(sorted(methods))}) from error
 
-    return RequestLog(SecurityMiddleware(respond, policy), context.operations)
+    limits, usage = context.operations.limits, context.usage
+    if limits is None or usage is None:
+        return RequestLog(SecurityMiddleware(respond, policy), context.operations)
+    limits.count_turns, context.turns.guard = context.turns.count_owned, limits.reserve_turn
+
+    async def respond_within_limits(scope: Scope, receive: Receive, send: Send) -> None:
+        person: Person | None = scope.get("state", {}).get(PERSON)
+        if person is None:  # the page's files, and what needs no token
+            await respond(scope, receive, send)
+            return
+        with limits.admit(person):
+            if scope["method"] == "POST" and _ASKS_A_MODEL.fullmatch(scope["path"]):
+                await limits.check_budget(person.name, usage)
+            await respond(scope, receive, send)
+
+    return RequestLog(SecurityMiddleware(respond_within_limits, policy), context.operations)
 
 
 def build_routes(context: AppContext) -> list[Route]:
@@ -125,6 +152,7 @@ def build_routes(context: AppContext) -> list[Route]:
         *ServerRoutes(dial, context.change_config, context.logins).build_routes(),
         *AccessRoutes(dial, context.human_input.requests, context.operations.audit_folder).build_routes(),
         *(ShareRoutes(manager, files).build_routes() if context.shares else ()),
+        *UsageRoutes(context.usage, context.operations.limits).build_routes(),
         *context.human_input.build_routes(),
         *(context.login.build_routes() if context.login is not None else ()),
         *(context.mcp.build_routes() if context.mcp is not None else ()),

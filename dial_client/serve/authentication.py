@@ -49,6 +49,7 @@ NEEDED_SCOPES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "servers": ((READ,), (ADMIN,)),
     "audit": ((ADMIN,), (ADMIN,)),
     "metrics": ((ADMIN,), (ADMIN,)),
+    "usage": ((CHAT, READ), (ADMIN,)),
     "me": (SCOPES, SCOPES),
     MCP.removeprefix("/"): ((GATEWAY,), (GATEWAY,)),
 }
@@ -71,6 +72,8 @@ class Person:
     """What the person may use the service for."""
     shown_name: str = ""
     """The name for people to read, such as an e-mail address; empty if it is `name`."""
+    groups: frozenset[str] = frozenset()
+    """The groups that an identity provider or a proxy names, for the limits of groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +272,7 @@ class ProxyUsers:
         if len(name) > MAX_OWNER or not name.isprintable():
             return Refusal("the proxy names a person whose name is too long, or cannot be shown")
         groups = [group.strip() for group in headers.get(self._groups_header, "").split(",")]
-        return Person(name, self._scopes.find(groups))
+        return Person(name, self._scopes.find(groups), groups=frozenset(groups))
 
 
 class FirstOf:

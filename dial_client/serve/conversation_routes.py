@@ -34,6 +34,7 @@ from dial_client.serve.http_messages import (
     read_string,
 )
 from dial_client.serve.model_api.message_parts import parse_content, to_text_parts
+from dial_client.serve.owner_limits import check_model, has_model_limit
 from dial_client.serve.security import select_owned
 from dial_client.serve.share_routes import LINK, SHARED_MARK
 from dial_client.serve.sse_response import SSEResponse, parse_last_event_id, stream_turn
@@ -284,6 +285,7 @@ class ConversationRoutes:
         notes: Sequence[str] = (),
     ) -> Any:
         """Start a turn; return a stream of its events, or without `stream` its result."""
+        await self._check_model(request)
         with self._turns.reserve():
             turn = await self._find_runner(request).start(conversation_id, turn_input, stream=stream)
             self._turns.add(turn)
@@ -295,6 +297,11 @@ class ConversationRoutes:
         if stream:
             return SSEResponse(stream_turn(turn, 0, self._model.name), headers)
         return build_json_response((await turn.result()).to_dict(), headers=headers)
+
+    async def _check_model(self, request: Request) -> None:
+        if has_model_limit():
+            view = await self._find_runner(request).view(request.path_params["id"])
+            check_model(str((view.settings or {}).get("model") or self._model.name))
 
     async def _respond(self, request: Request, conversation_id: str, status: int = 200) -> Response:
         return build_json_response(view_to_dict(await self._find_runner(request).view(conversation_id)), status)
@@ -395,6 +402,7 @@ class ConversationRoutes:
         return await self._respond(request, request.path_params["id"])
 
     async def _compact(self, request: Request) -> Response:
+        await self._check_model(request)
         compaction = await self._find_manager(request).compact(request.path_params["id"])
         note = {"note": compaction.note} if compaction is not None else {}
         return build_json_response(

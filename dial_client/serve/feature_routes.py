@@ -38,6 +38,7 @@ from dial_client.serve.http_messages import (
     to_http_error,
 )
 from dial_client.serve.human_input import HumanInputBroker
+from dial_client.serve.owner_limits import may_use_model
 from dial_client.serve.security import APP_FRAME, find_person
 from dial_client.serve.sse_response import OPENING_COMMENT, SSEResponse, encode_event
 from dial_client.serve.turn_registry import ServedModel
@@ -315,7 +316,8 @@ class FeatureRoutes:
         return DirectCall(self._human_input, self._app_calls, call, conversation_id, owner)
 
     async def _list_models(self, request: Request) -> Response:  # noqa: ARG002 - the same for every request
-        profiles = [] if "model" in self._locked else list(self._dial.model.profiles.values())
+        named = {} if "model" in self._locked else self._dial.model.profiles
+        profiles = [profile for name, profile in named.items() if may_use_model(name)]
         models = await anyio.to_thread.run_sync(lambda: [describe_profile(profile) for profile in profiles])
         default = {"name": self._model.name, "profile": self._dial.model.profile_name or None}
         return build_json_response({"models": models, "default": default, "locked": self._locked})

@@ -16,6 +16,6 @@ async def run_maintenance(context: AppContext) -> None:
         if (metrics := context.operations.metrics) is not None:
             metrics.observe(context.dial, context.turns, context.store)
             group.start_soon(metrics.watch_loop)
-            group.start_soon(TurnWatch(context.turns, metrics).run)
+        group.start_soon(TurnWatch(context.turns, metrics, context.usage).run)
         if (retain := context.operations.retain) is not None and isinstance(context.store, SQLStore):
             group.start_soon(run_retention, context.store, context.operations.audit_folder, retain)

@@ -64,7 +64,8 @@ class OidcTokens:
         if not subject or not name.isprintable() or len(name) > MAX_OWNER:
             raise InvalidToken("the subject of the token is no name")
         shown = next((text for key in ("preferred_username", "email") if isinstance(text := claims.get(key), str)), "")
-        return Person(name, self._scopes.find(_read_groups(claims, self._groups_claim)), shown)
+        groups = frozenset(_read_groups(claims, self._groups_claim))
+        return Person(name, self._scopes.find(groups), shown, groups)
 
 
 def _read_groups(claims: Mapping[str, Any], path: str) -> list[str]:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from dial_client.hooks.middleware import Middleware
 from dial_client.serve.metrics import ServiceMetrics
+from dial_client.serve.owner_limits import OwnerLimiter
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +18,9 @@ class Operations:
     access_log: bool = False
     """Whether each response is logged (level ``INFO`` of ``dial_client.serve.request_log``)."""
     metrics: ServiceMetrics | None = None
-    """The metrics, which ``GET /metrics`` returns; None for none. Give them to the client as `middleware`, too."""
+    """The metrics, which ``GET /metrics`` returns; None for none. The client needs `middleware`, too."""
+    limits: OwnerLimiter | None = None
+    """The limits of persons; None for none. The client needs `middleware`, too. Needs a database."""
     retain: timedelta | None = None
     """For how long conversations are kept in a database after their last change, and the audit log; None for ever."""
     audit_folder: Path | None = None
@@ -25,3 +29,8 @@ class Operations:
     """The free space on the disk of the database and of the audit log below which the service is not ready."""
     check_interval: float = 1.0
     """Seconds for which the answer of ``/readyz`` counts: for so long it asks neither database nor disk again."""
+
+    @property
+    def middleware(self) -> list[Middleware]:
+        """What the client needs as `middleware`, for the metrics and the limits."""
+        return [each for each in (self.limits, self.metrics) if each is not None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
 import anyio
@@ -60,6 +60,8 @@ class TurnRegistry:
 
     def __init__(self, max_turns: int = MAX_TURNS, *, hand_over: bool = False) -> None:
         self.max_turns = max_turns
+        self.guard: Callable[[], AbstractContextManager[None]] = nullcontext
+        """Within this context a turn starts; an `HttpError` refuses the turn."""
         self.on_added: Callable[[TurnHandle], None] = _ignore
         """Called with each turn that is counted."""
         self._hand_over = hand_over
@@ -88,6 +90,10 @@ class TurnRegistry:
         running = self._prune()
         return len(running), sum(turn.id in self._waiting for turn in running)
 
+    def count_owned(self, owner: str) -> int:
+        """Return the number of the running turns of an owner."""
+        return sum(turn.owner == owner for turn in self._prune())
+
     @contextmanager
     def reserve(self) -> Iterator[None]:
         """Reserve a place for a turn while it starts; `add` then counts the turn until it ends.
@@ -103,11 +109,12 @@ class TurnRegistry:
         if len(running) - waiting + self._starting >= self.max_turns:
             message = f"{self.max_turns} turns are running: try again later"
             raise HttpError(429, message, "too_many_turns", kind="rate_limit_error", headers={"retry-after": "2"})
-        self._starting += 1
-        try:
-            yield
-        finally:
-            self._starting -= 1
+        with self.guard():
+            self._starting += 1
+            try:
+                yield
+            finally:
+                self._starting -= 1
 
     @contextmanager
     def wait_for_person(self, turns: Iterable[str]) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Sees each turn of this process from its start to its end, for the metrics of the service."""
+"""Sees each turn of this process from its start to its end: for the metrics, and for what its owner has used."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from contextlib import aclosing, suppress
 import anyio
 
 from dial_client.messages.events import Finished, ReasoningDelta, TextDelta
-from dial_client.messages.turn_result import Turn
 from dial_client.serve.metrics import ServiceMetrics
 from dial_client.serve.turn_registry import TurnRegistry
+from dial_client.serve.usage_ledger import UsageLedger
 from dial_client.turns.turn_handle import TurnHandle
 
 
@@ -18,38 +18,51 @@ class TurnWatch:
 
     Args:
         turns: The turns of this process.
-        metrics: Records what turns do.
+        metrics: Records what turns do; None for no metrics.
+        ledger: Records what owners have used; None without a database.
     """
 
-    def __init__(self, turns: TurnRegistry, metrics: ServiceMetrics) -> None:
-        self._metrics = metrics
+    def __init__(self, turns: TurnRegistry, metrics: ServiceMetrics | None, ledger: UsageLedger | None) -> None:
+        self._metrics, self._ledger = metrics, ledger
         self._send, self._receive = anyio.create_memory_object_stream[tuple[TurnHandle, float]](float("inf"))
         turns.on_added = self._add
 
     def _add(self, turn: TurnHandle) -> None:
-        with suppress(anyio.BrokenResourceError):  # the service ends
+        if self._ledger is not None:
+            self._ledger.expect(turn)
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the service ends
             self._send.send_nowait((turn, anyio.current_time()))
 
     async def run(self) -> None:
-        """Follow the turns until cancelled."""
-        async with anyio.create_task_group() as group, self._send, self._receive as added:
-            async for turn, began in added:
-                group.start_soon(self._follow, turn, began)
+        """Follow the turns until cancelled; then store what they have used."""
+        try:
+            async with anyio.create_task_group() as group, self._send, self._receive as added:
+                if self._ledger is not None:
+                    group.start_soon(self._ledger.run)
+                async for turn, began in added:
+                    group.start_soon(self._follow, turn, began)
+        finally:
+            if self._ledger is not None:
+                await self._ledger.store_last()
 
     async def _follow(self, turn: TurnHandle, began: float) -> None:
-        result: Turn | None = None
+        is_answered = False
         try:
-            await self._wait_for_text(turn, began)
+            if self._metrics is not None:
+                await self._wait_for_text(turn, began, self._metrics)
             with suppress(Exception):  # the turn failed: its client is told
-                result = await turn.result()
+                await turn.result()
+                is_answered = True
         finally:
-            if turn.has_ended and not turn.is_abandoned:
-                self._metrics.record_turn(result, anyio.current_time() - began)
+            if self._ledger is not None:
+                self._ledger.add(turn)
+            if self._metrics is not None and turn.has_ended and not turn.is_abandoned:
+                self._metrics.record_turn(turn.ending if is_answered else None, anyio.current_time() - began)
 
-    async def _wait_for_text(self, turn: TurnHandle, began: float) -> None:
+    async def _wait_for_text(self, turn: TurnHandle, began: float, metrics: ServiceMetrics) -> None:
         with suppress(Exception):  # as above
             async with aclosing(turn.log.events()) as events:
                 async for _, event in events:
                     if isinstance(event, TextDelta | ReasoningDelta | Finished):
-                        self._metrics.record_first_token(anyio.current_time() - began)
+                        metrics.record_first_token(anyio.current_time() - began)
                         return

@@ -30,6 +30,7 @@ from dial_client.serve.security import AccessPolicy, build_policy, check_origin,
 from dial_client.serve.server_routes import ConfigChanger, ServerLogins
 from dial_client.serve.title_writer import TitleWriter
 from dial_client.serve.turn_registry import MAX_TURNS, ServedModel, TurnRegistry
+from dial_client.serve.usage_ledger import UsageLedger
 from dial_client.settings.argument_types import check_seconds
 from dial_client.settings.config_types import ServerSettings
 from dial_client.stores.conversation_store import ConversationStore
@@ -187,6 +188,7 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
         shares=shares,
         titles=TitleWriter(dial, title_model) if title_model else None,
         login=login,
+        usage=UsageLedger(store.usage) if isinstance(store, SQLStore) else None,
         operations=operations,
         mcp=McpEndpoint(dial, turns, human_input, mcp) if mcp is not None else None,
     )

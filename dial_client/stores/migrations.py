@@ -116,6 +116,19 @@ _ACCESS_TOKENS = (
     )""",
 )
 
+# What owners have used, by day (`owner_usage`).
+_OWNER_USAGE = (
+    """CREATE TABLE owner_usage (
+        owner TEXT NOT NULL,
+        day VARCHAR(10) NOT NULL,
+        turns BIGINT NOT NULL,
+        input_tokens BIGINT NOT NULL,
+        output_tokens BIGINT NOT NULL,
+        cost_usd DOUBLE PRECISION NOT NULL,
+        PRIMARY KEY (owner, day)
+    )""",
+)
+
 MigrationStep = str | Callable[["Connection"], None]
 
 # The steps from each version of the schema to the next; the first group creates version 1.
@@ -126,4 +139,5 @@ MIGRATIONS: tuple[Sequence[MigrationStep], ...] = (
     _ENTRIES,
     _OWNERS,
     _ACCESS_TOKENS,
+    _OWNER_USAGE,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 BATCH = 50
 
 # The columns of rows that are exported, by table; never the digest of a token.
-_EXPORTED: Mapping[str, str] = {"access_tokens": "id, name, scopes, created_at, expires_at, requests_per_minute"}
+_EXPORTED: Mapping[str, str] = {
+    "access_tokens": "id, name, scopes, created_at, expires_at, requests_per_minute",
+    "owner_usage": "day, turns, input_tokens, output_tokens, cost_usd",
+}
 
 
 class OwnerData:
@@ -74,12 +77,15 @@ class OwnerData:
         return dict(deleted)
 
     async def delete_older(self, before: datetime) -> int:
-        """Delete a batch of conversations that were not changed since a time, and all tokens that expired before it.
+        """Delete a batch of conversations not changed since a time, and all tokens and days of usage before it.
 
         Conversations of a running turn are left. Return the number of deleted conversations; 0 at the end.
         """
         time = to_sortable_time(before)
         await self._delete("DELETE FROM access_tokens WHERE expires_at <> '' AND expires_at < :time", time=time)
+        # The limits of a month need the days of this month, however short the time is.
+        day = min(before.date(), datetime.now(UTC).date().replace(day=1)).isoformat()
+        await self._delete("DELETE FROM owner_usage WHERE day < :day", day=day)
         return await self._database.run(partial(_delete_older, time=time), writes=True)
 
     async def _delete(self, statement: str, **values: Any) -> int:

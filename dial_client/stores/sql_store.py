@@ -28,6 +28,7 @@ from dial_client.stores.database import Database, build_clock_expression, check_
 from dial_client.stores.mailbox import Mailbox
 from dial_client.stores.migrations import extract_search_text
 from dial_client.stores.owner_data import OwnerData
+from dial_client.stores.owner_usage import OwnerUsage
 from dial_client.stores.row_batches import Batcher, EncodedMessage, Request, Rows, execute
 from dial_client.stores.store_core import Change, StoreCore
 
@@ -73,6 +74,8 @@ class SQLStore(StoreCore):
         """Messages between the processes that use the database."""
         self.owner_data = OwnerData(self._database)
         """What the database has of one owner, to export and to erase it."""
+        self.usage = OwnerUsage(self._database)
+        """What owners have used, by day."""
         self.tokens = AccessTokens(self._database)
         """The access tokens of a service for several persons."""
 

@@ -234,7 +234,9 @@ class ToolExecutor:
         origin = self.audit.origin
         spec = route.spec if route else None
         with round_.deadline.scope():
-            tool_call = ToolCall(request=call, spec=spec, turn_id=origin.turn, conversation_id=origin.conversation)
+            tool_call = ToolCall(
+                request=call, spec=spec, turn_id=origin.turn, conversation_id=origin.conversation, owner=origin.owner
+            )
             result = await self.middleware.call_tool(tool_call, attempt)
         if not is_begun:
             # No call was made: the middleware has answered or refused it.

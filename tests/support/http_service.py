@@ -45,6 +45,7 @@ from tests.inner import (
     SQLStore,
     TitleWriter,
     TurnRegistry,
+    UsageLedger,
     build_application,
     configuration,
     default_database,
@@ -163,6 +164,7 @@ async def serve(
                 titles=TitleWriter(dial, title_model) if title_model else None,
                 mcp=endpoint,
                 login=login,
+                usage=UsageLedger(conversations.usage) if isinstance(conversations, SQLStore) else None,
                 operations=operations,
             )
             app = build_application(context, policy or AccessPolicy(TOKEN, max_body=MAX_BODY))

@@ -8,6 +8,7 @@ from dial_client.client.dial_client import DialClient
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.serve.http_messages import HttpError
+from dial_client.serve.owner_limits import check_model, may_use_model
 from dial_client.serve.turn_registry import ServedModel
 
 # The end of the name of a model without tools and instructions.
@@ -48,9 +49,20 @@ class ModelNames:
     def list_names(self) -> list[str]:
         """Return all names, the served model first, and each model once more without tools and instructions."""
         profiles = () if self._is_locked else self._dial.model.profiles
-        return [f"{name}{suffix}" for suffix in ("", PLAIN) for name in dict.fromkeys((self._served.name, *profiles))]
+        names = [name for name in dict.fromkeys((self._served.name, *profiles)) if may_use_model(name)]
+        return [f"{name}{suffix}" for suffix in ("", PLAIN) for name in names]
 
     def find(self, name: object, stand_in: str = "") -> NamedModel:
+        """Return the model with a name; the client's model for no name. See `_find`.
+
+        Raises:
+            HttpError: There is no model of this name, or the person of the request may not use it.
+        """
+        found = self._find(name, stand_in)
+        check_model(found.profile or self._served.name)
+        return found
+
+    def _find(self, name: object, stand_in: str) -> NamedModel:
         """Return the model with a name; the client's model for no name.
 
         Args:

@@ -1,0 +1,246 @@
+"""What persons of a service have used, and the limits of what they may."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from mcp.server import MCPServer
+
+from tests.inner import (
+    SCOPES,
+    AccessPolicy,
+    ConfigError,
+    LimitTable,
+    ModelProfile,
+    Operations,
+    OwnerLimiter,
+    OwnerLimits,
+    PersonalTokens,
+    SQLStore,
+    read_limits,
+)
+from tests.support.http_service import MODEL, Gate, HttpService, serve
+from tests.support.temporary_stores import needs_postgres, place
+
+pytestmark = pytest.mark.anyio
+
+ANSWER = {"text": "Done.", "usage": {"input_tokens": 60, "output_tokens": 40}}
+ASKED = {"messages": [{"role": "user", "content": "Hello?"}]}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@dataclass
+class Company:
+    service: HttpService
+    store: SQLStore
+
+    async def login(self, owner: str, *scopes: str) -> httpx2.AsyncClient:
+        text, _ = await self.store.tokens.create("a program", owner, scopes or {*SCOPES} - {"admin"})
+        headers = {"Authorization": f"Bearer {text}"}
+        return httpx2.AsyncClient(base_url=self.service.url, headers=headers, trust_env=False, timeout=60.0)
+
+
+@asynccontextmanager
+async def open_company(
+    where: Path | str, replies: Sequence[Any], limits: Mapping[str, OwnerLimits], **options: Any
+) -> AsyncIterator[Company]:
+    store = SQLStore(where)
+    operations = Operations(limits=OwnerLimiter(LimitTable(limits)))
+    policy = AccessPolicy(authenticator=PersonalTokens(store.tokens))
+    async with serve(
+        replies,
+        store=store,
+        policy=policy,
+        operations=operations,
+        middleware=operations.middleware,
+        single_user=False,
+        **options,
+    ) as service:
+        yield Company(service, store)
+
+
+async def test_a_person_whose_tokens_of_the_day_are_used_up_is_told_when_to_come_again(tmp_path: Path) -> None:
+    limits = {"*": OwnerLimits(tokens_per_day=150)}
+    async with (
+        open_company(tmp_path / "a.db", [ANSWER] * 4, limits) as company,
+        await company.login("anna") as anna,
+        await company.login("bob") as bob,
+    ):
+        where = f"/conversations/{(await anna.post('/conversations', json={})).json()['id']}/chat"
+        first = await anna.post(where, json={"text": "Hello?", "stream": False})
+        second = await anna.post("/v1/chat/completions", json=ASKED)
+        refused = [
+            await anna.post(where, json={"text": "Hello?"}),
+            await anna.post("/v1/chat/completions", json=ASKED),
+            await anna.post("/v1/messages", json=ASKED | {"max_tokens": 9}),
+        ]
+        listed = await anna.get("/conversations")
+        of_bob = await bob.post("/v1/chat/completions", json=ASKED)
+        used = (await anna.get("/usage")).json()
+    assert (first.status_code, second.status_code, listed.status_code, of_bob.status_code) == (200, 200, 200, 200)
+    assert [answer.status_code for answer in refused] == [429] * 3
+    assert refused[1].json()["error"]["code"] == "budget_limit_exceeded"
+    assert "150 tokens of this day" in refused[1].json()["error"]["message"]
+    assert all(0 < int(answer.headers["retry-after"]) <= 86_400 for answer in refused)
+    assert used["owner"] == "anna"
+    assert used["today"] == used["month"] == {"turns": 2, "input_tokens": 120, "output_tokens": 80, "cost_usd": 0.0}
+    assert used["days"] == [{"day": f"{datetime.now(UTC):%Y-%m-%d}", **used["today"]}]
+    assert used["limits"] == {"tokensPerDay": 150}
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=needs_postgres)])
+async def test_what_a_process_has_counted_limits_a_person_at_all_processes(tmp_path: Path, kind: str) -> None:
+    limits = {"owner:anna": OwnerLimits(tokens_per_month=200)}
+    async with (
+        place(kind, tmp_path) as where,
+        open_company(where, [ANSWER] * 3, limits) as first,
+        open_company(where, [ANSWER] * 3, limits) as second,
+    ):
+        async with await first.login("anna") as here, await second.login("anna") as there:
+            answers = [await person.post("/v1/chat/completions", json=ASKED) for person in (here, there)]
+            with anyio.fail_after(30):  # the other process stores it when the answer has ended
+                while (await here.get("/usage")).json()["month"]["turns"] < 2:  # noqa: ASYNC110 - of another process
+                    await anyio.sleep(0.01)
+            answers.append(await here.post("/v1/chat/completions", json=ASKED))
+        async with await first.login("boss", "admin", "read") as boss, await first.login("bob") as bob:
+            owners = await boss.get("/usage?owners")
+            refused = await bob.get("/usage?owners")
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
+    assert owners.json()["owners"] == [
+        {"owner": "anna", "turns": 2, "input_tokens": 120, "output_tokens": 80, "cost_usd": 0.0}
+    ]
+    assert refused.status_code == 403
+
+
+async def test_a_person_has_so_many_turns_and_requests_and_others_are_not_kept_out(tmp_path: Path) -> None:
+    gate, clock = Gate(), MCPServer("clock")
+
+    @clock.tool()
+    async def now() -> str:
+        """Tells the time."""
+        await gate.passed()
+        return "noon"
+
+    call = {"tool_calls": [{"name": "now", "arguments": {}}]}
+    limits = {"*": OwnerLimits(turns=1), "owner:carl": OwnerLimits(requests_per_minute=2)}
+    options: dict[str, Any] = {"servers": {"clock": clock}, "allow": ["*"]}
+    async with open_company(tmp_path / "a.db", [call, "Hello.", "Noon.", "Again."], limits, **options) as company:
+        async with await company.login("anna") as anna, await company.login("bob") as bob:
+            where = f"/conversations/{(await anna.post('/conversations', json={})).json()['id']}/chat"
+            async with anna.stream("POST", where, json={"text": "What time is it?"}) as running:
+                await gate.begun.wait()
+                refused = await anna.post("/v1/chat/completions", json=ASKED)
+                of_bob = await bob.post("/v1/chat/completions", json=ASKED)
+                gate.open.set()
+                await running.aread()
+            again = await anna.post("/v1/chat/completions", json=ASKED)
+        async with await company.login("carl") as carl:
+            asked = [await carl.get("/conversations") for _ in range(3)]
+    assert (refused.status_code, refused.json()["error"]["code"]) == (429, "turns_limit_exceeded")
+    assert (of_bob.status_code, again.status_code) == (200, 200)
+    assert [answer.status_code for answer in asked] == [200, 200, 429]
+    assert 0 < int(asked[2].headers["retry-after"]) <= 30
+
+
+async def test_a_person_uses_no_tool_that_is_not_allowed_in_a_turn_or_by_name(tmp_path: Path) -> None:
+    ran: list[str] = []
+    pen = MCPServer("pen")
+
+    @pen.tool()
+    def write(what: str) -> str:
+        """Writes."""
+        ran.append(what)
+        return what
+
+    call = {"tool_calls": [{"name": "write", "arguments": {"what": "a line"}}]}
+    limits = {"*": OwnerLimits(tools=("clock/*",)), "owner:bob": OwnerLimits(tools=("pen/w*",))}
+    options: dict[str, Any] = {"servers": {"pen": pen}, "allow": ["*"]}
+    async with (
+        open_company(tmp_path / "a.db", [call, "No.", call, "Yes."], limits, **options) as company,
+        await company.login("anna") as anna,
+        await company.login("bob") as bob,
+    ):
+        direct = await anna.post("/tools/call", json={"name": "write", "arguments": {"what": "by hand"}})
+        where = f"/conversations/{(await anna.post('/conversations', json={})).json()['id']}/chat"
+        turn = (await anna.post(where, json={"text": "Write.", "stream": False})).json()
+        ran_for_anna = [*ran]
+        await bob.post("/v1/chat/completions", json=ASKED)
+    assert "may not use this tool" in direct.text
+    assert [(each["is_error"], each["failure"]) for each in turn["tool_calls"]] == [(True, "denied")]
+    assert ran_for_anna == []
+    assert ran == ["a line"]
+
+
+async def test_a_person_sees_and_asks_only_the_models_that_are_allowed(tmp_path: Path) -> None:
+    profiles = {"second": ModelProfile("second", base_url="http://127.0.0.1:9/v1", model="m")}
+    limits = {"*": OwnerLimits(models=(MODEL,)), "owner:bob": OwnerLimits(models=("second",))}
+    options: dict[str, Any] = {"models": profiles}
+    async with (
+        open_company(tmp_path / "a.db", [ANSWER] * 3, limits, **options) as company,
+        await company.login("anna") as anna,
+        await company.login("bob") as bob,
+    ):
+        created = (await anna.post("/conversations", json={})).json()
+        where = f"/conversations/{created['id']}"
+        chosen = await anna.patch(where, json={"settings": {"model": "second"}})
+        answers = [
+            await anna.post("/v1/chat/completions", json=ASKED),
+            await anna.post("/v1/chat/completions", json=ASKED | {"model": "second"}),
+            await anna.post(f"{where}/chat", json={"text": "Hello?", "stream": False}),
+            await bob.post("/v1/chat/completions", json=ASKED),
+        ]
+        listed = [[model["id"] for model in (await each.get("/v1/models")).json()["data"]] for each in (anna, bob)]
+        offered = [[model["name"] for model in (await each.get("/models")).json()["models"]] for each in (anna, bob)]
+    assert chosen.status_code == 200
+    assert [answer.status_code for answer in answers] == [200, 403, 403, 403]
+    assert {answer.json()["error"]["code"] for answer in answers[1:]} == {"model_not_allowed"}
+    assert listed == [[MODEL, f"{MODEL}:plain"], ["second", "second:plain"]]
+    assert offered == [[], ["second"]]
+
+
+def test_a_limit_is_that_of_the_person_else_the_widest_of_the_groups_else_that_of_everybody() -> None:
+    table = LimitTable(
+        {
+            "*": OwnerLimits(turns=1, tokens_per_day=10, usd_per_day=1.0, tools=("time/*",)),
+            "group:staff": OwnerLimits(turns=4, tools=("time/*", "docs/*")),
+            "group:lab": OwnerLimits(turns=2, tokens_per_day=20, tools=("lab/*",)),
+            "owner:anna": OwnerLimits(turns=3),
+        }
+    )
+    both = table.find("anna", ["staff", "lab", "unknown"])
+    assert both == OwnerLimits(turns=3, tokens_per_day=20, usd_per_day=1.0, tools=("time/*", "docs/*", "lab/*"))
+    assert table.find("bob", ["staff"]).turns == 4
+    assert table.find("carl", []) == table.by_name["*"]
+
+
+def test_a_file_of_limits_is_read_and_a_wrong_file_is_refused_with_the_place(tmp_path: Path) -> None:
+    file = tmp_path / "limits.json"
+    file.write_text('{"*": {"turns": 4, "usdPerMonth": 20}, "group:staff": {"tools": ["*"], "models": ["main"]}}')
+    table = read_limits(file)
+    assert table.by_name["*"] == OwnerLimits(turns=4, usd_per_month=20.0)
+    assert table.by_name["group:staff"] == OwnerLimits(tools=("*",), models=("main",))
+    for wrong, place_ in (
+        ({"*": {"turn": 4}}, "*.turn"),
+        ({"*": {"turns": "4"}}, "*.turns"),
+        ({"anna": {}}, "anna"),
+        ([], "object"),
+    ):
+        file.write_text(json.dumps(wrong))
+        with pytest.raises(ConfigError) as error:
+            read_limits(file)
+        assert place_ in str(error.value)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_limits(tmp_path / "none.json")
