@@ -27,7 +27,7 @@ from tests.inner import (
     open_provider,
 )
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.once]
 pytest.importorskip("huggingface_hub", reason="the extra 'local' is not installed")
 
 CONTENT = b"GGUF" + bytes(range(256)) * 64

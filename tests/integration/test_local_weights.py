@@ -19,7 +19,7 @@ import pytest
 
 from tests.inner import FetchProgress, ProviderError, Weights, ensure
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.once]
 pytest.importorskip("filelock", reason="the extra 'local' is not installed")
 
 CONTENT = b"GGUF" + bytes(range(256)) * 64
