@@ -81,6 +81,7 @@ def test_grants_are_revoked_and_the_audit_log_is_read(chromium: Browser, tmp_pat
         tab.until("document.querySelector('[data-key=grants] li')")
         tab.run("document.querySelectorAll('.access details').forEach((details) => { details.open = true; })")
         assert "library/echo" in read_text(tab, "[data-key=audit] li")
+        assert read_text(tab, "[data-key=usage] li").startswith("Todayturns: ")
         tab.click("[data-key=grants] .text-button")
         tab.until("document.querySelector('[data-key=grants] p')?.textContent === 'None.'")
         assert_harmless(tab, address)

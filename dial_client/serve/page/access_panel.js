@@ -1,4 +1,5 @@
-// Calls that wait for approval in all conversations, grants, and the end of the audit log. Names are plain text.
+// Calls that wait for approval in all conversations, grants, what was used, and the end of the audit log. Names are
+// plain text.
 
 import { toHash } from "./deep_links.js";
 import { createFold, el } from "./dom.js";
@@ -6,7 +7,7 @@ import { showToast } from "./dialogs.js";
 import { createSteadyContent } from "./steady_content.js";
 import { escapeInvisible } from "./invisible_characters.js";
 import { translate } from "./language.js";
-import { describeError } from "./descriptions.js";
+import { describeError, formatCost } from "./descriptions.js";
 
 const SCOPES = {
   always: translate("scope.always"), session: translate("scope.session"), conversation: translate("scope.conversation"),
@@ -24,19 +25,21 @@ export class AccessPanel {
   }
 
   async refresh() {
-    const paths = ["approvals", "grants", "audit"];
+    const read = (path) => this.#api.fetchJson("GET", path);
+    // Not for everybody: the audit log and the usage of all are for admins, and usage is counted with a database only.
+    const readIfAllowed = (path) => read(path).catch(() => null);
     try {
-      const [{ approvals }, { grants }, { entries }] = await Promise.all(
-        paths.map((path) => this.#api.fetchJson("GET", path)));
-      this.#render(approvals, grants, entries);
+      const [{ approvals }, { grants }, audit, usage, all] = await Promise.all(
+        [read("approvals"), read("grants"), ...["audit", "usage", "usage?owners"].map(readIfAllowed)]);
+      this.#render(approvals, grants, audit?.entries, [...listPeriods(usage), ...(all?.owners ?? []).map(toOwnerRow)]);
     } catch (error) {
       this.#rendered = "";
       this.#show(() => [el("p.failed", {}, describeError(error))]);
     }
   }
 
-  #render(approvals, grants, entries) {
-    const content = JSON.stringify([approvals, grants, entries]);
+  #render(approvals, grants, entries, usage) {
+    const content = JSON.stringify([approvals, grants, entries, usage]);
     if (content === this.#rendered) return;
     this.#rendered = content;
     this.#show(() => {
@@ -47,7 +50,8 @@ export class AccessPanel {
           approvals.map(renderWaiting)),
         renderSection("grants", open, translate("access.grants", { count: grants.length }),
           grants.map((grant) => this.#renderGrant(grant))),
-        renderSection("audit", open, translate("access.audit"), entries.map(renderEntry)),
+        ...(usage.length ? [renderSection("usage", open, translate("access.usage"), usage.map(renderAmount))] : []),
+        ...(entries ? [renderSection("audit", open, translate("access.audit"), entries.map(renderEntry))] : []),
       ];
     });
   }
@@ -65,6 +69,24 @@ export class AccessPanel {
     const head = el("div.access-head", {}, el("strong", {}, name), revoke);
     return el("li", {}, head, el("p.quiet", {}, escapeInvisible(facts)));
   }
+}
+
+/** Return what the person has used today and in this month, each with a name. */
+function listPeriods(usage) {
+  if (!usage) return [];
+  return [[translate("usage.today"), usage.today], [translate("usage.month"), usage.month]];
+}
+
+/** Return what a person has used in this month, with the person's name; there is no name in a service for one. */
+function toOwnerRow({ owner, ...amount }) {
+  return [escapeInvisible((owner || "–").slice(0, MAX_NAME)), amount];
+}
+
+function renderAmount([name, amount]) {
+  const tokens = amount.input_tokens + amount.output_tokens;
+  const facts = [translate("usage.turns", { turns: amount.turns }), translate("usage.tokens", { count: tokens }),
+    formatCost(amount.cost_usd)];
+  return el("li", {}, el("strong", {}, name), el("p.quiet", {}, facts.filter(Boolean).join(" · ")));
 }
 
 function renderSection(key, open, label, items) {

@@ -242,6 +242,7 @@ export const ENGLISH = {
   "tool.schema_label": "Schema of the arguments", "tool.no_output": "No output.",
   "access.waiting": "Waiting for approval: {count}", "access.grants": "Allowed tools: {count}",
   "access.audit": "Latest decisions and calls", "access.revoke": "Revoke",
+  "access.usage": "Usage", "usage.today": "Today", "usage.month": "This month", "usage.turns": "turns: {turns}",
   "access.revoke_tool": "Revoke {tool}, {scope}", "access.open": "Open the conversation", "access.by": "by {name}",
   "scope.always": "always", "scope.session": "until this service stops", "scope.conversation": "in one conversation",
 

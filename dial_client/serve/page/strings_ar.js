@@ -163,6 +163,7 @@ export const TEXTS = {
   "tool.schema": "المخطط", "tool.schema_label": "مخطط الوسائط", "tool.no_output": "بلا مخرجات.",
   "access.waiting": "بانتظار الإذن: {count}", "access.grants": "الأدوات المسموح بها: {count}",
   "access.audit": "أحدث القرارات والاستدعاءات", "access.revoke": "إلغاء الإذن",
+  "access.usage": "الاستخدام", "usage.today": "اليوم", "usage.month": "هذا الشهر", "usage.turns": "الأدوار: {turns}",
   "access.revoke_tool": "إلغاء الإذن لـ {tool}، {scope}", "access.open": "فتح المحادثة", "access.by": "بواسطة {name}",
   "scope.always": "دائماً", "scope.session": "حتى تتوقف هذه الخدمة", "scope.conversation": "في محادثة واحدة",
   "settings.title": "إعدادات هذه المحادثة", "settings.standard": "كما في الخادم",

@@ -182,6 +182,7 @@ export const TEXTS = {
   "tool.schema": "Schema", "tool.schema_label": "Schema der Argumente", "tool.no_output": "Keine Ausgabe.",
   "access.waiting": "Wartet auf Erlaubnis: {count}", "access.grants": "Erlaubte Werkzeuge: {count}",
   "access.audit": "Neueste Entscheidungen und Aufrufe", "access.revoke": "Widerrufen",
+  "access.usage": "Verbrauch", "usage.today": "Heute", "usage.month": "Dieser Monat", "usage.turns": "Antworten: {turns}",
   "access.revoke_tool": "{tool} widerrufen, {scope}", "access.open": "Unterhaltung öffnen", "access.by": "durch {name}",
   "scope.always": "immer", "scope.session": "bis dieser Dienst endet", "scope.conversation": "in einer Unterhaltung",
   "settings.title": "Einstellungen dieser Unterhaltung", "settings.standard": "wie der Server",

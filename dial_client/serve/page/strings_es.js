@@ -179,6 +179,7 @@ export const TEXTS = {
   "tool.schema": "Esquema", "tool.schema_label": "Esquema de los argumentos", "tool.no_output": "Sin salida.",
   "access.waiting": "Esperan permiso: {count}", "access.grants": "Herramientas permitidas: {count}",
   "access.audit": "Últimas decisiones y llamadas", "access.revoke": "Revocar",
+  "access.usage": "Consumo", "usage.today": "Hoy", "usage.month": "Este mes", "usage.turns": "turnos: {turns}",
   "access.revoke_tool": "Revocar {tool}, {scope}", "access.open": "Abrir la conversación", "access.by": "por {name}",
   "scope.always": "siempre", "scope.session": "hasta que este servicio se detenga",
   "scope.conversation": "en una conversación", "settings.title": "Ajustes de esta conversación",

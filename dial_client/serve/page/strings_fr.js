@@ -181,6 +181,7 @@ export const TEXTS = {
   "tool.schema": "Schéma", "tool.schema_label": "Schéma des arguments", "tool.no_output": "Aucune sortie.",
   "access.waiting": "En attente d’autorisation : {count}", "access.grants": "Outils autorisés : {count}",
   "access.audit": "Dernières décisions et derniers appels", "access.revoke": "Révoquer",
+  "access.usage": "Consommation", "usage.today": "Aujourd’hui", "usage.month": "Ce mois-ci", "usage.turns": "tours : {turns}",
   "access.revoke_tool": "Révoquer {tool}, {scope}", "access.open": "Ouvrir la conversation", "access.by": "par {name}",
   "scope.always": "toujours", "scope.session": "jusqu’à l’arrêt de ce service",
   "scope.conversation": "dans une conversation", "settings.title": "Réglages de cette conversation",

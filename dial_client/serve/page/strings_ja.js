@@ -117,6 +117,7 @@ export const TEXTS = {
   "login.open": "ログインを開く", "tool.title": "{server} の {tool} を呼び出す", "tool.call": "呼び出す", "tool.calling": "呼び出しています…",
   "tool.schema": "スキーマ", "tool.schema_label": "引数のスキーマ", "tool.no_output": "出力はありません。",
   "access.waiting": "許可待ち: {count}", "access.grants": "許可されたツール: {count}", "access.audit": "最近の決定と呼び出し",
+  "access.usage": "使用量", "usage.today": "今日", "usage.month": "今月", "usage.turns": "ターン: {turns}",
   "access.revoke": "取り消す", "access.revoke_tool": "{tool} の許可を取り消す（{scope}）", "access.open": "会話を開く",
   "access.by": "{name} による", "scope.always": "常に", "scope.session": "このサービスが終わるまで", "scope.conversation": "一つの会話の中",
   "settings.title": "この会話の設定", "settings.standard": "サーバーと同じ", "settings.standard_model": "{model}（サーバーの設定）",
