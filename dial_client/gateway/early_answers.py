@@ -1,11 +1,12 @@
 """Answers to the first requests of a client from the last run, before the libraries that answer requests are loaded.
 
-A host asks the same at each start: ``initialize``, and then for the tools. To load the SDK takes longer than everything
-else until then. So the answers of the last run are kept, with what they depend on, and a thread gives them while the
-SDK is being loaded. Then the SDK's server gets the same requests: what it answers is compared, and not written twice.
+A host asks the same at each start: ``initialize``, and then for the lists of tools, prompts and resources. To load the
+SDK takes longer than everything else until then. So the answers of the last run are kept, with what they depend on, and
+a thread gives them while the SDK is being loaded. Then the SDK's server gets the same requests: what it answers is
+compared, and not written twice.
 
 `EarlyAnswers` is the thread; `FirstAnswers` compares, and keeps the answers of this run. Nothing here knows more of the
-protocol than the names of three requests: an answer is a text that an earlier run has written.
+protocol than the names of six requests: an answer is a text that an earlier run has written.
 """
 
 from __future__ import annotations
@@ -25,19 +26,23 @@ from typing import Any
 from dial_client import __version__
 from dial_client.gateway.standard_files import StandardFiles, claim_standard_files
 
-# The requests whose answers are kept: those that begin a connection, and the list of tools.
+# The requests whose answers are kept: those that begin a connection, and the lists, each with the notification of a
+# list that is another one than the client was told.
 _GREETINGS = ("initialize", "server/discover")
-TOOLS = "tools/list"
-FIRST_REQUESTS = (*_GREETINGS, TOOLS)
-# The notification of a list that is another one than the client was told.
-_TOOLS_CHANGED = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n'
+_LISTS = {
+    "tools/list": "notifications/tools/list_changed",
+    "prompts/list": "notifications/prompts/list_changed",
+    "resources/list": "notifications/resources/list_changed",
+    "resources/templates/list": "notifications/resources/list_changed",
+}
+FIRST_REQUESTS = (*_GREETINGS, *_LISTS)
 # The most bytes that the thread reads: more than the first requests of any host. The rest stays in the pipe.
 _MAX_BYTES = 1024 * 1024
 _CHUNK = 65_536
 # Bytes that a pipe takes without blocking once it can be written.
 _WRITABLE = select.PIPE_BUF if sys.platform != "win32" else _CHUNK
 # The most answers that are kept for one command: those of a few client programs.
-MAX_KEPT = 12
+MAX_KEPT = 20
 
 Stamp = list[int] | None
 
@@ -201,10 +206,12 @@ class EarlyAnswers:
         if method not in FIRST_REQUESTS or not isinstance(id_, int | str):
             return True
         text = self._answers.get(_build_key(method, message.get("params")))
-        if text is None or (method == "initialize" and self._is_greeted):
-            return False  # of a client that is not known, or of no correct one: nothing more is answered here
-        if method == TOOLS and not self._is_greeted:
-            return False
+        if method in _GREETINGS:
+            # Of a client that is not known, or that greets twice: nothing more is answered here.
+            if text is None or self._is_greeted:
+                return False
+        elif text is None or not self._is_greeted:
+            return self._is_greeted
         self._is_greeted = True
         known = json.dumps(id_)
         self._answered[known] = text
@@ -239,7 +246,7 @@ class FirstAnswers:
         # The requests that wait for their answers: method and key, by their ids as JSON.
         self._requests: dict[str, tuple[str, str]] = {}
         self.on_list: Callable[[], None] = lambda: None
-        """Called when the SDK's server has answered a request for the tools."""
+        """Called when the SDK's server has answered a request for a list."""
 
     def begin(self) -> EarlyTraffic:
         """End the early answers, and return what has happened."""
@@ -269,15 +276,17 @@ class FirstAnswers:
         if result is not None and key:
             self._answers.pop(key, None)
             self._answers[key] = json.dumps(result)
-        if method == TOOLS:
+        if method in _LISTS:
             self.on_list()
         if early is None:
             return None
         if result == json.loads(early):
             return b""
-        if self._early is not None:
+        # Prompts and resources depend on more than files. Of everything else, a record that was wrong is of no use.
+        if self._early is not None and method in (*_GREETINGS, "tools/list"):
             self._early.record.remove()
-        return _TOOLS_CHANGED if method == TOOLS else b""
+        changed = {"jsonrpc": "2.0", "method": _LISTS[method]} if method in _LISTS else None
+        return b"" if changed is None else json.dumps(changed).encode() + b"\n"
 
     def keep(self) -> None:
         """Store the answers for the next start."""

@@ -62,6 +62,7 @@ def keep(folder: Path, *paths: Path, variables: tuple[str, ...] = ()) -> None:
         for id_, method, params, result in (
             (1, "initialize", HELLO, {"is": 1}),
             (2, "tools/list", None, {"tools": []}),
+            (3, "prompts/list", {}, {"prompts": []}),
         ):
             first.receive(id_, method, params)
             assert first.answer(id_, result) is None, "the client does not have it yet"
@@ -76,21 +77,26 @@ def test_the_answers_of_the_last_run_are_given_and_what_the_server_answers_then_
         host.send(id="a", method="initialize", params=HELLO)
         assert host.read() == {"jsonrpc": "2.0", "id": "a", "result": {"is": 1}}
         host.send(method="notifications/initialized")
-        host.send(id=2, method="prompts/list")
+        host.send(id=2, method="resources/list")  # was not asked for in the last run
         host.send(id=3, method="tools/list", params=LIST)
+        host.send(id=4, method="prompts/list")
         assert host.read() == {"jsonrpc": "2.0", "id": 3, "result": {"tools": []}}
+        assert host.read() == {"jsonrpc": "2.0", "id": 4, "result": {"prompts": []}}
         first = FirstAnswers(early)
         beginning = first.begin()
         sent = [json.loads(line) for line in beginning.received.splitlines()]
-        assert [message.get("id") for message in sent] == ["a", None, 2, 3], "the SDK's server gets all of it"
+        assert [message.get("id") for message in sent] == ["a", None, 2, 3, 4], "the SDK's server gets all of it"
         for message in sent:
             if "id" in message:
                 first.receive(message["id"], message["method"], message.get("params"))
-        assert first.answer(2, {"prompts": []}) is None
+        assert first.answer(2, {"resources": []}) is None
         assert first.answer("a", {"is": 1}) == b""
-        changed = first.answer(3, {"tools": [{"name": "new"}]})
-        assert changed is not None
-        assert json.loads(changed) == {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+        for id_, kind in ((4, "prompts"), (3, "tools")):
+            assert AnswerRecord(["gateway"], tmp_path).read(), "prompts depend on more than files"
+            changed = first.answer(id_, {kind: [{"name": "new"}]})
+            assert changed is not None
+            assert json.loads(changed) == {"jsonrpc": "2.0", "method": f"notifications/{kind}/list_changed"}
+        assert not AnswerRecord(["gateway"], tmp_path).read(), "it was wrong"
         first.receive(3, "tools/list", LIST)
         assert first.answer(3, {"tools": []}) is None, "an id that comes again is another request"
 
@@ -129,7 +135,7 @@ def test_answers_hold_as_long_as_what_they_depend_on_is_the_same(
             monkeypatch.setenv("A_TOKEN", "another")
         case "a broken record":
             record.write_text(record.read_text().replace('"names"', '"other"'))
-    assert len(AnswerRecord(["gateway"], tmp_path / "records").read()) == (2 if change == "nothing" else 0)
+    assert len(AnswerRecord(["gateway"], tmp_path / "records").read()) == (3 if change == "nothing" else 0)
 
 
 def test_a_client_that_does_not_read_gets_the_rest_of_its_answer_later(tmp_path: Path) -> None:
