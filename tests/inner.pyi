@@ -539,15 +539,6 @@ from dial_client.serve.authentication import PersonalTokens as PersonalTokens
 from dial_client.serve.authentication import ProxyUsers as ProxyUsers
 from dial_client.serve.authentication import TokenAuthenticator as TokenAuthenticator
 from dial_client.serve.authentication import find_needed_scopes as find_needed_scopes
-from dial_client.serve.cluster import peers as peers
-from dial_client.serve.cluster import remote_turns as remote_turns
-from dial_client.serve.cluster.handoffs import HandoffStore as HandoffStore
-from dial_client.serve.cluster.peers import POLL_INTERVAL as POLL_INTERVAL
-from dial_client.serve.cluster.peers import PeerBus as PeerBus
-from dial_client.serve.cluster.peers import build_turn_events_topic as build_turn_events_topic
-from dial_client.serve.cluster.pending_requests import PendingRequests as PendingRequests
-from dial_client.serve.cluster.remote_turns import RemoteTurns as RemoteTurns
-from dial_client.serve.cluster.remote_turns import TurnLost as TurnLost
 from dial_client.serve.conversation_routes import MAX_CONTEXT as MAX_CONTEXT
 from dial_client.serve.feature_routes import MAX_CONTENT as MAX_CONTENT
 from dial_client.serve.feature_routes import content_to_dict as content_to_dict
@@ -784,7 +775,6 @@ from dial_client.sinks.turn_display import PATIENCE as PATIENCE
 from dial_client.sinks.turn_display import UsageSum as UsageSum
 from dial_client.sinks.turn_display import describe as turn_display_describe
 from dial_client.sinks.turn_display import format_usage_line as format_usage_line
-from dial_client.stores import mailbox as mailbox
 from dial_client.stores import migrations as migrations
 from dial_client.stores.access_tokens import AccessTokens as AccessTokens
 from dial_client.stores.conversation_store import EPOCH as EPOCH
@@ -793,8 +783,6 @@ from dial_client.stores.conversation_store import Conversation as Conversation
 from dial_client.stores.conversation_store import ConversationStore as ConversationStore
 from dial_client.stores.conversation_store import build_title as build_title
 from dial_client.stores.database import create_private_file as create_private_file
-from dial_client.stores.mailbox import Envelope as Envelope
-from dial_client.stores.mailbox import Mailbox as Mailbox
 from dial_client.stores.memory_store import MemoryStore as MemoryStore
 from dial_client.stores.sql_store import SQLStore as SQLStore
 from dial_client.stores.store_core import Change as Change
@@ -910,8 +898,20 @@ __all__ = [
     "sse_response_encode_event",
     "turn_display_describe",
 ]
+from dial_client.serve import pending_requests as pending_requests
+from dial_client.serve import remote_turns as remote_turns
 from dial_client.serve.http_messages import HttpError as HttpError
 from dial_client.serve.http_server import find_client as find_client
 from dial_client.serve.http_server import parse_proxy as parse_proxy
+from dial_client.serve.model_api.handoffs import HandoffStore as HandoffStore
 from dial_client.serve.model_api.remote_images import ImageFetcher as ImageFetcher
+from dial_client.serve.peers import Peers as Peers
+from dial_client.serve.pending_requests import GrantedTool as GrantedTool
+from dial_client.serve.pending_requests import PendingRequest as PendingRequest
+from dial_client.serve.pending_requests import PendingRequests as PendingRequests
+from dial_client.serve.remote_turns import RemoteTurns as RemoteTurns
+from dial_client.serve.remote_turns import TurnLost as TurnLost
 from dial_client.servers.oauth.oauth_http_client import NetworkScope as NetworkScope
+from dial_client.stores import shared_values as shared_values
+from dial_client.stores.postgres_notifications import PostgresNotifications as PostgresNotifications
+from dial_client.stores.shared_values import SharedValues as SharedValues

@@ -17,8 +17,6 @@ from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.durable import DurableTurns
 from dial_client.serve.access_routes import AccessRoutes
 from dial_client.serve.authentication import Person
-from dial_client.serve.cluster.peers import PeerBus
-from dial_client.serve.cluster.remote_turns import RemoteTurns
 from dial_client.serve.conversation_routes import ConversationRoutes
 from dial_client.serve.feature_routes import FeatureRoutes
 from dial_client.serve.http_messages import HttpError, build_json_response
@@ -35,6 +33,8 @@ from dial_client.serve.oidc_login import OidcLogin
 from dial_client.serve.operations import Operations
 from dial_client.serve.readiness import Readiness
 from dial_client.serve.request_log import RequestLog
+from dial_client.serve.peers import Peers
+from dial_client.serve.remote_turns import RemoteTurns
 from dial_client.serve.security import HEALTH, PERSON, READY, AccessPolicy, SecurityMiddleware, find_person
 from dial_client.serve.server_routes import ConfigChanger, ServerLogins, ServerRoutes
 from dial_client.serve.share_routes import ShareRoutes
@@ -59,8 +59,8 @@ class AppContext:
     model: ServedModel
     durable: DurableTurns | None = None
     """Runs the turns of conversations; None for turns that end with this process."""
-    peers: PeerBus = field(kw_only=True)
-    """The other processes over the same database."""
+    peers: Peers | None = None
+    """The other processes over the same database; None if this is the only one."""
     change_config: ConfigChanger | None = None
     """Changes the configuration; None if clients may not change it."""
     logins: ServerLogins | None = None
@@ -130,10 +130,10 @@ def build_routes(context: AppContext) -> list[Route]:
         else ConversationManager(dial, context.store, when_busy="refuse", locked_settings=context.locked_settings)
     )
     readiness = Readiness(turns, context.store, context.operations)
-    database = context.store if isinstance(context.store, SQLStore) else None
-    remote_turns = RemoteTurns(database, context.peers) if database else None
+    values = context.store.values if isinstance(context.store, SQLStore) else None
+    remote_turns = RemoteTurns(context.peers, manager.find_turn, turns, model) if context.peers else None
     files = StaticFiles()
-    answers = AnswerTurns(dial, turns, context.peers.mailbox)
+    answers = AnswerTurns(dial, turns, values)
     models = ModelNames(dial, model, is_locked="model" in context.locked_settings)
     return [
         Route(HEALTH, _report_health),
@@ -143,7 +143,7 @@ def build_routes(context: AppContext) -> list[Route]:
         Route("/", files.send_index),
         Route("/assets/{name:path}", files.send_asset),
         *ChatCompletionsEndpoint(dial, answers, models).build_routes(),
-        *ResponsesEndpoint(dial, answers, models, ResponseStore(context.peers.mailbox)).build_routes(),
+        *ResponsesEndpoint(dial, answers, models, ResponseStore(values)).build_routes(),
         *MessagesEndpoint(dial, answers, models).build_routes(),
         *ConversationRoutes(
             *(dial, manager, durable or manager, turns, model, remote_turns), context.shares, context.titles

@@ -23,7 +23,6 @@ from dial_client.messages.events import StatusChanged
 from dial_client.messages.message import Content, Message, TextPart, extract_text
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import sanitize
-from dial_client.serve.cluster.remote_turns import RemoteTurns
 from dial_client.serve.http_messages import (
     HttpError,
     build_json_response,
@@ -35,6 +34,7 @@ from dial_client.serve.http_messages import (
 )
 from dial_client.serve.model_api.message_parts import parse_content, to_text_parts
 from dial_client.serve.owner_limits import check_model, has_model_limit
+from dial_client.serve.remote_turns import RemoteTurns
 from dial_client.serve.security import select_owned
 from dial_client.serve.share_routes import LINK, SHARED_MARK
 from dial_client.serve.sse_response import SSEResponse, parse_last_event_id, stream_turn

@@ -12,7 +12,7 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
@@ -34,9 +34,8 @@ from dial_client.runtime.json_fields import expect_object, expect_text
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import sanitize
 from dial_client.schema.argument_check import ArgumentCheck
-from dial_client.serve.cluster.peers import PeerBus
-from dial_client.serve.cluster.pending_requests import GrantedTool, PendingRequest, PendingRequests
 from dial_client.serve.http_messages import HttpError, build_json_response, read_json
+from dial_client.serve.pending_requests import GrantedTool, PendingRequest, PendingRequests
 from dial_client.serve.security import find_person
 from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.servers.server_cache import build_definition, compute_identity
@@ -182,7 +181,7 @@ class HumanInputBroker:
 
     Args:
         turns: The running turns of this process.
-        peers: The other processes, which share their requests with this process.
+        requests: The requests and grants, shared with the other processes.
         timeout: Seconds to wait for an answer.
         servers: The servers' settings. A grant holds only for servers with the same settings.
         stores_grants: True if the client stores grants. Otherwise the decision `always` lasts for the session.
@@ -192,7 +191,7 @@ class HumanInputBroker:
     def __init__(
         self,
         turns: TurnRegistry,
-        peers: PeerBus,
+        requests: PendingRequests,
         *,
         timeout: float = ANSWER_TIMEOUT,
         servers: Mapping[str, Any] | None = None,
@@ -200,8 +199,7 @@ class HumanInputBroker:
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._turns = turns
-        self._peers = peers
-        self.requests = PendingRequests(peers)
+        self.requests = requests
         """The requests and grants, shared with the other processes."""
         self._timeout = timeout
         self._servers = servers or {}
@@ -300,9 +298,11 @@ class HumanInputBroker:
             turn.announce(InputRequested(request.id, request.kind, request.about))
         try:
             with (
-                self._peers.receive_answers(request.id, waiting.set_answer),
+                self.requests.receive_answers(request.id, waiting.set_answer),
                 self._turns.wait_for_person([turn.id for turn in turns]),
             ):
+                with suppress(DialError):  # perhaps the process that has asked before was killed after the answer
+                    await self.requests.collect_answers()
                 with anyio.move_on_after(self._timeout):
                     await waiting.answered.wait()
                 if waiting.answer is None and not await self._withdraw(waiting):
@@ -430,7 +430,7 @@ class HumanInputBroker:
         requests += [entry.request for entry in waiting if entry.request.kind == kind]
         person = find_person(asked).name
         own = [request for request in requests if person in ("", request.owner)]
-        return sorted(own, key=lambda request: request.message_id or 0)
+        return sorted(own, key=lambda request: (request.asked_at, request.id))
 
     async def _deliver(self, request: PendingRequest, answer: Mapping[str, Any]) -> bool:
         """Deliver an answer to the process that waits for it; return False if the request is already answered."""

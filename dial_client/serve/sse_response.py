@@ -107,17 +107,27 @@ async def call_on_disconnect(receive: Receive, cancel: Callable[[], None]) -> No
 
 async def stream_turn(turn: TurnHandle, after: int, model: str) -> AsyncGenerator[str, None]:
     """Yield the encoded events of a conversation's turn after a position, each with an id for ``Last-Event-ID``."""
-    chunk = sse_encoder.build_head(model, turn.id)
     yield OPENING_COMMENT
+    async with aclosing(read_turn(turn, after, model)) as events:
+        async for _, text in events:
+            if text:
+                yield text
+
+
+async def read_turn(turn: TurnHandle, after: int, model: str) -> AsyncGenerator[tuple[int | None, str], None]:
+    """Yield the positions and the encoded events of a turn after a position; the end of the stream has no position.
+
+    The text of events that are not sent is empty.
+    """
+    chunk = sse_encoder.build_head(model, turn.id)
     try:
         async with aclosing(turn.log.events(after)) as events:
             async for position, event in events:
-                if text := encode_event(event, f"{turn.id}:{position}", chunk):
-                    yield text
+                yield position, encode_event(event, f"{turn.id}:{position}", chunk)
     except Exception as error:  # noqa: BLE001 - any failure must end the stream for the client
-        yield encode_end(error, chunk)
+        yield None, encode_end(error, chunk)
     else:
-        yield encode_end(None, chunk)
+        yield None, encode_end(None, chunk)
 
 
 def encode_event(event: Event, id_: str, chunk: dict[str, object]) -> str:

@@ -72,8 +72,6 @@ class TurnRegistry:
         self.is_closed = False
         """True if no further turn may start."""
         self._is_ended = False
-        self.started = WakeSignal()
-        """Sent when a turn has started."""
         self.ended = anyio.Event()
         """Set when the turns were ended, and the service stops."""
         # Requests that are no turns, and have the time to finish that turns have.
@@ -147,7 +145,6 @@ class TurnRegistry:
         """Count a turn until it ends."""
         self._running.add(turn)
         self.on_added(turn)
-        self.started.send()
         if self._is_ended:  # the turn was starting while the others were ended
             self._stop(turn)
 

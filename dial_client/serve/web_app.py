@@ -19,13 +19,14 @@ from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.logs import get_logger
 from dial_client.serve.application import AppContext, build_application
 from dial_client.serve.authentication import Authenticator
-from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.http_messages import HttpError
 from dial_client.serve.human_input import ANSWER_TIMEOUT, DURABLE_ANSWER_TIMEOUT, HumanInputBroker, PageUser
 from dial_client.serve.maintenance import run_maintenance
 from dial_client.serve.mcp_endpoint import McpEndpoint, McpOptions
 from dial_client.serve.oidc_login import OidcLogin
 from dial_client.serve.operations import Operations
+from dial_client.serve.peers import Peers
+from dial_client.serve.pending_requests import PendingRequests
 from dial_client.serve.security import AccessPolicy, build_policy, check_origin, check_token, is_loopback
 from dial_client.serve.server_routes import ConfigChanger, ServerLogins
 from dial_client.serve.title_writer import TitleWriter
@@ -92,7 +93,9 @@ class WebApp:
                 await stack.enter_async_context(context.durable)
             tasks = await BackgroundTasks.open()
             stack.push_async_callback(tasks.aclose)
-            tasks.start_soon(context.peers.run)
+            if context.peers is not None:
+                tasks.start_soon(context.peers.run)
+                tasks.start_soon(context.human_input.requests.run)
             if context.logins is not None:
                 tasks.start_soon(context.logins.run)
             if context.titles is not None:
@@ -153,7 +156,8 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
         store: The conversations; None to keep them in memory. The lifespan closes it.
         name: The name of the model for clients of the API; empty for its own name.
         max_turns: Maximum number of running turns; further ones are refused with 429.
-        durable: Whether turns survive the process; `store` is then an `SQLStore`.
+        durable: Whether turns survive the process; `store` is then an `SQLStore`. Over PostgreSQL, all such processes
+            are one service: each reads, stops and approves the turns of all.
         answer_timeout: Seconds for which a call waits for approval, and a question of a server for its answer; None
             for a day, and with `durable` for 30 days. Turns that wait take no place of `max_turns`.
         shares: Whether a conversation can be shared by a link, which everybody who has it reads without the token.
@@ -173,10 +177,14 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
     _check_options(token, authenticator, host, mcp, locked_settings)
     store, locked = store or MemoryStore(), frozenset(locked_settings)
     turns, model = TurnRegistry(max_turns, hand_over=durable), ServedModel(name or dial.model_name)
-    peers, servers = PeerBus(store, turns, model), dial.approvals.entries
+    # Turns that survive their process are those that several processes share.
+    peers = Peers(store) if durable and isinstance(store, SQLStore) and store.is_postgres else None
+    servers = dial.approvals.entries
     timeout = _choose_answer_timeout(answer_timeout, durable=durable)
     stores = dial.approvals.grants is not None
-    human_input = HumanInputBroker(turns, peers, timeout=timeout, servers=servers, stores_grants=stores, report=report)
+    human_input = HumanInputBroker(
+        *(turns, PendingRequests(peers)), timeout=timeout, servers=servers, stores_grants=stores, report=report
+    )
     if user is not None:
         user.answer_with(human_input)
     context = AppContext(

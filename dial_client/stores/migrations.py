@@ -82,7 +82,7 @@ def _extract_words(message: str) -> str:
 
 
 def _add_notes(connection: Connection) -> None:
-    """Create the table of `Mailbox`, whose ids ascend and are never reused."""
+    """Create the table of messages that earlier releases exchanged."""
     ascending = {"sqlite": "INTEGER PRIMARY KEY AUTOINCREMENT", "postgresql": "BIGSERIAL PRIMARY KEY"}
     connection.exec_driver_sql(f"""CREATE TABLE notes (
         id {ascending[connection.dialect.name]},
@@ -129,6 +129,18 @@ _OWNER_USAGE = (
     )""",
 )
 
+# The table of messages, which no process reads any more, becomes that of `SharedValues`.
+_SHARED_VALUES = (
+    "DROP TABLE notes",
+    """CREATE TABLE shared_values (
+        topic VARCHAR(32) NOT NULL,
+        name VARCHAR(128) NOT NULL,
+        value TEXT NOT NULL,
+        until DOUBLE PRECISION NOT NULL,
+        PRIMARY KEY (topic, name)
+    )""",
+)
+
 MigrationStep = str | Callable[["Connection"], None]
 
 # The steps from each version of the schema to the next; the first group creates version 1.
@@ -140,4 +152,5 @@ MIGRATIONS: tuple[Sequence[MigrationStep], ...] = (
     _OWNERS,
     _ACCESS_TOKENS,
     _OWNER_USAGE,
+    _SHARED_VALUES,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -25,11 +25,12 @@ from dial_client.stores.conversation_store import (
     split_search,
 )
 from dial_client.stores.database import Database, build_clock_expression, check_address
-from dial_client.stores.mailbox import Mailbox
 from dial_client.stores.migrations import extract_search_text
 from dial_client.stores.owner_data import OwnerData
 from dial_client.stores.owner_usage import OwnerUsage
+from dial_client.stores.postgres_notifications import PostgresNotifications
 from dial_client.stores.row_batches import Batcher, EncodedMessage, Request, Rows, execute
+from dial_client.stores.shared_values import SharedValues
 from dial_client.stores.store_core import Change, StoreCore
 
 if TYPE_CHECKING:
@@ -70,12 +71,12 @@ class SQLStore(StoreCore):
         self._database = Database(where, patience=patience)
         self._reader = Batcher(self._database, row_batches.read_rows, writes=False)
         self._writer = Batcher(self._database, row_batches.write_changes, writes=True)
-        self.mailbox = Mailbox(self._database)
-        """Messages between the processes that use the database."""
         self.owner_data = OwnerData(self._database)
         """What the database has of one owner, to export and to erase it."""
         self.usage = OwnerUsage(self._database)
         """What owners have used, by day."""
+        self.values = SharedValues(self._database)
+        """Values that the processes with the same database share."""
         self.tokens = AccessTokens(self._database)
         """The access tokens of a service for several persons."""
 
@@ -105,6 +106,17 @@ class SQLStore(StoreCore):
 
     async def __aexit__(self, *failure: object) -> None:
         await self.aclose()
+
+    @property
+    def is_postgres(self) -> bool:
+        """Whether the database is on a PostgreSQL server, which also carries messages between processes."""
+        return isinstance(self.where, str) and not self.where.startswith("sqlite")
+
+    def build_notifications(
+        self, receive: Callable[[str], None], on_connected: Callable[[], None] = lambda: None
+    ) -> PostgresNotifications:
+        """Return the messages between the processes with the same PostgreSQL database; see `PostgresNotifications`."""
+        return PostgresNotifications(self._database, receive, on_connected)
 
     async def open(self) -> None:
         """Open the database now instead of at the first operation; the driver is imported in a worker thread."""

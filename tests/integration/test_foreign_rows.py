@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +15,16 @@ from tests.inner import (
     APPROVAL,
     EPOCH,
     HandoffStore,
-    PeerBus,
+    Peers,
     PendingRequests,
+    PostgresNotifications,
     RemoteTurns,
     ServedModel,
-    TurnLost,
     TurnRegistry,
-    build_turn_events_topic,
 )
 from tests.support.http_service import MODEL, HttpService, serve
-from tests.support.temporary_stores import needs_postgres, place
+from tests.support.other_process import other_process
+from tests.support.temporary_stores import database_url, needs_postgres, place
 
 pytestmark = [pytest.mark.anyio, pytest.mark.once]
 
@@ -181,16 +180,6 @@ async def test_a_text_of_fifty_megabytes_is_read(kind: str, tmp_path: Path) -> N
         await store.aclose()
 
 
-@asynccontextmanager
-async def open_bus(folder: Path) -> AsyncIterator[tuple[SQLStore, PeerBus]]:
-    store = SQLStore(folder / "talk.db")
-    await store.open()
-    try:
-        yield store, PeerBus(store, TurnRegistry(), ServedModel(MODEL))
-    finally:
-        await store.aclose()
-
-
 WRONG = [
     "",
     "{",
@@ -205,23 +194,30 @@ WRONG = [
 ]
 
 
-async def test_invalid_pending_requests_are_not_listed(tmp_path: Path) -> None:
-    good = {"id": "1", "about": {"id": "another", "tool": "x"}, "key": "k", "to": "process:1", "owner": ""}
-    wrong = [*WRONG, *(json.dumps(good | {name: value}) for name in good for value in (None, 7, ["x"]))]
-    async with open_bus(tmp_path) as (store, bus):
-        await store.mailbox.send([(f"asked:{APPROVAL}", body) for body in (*wrong, json.dumps(good))], 60.0)
-        assert [slip.id for slip in await PendingRequests(bus).list_all(APPROVAL)] == ["1"]
+@needs_postgres
+async def test_invalid_pending_requests_and_grants_are_not_listed() -> None:
+    good = {"about": {"id": "another", "tool": "x"}, "key": "k", "owner": "", "at": 7}
+    wrong = [*WRONG, *(json.dumps(good | {name: value}) for name in good for value in (None, ["x"]))]
+    granted = {"server": "it", "tool": "x", "conversation": "", "owner": ""}
+    async with database_url() as url, SQLStore(url) as store:
+        requests = PendingRequests(Peers(store))
+        for topic, right, bodies in ((APPROVAL, good, wrong), ("grant", granted, WRONG)):
+            for at, body in enumerate((*bodies, json.dumps(right))):
+                await store.values.put(topic, f"{at:03}", body, 60.0)
+        (request,) = await requests.list_all(APPROVAL)
+        assert request.about == good["about"]
+        (grant,) = await requests.list_granted()
+        assert grant.tool == "x"
 
 
-async def test_mailbox_rows_of_bytes_or_numbers_are_not_decoded(tmp_path: Path) -> None:
-    async with open_bus(tmp_path) as (store, _):
-        for body in ("x'ff00'", "CAST(x'ff' AS TEXT)", "7"):
-            await write(store, f"INSERT INTO notes (topic, body, until) VALUES ('t', {body}, 9e15)")
-        notes = await store.mailbox.read({"t": 0})
-        assert len(notes) == 3
-        for note in notes:
-            with pytest.raises(ValueError):
-                note.parse_content()
+async def test_shared_values_of_bytes_or_numbers_are_not_decoded(tmp_path: Path) -> None:
+    async with SQLStore(tmp_path / "talk.db") as store:
+        for at, value in enumerate(("x'ff00'", "CAST(x'ff' AS TEXT)", "7")):
+            await write(
+                store, f"INSERT INTO shared_values (topic, name, value, until) VALUES ('t', '{at}', {value}, 9e15)"
+            )
+        found = await store.values.read("t")
+    assert [type(value) for value in found.values()] == [str] * 3
 
 
 async def test_invalid_handoffs_are_ignored_and_the_clients_messages_are_used(tmp_path: Path) -> None:
@@ -236,38 +232,44 @@ async def test_invalid_handoffs_are_ignored_and_the_clients_messages_are_used(tm
         '{"messages": [], "inner": [1], "owner": ""}',
         f'{{"messages": [], "inner": {{"{call}": 7}}, "owner": ""}}',
     ]
-    async with open_bus(tmp_path) as (store, _):
+    async with SQLStore(tmp_path / "talk.db") as store:
         for body in wrong:
-            await store.mailbox.send([(f"thread:{call}", body)], 60.0)
-        messages = await HandoffStore(store.mailbox).restore([Message.user("Hi"), asked])
-    assert messages[:2] == (Message.user("Hi"), asked)
+            await store.values.put("handoff", call, body, 60.0)
+            messages = await HandoffStore(store.values).restore([Message.user("Hi"), asked])
+            assert messages[:2] == (Message.user("Hi"), asked)
 
 
-async def test_invalid_answers_are_skipped_and_later_answers_are_delivered(tmp_path: Path) -> None:
+@needs_postgres
+async def test_invalid_answers_are_skipped_and_later_answers_are_delivered() -> None:
     heard: list[Any] = []
-    async with open_bus(tmp_path) as (store, bus):
-        await store.mailbox.send([("answer:right", body) for body in (*WRONG, '{"id": "right"}')], 60.0)
-        async with anyio.create_task_group() as group:
-            group.start_soon(bus.run)
-            with (
-                anyio.fail_after(30),
-                bus.subscribe("nothing"),
-                bus.receive_answers("right", lambda data: heard.append(data["id"])),
-            ):
-                while "right" not in heard:  # noqa: ASYNC110 - another task's list
-                    await anyio.sleep(0.02)
-            group.cancel_scope.cancel()
+    async with database_url() as url, SQLStore(url) as store:
+        requests = PendingRequests(Peers(store))
+        with requests.receive_answers("right", lambda answer: heard.append(answer["decision"])):
+            for body in (*WRONG, '{"decision": "once"}'):
+                await store.values.put("answer", "right", body, 60.0)
+                await requests.collect_answers()
+    assert heard == ["once"]
 
 
-@pytest.mark.parametrize(
-    "body", ["", "{", "7", "[7]", '[["1", "x"]]', "[[1, 2]]", "[[1, null]]", nested(100_000)], ids=len
-)
-async def test_invalid_events_of_another_process_end_the_stream_with_an_error(body: str, tmp_path: Path) -> None:
-    async with open_bus(tmp_path) as (store, bus):
+@needs_postgres
+async def test_invalid_messages_of_another_process_are_skipped() -> None:
+    forms = ("", "{", "7", "[7]", '[["1", "x"]]', "[[1, 2]]", nested(100_000))
+    async with database_url() as url, SQLStore(url) as store:
+        peers = Peers(store)
+        turns = RemoteTurns(peers, lambda *_: None, TurnRegistry(), ServedModel(MODEL))
         id_ = (await store.create()).id
-        await store.mailbox.send([(build_turn_events_topic(id_, "turn"), body)], 60.0)
-        lines = await RemoteTurns(store, bus).find_events(id_, "turn", 0)
-        assert lines is not None
-        streamed = "".join([line async for line in lines])
-    assert TurnLost.__name__ in streamed
-    assert streamed.endswith("data: [DONE]\n\n")
+        await store.acquire(id_, "turn", [Message.user("Hi")], expected_count=0, lease=60.0, title="")
+        async with anyio.create_task_group() as group, other_process(store, {"turn": [[1, "one"], [None, "end"]]}):
+            group.start_soon(peers.run)
+            other = PostgresNotifications(store._database, lambda _: None)
+            group.start_soon(other.run)
+            lines = await turns.find_events(id_, "turn", 0)
+            assert lines is not None
+            (reader,) = turns._readers
+            for form in forms:
+                await other.send(form)
+                await other.send('{"kind": "events", "from": "x", "reader": "' + reader + f'", "events": {form or 7}}}')
+            await write(store, "SELECT pg_notify('dial_client', 'no message of this program')")
+            streamed = [line async for line in lines]
+            group.cancel_scope.cancel()
+    assert streamed[1:] == ["one", "end"]

@@ -1,28 +1,28 @@
-"""Several server processes with one database: a client gets the same results from each of them."""
+"""Several server processes with one PostgreSQL database: a client gets the same results from each of them."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
+import asyncpg
 import httpx2
 import pytest
 from mcp.server import MCPServer
 
-from tests.inner import Message, Provider, ScriptedProvider, SQLStore, peers, remote_turns
-from tests.inner import build_turn_events_topic as events_of
+from tests.inner import Message, PostgresNotifications, Provider, ScriptedProvider, SQLStore, remote_turns
 from tests.integration.test_conversation_routes import Maths
 from tests.integration.test_human_input import ASKS, CALL, Pen, results, stream_chat, until
 from tests.support.http_service import MODEL, HttpService, ServerSentEvent, join_text, read_events, serve
+from tests.support.other_process import other_process
 from tests.support.program import LONG
 from tests.support.servers.launch import raw
-from tests.support.temporary_stores import query
+from tests.support.temporary_stores import database_url, needs_postgres
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, needs_postgres]
 
 WAITS = {"text": "Let me see.", "tool_calls": [{"name": "wait", "arguments": {}}]}
 OTHER_CALL = {"tool_calls": [{"name": "write", "arguments": {"what": "b"}}]}
@@ -36,17 +36,16 @@ def anyio_backend() -> str:
 
 @asynccontextmanager
 async def two(
-    folder: Path,
     here: Sequence[Any] | Provider = (),
     there: Sequence[Any] | Provider = (),
     servers: dict[str, Any] | None = None,
     **options: Any,
 ) -> AsyncIterator[tuple[HttpService, HttpService]]:
     """Run two services with one database."""
-    async with AsyncExitStack() as stack:
+    async with database_url() as url, AsyncExitStack() as stack:
         both = [
             await stack.enter_async_context(
-                serve(replies, servers, store=SQLStore(folder / "both.db"), **options)  # one store per process
+                serve(replies, servers, store=SQLStore(url), shared=True, **options)  # one store per process
             )
             for replies in (here, there)
         ]
@@ -63,6 +62,18 @@ async def reading(
         yield read_events(answer), answer
 
 
+async def cut_connections(server: HttpService) -> None:
+    """End all connections to the server's database."""
+    assert isinstance(server.store, SQLStore)
+    assert isinstance(server.store.where, str)
+    connection = await asyncpg.connect(server.store.where)
+    end = (
+        "pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    await connection.execute(f"SELECT {end}")
+    await connection.close()
+
+
 async def next_text(events: AsyncIterator[ServerSentEvent]) -> ServerSentEvent:
     async for event in events:
         if not event.name and event.data != "[DONE]" and event.data["choices"][0]["delta"].get("content"):
@@ -70,14 +81,23 @@ async def next_text(events: AsyncIterator[ServerSentEvent]) -> ServerSentEvent:
     raise AssertionError("no text")
 
 
-def mailbox_topics(folder: Path) -> list[str]:
-    """Return the topics of all mailbox messages in the database."""
-    return [row[0] for row in query(folder / "both.db", "SELECT topic FROM notes")]
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The messages between the processes."""
+    messages: list[str] = []
+    send = PostgresNotifications.send
+
+    async def record(self: PostgresNotifications, text: str, to: str = "") -> None:
+        messages.append(text)
+        await send(self, text, to)
+
+    monkeypatch.setattr(PostgresNotifications, "send", record)
+    return messages
 
 
-async def test_a_running_turn_can_be_read_from_a_peer(tmp_path: Path) -> None:
+async def test_a_running_turn_can_be_read_from_a_peer() -> None:
     maths = Maths()
-    async with two(tmp_path, [WAITS, "Done."], servers={"maths": maths.server}, allow=["*"]) as (here, there):
+    async with two([WAITS, "Done."], servers={"maths": maths.server}, allow=["*"]) as (here, there):
         where = await here.conversation()
         async with stream_chat(here, where) as (events, answer):
             turn = answer.headers["x-turn-id"]
@@ -94,9 +114,9 @@ async def test_a_running_turn_can_be_read_from_a_peer(tmp_path: Path) -> None:
     assert join_text(remote_events) == "Done."
 
 
-async def test_a_client_resumes_at_its_position_even_after_the_end_of_the_turn(tmp_path: Path) -> None:
+async def test_a_client_resumes_at_its_position_even_after_the_end_of_the_turn() -> None:
     maths = Maths()
-    async with two(tmp_path, [WAITS, "Done."], servers={"maths": maths.server}, allow=["*"]) as (here, there):
+    async with two([WAITS, "Done."], servers={"maths": maths.server}, allow=["*"]) as (here, there):
         where = await here.conversation()
         async with stream_chat(here, where) as (events, answer):
             turn = answer.headers["x-turn-id"]
@@ -115,21 +135,22 @@ async def test_a_client_resumes_at_its_position_even_after_the_end_of_the_turn(t
     assert len(rest) < len(whole)
 
 
-async def test_events_without_a_remote_reader_are_not_written_to_the_database(tmp_path: Path) -> None:
-    async with two(tmp_path, ["Hello."]) as (here, there):
+async def test_events_without_a_remote_reader_are_not_sent(sent: list[str]) -> None:
+    async with two(["Hello."]) as (here, there):
         where = await here.conversation()
         async with stream_chat(here, where) as (events, answer):
             assert join_text([event async for event in events]) == "Hello."
-        missing = await there.json("GET", f"{where}/turns/{answer.headers['x-turn-id']}/events", 404)
-        assert mailbox_topics(tmp_path) == []
+        assert sent == []
+        missing = await there.json("GET", f"{where}/turns/another/events", 404)
+        async with reading(there, where, answer.headers["x-turn-id"]) as (late, _):
+            assert join_text([event async for event in late]) == "Hello."
     assert missing["error"]["code"] == "turn_not_found"
 
 
-async def test_many_events_of_a_turn_are_written_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "MAX_BATCH", 3)
+async def test_many_events_of_a_turn_are_sent_in_few_messages(sent: list[str]) -> None:
     maths = Maths()
     many = {**WAITS, "text": "word " * 50}
-    async with two(tmp_path, [many, "Done."], servers={"maths": maths.server}, allow=["*"]) as (here, there):
+    async with two([many, "Done."], servers={"maths": maths.server}, allow=["*"]) as (here, there):
         where = await here.conversation()
         async with stream_chat(here, where) as (events, answer):
             await maths.gate.begun.wait()
@@ -139,35 +160,42 @@ async def test_many_events_of_a_turn_are_written_in_batches(tmp_path: Path, monk
             local_events = [event async for event in events]
     assert [event.id for event in remote_events] == [event.id for event in local_events]
     assert join_text(remote_events) == join_text(local_events)
+    assert len(sent) < len(remote_events)
 
 
-async def test_a_reader_that_connects_at_the_end_of_a_turn_gets_its_events(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(peers, "POLL_INTERVAL", 0.6)  # the turn ends before the process polls for requests of its peers
-    maths = Maths()
-    async with two(tmp_path, [WAITS, "Done."], servers={"maths": maths.server}, allow=["*"]) as (here, there):
+async def test_an_event_longer_than_a_notification_arrives_whole() -> None:
+    text = "A" * 30_000 + "\u2603" + "A" * 30_000
+    async with two([{"text": text, "hang": True}]) as (here, there):
         where = await here.conversation()
-        async with stream_chat(here, where) as (events, answer), anyio.create_task_group() as group:
-            turn = answer.headers["x-turn-id"]
-            await maths.gate.begun.wait()
-            remote_events: list[ServerSentEvent] = []
-
-            async def read() -> None:
-                async with reading(there, where, turn) as (foreign, _):
-                    remote_events.extend([event async for event in foreign])
-
-            group.start_soon(read)
-            while not mailbox_topics(tmp_path):  # noqa: ASYNC110 - until the other server has sent its request
-                await anyio.sleep(0.01)
-            maths.gate.open.set()
-            local_events = [event async for event in events]
-    assert [event.id for event in remote_events] == [event.id for event in local_events]
+        async with stream_chat(here, where) as (events, answer):
+            await next_text(events)
+            async with reading(there, where, answer.headers["x-turn-id"]) as (foreign, _):
+                read = ""
+                while read != text:
+                    read += (await next_text(foreign)).data["choices"][0]["delta"]["content"]
 
 
-async def test_a_turn_is_stopped_from_a_peer(tmp_path: Path) -> None:
+async def test_a_reader_goes_on_after_the_connections_to_the_database_were_cut() -> None:
     maths = Maths()
-    async with two(tmp_path, [WAITS], ["Well?"], {"maths": maths.server}, allow=["*"]) as (here, there):
+    async with two([WAITS, "Done."], servers={"maths": maths.server}, allow=["*"]) as (here, there):
+        where = await here.conversation()
+        async with stream_chat(here, where) as (events, answer):
+            await maths.gate.begun.wait()
+            async with reading(there, where, answer.headers["x-turn-id"]) as (foreign, _):
+                await next_text(foreign)
+                await cut_connections(here)
+                maths.gate.open.set()
+                remote_events = [event async for event in foreign]
+            local_events = [event async for event in events]
+    assert [event for event in local_events if event.name == "tool_result"] == [
+        event for event in remote_events if event.name == "tool_result"
+    ]
+    assert join_text(remote_events) == "Done."
+
+
+async def test_a_turn_is_stopped_from_a_peer() -> None:
+    maths = Maths()
+    async with two([WAITS], ["Well?"], {"maths": maths.server}, allow=["*"]) as (here, there):
         where = await here.conversation()
         async with stream_chat(here, where) as (events, _):
             await maths.gate.begun.wait()
@@ -179,12 +207,11 @@ async def test_a_turn_is_stopped_from_a_peer(tmp_path: Path) -> None:
         async with stream_chat(there, where) as (events, _):
             assert join_text([event async for event in events]) == "Well?"
     assert [message["role"] for message in kept["messages"]] == ["user", "assistant", "tool"]
-    assert mailbox_topics(tmp_path) == []
 
 
-async def test_the_first_answer_to_an_approval_of_a_peer_decides(tmp_path: Path) -> None:
+async def test_the_first_answer_to_an_approval_of_a_peer_decides() -> None:
     pen = Pen()
-    async with two(tmp_path, [CALL, "Done."], servers={"pen": pen.server}) as (here, there):
+    async with two([CALL, "Done."], servers={"pen": pen.server}) as (here, there):
         async with stream_chat(here, await here.conversation()) as (events, _):
             asked = (await until(events, "approval")).data
             pending = [await server.json("GET", "/approvals") for server in (here, there)]
@@ -208,10 +235,10 @@ async def test_the_first_answer_to_an_approval_of_a_peer_decides(tmp_path: Path)
     assert (late["error"]["code"], left) == ("not_found", [[], []])
 
 
-async def test_the_reason_of_a_denial_at_a_peer_reaches_the_model(tmp_path: Path) -> None:
+async def test_the_reason_of_a_denial_at_a_peer_reaches_the_model() -> None:
     denied = {"decision": "deny", "reason": "not on a Sunday"}
     async with (
-        two(tmp_path, [CALL, "Done."], servers={"pen": Pen().server}) as (here, there),
+        two([CALL, "Done."], servers={"pen": Pen().server}) as (here, there),
         stream_chat(here, await here.conversation()) as (events, _),
     ):
         asked = (await until(events, "approval")).data["id"]
@@ -219,9 +246,9 @@ async def test_the_reason_of_a_denial_at_a_peer_reaches_the_model(tmp_path: Path
         assert await results(events) == ["The user did not allow this call: not on a Sunday."]
 
 
-async def test_an_elicitation_is_answered_at_a_peer_that_checks_the_form(tmp_path: Path) -> None:
+async def test_an_elicitation_is_answered_at_a_peer_that_checks_the_form() -> None:
     async with (
-        two(tmp_path, [ASKS, "Done."], servers={"pen": Pen().server}, allow=["*"]) as (here, there),
+        two([ASKS, "Done."], servers={"pen": Pen().server}, allow=["*"]) as (here, there),
         stream_chat(here, await here.conversation()) as (events, _),
     ):
         asked = (await until(events, "question")).data
@@ -237,9 +264,9 @@ async def test_an_elicitation_is_answered_at_a_peer_that_checks_the_form(tmp_pat
     assert event.data["action"] == "accept"
 
 
-async def test_an_expired_request_is_pending_at_no_server(tmp_path: Path) -> None:
+async def test_an_expired_request_is_pending_at_no_server() -> None:
     async with (
-        two(tmp_path, [CALL, "Done."], servers={"pen": Pen().server}, answer_timeout=0.0) as (here, there),
+        two([CALL, "Done."], servers={"pen": Pen().server}, answer_timeout=0.0) as (here, there),
         stream_chat(here, await here.conversation()) as (events, _),
     ):
         assert (await until(events, "approval_done")).data["decision"] == "deny"
@@ -247,8 +274,8 @@ async def test_an_expired_request_is_pending_at_no_server(tmp_path: Path) -> Non
         assert await results(events) == ["The user did not allow this call: nobody answered the request for approval."]
 
 
-async def test_a_stopped_turn_has_no_pending_requests_at_a_peer(tmp_path: Path) -> None:
-    async with two(tmp_path, [CALL], servers={"pen": Pen().server}) as (here, there):
+async def test_a_stopped_turn_has_no_pending_requests_at_a_peer() -> None:
+    async with two([CALL], servers={"pen": Pen().server}) as (here, there):
         where = await here.conversation()
         async with stream_chat(here, where) as (events, _):
             await until(events, "approval")
@@ -257,12 +284,9 @@ async def test_a_stopped_turn_has_no_pending_requests_at_a_peer(tmp_path: Path) 
             assert (await there.json("GET", "/approvals"))["approvals"] == []
 
 
-async def test_a_session_approval_applies_to_all_servers_and_to_waiting_calls(tmp_path: Path) -> None:
+async def test_a_session_approval_applies_to_all_servers_and_to_waiting_calls() -> None:
     pen = Pen()
-    async with two(tmp_path, [CALL, "Done."], [OTHER_CALL, "Done.", CALL, "Done."], {"pen": pen.server}) as (
-        here,
-        there,
-    ):
+    async with two([CALL, "Done."], [OTHER_CALL, "Done.", CALL, "Done."], {"pen": pen.server}) as (here, there):
         where = await there.conversation()
         async with stream_chat(here, await here.conversation()) as (ours, _), stream_chat(there, where) as (theirs, _):
             asked = (await until(ours, "approval")).data["id"]
@@ -276,7 +300,7 @@ async def test_a_session_approval_applies_to_all_servers_and_to_waiting_calls(tm
     assert len(pen.written) == 3
 
 
-async def test_a_session_grant_applies_to_the_unchanged_tool_and_ends_with_its_server(tmp_path: Path) -> None:
+async def test_a_session_grant_applies_to_the_unchanged_tool_and_ends_with_its_server() -> None:
     pen, changed = Pen(), MCPServer("pen")
 
     @changed.tool(title="Write it down")
@@ -291,15 +315,19 @@ async def test_a_session_grant_applies_to_the_unchanged_tool_and_ends_with_its_s
                     return event.name == "approval"
         raise AssertionError("no call")
 
-    store = SQLStore(tmp_path / "both.db")
-    async with serve([CALL, "Done."] * 2, {"pen": pen.server}, store=store) as there:
-        async with two(tmp_path, [CALL, "Done."], servers={"pen": pen.server}) as (here, _):
+    async with AsyncExitStack() as stack:
+        url = await stack.enter_async_context(database_url())
+        store = SQLStore(url)
+        there = await stack.enter_async_context(
+            serve([CALL, "Done."] * 2, {"pen": pen.server}, store=store, shared=True)
+        )
+        async with serve([CALL, "Done."], {"pen": pen.server}, store=SQLStore(url), shared=True) as here:
             async with stream_chat(here, await here.conversation()) as (events, _):
                 asked = (await until(events, "approval")).data["id"]
                 await there.json("POST", f"/approvals/{asked}", 204, json=SESSION)
                 assert await results(events) == ["written: a"]
             assert not await asks(there)
-            async with serve([CALL], {"pen": changed}, store=SQLStore(tmp_path / "both.db")) as changed_service:
+            async with serve([CALL], {"pen": changed}, store=SQLStore(url), shared=True) as changed_service:
                 assert await asks(changed_service)
         assert await asks(there)
 
@@ -309,12 +337,12 @@ async def test_a_grant_does_not_apply_to_a_server_started_in_another_folder(
 ) -> None:
     echo = {"tool_calls": [{"name": "echo", "arguments": {}}]}
     asked: list[str] = []
-    async with AsyncExitStack() as stack:
+    async with database_url() as url, AsyncExitStack() as stack:
         for name in ("one", "other"):
             (tmp_path / name).mkdir()
             monkeypatch.chdir(tmp_path / name)  # the entry names no folder: the server starts in the current folder
-            store = SQLStore(tmp_path / "both.db")
-            server = await stack.enter_async_context(serve([echo, "Done."], {"it": raw("Server")}, store=store))
+            service = serve([echo, "Done."], {"it": raw("Server")}, store=SQLStore(url), shared=True)
+            server = await stack.enter_async_context(service)
             async with stream_chat(server, await server.conversation()) as (events, _):
                 asked.append((await until(events, "approval")).data["id"])
                 await server.json("POST", f"/approvals/{asked[-1]}", 204, json=SESSION)
@@ -322,13 +350,13 @@ async def test_a_grant_does_not_apply_to_a_server_started_in_another_folder(
     assert len(asked) == 2
 
 
-async def test_a_peer_knows_the_steps_of_a_turn_before_its_client_tool_calls(tmp_path: Path) -> None:
+async def test_a_peer_knows_the_steps_of_a_turn_before_its_client_tool_calls() -> None:
     adds = {"tool_calls": [{"name": "add", "arguments": {"a": 1, "b": 2}}]}
     mine = {"tool_calls": [{"name": "mine", "arguments": {}}], "text": "A moment."}
     model = ScriptedProvider(["Both."])
     tools = [{"type": "function", "function": {"name": "mine", "parameters": {"type": "object"}}}]
     asked: dict[str, Any] = {"model": MODEL, "tools": tools, "messages": [{"role": "user", "content": "Hi"}]}
-    async with two(tmp_path, [adds, mine], model, {"maths": Maths().server}, allow=["*"]) as (here, there):
+    async with two([adds, mine], model, {"maths": Maths().server}, allow=["*"]) as (here, there):
         handed = await here.json("POST", "/v1/chat/completions", json=asked)
         message = handed["choices"][0]["message"]
         result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "42"}
@@ -339,11 +367,9 @@ async def test_a_peer_knows_the_steps_of_a_turn_before_its_client_tool_calls(tmp
     assert messages == [("user", "Hi"), ("assistant", ""), ("tool", "3"), ("assistant", "A moment."), ("tool", "42")]
 
 
-async def test_requests_for_a_turn_that_no_server_runs_are_errors(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(remote_turns, "REQUEST_TIMEOUT", 0.0)
-    async with two(tmp_path) as (here, _):
+async def test_requests_for_a_turn_that_no_server_runs_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_turns, "REQUEST_TIMEOUT", 0.1)
+    async with two() as (here, _):
         made = await here.store.create()
         await here.store.acquire(made.id, "a-turn", [Message.user("Hi")], expected_count=0, lease=LONG, title="")
         where = f"/conversations/{made.id}"
@@ -351,23 +377,24 @@ async def test_requests_for_a_turn_that_no_server_runs_are_errors(
         assert (await here.json("POST", f"{where}/stop", 409))["error"]["code"] == "runs_elsewhere"
         await here.json("GET", "/conversations/none/turns/a-turn/events", 404)
         await here.json("POST", "/conversations/none/stop", 404)
-        assert mailbox_topics(tmp_path) == []
 
 
 @pytest.mark.parametrize("is_deleted", [False, True])
 async def test_a_stream_whose_server_is_gone_ends_with_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_deleted: bool
+    monkeypatch: pytest.MonkeyPatch, is_deleted: bool
 ) -> None:
     monkeypatch.setattr(remote_turns, "END_TIMEOUT", 0.0)
     monkeypatch.setattr(remote_turns, "SILENCE_TIMEOUT", 0.1)
-    async with two(tmp_path) as (here, _):
+    async with two() as (here, _):
         store = here.store
         assert isinstance(store, SQLStore)
         made = await store.create()
         await store.acquire(made.id, "a-turn", [Message.user("Hi")], expected_count=0, lease=LONG, title="")
-        await store.mailbox.send([(events_of(made.id, "a-turn"), json.dumps([[1, "id: a-turn:1\ndata: 1\n\n"]]))], LONG)
-        async with reading(here, f"/conversations/{made.id}", "a-turn") as (events, _):
-            first = await anext(events)
+        turns = {"a-turn": [[1, "id: a-turn:1\ndata: 1\n\n"]]}
+        async with AsyncExitStack() as stack:
+            async with other_process(store, turns):
+                events, _ = await stack.enter_async_context(reading(here, f"/conversations/{made.id}", "a-turn"))
+                first = await anext(events)
             if is_deleted:
                 await store.delete(made.id)
             else:
@@ -380,11 +407,11 @@ async def test_a_stream_whose_server_is_gone_ends_with_an_error(
     assert rest[1].data == "[DONE]"
 
 
-async def test_a_stopping_server_reports_how_its_turns_ended(tmp_path: Path) -> None:
+async def test_a_stopping_server_reports_how_its_turns_ended() -> None:
     maths = Maths()
-    async with AsyncExitStack() as stack:
-        there = await stack.enter_async_context(serve([], store=SQLStore(tmp_path / "both.db")))
-        leaving = serve([WAITS], {"maths": maths.server}, allow=["*"], store=SQLStore(tmp_path / "both.db"), grace=0.0)
+    async with database_url() as url, AsyncExitStack() as stack:
+        there = await stack.enter_async_context(serve([], store=SQLStore(url), shared=True))
+        leaving = serve([WAITS], {"maths": maths.server}, allow=["*"], store=SQLStore(url), grace=0.0, shared=True)
         async with leaving as here:
             where = await here.conversation()
             async with stream_chat(here, where) as (_, answer):

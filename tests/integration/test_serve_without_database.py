@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
+import asyncpg
 import pytest
 
 from tests.inner import (
+    APPROVAL,
     DONE,
-    POLL_INTERVAL,
     DialClient,
+    GrantedTool,
     HandoffStore,
     InputRequested,
-    Mailbox,
     Message,
-    PeerBus,
+    Peers,
+    PendingRequests,
     ScriptedProvider,
-    ServedModel,
+    SharedValues,
     SQLStore,
     StopReason,
     ToolCallRequest,
@@ -30,16 +32,16 @@ from tests.inner import (
     TurnRegistry,
     Usage,
     human_input,
-    peers,
+    pending_requests,
     remote_turns,
 )
-from tests.inner import build_turn_events_topic as events_of
 from tests.integration.test_conversation_routes import Maths
 from tests.integration.test_human_input import CALL, Pen, chat_events, results, stream_chat, until
 from tests.integration.test_serve_cluster import WAITS, next_text, reading, two
-from tests.support.http_service import MODEL, serve
+from tests.support.http_service import MODEL, HttpService, ServerSentEvent, serve
+from tests.support.other_process import other_process
 from tests.support.program import LONG
-from tests.support.temporary_stores import locked, query
+from tests.support.temporary_stores import database_url, locked, needs_postgres
 
 ONCE = {"decision": "once"}
 
@@ -49,28 +51,46 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+@asynccontextmanager
+async def shared_chat(
+    replies: Sequence[Any], servers: Mapping[str, Any]
+) -> AsyncIterator[tuple[HttpService, AsyncIterator[ServerSentEvent], SQLStore]]:
+    """Run one of several processes, and a turn of it."""
+    async with database_url() as url:
+        store = SQLStore(url)
+        async with chat_events(replies, servers, store=store, shared=True) as (server, events):
+            yield server, events, store
+
+
+async def query_postgres(url: str, statement: str) -> None:
+    connection = await asyncpg.connect(url)
+    await connection.execute(statement)
+    await connection.close()
+
+
+@needs_postgres
 @pytest.mark.anyio
 async def test_an_approval_is_answered_locally_after_it_expired_in_the_database(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(human_input, "_DELIVERY_TIMEOUT", 0.1)
-    pen, file = Pen(), tmp_path / "kept.db"
-    async with chat_events([CALL, "Done."], {"pen": pen.server}, store=SQLStore(file)) as (server, events):
+    pen = Pen()
+    async with shared_chat([CALL, "Done."], {"pen": pen.server}) as (server, events, store):
         asked = (await until(events, "approval")).data["id"]
-        query(
-            file, "DELETE FROM notes"
-        )  # as if the machine was suspended or the database unreachable, and another process deleted expired rows
+        # As if the machine was suspended or the database unreachable, and another process deleted expired rows.
+        await store.values.take(APPROVAL, asked)
         await server.json("POST", f"/approvals/{asked}", 204, json=ONCE)
         assert await results(events) == ["written: a"]
         await server.json("POST", f"/approvals/{asked}", 404, json=ONCE)
 
 
+@needs_postgres
 @pytest.mark.anyio
-async def test_requests_in_a_format_of_another_version_are_not_listed(tmp_path: Path) -> None:
-    store = SQLStore(tmp_path / "kept.db")
-    async with chat_events([CALL, "Done."], {"pen": Pen().server}, store=store) as (server, events):
+async def test_requests_in_a_format_of_another_version_are_not_listed() -> None:
+    async with shared_chat([CALL, "Done."], {"pen": Pen().server}) as (server, events, store):
         asked = (await until(events, "approval")).data
-        await store.mailbox.send([("asked:approval", '{"form": 2}'), ("asked:approval", "[]")], LONG)
+        for name, value in (("a", '{"form": 2}'), ("b", "[]")):
+            await store.values.put(APPROVAL, name, value, LONG)
         assert (await server.json("GET", "/approvals"))["approvals"] == [asked]
         await server.json("POST", f"/approvals/{asked['id']}", 204, json=ONCE)
         assert await results(events) == ["written: a"]
@@ -88,7 +108,7 @@ async def test_a_handoff_of_another_version_is_treated_like_a_missing_handoff(tm
     ]
     store = SQLStore(tmp_path / "kept.db")
     async with serve(["42 it is."], store=store) as server:
-        await store.mailbox.send([(f"thread:{call}", body)], LONG)
+        await store.values.put("handoff", call, body, LONG)
         answer = await server.json("POST", "/v1/chat/completions", json={"model": MODEL, "messages": messages})
     assert answer["choices"][0]["message"]["content"] == "42 it is."
 
@@ -96,7 +116,7 @@ async def test_a_handoff_of_another_version_is_treated_like_a_missing_handoff(tm
 @pytest.mark.anyio
 async def test_only_the_latest_handoffs_are_kept(tmp_path: Path) -> None:
     store = SQLStore(tmp_path / "kept.db")
-    here, there = HandoffStore(store.mailbox, max_turns=2), HandoffStore(store.mailbox, max_turns=2)
+    here, there = HandoffStore(store.values, max_turns=2), HandoffStore(store.values, max_turns=2)
     messages: list[Message] = []
     for at in range(4):
         call = ToolCallRequest("mine", "mine", {})
@@ -115,60 +135,57 @@ async def test_only_the_latest_handoffs_are_kept(tmp_path: Path) -> None:
     assert hidden == [["hidden 2", "hidden 3"]] * 4
 
 
+@needs_postgres
 @pytest.mark.anyio
-async def test_a_reader_of_a_remote_turn_continues_after_a_database_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_reader_of_a_remote_turn_continues_after_a_database_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_turns, "SILENCE_TIMEOUT", 0.05)
-    store, file = SQLStore(tmp_path / "kept.db"), tmp_path / "kept.db"
-    async with serve([], store=store) as server:
+    async with database_url() as url, serve([], store=(store := SQLStore(url)), shared=True) as server:
         made = await store.create()
         await store.acquire(made.id, "a-turn", [Message.user("Hi")], expected_count=0, lease=LONG, title="")
-        topic = events_of(made.id, "a-turn")
-        await store.mailbox.send([(topic, json.dumps([[1, "id: a-turn:1\ndata: 1\n\n"]]))], LONG)
-        async with reading(server, f"/conversations/{made.id}", "a-turn") as (events, _):
+        turns: dict[str, Any] = {"a-turn": [[1, "id: a-turn:1\ndata: 1\n\n"]]}
+        async with other_process(store, turns), reading(server, f"/conversations/{made.id}", "a-turn") as (events, _):
             await anext(events)
-            query(file, "ALTER TABLE conversations RENAME TO away")
+            await query_postgres(url, "ALTER TABLE conversations RENAME TO away")
             await anyio.sleep(0.3)  # the reader checks now whether the turn still runs
-            query(file, "ALTER TABLE away RENAME TO conversations")
-            await store.mailbox.send([(topic, json.dumps([[2, "id: a-turn:2\ndata: 2\n\n"], [None, DONE]]))], LONG)
+            await query_postgres(url, "ALTER TABLE away RENAME TO conversations")
+            turns["a-turn"] += [[2, "id: a-turn:2\ndata: 2\n\n"], [None, DONE]]
             rest = [event.data async for event in events]
     assert rest == [2, "[DONE]"]
 
 
+@needs_postgres
 @pytest.mark.anyio
-async def test_a_failed_renewal_is_retried_after_a_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "LEASE_TTL", 0.3)
+async def test_a_failed_renewal_is_retried_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pending_requests, "LEASE_TTL", 0.03)
     tried: list[float] = []
 
-    class Watched(Mailbox):
-        async def renew(self, ids: Iterable[int], seconds: float) -> None:
+    class Watched(SharedValues):
+        async def renew(self, values: Iterable[tuple[str, str]], seconds: float) -> None:
             tried.append(anyio.current_time())
-            await super().renew(ids, seconds)
+            await super().renew(values, seconds)
 
-    store = SQLStore(tmp_path / "kept.db")
-    await store.open()
-    query(tmp_path / "kept.db", "DROP TABLE notes")
-    process = PeerBus(store, TurnRegistry(), ServedModel(MODEL))
-    process.mailbox = Watched(store._database)
-    with anyio.fail_after(LONG):
-        async with anyio.create_task_group() as group:
-            group.start_soon(process.run)
-            process.renew_while_alive(1)
-            while len(tried) < 3:  # noqa: ASYNC110 - it is another task's
-                await anyio.sleep(0.01)
-            group.cancel_scope.cancel()
-    await store.aclose()
-    assert tried[2] - tried[0] > POLL_INTERVAL
+    async with database_url() as url, SQLStore(url) as store:
+        store.values = Watched(store._database)
+        requests = PendingRequests(Peers(store))
+        await requests.grant(GrantedTool("key", "it", "echo"))
+        await query_postgres(url, "DROP TABLE shared_values")
+        with anyio.fail_after(LONG):
+            async with anyio.create_task_group() as group:
+                group.start_soon(requests.run)
+                while len(tried) < 2:  # noqa: ASYNC110 - it is another task's
+                    await anyio.sleep(0.01)
+                group.cancel_scope.cancel()
+    assert tried[1] - tried[0] >= pending_requests.RETRY_PAUSE
 
 
+@needs_postgres
 @pytest.mark.anyio
-async def test_an_event_that_cannot_be_serialized_ends_only_the_streams_of_its_turn(tmp_path: Path) -> None:
+async def test_an_event_that_cannot_be_serialized_ends_only_the_streams_of_its_turn() -> None:
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
     maths = Maths()
-    async with two(tmp_path, [WAITS, WAITS], servers={"maths": maths.server}, allow=["*"]) as (here, there):
+    async with two([WAITS, WAITS], servers={"maths": maths.server}, allow=["*"]) as (here, there):
         wrong, fine = await here.conversation(), await here.conversation()
         async with stream_chat(here, wrong) as (_, answer), stream_chat(here, fine) as (_, readable):
             await maths.gate.begun.wait()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.integration.test_human_input import CALL, Pen, results, stream_chat
 from tests.integration.test_serve_cluster import two
 from tests.support.http_service import HttpService
+from tests.support.temporary_stores import needs_postgres
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, needs_postgres]
 
 
 @pytest.fixture
@@ -18,10 +17,10 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def test_a_permanent_approval_without_a_grant_folder_is_a_session_grant_at_all_servers(tmp_path: Path) -> None:
+async def test_a_permanent_approval_without_a_grant_folder_is_a_session_grant_at_all_servers() -> None:
     pen = Pen()
     replies = [CALL, "Done."] * 3
-    async with two(tmp_path, replies, replies, {"pen": pen.server}) as (here, there):
+    async with two(replies, replies, {"pen": pen.server}) as (here, there):
         places = {server.url: await server.conversation() for server in (here, there)}
 
         async def asks(server: HttpService, decision: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from mcp.server import MCPServer
 
 from tests.integration.test_serve_cluster import two
 from tests.support.http_service import HttpService, ServerSentEvent, read_events, serve
+from tests.support.temporary_stores import needs_postgres
 
 pytestmark = pytest.mark.anyio
 
@@ -63,9 +63,10 @@ async def test_a_call_by_a_user_waits_for_approval_and_returns_the_result() -> N
     assert (events[-1].data["success"], events[-1].data["content"]) == (True, "written: a")
 
 
-async def test_a_call_by_a_user_is_approved_at_a_peer_while_no_turn_runs(tmp_path: Path) -> None:
+@needs_postgres
+async def test_a_call_by_a_user_is_approved_at_a_peer_while_no_turn_runs() -> None:
     written: list[str] = []
-    async with two(tmp_path, servers={"pen": build_server(written)}) as (here, there):
+    async with two(servers={"pen": build_server(written)}) as (here, there):
         body = {"name": "write", "arguments": {"what": "a"}}
         async with here.http.stream("POST", "/tools/call", json=body) as answer:
             events = read_events(answer)

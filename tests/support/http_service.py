@@ -35,7 +35,8 @@ from tests.inner import (
     MemoryStore,
     OidcLogin,
     Operations,
-    PeerBus,
+    Peers,
+    PendingRequests,
     Provider,
     Proxies,
     ScriptedProvider,
@@ -103,6 +104,7 @@ async def serve(
     grace: float = SHUTDOWN_GRACE,
     head_timeout: int = HEAD_TIMEOUT,
     durable: bool = False,
+    shared: bool = False,
     timings: DurableTimings = SOON,
     limits: ConnectionLimits | None = None,
     allow: Sequence[str] = (),
@@ -118,14 +120,18 @@ async def serve(
     operations: Operations = ALWAYS_ASKED,
     **options: Any,
 ) -> AsyncIterator[HttpService]:
-    """Run the service. On exit running turns are cancelled, or handed over to other processes if they are durable."""
+    """Run the service; if it is `shared`, as one of several processes over PostgreSQL.
+
+    On exit running turns are cancelled, or handed over to other processes if they are durable.
+    """
     provider = ScriptedProvider(model) if isinstance(model, Sequence) else model
     turns = TurnRegistry(max_turns, hand_over=durable)
     conversations = store or MemoryStore()
     served = ServedModel(MODEL)
-    peers = PeerBus(conversations, turns, served)
+    peers = Peers(conversations) if shared else None
+    requests = PendingRequests(peers)
     human_input = HumanInputBroker(
-        turns, peers, timeout=answer_timeout, servers=servers, stores_grants=grants is not False
+        turns, requests, timeout=answer_timeout, servers=servers, stores_grants=grants is not False
     )
     listener = open_socket("127.0.0.1", 0)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -181,7 +187,9 @@ async def serve(
                 group.cancel_scope.cancel()
 
             group.start_soon(serve_until_shutdown)
-            group.start_soon(peers.run)
+            if peers is not None:
+                group.start_soon(peers.run)
+                group.start_soon(requests.run)
             group.start_soon(logins.run)
             group.start_soon(run_maintenance, context)
             for part in (endpoint, context.titles):
@@ -191,7 +199,8 @@ async def serve(
             await http.aclose()
             await turns.end(0.0)
             server.shut_down()
-            peers.close()
+            if peers is not None:
+                peers.close()
     await conversations.aclose()
 
 

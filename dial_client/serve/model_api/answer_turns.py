@@ -33,13 +33,13 @@ from dial_client.messages.message import ToolCallRequest
 from dial_client.messages.model import ToolChoice
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.safe_text import to_one_line
-from dial_client.serve.cluster.handoffs import HandoffStore
 from dial_client.serve.http_messages import HttpError
 from dial_client.serve.model_api.answer_request import AnswerRequest, ShownActivity
+from dial_client.serve.model_api.handoffs import HandoffStore
 from dial_client.serve.model_api.task_requests import is_task_request
 from dial_client.serve.sse_response import call_on_disconnect
 from dial_client.serve.turn_registry import TurnRegistry
-from dial_client.stores.mailbox import Mailbox
+from dial_client.stores.shared_values import SharedValues
 from dial_client.turns.context_window import estimate_message_tokens, estimate_tool_tokens
 from dial_client.turns.turn_handle import TurnHandle
 
@@ -85,13 +85,13 @@ class AnswerTurns:
     Args:
         dial: The client, entered.
         turns: The running turns of this process.
-        mailbox: Shares the turns that returned calls with other processes; None without a database.
+        values: Shares the turns that returned calls with other processes; None without a database.
     """
 
-    def __init__(self, dial: DialClient, turns: TurnRegistry, mailbox: Mailbox | None) -> None:
+    def __init__(self, dial: DialClient, turns: TurnRegistry, values: SharedValues | None) -> None:
         self._dial = dial
         self._turns = turns
-        self._handoffs = HandoffStore(mailbox)
+        self._handoffs = HandoffStore(values)
 
     async def start(self, request: AnswerRequest, owner: str) -> TurnHandle:
         """Start the turn of a request.

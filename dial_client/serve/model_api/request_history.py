@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dial_client.messages.message import Content, Message, Part, Role, TextPart, ToolCallRequest, ToolSpec
-from dial_client.serve.cluster.handoffs import SHOWN_CALL
 from dial_client.serve.model_api.answer_request import to_tool_name
+from dial_client.serve.model_api.handoffs import SHOWN_CALL
 
 # Shown as the server of a tool that is the host's own.
 HOST = "dial-client"

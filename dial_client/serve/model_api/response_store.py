@@ -7,6 +7,7 @@ items, or a request without `store`.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -14,13 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from dial_client.messages.errors import DialError
-from dial_client.runtime.json_fields import to_list, to_object, to_text
+from dial_client.runtime.json_fields import expect_object, to_list, to_object, to_text
 from dial_client.runtime.logs import get_logger
-from dial_client.serve.cluster.handoffs import MAX_SHARED, SHARED_TTL
-from dial_client.serve.cluster.peers import build_response_topic
 from dial_client.serve.http_messages import HttpError
+from dial_client.serve.model_api.handoffs import MAX_SHARED, SHARED_TTL
 from dial_client.sinks.sse_encoder import to_json
-from dial_client.stores.mailbox import Mailbox
+from dial_client.stores.shared_values import SharedValues
 
 log = get_logger(__name__)
 
@@ -28,6 +28,9 @@ log = get_logger(__name__)
 MAX_KEPT = 64_000_000
 # Responses that one conversation may consist of.
 MAX_CHAIN = 1_000
+
+# The topic of the shared values: responses by the end of their ids.
+_TOPIC = "response"
 
 _RESPONSE_ID = re.compile("resp_([0-9a-f]{32})")
 _ITEM_ID = re.compile("[a-z]+_([0-9a-f]{32})_([0-9]{1,4})")
@@ -46,12 +49,12 @@ class ResponseStore:
     """Keeps the latest responses with the items that led to them.
 
     Args:
-        mailbox: Shares responses with other processes; None without a database.
+        values: Shares responses with other processes; None without a database.
         max_kept: Characters of the JSON of all responses that are kept in memory.
     """
 
-    def __init__(self, mailbox: Mailbox | None = None, max_kept: int = MAX_KEPT) -> None:
-        self._mailbox = mailbox
+    def __init__(self, values: SharedValues | None = None, max_kept: int = MAX_KEPT) -> None:
+        self._values = values
         self._max_kept = max_kept
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._size = 0
@@ -68,10 +71,10 @@ class ResponseStore:
         previous = response.get("previous_response_id")
         body = to_json({"owner": owner, "previous": previous, "given": given, "output": response["output"]})
         self._remember(key, _Kept(owner, previous, tuple(given), tuple(response["output"]), len(body)))
-        if self._mailbox is None or len(body) > MAX_SHARED:
+        if self._values is None or len(body) > MAX_SHARED:
             return
         try:
-            await self._mailbox.send([(build_response_topic(key), body)], SHARED_TTL)
+            await self._values.put(_TOPIC, key, body, SHARED_TTL)
         except DialError as error:
             log.warning("response_not_shared", error=type(error).__name__)
 
@@ -131,15 +134,15 @@ class ResponseStore:
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
-        if self._mailbox is None:
+        if self._values is None:
             return None
         try:
-            envelopes = await self._mailbox.read({build_response_topic(key): 0})
-            content = envelopes[0].parse_content() if envelopes else None
-        except (DialError, ValueError) as error:  # the database failed, or another program wrote the message
+            body = (await self._values.read(_TOPIC, [key])).get(key)
+            content = None if body is None else expect_object(json.loads(body))
+        except (DialError, TypeError, ValueError, RecursionError) as error:  # the database failed, or a forged value
             log.warning("response_unreadable", error=type(error).__name__)
             return None
-        if content is None:
+        if body is None or content is None:
             return None
         previous = content.get("previous")
         kept = _Kept(
@@ -147,7 +150,7 @@ class ResponseStore:
             previous if isinstance(previous, str) else None,
             to_list(content.get("given")),
             to_list(content.get("output")),
-            len(envelopes[0].body),
+            len(body),
         )
         self._remember(key, kept)
         return kept

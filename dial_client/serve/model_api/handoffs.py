@@ -6,10 +6,11 @@ of the turn: the calls and results of the servers' tools, and data that the prov
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import dropwhile
 
@@ -18,9 +19,8 @@ from dial_client.messages.errors import DialError
 from dial_client.messages.message import Message, Role, ToolCallRequest
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.logs import get_logger
-from dial_client.serve.cluster.peers import build_handoff_topic
 from dial_client.sinks.sse_encoder import to_json
-from dial_client.stores.mailbox import Envelope, Mailbox
+from dial_client.stores.shared_values import SharedValues
 
 log = get_logger(__name__)
 
@@ -31,6 +31,8 @@ MAX_CHARS = 500_000
 MAX_SHARED = 8 * MAX_CHARS
 # Seconds for which other processes can read a turn.
 SHARED_TTL = 3600.0
+# The topic of the shared values: turns by the id of their first call.
+_TOPIC = "handoff"
 
 _CALL_ID = re.compile("call_[0-9a-f]{32}")
 
@@ -53,12 +55,12 @@ class HandoffStore:
     """Keeps the latest turns that returned tool calls.
 
     Args:
-        mailbox: Shares turns with other processes; None without a database.
+        values: Shares turns with other processes; None without a database.
         max_turns: Maximum number of turns that are kept, and of turns that are restored in one request.
     """
 
-    def __init__(self, mailbox: Mailbox | None = None, max_turns: int = MAX_TURNS) -> None:
-        self._mailbox = mailbox
+    def __init__(self, values: SharedValues | None = None, max_turns: int = MAX_TURNS) -> None:
+        self._values = values
         self._max_turns = max_turns
         self._handoffs: OrderedDict[str, _Handoff] = OrderedDict()
 
@@ -108,14 +110,14 @@ class HandoffStore:
             self._handoffs.popitem(last=False)
 
     async def _share(self, call_id: str, handoff: _Handoff) -> None:
-        if self._mailbox is None:
+        if self._values is None:
             return
         messages = [message.to_dict() for message in handoff.messages]
         body = to_json({"messages": messages, "inner": handoff.model_ids, "owner": handoff.owner})
         if len(body) > MAX_SHARED:
             return
         try:
-            await self._mailbox.send([(build_handoff_topic(call_id), body)], SHARED_TTL)
+            await self._values.put(_TOPIC, call_id, body, SHARED_TTL)
         except DialError as error:
             log.warning("handoff_not_shared", error=type(error).__name__)
 
@@ -123,23 +125,20 @@ class HandoffStore:
         """Return the turns with these first call ids, the latest `max_turns` at most, also from other processes."""
         latest = call_ids[-self._max_turns :]
         handoffs = {id_: self._handoffs[id_] for id_ in latest if id_ in self._handoffs}
-        topics = {build_handoff_topic(id_): id_ for id_ in latest if id_ not in handoffs and _CALL_ID.fullmatch(id_)}
-        for message in await self._read_shared(topics):
+        others = [id_ for id_ in latest if id_ not in handoffs and _CALL_ID.fullmatch(id_)]
+        try:
+            found = await self._values.read(_TOPIC, others) if self._values is not None else {}
+        except DialError as error:
+            log.warning("handoffs_unreadable", error=type(error).__name__)
+            return handoffs
+        for id_, text in found.items():
             try:
-                handoff = _parse(message)
+                handoffs[id_] = _parse(text)
             except (KeyError, TypeError, ValueError, RecursionError) as error:  # from another version, or forged
                 log.warning("handoff_invalid", error=type(error).__name__)
                 continue
-            handoffs[topics[message.topic]] = handoff
-            self._remember(topics[message.topic], handoff)
+            self._remember(id_, handoffs[id_])
         return handoffs
-
-    async def _read_shared(self, topics: Mapping[str, str]) -> Sequence[Envelope]:
-        try:
-            return await self._mailbox.read(dict.fromkeys(topics, 0)) if self._mailbox is not None else ()
-        except DialError as error:
-            log.warning("handoffs_unreadable", error=type(error).__name__)
-            return ()
 
 
 def _is_shown(message: Message) -> bool:
@@ -148,8 +147,8 @@ def _is_shown(message: Message) -> bool:
     return bool(ids) and all((id_ or "").startswith(SHOWN_CALL) for id_ in ids)
 
 
-def _parse(message: Envelope) -> _Handoff:
-    content = message.parse_content()
+def _parse(text: str) -> _Handoff:
+    content = json.loads(text)
     model_ids, owner = content["inner"], content["owner"]
     if not isinstance(owner, str):
         raise TypeError("the owner is no text")

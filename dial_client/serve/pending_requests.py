@@ -1,0 +1,273 @@
+"""Requests that wait for the user, and grants, shared by all processes of a service.
+
+A request is a row that all processes read. The process that answers replaces the row by the answer, which only one
+process can do, and tells the others. So an answer also reaches the process that asks again after the first one was
+killed. Requests and grants expire with the process that stored them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import anyio
+
+from dial_client.messages.errors import DialError
+from dial_client.runtime.json_fields import expect_object, expect_text
+from dial_client.runtime.logs import get_logger
+from dial_client.serve.peers import Peers
+from dial_client.serve.turn_registry import WakeSignal
+from dial_client.sinks.sse_encoder import to_json
+from dial_client.stores.shared_values import SharedValues
+
+log = get_logger(__name__)
+
+# Seconds after which the requests and grants of a process expire once it no longer renews them.
+LEASE_TTL = 30.0
+# Seconds for which an answer waits for the process that takes it.
+ANSWER_TTL = 300.0
+# Seconds between two attempts to renew after a failure.
+RETRY_PAUSE = 1.0
+
+# The topics of shared values: the answers by the ids of their requests, and the grants by their keys. The topic of the
+# requests is their kind.
+ANSWERS, GRANTS = "answer", "grant"
+
+# Handles the answer to a request; raises `KeyError`, `TypeError` or `ValueError` if the answer is invalid.
+ReceiveAnswer = Callable[[Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingRequest:
+    """A request that waits for the user's answer."""
+
+    id: str
+    kind: str
+    about: Mapping[str, Any]
+    """The details for the user, of JSON types only."""
+    grant_key: str = ""
+    """The key of the grant if the user approves the request for the session."""
+    is_shared: bool = False
+    """Whether the other processes can read the request."""
+    owner: str = ""
+    """The person who may answer; empty in a service for one person."""
+    asked_at: float = field(default_factory=time.time)
+    """The time in seconds, by the clock of the process that asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class GrantedTool:
+    """A grant for a tool, as it is shown to the user."""
+
+    key: str
+    server: str
+    tool: str
+    conversation_id: str = ""
+    """The conversation that the grant holds in; empty for all."""
+    owner: str = ""
+    """The person whose calls the grant holds for; empty in a service for one person."""
+
+
+class PendingRequests:
+    """The pending requests and grants of all processes.
+
+    Args:
+        peers: The other processes; None if there are none, and all is kept in memory.
+    """
+
+    def __init__(self, peers: Peers | None = None) -> None:
+        self._peers = peers
+        self._values: SharedValues | None = None
+        self._receivers: dict[str, ReceiveAnswer] = {}
+        # The topics and names of this process's values, which are renewed.
+        self._leases: set[tuple[str, str]] = set()
+        self._renewed = -math.inf
+        self._changed = WakeSignal()
+        # The grants by key; used only without peers.
+        self._granted: dict[str, GrantedTool] = {}
+        if peers is not None:
+            self._values = peers.store.values
+            peers.handle(answered=self._on_answered)
+            peers.call_when_connected(lambda: peers.start_soon(self.collect_answers))
+
+    async def run(self) -> None:
+        """Renew what this process has stored until cancellation; then withdraw it."""
+        try:
+            while True:
+                await self._changed.wait(await self._renew())
+        finally:
+            if self._values is not None and self._leases:
+                with anyio.CancelScope(shield=True), suppress(DialError):
+                    for topic, name in self._leases:
+                        await self._values.take(topic, name)
+
+    async def _renew(self) -> float:
+        """Renew what is due, and look for answers whose message was lost; return the seconds until the next time."""
+        if self._values is None or not self._leases:
+            return math.inf
+        if (remaining := self._renewed + LEASE_TTL / 3 - anyio.current_time()) > 0:
+            return remaining
+        try:
+            await self._values.renew(self._leases, LEASE_TTL)
+            await self.collect_answers()
+        except DialError as error:
+            log.warning("requests_not_renewed", error=type(error).__name__)
+            self._renewed = anyio.current_time() - LEASE_TTL / 3 + RETRY_PAUSE
+            return RETRY_PAUSE
+        self._renewed = anyio.current_time()
+        return LEASE_TTL / 3
+
+    async def publish(self, request: PendingRequest) -> PendingRequest:
+        """Share a request with all processes, in place of the same request of a process that was killed.
+
+        If that fails, the request can be answered at this process only.
+        """
+        body = {"about": request.about, "key": request.grant_key, "owner": request.owner, "at": request.asked_at}
+        return replace(request, is_shared=await self._put(request.kind, request.id, body))
+
+    @contextmanager
+    def receive_answers(self, request_id: str, receive: ReceiveAnswer) -> Iterator[None]:
+        """Pass the answer to a request of this process to `receive` until the context ends."""
+        self._receivers[request_id] = receive
+        try:
+            yield
+        finally:
+            del self._receivers[request_id]
+
+    async def collect_answers(self) -> None:
+        """Read the answers to the requests of this process.
+
+        Raises:
+            DialError: The database failed.
+        """
+        if self._values is None or not self._receivers:
+            return
+        for id_, answer in (await self._values.read(ANSWERS, self._receivers)).items():
+            if not await self._values.take(ANSWERS, id_) or (receive := self._receivers.get(id_)) is None:
+                continue
+            try:
+                receive(expect_object(json.loads(answer)))
+            except (KeyError, TypeError, ValueError, RecursionError) as error:  # from another version, or forged
+                log.warning("answer_invalid", error=type(error).__name__)
+
+    def _on_answered(self, content: Mapping[str, Any], sender: str) -> None:  # noqa: ARG002 - a `HandleMessage`
+        if self._peers is not None and content["id"] in self._receivers:
+            self._peers.start_soon(self.collect_answers)
+
+    def stop_renewing(self, request: PendingRequest) -> None:
+        """Let a request of this process expire."""
+        self._leases.discard((request.kind, request.id))
+
+    async def list_all(self, kind: str) -> list[PendingRequest]:
+        """Return the requests of all processes.
+
+        Raises:
+            DialError: The database failed.
+        """
+        found = await self._values.read(kind) if self._values is not None else {}
+        requests = (_parse_request(kind, id_, text) for id_, text in found.items())
+        return [request for request in requests if request is not None]
+
+    async def withdraw(self, request: PendingRequest) -> bool:
+        """Withdraw a request of this process; return False if another process has answered it.
+
+        Raises:
+            DialError: The database failed.
+        """
+        if not request.is_shared or self._values is None:
+            return True
+        return bool(await self._values.take(request.kind, request.id))
+
+    async def answer(self, request: PendingRequest, answer: Mapping[str, Any]) -> bool:
+        """Answer a request of another process; return False if it is already answered or has expired.
+
+        Raises:
+            DialError: The database failed.
+        """
+        if not request.is_shared or self._values is None or self._peers is None:
+            return False
+        if not await self._values.replace(request.kind, request.id, ANSWERS, to_json(answer), ANSWER_TTL):
+            return False
+        with suppress(DialError):  # the process that waits looks for answers from time to time
+            await self._peers.send("answered", {"id": request.id})
+        return True
+
+    async def list_granted(self) -> list[GrantedTool]:
+        """Return the grants of all processes.
+
+        Raises:
+            DialError: The database failed.
+        """
+        if self._values is None:
+            return [*self._granted.values()]
+        found = (_parse_grant(key, text) for key, text in (await self._values.read(GRANTS)).items())
+        return [granted for granted in found if granted is not None]
+
+    async def grant(self, granted: GrantedTool) -> None:
+        """Share a grant with all processes for as long as this process runs."""
+        if self._values is None:
+            self._granted[granted.key] = granted
+        elif not await self.is_granted(granted.key):
+            about = {"server": granted.server, "tool": granted.tool, "conversation": granted.conversation_id}
+            await self._put(GRANTS, granted.key, {**about, "owner": granted.owner})
+
+    async def revoke(self, key: str) -> None:
+        """Revoke a grant at all processes.
+
+        Raises:
+            DialError: The database failed.
+        """
+        self._granted.pop(key, None)
+        self._leases.discard((GRANTS, key))
+        if self._values is not None:
+            await self._values.take(GRANTS, key)
+
+    async def is_granted(self, key: str) -> bool:
+        """Return True if a running process has the grant."""
+        if self._values is None:
+            return key in self._granted
+        try:
+            return bool(await self._values.read(GRANTS, [key]))
+        except DialError as error:
+            log.warning("grants_unreadable", error=type(error).__name__)
+            return False
+
+    async def _put(self, topic: str, name: str, content: Mapping[str, Any]) -> bool:
+        """Store a value for as long as this process runs; return False without a database, or if it failed."""
+        if self._values is None:
+            return False
+        try:
+            await self._values.put(topic, name, to_json(content), LEASE_TTL)
+        except DialError as error:
+            log.warning("request_not_shared", error=type(error).__name__)
+            return False
+        if not self._leases:
+            self._renewed = anyio.current_time()
+        self._leases.add((topic, name))
+        self._changed.send()
+        return True
+
+
+def _parse_grant(key: str, text: str) -> GrantedTool | None:
+    try:
+        content = json.loads(text)
+        return GrantedTool(key, *(expect_text(content[name]) for name in ("server", "tool", "conversation", "owner")))
+    except (KeyError, TypeError, ValueError, RecursionError) as error:  # from another version, or forged
+        log.warning("grant_invalid", error=type(error).__name__)
+        return None
+
+
+def _parse_request(kind: str, id_: str, text: str) -> PendingRequest | None:
+    try:
+        content = json.loads(text)
+        about, asked_at = expect_object(content["about"]), float(content["at"])
+        grant_key, owner = expect_text(content["key"]), expect_text(content["owner"])
+        return PendingRequest(id_, kind, about, grant_key, is_shared=True, owner=owner, asked_at=asked_at)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:  # from another version, or forged
+        log.warning("pending_request_invalid", error=type(error).__name__)
+        return None

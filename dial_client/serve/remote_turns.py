@@ -1,0 +1,269 @@
+"""Reads and stops the turns that other processes run, and lets them read and stop the turns of this process.
+
+A process that wants to read a turn asks all others; the one that runs the turn, or ran it lately, sends its events
+until the turn ends, and for as long as the reader asks again. Events without a reader elsewhere are sent nowhere.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing, suppress
+from typing import Any
+from weakref import WeakValueDictionary
+
+import anyio
+
+from dial_client.messages.errors import ConversationNotFound, DialError
+from dial_client.serve.peers import Peers
+from dial_client.serve.sse_response import OPENING_COMMENT, encode_end, read_turn
+from dial_client.serve.turn_registry import ServedModel, TurnRegistry
+from dial_client.turns.turn_handle import TurnHandle
+
+# Seconds to wait until another process responds. Programs that use the database without serving never do.
+REQUEST_TIMEOUT = 5.0
+# The same for a turn that has ended, and whose process may still have its events.
+ENDED_TIMEOUT = 1.0
+# Seconds in which the end of a turn must arrive after the database shows that it no longer runs.
+END_TIMEOUT = 3.0
+# Seconds without an event after which a reader asks again, and looks whether the turn's process is alive.
+SILENCE_TIMEOUT = 2.0
+# Seconds after which a turn is no longer sent to a reader that has not asked again.
+READER_TIMEOUT = 15.0
+# Seconds in which the events after the first are collected into one message.
+BATCH_INTERVAL = 0.05
+# Events in one message.
+MAX_BATCH = 1_000
+
+FindTurn = Callable[[str, str], TurnHandle | None]
+
+
+class RemoteTurns:
+    """The turns of other processes, and those of this one for the others.
+
+    Args:
+        peers: The other processes.
+        find_turn: Returns the turn that this process runs or ran, given the ids of its conversation and its own.
+        turns: The running turns of this process.
+        model: The model's current name in the API.
+    """
+
+    def __init__(self, peers: Peers, find_turn: FindTurn, turns: TurnRegistry, model: ServedModel) -> None:
+        self._peers = peers
+        self._store = peers.store
+        self._find_turn = find_turn
+        self._turns = turns
+        self._model = model
+        self._readers: WeakValueDictionary[str, _Reader] = WeakValueDictionary()
+        # For each reader of a turn of this process, until when it is sent to.
+        self._served: dict[str, float] = {}
+        # The requests to stop a turn that no process has taken yet.
+        self._stops: dict[str, anyio.Event] = {}
+        peers.handle(read=self._on_read, events=self._on_events, stop=self._on_stop, stopped=self._on_stopped)
+        peers.call_when_connected(self._on_connected)
+
+    async def stop(self, conversation_id: str) -> bool:
+        """Ask the process that runs a conversation's turn to stop it; return False if the process does not respond.
+
+        Raises:
+            ConversationNotFound: The conversation does not exist.
+        """
+        turn, is_running = await self._store.read_turn(conversation_id)
+        if not is_running:
+            return True
+        request, taken = secrets.token_hex(8), anyio.Event()
+        self._stops[request] = taken
+        try:
+            await self._peers.send("stop", {"turn": turn, "request": request})
+            with anyio.move_on_after(REQUEST_TIMEOUT):
+                await taken.wait()
+        finally:
+            del self._stops[request]
+        return taken.is_set() or await self._find_holder(conversation_id) != (turn, True)
+
+    async def find_events(self, conversation_id: str, turn: str, after: int) -> AsyncGenerator[str, None] | None:
+        """Return the encoded events of a turn after a position, as `stream_turn` does; None if they are not available.
+
+        Raises:
+            DialError: The other processes cannot be asked.
+        """
+        if not (turn.isascii() and turn.isprintable()):
+            return None
+        is_running = await self._find_holder(conversation_id) == (turn, True)
+        reader = _Reader(self._peers, conversation_id, turn, after)
+        self._readers[reader.id] = reader
+        await reader.ask()
+        batch = await reader.read(REQUEST_TIMEOUT if is_running else ENDED_TIMEOUT)
+        return self._stream(reader, batch) if batch is not None else None
+
+    async def _stream(self, reader: _Reader, batch: list[tuple[int | None, str]] | None) -> AsyncGenerator[str, None]:
+        yield OPENING_COMMENT
+        check = _LivenessCheck(reader.turn)
+        try:
+            while True:
+                for position, text in batch or ():
+                    if position is None:
+                        yield text
+                        return
+                    if position > reader.after:
+                        reader.after = position
+                        yield text
+                if batch is None:
+                    holder = "", False
+                    with suppress(DialError):  # the database may recover before the turn counts as lost
+                        holder = await self._find_holder(reader.conversation_id)
+                    check.update(holder)
+                if reader.is_restarted:
+                    self._readers[reader.restart()] = reader
+                if batch is None or anyio.current_time() - reader.asked > READER_TIMEOUT / 3:
+                    with suppress(DialError):
+                        await reader.ask()
+                batch = await reader.read(SILENCE_TIMEOUT)
+        except Exception as error:  # noqa: BLE001 - any failure must end the stream for the client
+            yield encode_end(error, {})
+
+    async def _find_holder(self, conversation_id: str) -> tuple[str, bool]:
+        """Return the conversation's running turn, or its last turn, and True if the turn is running."""
+        try:
+            return await self._store.read_turn(conversation_id)
+        except ConversationNotFound:
+            return "", False
+
+    def _on_connected(self) -> None:
+        for reader in list(self._readers.values()):
+            reader.is_restarted = True
+            reader.wake()
+
+    def _on_events(self, content: Mapping[str, Any], sender: str) -> None:  # noqa: ARG002 - a `HandleMessage`
+        if (reader := self._readers.get(content["reader"])) is not None:
+            reader.receive(content["events"])
+
+    def _on_stopped(self, content: Mapping[str, Any], sender: str) -> None:  # noqa: ARG002 - a `HandleMessage`
+        if (taken := self._stops.get(content["request"])) is not None:
+            taken.set()
+
+    def _on_stop(self, content: Mapping[str, Any], sender: str) -> None:
+        turn = next((turn for turn in self._turns.conversation_turns if turn.id == content["turn"]), None)
+        if turn is not None:
+            turn.cancel()
+            self._peers.start_soon(self._peers.send, "stopped", {"request": content["request"]}, sender)
+
+    def _on_read(self, content: Mapping[str, Any], sender: str) -> None:
+        reader, after = content["reader"], content["after"]
+        if not isinstance(after, int) or not isinstance(reader, str):
+            raise TypeError("a field has another type")
+        turn = self._find_turn(content["conversation"], content["turn"])
+        if turn is None:
+            return
+        is_served = reader in self._served
+        self._served[reader] = anyio.current_time() + READER_TIMEOUT
+        if not is_served:
+            self._peers.start_soon(self._send_events, turn, after, reader, sender)
+
+    async def _send_events(self, turn: TurnHandle, after: int, reader: str, to: str) -> None:
+        """Send the events of a turn after a position, until it ends or the reader no longer asks for them."""
+        batch: list[tuple[int | None, str]] = []
+        try:
+            # A first empty message tells the reader that the turn is here.
+            await self._peers.send("events", {"reader": reader, "events": batch}, to)
+            async with aclosing(read_turn(turn, after, self._model.name)) as events:
+                async for position, text in events:
+                    batch.append((position, text))
+                    if position is not None and position < turn.log.last and len(batch) < MAX_BATCH:
+                        continue
+                    if anyio.current_time() > self._served[reader]:
+                        return
+                    await self._peers.send("events", {"reader": reader, "events": batch}, to)
+                    batch = []
+                    await anyio.sleep(BATCH_INTERVAL)
+        except DialError:
+            return  # the reader asks again
+        finally:
+            del self._served[reader]
+
+
+class _Reader:
+    """A reader of a turn of another process."""
+
+    def __init__(self, peers: Peers, conversation_id: str, turn: str, after: int) -> None:
+        self.id = secrets.token_hex(8)
+        self.conversation_id = conversation_id
+        self.turn = turn
+        self.after = after
+        """The position of the last event that was read."""
+        self.asked = -math.inf
+        """When the events were asked for last."""
+        self.is_restarted = False
+        """Whether events may be lost, because the connection was."""
+        self._peers = peers
+        self._batches: list[list[tuple[int | None, str]]] = []
+        self._changed = anyio.Event()
+
+    async def ask(self) -> None:
+        """Ask all processes for the events after the last one.
+
+        Raises:
+            DialError: They cannot be asked.
+        """
+        self.asked = anyio.current_time()
+        about = {"conversation": self.conversation_id, "turn": self.turn}
+        await self._peers.send("read", {**about, "after": self.after, "reader": self.id})
+
+    def restart(self) -> str:
+        """Become another reader, which gets all events after the last one; return its id."""
+        self.id, self.is_restarted, self.asked = secrets.token_hex(8), False, -math.inf
+        self._batches.clear()
+        return self.id
+
+    def receive(self, batch: Any) -> None:
+        """Add events.
+
+        Raises:
+            TypeError, ValueError: They have another form.
+        """
+        events = [(position, text) for position, text in batch]
+        if not all(isinstance(position, int | None) and isinstance(text, str) for position, text in events):
+            raise TypeError("an event has another form")
+        self._batches.append(events)
+        self.wake()
+
+    def wake(self) -> None:
+        """Let `read` return."""
+        self._changed.set()
+
+    async def read(self, timeout: float) -> list[tuple[int | None, str]] | None:
+        """Return the events that have arrived, perhaps none yet; None if nothing arrives within `timeout` seconds."""
+        with anyio.move_on_after(timeout) as scope:
+            await self._changed.wait()
+        if scope.cancelled_caught:
+            return None
+        self._changed = anyio.Event()
+        batches, self._batches = self._batches, []
+        return [event for batch in batches for event in batch]
+
+
+class TurnLost(DialError):
+    """The process that ran a turn has ended, or did not report how the turn ended."""
+
+
+class _LivenessCheck:
+    """Decides when a silent turn is lost."""
+
+    def __init__(self, turn: str) -> None:
+        self._turn = turn
+        self._released_at: float | None = None
+
+    def update(self, holder: tuple[str, bool]) -> None:
+        """Record the conversation's running turn, or its last turn, and whether it is running.
+
+        Raises:
+            TurnLost: The turn stopped running some time ago and did not report its end.
+        """
+        now = anyio.current_time()
+        if holder == (self._turn, True):
+            self._released_at = None
+            return
+        self._released_at = self._released_at or now
+        if holder[0] == self._turn or now - self._released_at >= END_TIMEOUT:
+            raise TurnLost("the outcome of this turn is unknown; the conversation has the messages stored until then")
