@@ -1,10 +1,11 @@
-"""The database in which DBOS stores its tables for durable turns."""
+"""The database in which DBOS stores its tables for durable turns, and how much DBOS asks of it."""
 
 from __future__ import annotations
 
 import sqlite3
 import sys
 from pathlib import Path
+from typing import Any
 
 from dial_client.messages.errors import ConfigError
 from dial_client.stores.database import create_private_file
@@ -56,3 +57,43 @@ def to_dbos_url(database: str | Path) -> str:
     # asyncpg, the driver of `SQLStore`, names this parameter ssl; the driver of DBOS names it sslmode.
     query = {"sslmode" if name == "ssl" else name: value for name, value in url.query.items()}
     return url.set(drivername="postgresql", query=query).render_as_string(hide_password=False)
+
+
+# Connections of DBOS to PostgreSQL: a service has six in all.
+_CONNECTIONS = 2
+
+
+def build_dbos_options(database: str | Path) -> dict[str, Any]:
+    """Return the options of DBOS for this database. Its own messages are not used, so that it listens for none."""
+    url = to_dbos_url(database)
+    if url.startswith("sqlite"):
+        return {"system_database_url": url}
+    # DBOS tries again after a lost connection, so that none needs a test before its use.
+    engine = {"pool_pre_ping": False}
+    options = {"sys_db_pool_size": _CONNECTIONS, "use_listen_notify": False, "db_engine_kwargs": engine}
+    return {"system_database_url": url, **options}
+
+
+def reduce_polling() -> None:
+    """Stop what DBOS looks for every second and this package has not: named queues, delays, and timeouts of workflows.
+
+    Call it after the launch. Names of DBOS that another version does not have are ignored: that version only asks more.
+    """
+    instance: Any = _find_instance()
+    if (stop := getattr(instance, "_background_jobs_stop_event", None)) is not None:
+        stop.set()
+    if (system_database := getattr(instance, "_sys_db", None)) is not None:
+        system_database.list_queues = lambda **_: []
+
+
+def set_queue_polling(seconds: float) -> None:
+    """Set how often DBOS looks for workflows that this package has resumed."""
+    registry = getattr(_find_instance(), "_registry", None)
+    if registry is not None:
+        registry.get_internal_queue()._polling_interval_sec = seconds  # noqa: SLF001 - in its queue it cannot be set
+
+
+def _find_instance() -> Any:
+    from dbos import _dbos
+
+    return getattr(_dbos, "_dbos_global_instance", None)

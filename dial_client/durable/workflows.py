@@ -23,7 +23,7 @@ from dial_client.conversations.conversation_manager import ConversationManager, 
 from dial_client.conversations.conversation_view import ConversationView
 from dial_client.conversations.turn_input import ConversationInput, check_turn_input
 from dial_client.durable import results
-from dial_client.durable.dbos_database import to_dbos_url
+from dial_client.durable.dbos_database import build_dbos_options, reduce_polling, set_queue_polling
 from dial_client.durable.results import (
     DurableResult,
     build_turn_id,
@@ -57,8 +57,11 @@ STARTED_TURN = "dial_client.begun"
 # How often a process resumes the same turn. A turn that is abandoned again and again is given up, because its row is
 # probably wrong.
 MAX_RESUMED = 5
-# The most workflows that are deleted at once.
-_MAX_DELETED = 100
+# The most workflows that are deleted at once, and the seconds between two deletions.
+_MAX_DELETED = 1_000
+_CLEARING_INTERVAL = 60.0
+# Seconds between two looks of DBOS for resumed workflows while turns run.
+_QUEUE_INTERVAL = 1.0
 # Seconds between two checks whether another process still runs a turn.
 _POLL_INTERVAL = 0.5
 # Timeout in seconds for leaving the turns to other processes at shutdown.
@@ -71,6 +74,8 @@ class DurableTimings:
 
     recovery_interval: float = 2.0
     """Seconds between two searches for turns whose process was killed."""
+    idle_interval: float = 10.0
+    """The same while no turn runs in any process."""
     start_timeout: float = 30.0
     """A turn that has not started after this many seconds, with no other turn before it, counts as abandoned."""
     database_timeout: float = 10.0
@@ -300,16 +305,15 @@ class DurableTurns:
             from dbos import DBOS
         except ModuleNotFoundError as error:
             raise ConfigError("DBOS is not installed", hint="pip install 'dial-client[durable]'") from error
-        DBOS(
-            config={
-                "name": "dial-client",
-                "system_database_url": to_dbos_url(self._database),
-                "application_version": WORKFLOW_VERSION,
-                "executor_id": self._executor_id,
-                "log_level": "ERROR",
-                "serializer": build_json_serializer(),
-            }
-        )
+        config: Any = {
+            "name": "dial-client",
+            "application_version": WORKFLOW_VERSION,
+            "executor_id": self._executor_id,
+            "log_level": "ERROR",
+            "serializer": build_json_serializer(),
+            **build_dbos_options(self._database),
+        }
+        DBOS(config=config)
 
         async def run_turn(conversation_id: str, row: str) -> dict[str, str]:
             """Run a turn in two steps. If the process is killed, another one repeats the unfinished step."""
@@ -327,6 +331,7 @@ class DurableTurns:
         self._started_turn_workflow = DBOS.workflow(name=STARTED_TURN)(run_started_turn)
         try:
             DBOS.launch()
+            reduce_polling()
         except Exception as error:
             DBOS.destroy(destroy_registry=True)
             raise ConfigError("the database for durable turns cannot be used", hint=type(error).__name__) from error
@@ -474,27 +479,38 @@ class DurableTurns:
         return status is not None and status.status in ("PENDING", "ENQUEUED")
 
     async def _recover_turns(self) -> None:
-        is_failing = False
+        is_failing = is_idle = False
+        cleared = anyio.current_time()
         while True:
-            await anyio.sleep(self._timings.recovery_interval)
+            await anyio.sleep(self._timings.idle_interval if is_idle else self._timings.recovery_interval)
             if self._is_stopping():
                 return
             try:
-                await self._recover_once()
+                is_idle = not await self._recover_once()
+                set_queue_polling(self._timings.idle_interval if is_idle else _QUEUE_INTERVAL)
+                if anyio.current_time() - cleared >= min(self._timings.retention, _CLEARING_INTERVAL):
+                    cleared = anyio.current_time()
+                    await self._delete_old_workflows()
                 is_failing = False
             except Exception as error:  # noqa: BLE001 - the database may be available at the next attempt
                 if not is_failing:
                     log.warning("durable_turns_not_seen", error=type(error).__name__)
                 is_failing = True
 
-    async def _recover_once(self) -> None:
-        """Resume the turns that no process runs any more, and delete old workflows."""
+    async def _recover_once(self) -> bool:
+        """Resume the turns that no process runs any more; return whether there are turns that have not ended."""
         from dbos import DBOS
 
         pending = await DBOS.list_workflows_async(status="PENDING", name=[TURN, STARTED_TURN], load_input=False)
         for workflow in pending:
             if workflow.workflow_id not in self._turn_ids:
                 await self._resume_if_abandoned(workflow)
+        return bool(pending)
+
+    async def _delete_old_workflows(self) -> None:
+        """Delete workflows that no process looks for any more: their turns are in the conversations."""
+        from dbos import DBOS
+
         before = (datetime.now(UTC) - timedelta(seconds=self._timings.retention)).isoformat()
         old = await DBOS.list_workflows_async(
             name=STARTED_TURN, completed_before=before, limit=_MAX_DELETED, load_input=False, load_output=False

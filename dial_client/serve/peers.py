@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVarTuple
+from typing import Any
 
 import anyio
 
@@ -28,8 +28,6 @@ _SHUTDOWN_TIMEOUT = 5.0
 # Handles a message: its content, and the process that sent it. Raises `KeyError`, `TypeError` or `ValueError` if the
 # message is invalid.
 HandleMessage = Callable[[Mapping[str, Any], str], None]
-
-Args = TypeVarTuple("Args")
 
 
 class Peers:
@@ -70,13 +68,13 @@ class Peers:
         """
         await self._notifications.send(to_json({"kind": kind, "from": self._notifications.id, **content}), to)
 
-    def start_soon(self, fn: Callable[[*Args], Awaitable[object]], *args: *Args) -> None:
+    def start_soon(self, fn: Callable[..., Awaitable[object]], *args: object) -> None:
         """Start a task that answers a message; on shutdown it has some seconds to end."""
         if self._tasks is not None:
             self._running += 1
             self._tasks.start_soon(self._run_task, fn, args)
 
-    async def _run_task(self, fn: Callable[[*Args], Awaitable[object]], args: tuple[*Args]) -> None:
+    async def _run_task(self, fn: Callable[..., Awaitable[object]], args: tuple[object, ...]) -> None:
         try:
             await fn(*args)
         finally:

@@ -103,7 +103,7 @@ class PendingRequests:
         finally:
             if self._values is not None and self._leases:
                 with anyio.CancelScope(shield=True), suppress(DialError):
-                    for topic, name in self._leases:
+                    for topic, name in tuple(self._leases):
                         await self._values.take(topic, name)
 
     async def _renew(self) -> float:

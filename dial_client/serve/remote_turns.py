@@ -44,7 +44,7 @@ class RemoteTurns:
 
     Args:
         peers: The other processes.
-        find_turn: Returns the turn that this process runs or ran, given the ids of its conversation and its own.
+        find_turn: Returns a turn that this process ran lately, given the ids of its conversation and its own.
         turns: The running turns of this process.
         model: The model's current name in the API.
     """
@@ -144,8 +144,7 @@ class RemoteTurns:
             taken.set()
 
     def _on_stop(self, content: Mapping[str, Any], sender: str) -> None:
-        turn = next((turn for turn in self._turns.conversation_turns if turn.id == content["turn"]), None)
-        if turn is not None:
+        if (turn := self._find_running(content["turn"])) is not None:
             turn.cancel()
             self._peers.start_soon(self._peers.send, "stopped", {"request": content["request"]}, sender)
 
@@ -153,13 +152,16 @@ class RemoteTurns:
         reader, after = content["reader"], content["after"]
         if not isinstance(after, int) or not isinstance(reader, str):
             raise TypeError("a field has another type")
-        turn = self._find_turn(content["conversation"], content["turn"])
-        if turn is None:
+        turn = self._find_running(content["turn"]) or self._find_turn(content["conversation"], content["turn"])
+        if turn is None or turn.conversation_id != content["conversation"]:
             return
         is_served = reader in self._served
         self._served[reader] = anyio.current_time() + READER_TIMEOUT
         if not is_served:
             self._peers.start_soon(self._send_events, turn, after, reader, sender)
+
+    def _find_running(self, turn_id: str) -> TurnHandle | None:
+        return next((turn for turn in self._turns.conversation_turns if turn.id == turn_id), None)
 
     async def _send_events(self, turn: TurnHandle, after: int, reader: str, to: str) -> None:
         """Send the events of a turn after a position, until it ends or the reader no longer asks for them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from typing import Any
 
 import anyio
 from starlette.routing import Router
@@ -156,8 +157,7 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
         store: The conversations; None to keep them in memory. The lifespan closes it.
         name: The name of the model for clients of the API; empty for its own name.
         max_turns: Maximum number of running turns; further ones are refused with 429.
-        durable: Whether turns survive the process; `store` is then an `SQLStore`. Over PostgreSQL, all such processes
-            are one service: each reads, stops and approves the turns of all.
+        durable: Whether turns survive the process, which over PostgreSQL is one of several; `store` is an `SQLStore`.
         answer_timeout: Seconds for which a call waits for approval, and a question of a server for its answer; None
             for a day, and with `durable` for 30 days. Turns that wait take no place of `max_turns`.
         shares: Whether a conversation can be shared by a link, which everybody who has it reads without the token.
@@ -177,14 +177,11 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
     _check_options(token, authenticator, host, mcp, locked_settings)
     store, locked = store or MemoryStore(), frozenset(locked_settings)
     turns, model = TurnRegistry(max_turns, hand_over=durable), ServedModel(name or dial.model_name)
-    # Turns that survive their process are those that several processes share.
     peers = Peers(store) if durable and isinstance(store, SQLStore) and store.is_postgres else None
-    servers = dial.approvals.entries
-    timeout = _choose_answer_timeout(answer_timeout, durable=durable)
-    stores = dial.approvals.grants is not None
-    human_input = HumanInputBroker(
-        *(turns, PendingRequests(peers)), timeout=timeout, servers=servers, stores_grants=stores, report=report
-    )
+    servers, stores = dial.approvals.entries, dial.approvals.grants is not None
+    timeout, requests = _choose_answer_timeout(answer_timeout, durable=durable), PendingRequests(peers)
+    about: Any = {"timeout": timeout, "servers": servers, "stores_grants": stores, "report": report}
+    human_input = HumanInputBroker(turns, requests, **about)
     if user is not None:
         user.answer_with(human_input)
     context = AppContext(

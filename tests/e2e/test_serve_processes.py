@@ -1,4 +1,4 @@
-"""Two processes of `dial-chat serve` with one PostgreSQL database, behind a proxy without session affinity."""
+"""Two processes of `dial-chat serve --durable` with one PostgreSQL database, behind a proxy that has no affinity."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx2
 import pytest
 
@@ -16,7 +17,7 @@ from tests.integration.test_serve_cluster import ONCE, next_text
 from tests.integration.test_serve_shutdown import serving
 from tests.support.http_service import TOKEN, ServerSentEvent, read_events
 from tests.support.program import LONG, entry, write_config
-from tests.support.temporary_stores import database_url, needs_postgres
+from tests.support.temporary_stores import database_url, needs_dbos, needs_postgres
 
 pytestmark = pytest.mark.anyio
 
@@ -77,6 +78,7 @@ async def allow_and_stop_elsewhere(proxy: Proxy, where: str) -> None:
     assert [message["role"] for message in messages] == ["user", "assistant", "tool", "assistant"]
 
 
+@needs_dbos
 @needs_postgres
 async def test_every_process_gives_the_same_results(tmp_path: Path) -> None:
     calls = {"tool_calls": [{"name": "echo", "arguments": {}}]}
@@ -86,7 +88,9 @@ async def test_every_process_gives_the_same_results(tmp_path: Path) -> None:
         for name, script in zip("ab", replies, strict=True):
             (tmp_path / name).mkdir()
             write_config(tmp_path / name, {"it": entry("Server")}, script)
-            processes.append(stack.enter_context(serving(tmp_path / name, "--store", url, "--token", TOKEN)))
+            processes.append(
+                stack.enter_context(serving(tmp_path / name, "--durable", "--store", url, "--token", TOKEN))
+            )
         proxy = Proxy([address for _, address, _ in processes])
         for client in proxy.servers:
             await stack.enter_async_context(client)
@@ -104,7 +108,6 @@ async def test_every_process_gives_the_same_results(tmp_path: Path) -> None:
             rest = [event async for event in events]
         assert [event.name for event in rest][-2:] == ["error", ""]
         assert rest[-1].data == "[DONE]"
-        left = await proxy.json("GET", where)
-        assert (left["running"], left["messages"][4]["content"]) == (None, "And then?")
-        answer = await proxy.json("POST", f"{where}/chat", json={"text": "Go on.", "stream": False})
-        assert answer["text"] == "Gone on with."
+        while (left := await proxy.json("GET", where))["running"]:  # noqa: ASYNC110 - until the other process resumes it
+            await anyio.sleep(0.1)
+        assert [message["content"] for message in left["messages"][4:]] == ["And then?", "Gone on with."]

@@ -59,7 +59,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-SOON = DurableTimings(recovery_interval=0.1)
+SOON = DurableTimings(recovery_interval=0.1, idle_interval=0.1)
 
 
 @contextmanager

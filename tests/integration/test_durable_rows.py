@@ -71,7 +71,10 @@ async def durable(store: SQLStore, *replies: object) -> AsyncIterator[tuple[Conv
     async with (
         DialClient(ScriptedProvider(list(replies))) as dial,
         DurableTurns(
-            dial, store, default_database(store.where), timings=DurableTimings(recovery_interval=0.1, start_timeout=0.0)
+            dial,
+            store,
+            default_database(store.where),
+            timings=DurableTimings(recovery_interval=0.1, idle_interval=0.1, start_timeout=0.0),
         ) as turns,
     ):
         yield turns.manager, turns

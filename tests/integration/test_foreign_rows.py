@@ -261,14 +261,16 @@ async def test_invalid_messages_of_another_process_are_skipped() -> None:
         await store.acquire(id_, "turn", [Message.user("Hi")], expected_count=0, lease=60.0, title="")
         async with anyio.create_task_group() as group, other_process(store, {"turn": [[1, "one"], [None, "end"]]}):
             group.start_soon(peers.run)
-            other = PostgresNotifications(store._database, lambda _: None)
-            group.start_soon(other.run)
+            stranger = PostgresNotifications(store._database, lambda _: None)
+            group.start_soon(stranger.run)
             lines = await turns.find_events(id_, "turn", 0)
             assert lines is not None
             (reader,) = turns._readers
             for form in forms:
-                await other.send(form)
-                await other.send('{"kind": "events", "from": "x", "reader": "' + reader + f'", "events": {form or 7}}}')
+                await stranger.send(form)
+                await stranger.send(
+                    '{"kind": "events", "from": "x", "reader": "' + reader + f'", "events": {form or 7}}}'
+                )
             await write(store, "SELECT pg_notify('dial_client', 'no message of this program')")
             streamed = [line async for line in lines]
             group.cancel_scope.cancel()

@@ -218,7 +218,7 @@ async def test_a_durable_turn_outlives_a_database_that_is_away(is_long: bool) ->
                     dial,
                     store,
                     proxy.url,
-                    timings=DurableTimings(recovery_interval=0.2),
+                    timings=DurableTimings(recovery_interval=0.2, idle_interval=0.2),
                     lease=0.6 if is_long else 10.0,
                 ) as turns,
             ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -420,3 +421,19 @@ async def test_a_stopping_server_reports_how_its_turns_ended() -> None:
                 await next_text(events)
         rest = [event async for event in events]
     assert (rest[-2].data["stop_reason"], rest[-1].data) == ("cancelled", "[DONE]")
+
+
+async def test_an_answer_counts_although_its_message_was_lost() -> None:
+    pen = Pen()
+    async with two([], [CALL, "Written."], {"pen": pen.server}) as (here, there):
+        store = here.store
+        assert isinstance(store, SQLStore)
+        where = await there.conversation()
+        async with stream_chat(there, where) as (events, _):
+            asked = (await until(events, "approval")).data
+            # Another process answers, and its message does not arrive.
+            answer = {"decision": "once", "reason": "", "arguments": None}
+            assert await store.values.replace("approval", asked["id"], "answer", json.dumps(answer), LONG)
+            await there.context.human_input.requests.collect_answers()
+            assert await results(events) == ["written: a"]
+        assert (await here.json("GET", "/approvals"))["approvals"] == []

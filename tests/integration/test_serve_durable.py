@@ -88,7 +88,7 @@ async def test_the_next_process_resumes_a_turn_that_did_not_end_in_time(tmp_path
 async def test_a_failing_database_of_durable_turns_is_an_error_after_a_bounded_wait(
     tmp_path: Path, is_locked: bool
 ) -> None:
-    timings = DurableTimings(recovery_interval=0.1, database_timeout=0.3)
+    timings = DurableTimings(recovery_interval=0.1, idle_interval=0.1, database_timeout=0.3)
     file = tmp_path / "kept.db-turns"
     async with serve([], store=SQLStore(tmp_path / "kept.db"), durable=True, timings=timings) as server:
         made = await server.store.create()
@@ -126,7 +126,7 @@ async def test_another_process_answers_the_turn_of_a_killed_process(tmp_path: Pa
         words = ("--durable", "--store", store)
         with serving(first, *words, "-y") as (killed, url, token), serving(second, *words) as (survivor, url2, token2):
             where = "/conversations/" + ask(url, token, "/conversations", "POST").json()["id"]
-            begun = wait_for_tool_call(url, token, where)
+            begun = wait_for_event(url, token, where, "tool_progress")
             killed.kill()
 
             while not (waiting := ask(url2, token2, "/approvals").json()["approvals"]):  # noqa: ASYNC110 - for the lease to end
@@ -151,15 +151,45 @@ async def test_another_process_answers_the_turn_of_a_killed_process(tmp_path: Pa
     ]
 
 
-def wait_for_tool_call(url: str, token: str, where: str) -> str:
-    """Send a message, wait until a tool call runs, and return the id of the turn."""
+@needs_postgres
+@no_signals
+@pytest.mark.anyio
+async def test_an_approval_survives_its_process_and_so_does_its_answer(tmp_path: Path) -> None:
+    calls = {"tool_calls": [{"name": "echo", "arguments": {}}]}
+    first, second = tmp_path / "one", tmp_path / "two"
+    for folder, replies in ((first, [calls]), (second, ["Done after all."])):
+        folder.mkdir()
+        write_config(folder, {"it": entry("Server")}, replies)
+    async with database_url() as store:
+        words = ("--durable", "--store", store)
+        with serving(first, *words) as (killed, url, token), serving(second, *words) as (_, url2, token2):
+            where = "/conversations/" + ask(url, token, "/conversations", "POST").json()["id"]
+            wait_for_event(url, token, where, "approval")
+            killed.kill()
+            killed.wait()
+            (waiting,) = ask(url2, token2, "/approvals").json()["approvals"]
+            answered = ask(url2, token2, f"/approvals/{waiting['id']}", "POST", json={"decision": "once"})
+            again = ask(url2, token2, f"/approvals/{waiting['id']}", "POST", json={"decision": "deny"})
+            while (read := ask(url2, token2, where).json())["running"]:  # noqa: ASYNC110 - another's turn
+                await anyio.sleep(0.2)
+    assert (answered.status_code, again.status_code) == (204, 404)
+    assert [(message["role"], message["content"]) for message in read["messages"]] == [
+        ("user", "Go!"),
+        ("assistant", ""),
+        ("tool", "{}"),
+        ("assistant", "Done after all."),
+    ]
+
+
+def wait_for_event(url: str, token: str, where: str, name: str) -> str:
+    """Send a message, wait for an event, and return the id of the turn."""
     with (
         httpx2.Client(
             base_url=url, headers={"Authorization": f"Bearer {token}"}, trust_env=False, verify=False
         ) as http,
         http.stream("POST", f"{where}/chat", json={"text": "Go!"}, timeout=LONG) as answer,
     ):
-        assert any("tool_progress" in line for line in answer.iter_lines())
+        assert any(name in line for line in answer.iter_lines())
         return answer.headers["x-turn-id"]
 
 

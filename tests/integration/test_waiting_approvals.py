@@ -433,7 +433,7 @@ async def test_a_durable_turn_asks_again_in_the_program_that_continues_it(tmp_pa
                 dial,
                 killed.store,
                 f"{killed.store.where}-turns",
-                timings=DurableTimings(recovery_interval=0.1),
+                timings=DurableTimings(recovery_interval=0.1, idle_interval=0.1),
                 lease=LEASE,
             ) as turns,
         ):

@@ -76,7 +76,11 @@ async def main(job: dict[str, Any]) -> None:
     async with (
         DialClient(Steps(log), servers={"steps": steps(log)}, limits=limits) as dial,
         DurableTurns(
-            dial, store, job["database"], timings=DurableTimings(recovery_interval=0.5, start_timeout=3.0), lease=LEASE
+            dial,
+            store,
+            job["database"],
+            timings=DurableTimings(recovery_interval=0.5, idle_interval=0.5, start_timeout=3.0),
+            lease=LEASE,
         ) as turns,
     ):
         async with anyio.create_task_group() as group:

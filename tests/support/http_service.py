@@ -58,7 +58,7 @@ from tests.support.program import LONG
 TOKEN = "a-token"
 MODEL = "the-model"
 ALWAYS_ASKED = Operations(check_interval=0.0)
-SOON = DurableTimings(recovery_interval=0.1)
+SOON = DurableTimings(recovery_interval=0.1, idle_interval=0.1)
 
 
 @dataclass

@@ -125,9 +125,9 @@ class HandoffStore:
         """Return the turns with these first call ids, the latest `max_turns` at most, also from other processes."""
         latest = call_ids[-self._max_turns :]
         handoffs = {id_: self._handoffs[id_] for id_ in latest if id_ in self._handoffs}
-        others = [id_ for id_ in latest if id_ not in handoffs and _CALL_ID.fullmatch(id_)]
+        missing = [id_ for id_ in latest if id_ not in handoffs and _CALL_ID.fullmatch(id_)]
         try:
-            found = await self._values.read(_TOPIC, others) if self._values is not None else {}
+            found = await self._values.read(_TOPIC, missing) if self._values is not None else {}
         except DialError as error:
             log.warning("handoffs_unreadable", error=type(error).__name__)
             return handoffs
