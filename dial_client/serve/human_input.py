@@ -310,7 +310,6 @@ class HumanInputBroker:
                         await waiting.answered.wait()
         finally:
             self._waiting.pop(request.id, None)
-            self.requests.stop_renewing(waiting.request)
             with anyio.CancelScope(shield=True):
                 await self._withdraw(waiting)
             for turn in turns:

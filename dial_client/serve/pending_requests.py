@@ -159,10 +159,6 @@ class PendingRequests:
         if self._peers is not None and content["id"] in self._receivers:
             self._peers.start_soon(self.collect_answers)
 
-    def stop_renewing(self, request: PendingRequest) -> None:
-        """Let a request of this process expire."""
-        self._leases.discard((request.kind, request.id))
-
     async def list_all(self, kind: str) -> list[PendingRequest]:
         """Return the requests of all processes.
 
@@ -179,6 +175,7 @@ class PendingRequests:
         Raises:
             DialError: The database failed.
         """
+        self._leases.discard((request.kind, request.id))
         if not request.is_shared or self._values is None:
             return True
         return bool(await self._values.take(request.kind, request.id))
@@ -191,7 +188,8 @@ class PendingRequests:
         """
         if not request.is_shared or self._values is None or self._peers is None:
             return False
-        if not await self._values.replace(request.kind, request.id, ANSWERS, to_json(answer), ANSWER_TTL):
+        body = to_json({**answer, "owner": request.owner})
+        if not await self._values.replace(request.kind, request.id, ANSWERS, body, ANSWER_TTL):
             return False
         with suppress(DialError):  # the process that waits looks for answers from time to time
             await self._peers.send("answered", {"id": request.id})

@@ -36,6 +36,8 @@ BATCH_INTERVAL = 0.05
 # Events in one message.
 MAX_BATCH = 1_000
 
+_LOST = "the outcome of this turn is unknown; the conversation has the messages stored until then"
+
 FindTurn = Callable[[str, str], TurnHandle | None]
 
 
@@ -99,7 +101,7 @@ class RemoteTurns:
 
     async def _stream(self, reader: _Reader, batch: list[tuple[int | None, str]] | None) -> AsyncGenerator[str, None]:
         yield OPENING_COMMENT
-        check = _LivenessCheck(reader.turn)
+        released_at: float | None = None
         try:
             while True:
                 for position, text in batch or ():
@@ -113,7 +115,10 @@ class RemoteTurns:
                     holder = "", False
                     with suppress(DialError):  # the database may recover before the turn counts as lost
                         holder = await self._find_holder(reader.conversation_id)
-                    check.update(holder)
+                    now = anyio.current_time()
+                    released_at = None if holder == (reader.turn, True) else released_at or now
+                    if holder == (reader.turn, False) or (released_at and now - released_at >= END_TIMEOUT):
+                        raise TurnLost(_LOST)  # noqa: TRY301 - it ends the stream as any failure does
                 if reader.is_restarted:
                     self._readers[reader.restart()] = reader
                 if batch is None or anyio.current_time() - reader.asked > READER_TIMEOUT / 3:
@@ -247,25 +252,3 @@ class _Reader:
 
 class TurnLost(DialError):
     """The process that ran a turn has ended, or did not report how the turn ended."""
-
-
-class _LivenessCheck:
-    """Decides when a silent turn is lost."""
-
-    def __init__(self, turn: str) -> None:
-        self._turn = turn
-        self._released_at: float | None = None
-
-    def update(self, holder: tuple[str, bool]) -> None:
-        """Record the conversation's running turn, or its last turn, and whether it is running.
-
-        Raises:
-            TurnLost: The turn stopped running some time ago and did not report its end.
-        """
-        now = anyio.current_time()
-        if holder == (self._turn, True):
-            self._released_at = None
-            return
-        self._released_at = self._released_at or now
-        if holder[0] == self._turn or now - self._released_at >= END_TIMEOUT:
-            raise TurnLost("the outcome of this turn is unknown; the conversation has the messages stored until then")

@@ -69,10 +69,10 @@ class OwnerData:
             deleted["conversations"] += len(ids)
         for table in _EXPORTED:
             deleted[table] += await self._delete(f"DELETE FROM {table} WHERE owner = :owner", owner=owner)  # noqa: S608
-        # What processes exchange is JSON, which names the owner as a string of its own.
+        # What processes share is JSON, which names the owner as a string of its own.
         literal = "".join(f"!{char}" if char in "!%_" else char for char in json.dumps(owner))
-        deleted["notes"] += await self._delete(
-            "DELETE FROM notes WHERE body LIKE :body ESCAPE '!'", body=f"%{literal}%"
+        deleted["shared_values"] += await self._delete(
+            "DELETE FROM shared_values WHERE value LIKE :value ESCAPE '!'", value=f"%{literal}%"
         )
         return dict(deleted)
 
@@ -121,10 +121,7 @@ def _parse(text: str) -> Any:
 async def _delete_batch(connection: AsyncConnection, owner: str) -> list[str]:
     selected = f"SELECT id FROM conversations WHERE owner = :owner LIMIT {BATCH}"  # noqa: S608 - our own text
     ids = [*(await execute(connection, selected, {"owner": owner})).scalars()]
-    # The events of its turns, which other processes read, are under the id of the conversation.
-    events = [{"topic": f"events:{id_}/%"} for id_ in ids]
     if ids:
-        await execute(connection, "DELETE FROM notes WHERE topic LIKE :topic", events)
         await execute(connection, "DELETE FROM conversations WHERE id = :id", [{"id": id_} for id_ in ids])
     return ids
 

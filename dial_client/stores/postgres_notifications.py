@@ -33,7 +33,7 @@ RECONNECT_PAUSE = (0.05, 2.0)
 CHECK_INTERVAL = 30.0
 _TIMEOUT = 10.0
 # Seconds that a message waits for the connection.
-_CONNECTING = 2.0
+_CONNECTING = 5.0
 
 
 class PostgresNotifications:
@@ -142,20 +142,18 @@ class PostgresNotifications:
 
     def _join(self, payload: str) -> str | None:
         """Return the message that ends with this notification of another process."""
-        sender, *head, chunk = (payload.split(" ", 4) + [""] * 5)[:5]
         try:
-            number, at, count = (int(text) for text in head)
+            sender, number, at, count, chunk = payload.split(" ", 4)
+            position, last = int(at), int(count) - 1
         except ValueError:
             log.warning("notification_invalid")  # from another program
             return None
         if sender == self.id:
             return None
-        key = (sender, str(number))
-        chunks = self._chunks.setdefault(key, [])
+        chunks = self._chunks.setdefault((sender, number), [])
         chunks.append(chunk)
-        if len(chunks) != at + 1 or count > MAX_CHARS // CHUNK + 1 or at >= count:  # its beginning was lost
-            del self._chunks[key]
+        is_whole = position == len(chunks) - 1  # otherwise its beginning was lost
+        if is_whole and position < last <= MAX_CHARS // CHUNK:
             return None
-        if at + 1 < count:
-            return None
-        return "".join(self._chunks.pop(key))
+        del self._chunks[sender, number]
+        return "".join(chunks) if is_whole and position == last else None

@@ -58,7 +58,7 @@ async def fill(store: SQLStore, owner: str) -> None:
     await store.append(conversation.id, [Message.user(f"{owner}: {SECRET}")])
     await store.tokens.create("laptop", owner, ["chat"])
     body = json.dumps({"owner": owner, "messages": [SECRET]})
-    await store.mailbox.send([("response:1", body), (f"events:{conversation.id}/turn", SECRET)], 600.0)
+    await store.values.put("response", conversation.id, body, 600.0)
 
 
 @pytest.mark.parametrize("kind", DATABASES)
@@ -74,7 +74,7 @@ async def test_of_a_person_who_is_erased_nothing_is_left_in_any_table(tmp_path: 
         before = await dump(store)
         none = [await store.owner_data.erase(owner) for owner in ("", "bo", "anna_%")]
         after = await dump(store)
-    assert (counts["conversations"], counts["access_tokens"], counts["notes"]) == (61, 1, 1)
+    assert (counts["conversations"], counts["access_tokens"], counts["shared_values"]) == (61, 1, 1)
     assert [row["kind"] for row in exported] == ["conversation"] * 61 + ["access_tokens"]
     assert SECRET in json.dumps(exported)
     assert "digest" not in exported[-1]
