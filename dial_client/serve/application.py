@@ -31,10 +31,10 @@ from dial_client.serve.model_api.response_store import ResponseStore
 from dial_client.serve.model_api.responses import ResponsesEndpoint
 from dial_client.serve.oidc_login import OidcLogin
 from dial_client.serve.operations import Operations
-from dial_client.serve.readiness import Readiness
-from dial_client.serve.request_log import RequestLog
 from dial_client.serve.peers import Peers
+from dial_client.serve.readiness import Readiness
 from dial_client.serve.remote_turns import RemoteTurns
+from dial_client.serve.request_log import RequestLog
 from dial_client.serve.security import HEALTH, PERSON, READY, AccessPolicy, SecurityMiddleware, find_person
 from dial_client.serve.server_routes import ConfigChanger, ServerLogins, ServerRoutes
 from dial_client.serve.share_routes import ShareRoutes
