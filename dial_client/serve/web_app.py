@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Any
 
 import anyio
 from starlette.routing import Router
@@ -179,9 +178,10 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
     turns, model = TurnRegistry(max_turns, hand_over=durable), ServedModel(name or dial.model_name)
     peers = Peers(store) if durable and isinstance(store, SQLStore) and store.is_postgres else None
     servers, stores = dial.approvals.entries, dial.approvals.grants is not None
-    timeout, requests = _choose_answer_timeout(answer_timeout, durable=durable), PendingRequests(peers)
-    about: Any = {"timeout": timeout, "servers": servers, "stores_grants": stores, "report": report}
-    human_input = HumanInputBroker(turns, requests, **about)
+    timeout, pending = _choose_answer_timeout(answer_timeout, durable=durable), PendingRequests(peers)
+    human_input = HumanInputBroker(
+        turns, pending, timeout=timeout, servers=servers, stores_grants=stores, report=report
+    )
     if user is not None:
         user.answer_with(human_input)
     context = AppContext(
