@@ -179,13 +179,11 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
     peers = Peers(store) if durable and isinstance(store, SQLStore) and store.is_postgres else None
     servers, stores = dial.approvals.entries, dial.approvals.grants is not None
     timeout, pending = _choose_answer_timeout(answer_timeout, durable=durable), PendingRequests(peers)
-    human_input = HumanInputBroker(
-        turns, pending, timeout=timeout, servers=servers, stores_grants=stores, report=report
-    )
+    asks = HumanInputBroker(turns, pending, timeout=timeout, servers=servers, stores_grants=stores, report=report)
     if user is not None:
-        user.answer_with(human_input)
+        user.answer_with(asks)
     context = AppContext(
-        *(dial, store, human_input, turns, model, _build_durable(dial, store, turns, locked) if durable else None),
+        *(dial, store, asks, turns, model, _build_durable(dial, store, turns, locked) if durable else None),
         peers=peers,
         change_config=change_config,
         logins=ServerLogins(dial, partial(_find_server, servers)),
@@ -195,7 +193,7 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
         login=login,
         usage=UsageLedger(store.usage) if isinstance(store, SQLStore) else None,
         operations=operations,
-        mcp=McpEndpoint(dial, turns, human_input, mcp) if mcp is not None else None,
+        mcp=McpEndpoint(dial, turns, asks, mcp) if mcp is not None else None,
     )
     origins, mcp_authenticator = ((), None) if mcp is None else (mcp.origins, mcp.authenticator)
     return WebApp(context, build_policy(host, token, allow_hosts, origins, authenticator, mcp_authenticator))
