@@ -1,8 +1,8 @@
 """What `dial-chat gateway` adds to a call: ``python -m benchmarks.gateway [--calls N] [--smoke] [--json]``.
 
-The same client, which uses no SDK, makes calls directly at a server, at the SDK's server alone, at the shortest proxy
-that the SDK allows (`gateway_floor`), and through the gateway, in turns within one run: whatever else the machine does
-meets all of them. A call is allowed by a rule, recorded in the audit log, and its result handed on as it is. The
+The same client, which uses no SDK, makes calls directly at a server, at the SDK's server alone, at the shortest proxies
+with and without the SDK (`gateway_floor`), and through the gateway, in turns within one run: whatever else the machine
+does meets all of them. A call is allowed by a rule, recorded in the audit log, and its result handed on as it is. The
 processor time is that of the process which is called, without its servers. Only Linux tells it of another process.
 """
 
@@ -166,6 +166,7 @@ def measure_calls(version: str, calls: int) -> list[Row]:
         commands = {
             "the server itself": server,
             "the SDK's server alone": [*floor, "server"],
+            "the shortest proxy without the SDK": [*floor, "plain", *server],
             "the shortest proxy with the SDK": [*floor, "proxy", *server],
             "dial-chat gateway": gateway,
         }
@@ -247,10 +248,10 @@ def _start(command: Sequence[str], environment: Mapping[str, str], servers: int)
 
 def print_table(rows: Sequence[Row], start: Start) -> None:
     """Print what was measured."""
-    print(f"{'program':<34}{'revision':<12}{'CPU ms':>8}{'least':>8}{'p50 ms':>9}{'p99 ms':>9}{'calls':>7}")
+    print(f"{'program':<36}{'revision':<12}{'CPU ms':>8}{'least':>8}{'p50 ms':>9}{'p99 ms':>9}{'calls':>7}")
     for row in rows:
         figures = f"{row.processor:8.3f}{row.least:8.3f}{row.p50:9.3f}{row.p99:9.3f}{row.calls:7}"
-        print(f"{row.program:<34}{row.version:<12}{figures}")
+        print(f"{row.program:<36}{row.version:<12}{figures}")
     print(f"\nfirst list with {start.servers} servers, warm cache: {start.first_list_ms:.0f} ms", end="")
     print(f" ({start.first_list_processor_ms:.0f} ms of a processor)")
     print(f"  the SDK's server alone: {start.floor_ms:.0f} ms ({start.floor_processor_ms:.0f} ms)", end="")

@@ -76,6 +76,8 @@ class AnswerRecord:
         source = json.dumps([__version__, sys.executable, str(Path.cwd()), *words])
         self.name = hashlib.sha256(source.encode(errors="replace")).hexdigest()[:32]
         """The name of the record: 32 hexadecimal digits."""
+        # What the file has, as far as this process knows.
+        self._stored: dict[str, Any] = {}
 
     def read(self) -> dict[str, str]:
         """Return the kept answers, as JSON, by their keys; empty if what they depend on is not what it was."""
@@ -84,12 +86,16 @@ class AnswerRecord:
             paths, variables, answers = stored["paths"], stored["variables"], stored["answers"]
             if any(_stamp(path) != stamp for path, stamp in paths.items()):
                 return {}
-            return dict(answers) if _hash_variables(variables["names"]) == variables["hash"] else {}
+            if _hash_variables(variables["names"]) != variables["hash"]:
+                return {}
+            self._stored = stored
+            return dict(answers)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return {}
 
     def remove(self) -> None:
         """Remove the answers, as far as possible: one of them was wrong."""
+        self._stored = {}
         with suppress(OSError):
             (self.folder / f"{self.name}.json").unlink(missing_ok=True)
 
@@ -109,7 +115,9 @@ class AnswerRecord:
             "variables": {"names": names, "hash": _hash_variables(names)},
             "answers": dict(list(answers.items())[-MAX_KEPT:]),
         }
-        JsonCache(self.folder).write(self.name, content)
+        if any(self._stored.get(name) != value for name, value in content.items()):
+            JsonCache(self.folder).write(self.name, content)
+            self._stored = content
 
 
 def _stamp(path: str) -> Stamp:

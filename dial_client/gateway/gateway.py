@@ -308,6 +308,7 @@ class Gateway:
         self._offer_cached_tools()  # the first answer names the extensions that the servers have
         signal = StartSignal(not any(map(is_unknown, self.dial.parts.servers.values())))
         first = first or FirstAnswers()
+        first.on_list = partial(self._keep_answers, first)
         async with anyio.create_task_group() as group:
             group.start_soon(self._run_servers, signal, first)
             async with open_streams(files, signal, first) as (incoming, outgoing):
@@ -315,7 +316,10 @@ class Gateway:
                 # The SDK's loop for both revisions passes each message through a task more, for the whole connection.
                 serve = serve_loop if await incoming.begins_with_handshake() else serve_dual_era_loop
                 async with self.server.lifespan(self.server) as connection:
-                    await serve(self.server, incoming, outgoing, lifespan_state=connection, init_options=options)
+                    try:
+                        await serve(self.server, incoming, outgoing, lifespan_state=connection, init_options=options)
+                    finally:
+                        self._keep_answers(first)  # calls may have pinned definitions, which answers depend on
             group.cancel_scope.cancel()
 
     async def _run_servers(self, signal: StartSignal, first: FirstAnswers) -> None:
@@ -328,12 +332,12 @@ class Gateway:
             with suppress(ServerStartError):  # a server marked `required`: it is among the notes, the others serve
                 await self.dial.ready()
             self.options.report(self.dial.notes)
-            first.on_list = partial(self._keep_answers, first)
-            first.on_list()
+            self._keep_answers(first)
 
     def _keep_answers(self, first: FirstAnswers) -> None:
         """Keep the first answers for the next start, if the client has listed the tools that there are."""
-        if all(map(self.list_changes.is_listed, self.sessions)):
+        sessions, servers = tuple(self.sessions), self.dial.parts.servers.values()
+        if sessions and all(map(self.list_changes.is_listed, sessions)) and not any(map(is_unknown, servers)):
             first.keep()
 
     def _offer_cached_tools(self) -> None:
