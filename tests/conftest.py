@@ -22,6 +22,7 @@ LONGEST = ("test_benchmarks.py", "test_durable.py", "test_hostile_servers.py", "
 
 # Hypothesis measures no time: a busy machine must not fail a test.
 settings.register_profile("untimed", deadline=None)
+settings.register_profile("usual", deadline=None, max_examples=50)
 settings.register_profile("brief", deadline=None, max_examples=25)
 settings.load_profile("untimed")
 
@@ -47,7 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Reduce the examples of property tests on the newest Python; the oldest Python runs the full number.
+    """Reduce the examples of property tests where both Pythons run: `make test` runs the full number.
 
     No test asks what listens at the usual ports of local model servers, and none but those of the real weights needs
     the certificates of the system. Test workers share one fork server, which imports most packages of the project once.
@@ -64,8 +65,8 @@ def pytest_configure(config: pytest.Config) -> None:
     has_workers = bool(config.getoption("numprocesses", None) or config.getoption("--forks"))
     if has_workers and any(UNIT not in (path, *path.parents) for path in map(Path.absolute, map(Path, config.args))):
         share_server()
-    if config.getoption("--part") == "newest":
-        settings.load_profile("brief")
+    profiles = {"all": "untimed", "oldest": "usual", "newest": "brief"}
+    settings.load_profile(profiles[config.getoption("--part")])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -48,14 +48,14 @@ def test_any_text_and_any_bytes_give_settings_or_a_config_error(text: str | byte
 
 
 @given(st.sampled_from(["mcpServers", "servers", "models", "defaultModel", "other"]), VALUES)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_any_json_under_the_top_key_gives_settings_or_a_config_error(key: str, value: Any) -> None:
     settings_or_config_error(json.dumps({key: value}))
     settings_or_config_error(json.dumps({key: {"name": value}}))
 
 
 @given(st.dictionaries(KEYS, VALUES, max_size=6))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_any_entry_gives_settings_or_a_config_error(entry: dict[str, Any]) -> None:
     settings_or_config_error(json.dumps({"mcpServers": {"a": entry}, "models": {"m": entry}}))
     settings_or_config_error(json.dumps({"mcpServers": {"a": {"command": "x"} | entry}}))
@@ -66,7 +66,7 @@ def test_any_entry_gives_settings_or_a_config_error(entry: dict[str, Any]) -> No
 
 
 @given(st.sampled_from([CLAUDE_CODE, VS_CODE, CURSOR, CLINE, GEMINI]), st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_a_valid_file_with_a_mistake_gives_settings_or_a_config_error(text: str, data: st.DataObject) -> None:
     begin = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(begin, min(len(text), begin + 10)))
