@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import asyncpg
 import pytest
 from anyio import to_thread
 
@@ -123,6 +124,49 @@ def first_line(process: subprocess.Popen[str]) -> str:
 def read_log(log: Path, what: str) -> list[str]:
     lines = log.read_text().splitlines() if log.exists() else []
     return [line.removeprefix(f"{what} ") for line in lines if line.startswith(what)]
+
+
+@needs_postgres
+async def test_turns_go_on_after_the_few_connections_to_the_database_were_cut() -> None:
+    async with (
+        database_url() as url,
+        SQLStore(url) as store,
+        DialClient(ScriptedProvider(["One.", "Two."])) as dial,
+        DurableTurns(dial, store, url, timings=SOON) as turns,
+    ):
+        for answer in ("One.", "Two."):
+            conversation = await turns.manager.create()
+            assert (await turns.result(await turns.submit(conversation.id, "Hi"))).text == answer
+            assert 0 < await cut_connections(url, "dbos_transact") <= 2
+
+
+async def cut_connections(url: str, program: str) -> int:
+    """End the connections of a program, and return their number."""
+    connection = await asyncpg.connect(url)
+    selected = "FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1"
+    ended = await connection.fetch(f"SELECT pg_terminate_backend(pid) {selected}", program)
+    await connection.close()
+    return len(ended)
+
+
+@needs_postgres
+async def test_dbos_has_the_names_that_let_it_ask_less() -> None:
+    from dbos import _dbos
+
+    async with (
+        database_url() as url,
+        SQLStore(url) as store,
+        DialClient(ScriptedProvider([])) as dial,
+        DurableTurns(dial, store, url, timings=SOON),
+    ):
+        instance: Any = _dbos._dbos_global_instance
+        assert instance._background_jobs_stop_event.is_set()
+        assert hasattr(type(instance._sys_db), "list_queues")
+        assert instance._sys_db.list_queues(application_name="dial-client") == []
+        queue = instance._registry.get_internal_queue()
+        with anyio.fail_after(LONG):
+            while queue.polling_interval_sec != SOON.idle_interval:  # noqa: ASYNC110 - until the first search
+                await anyio.sleep(0.01)
 
 
 @needs_postgres
