@@ -132,7 +132,9 @@ async def test_a_client_resumes_at_its_position_even_after_the_end_of_the_turn()
             whole = [event async for event in foreign]
         await there.json("GET", f"{where}/turns/another/events", 404)
     assert [event.id for event in whole] == [event.id for event in local_events]
-    assert rest == [event for event in whole if not event.id or int(event.id.split(":")[1]) > int(last.split(":")[1])]
+    later = [event for event in whole if not event.id or int(event.id.split(":")[1]) > int(last.split(":")[1])]
+    assert [(event.id, event.name) for event in rest] == [(event.id, event.name) for event in later]
+    assert join_text(rest) == join_text(later)
     assert len(rest) < len(whole)
 
 
