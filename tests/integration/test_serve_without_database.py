@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ def anyio_backend() -> str:
 
 @asynccontextmanager
 async def shared_chat(
-    replies: Sequence[Any], servers: Mapping[str, Any]
+    replies: list[Any], servers: dict[str, Any]
 ) -> AsyncIterator[tuple[HttpService, AsyncIterator[ServerSentEvent], SQLStore]]:
     """Run one of several processes, and a turn of it."""
     async with database_url() as url:
