@@ -54,7 +54,8 @@ async def test_a_proxy_names_persons_and_the_operator_has_a_token() -> None:
     named = {"x-forwarded-user": "anna", "x-forwarded-groups": "the staff, others"}
     person = await access.authenticator.authenticate(named | {"authorization": f"Bearer {TOKEN}"})
     operator = await access.authenticator.authenticate({"authorization": f"Bearer {TOKEN}"})
-    assert person == Person("anna", frozenset({"chat", "read", "approve"}))
+    groups_of_anna = frozenset({"the staff", "others"})
+    assert person == Person("anna", frozenset({"chat", "read", "approve"}), groups=groups_of_anna)
     assert operator == Person()
     assert access.proxy_headers == {"x-forwarded-user", "x-forwarded-groups"}
 
