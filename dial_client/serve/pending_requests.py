@@ -77,12 +77,14 @@ class PendingRequests:
     """The pending requests and grants of all processes.
 
     Args:
-        peers: The other processes; None if there are none, and all is kept in memory.
+        peers: The other processes; None if there are none: then grants are kept in memory.
+        values: Where a service of one process stores its requests. An answer that comes while a killed process still
+            seems to run the turn then waits for the process that takes the turn over. None to store nothing.
     """
 
-    def __init__(self, peers: Peers | None = None) -> None:
+    def __init__(self, peers: Peers | None = None, values: SharedValues | None = None) -> None:
         self._peers = peers
-        self._values: SharedValues | None = None
+        self._values = values if peers is None else peers.store.values
         self._receivers: dict[str, ReceiveAnswer] = {}
         # The topics and names of this process's values, which are renewed.
         self._leases: set[tuple[str, str]] = set()
@@ -91,7 +93,6 @@ class PendingRequests:
         # The grants by key; used only without peers.
         self._granted: dict[str, GrantedTool] = {}
         if peers is not None:
-            self._values = peers.store.values
             peers.handle(answered=self._on_answered)
             peers.call_when_connected(lambda: peers.start_soon(self.collect_answers))
 
@@ -186,13 +187,16 @@ class PendingRequests:
         Raises:
             DialError: The database failed.
         """
-        if not request.is_shared or self._values is None or self._peers is None:
+        if not request.is_shared or self._values is None:
             return False
         body = to_json({**answer, "owner": request.owner})
         if not await self._values.replace(request.kind, request.id, ANSWERS, body, ANSWER_TTL):
             return False
         with suppress(DialError):  # the process that waits looks for answers from time to time
-            await self._peers.send("answered", {"id": request.id})
+            if request.id in self._receivers:  # this process has begun to ask meanwhile
+                await self.collect_answers()
+            elif self._peers is not None:
+                await self._peers.send("answered", {"id": request.id})
         return True
 
     async def list_granted(self) -> list[GrantedTool]:
@@ -201,14 +205,14 @@ class PendingRequests:
         Raises:
             DialError: The database failed.
         """
-        if self._values is None:
+        if self._peers is None or self._values is None:
             return [*self._granted.values()]
         found = (_parse_grant(key, text) for key, text in (await self._values.read(GRANTS)).items())
         return [granted for granted in found if granted is not None]
 
     async def grant(self, granted: GrantedTool) -> None:
         """Share a grant with all processes for as long as this process runs."""
-        if self._values is None:
+        if self._peers is None:
             self._granted[granted.key] = granted
         elif not await self.is_granted(granted.key):
             about = {"server": granted.server, "tool": granted.tool, "conversation": granted.conversation_id}
@@ -222,12 +226,12 @@ class PendingRequests:
         """
         self._granted.pop(key, None)
         self._leases.discard((GRANTS, key))
-        if self._values is not None:
+        if self._peers is not None and self._values is not None:
             await self._values.take(GRANTS, key)
 
     async def is_granted(self, key: str) -> bool:
         """Return True if a running process has the grant."""
-        if self._values is None:
+        if self._peers is None or self._values is None:
             return key in self._granted
         try:
             return bool(await self._values.read(GRANTS, [key]))

@@ -95,7 +95,7 @@ class WebApp:
             stack.push_async_callback(tasks.aclose)
             if context.peers is not None:
                 tasks.start_soon(context.peers.run)
-                tasks.start_soon(context.human_input.requests.run)
+            tasks.start_soon(context.human_input.requests.run)
             if context.logins is not None:
                 tasks.start_soon(context.logins.run)
             if context.titles is not None:
@@ -177,16 +177,15 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
     store, locked = store or MemoryStore(), frozenset(locked_settings)
     turns, model = TurnRegistry(max_turns, hand_over=durable), ServedModel(name or dial.model_name)
     peers = Peers(store) if durable and isinstance(store, SQLStore) and store.is_postgres else None
-    servers, stores = dial.approvals.entries, dial.approvals.grants is not None
-    timeout, pending = _choose_answer_timeout(answer_timeout, durable=durable), PendingRequests(peers)
-    asks = HumanInputBroker(turns, pending, timeout=timeout, servers=servers, stores_grants=stores, report=report)
+    timeout = _choose_answer_timeout(answer_timeout, durable=durable)
+    asks = _build_human_input(dial, store, turns, peers, timeout=timeout, report=report)
     if user is not None:
         user.answer_with(asks)
     context = AppContext(
         *(dial, store, asks, turns, model, _build_durable(dial, store, turns, locked) if durable else None),
         peers=peers,
         change_config=change_config,
-        logins=ServerLogins(dial, partial(_find_server, servers)),
+        logins=ServerLogins(dial, partial(_find_server, dial.approvals.entries)),
         locked_settings=locked,
         shares=shares,
         titles=TitleWriter(dial, title_model) if title_model else None,
@@ -219,6 +218,22 @@ def _check_options(
 def _find_server(servers: Mapping[str, object], name: str) -> ServerSettings | None:
     entry = servers.get(name)
     return entry if isinstance(entry, ServerSettings) else None
+
+
+def _build_human_input(
+    dial: DialClient,
+    store: ConversationStore,
+    turns: TurnRegistry,
+    peers: Peers | None,
+    *,
+    timeout: float,
+    report: Callable[[str], None],
+) -> HumanInputBroker:
+    pending = PendingRequests(peers, store.values if isinstance(store, SQLStore) else None)
+    servers, stores_grants = dial.approvals.entries, dial.approvals.grants is not None
+    return HumanInputBroker(
+        turns, pending, timeout=timeout, servers=servers, stores_grants=stores_grants, report=report
+    )
 
 
 def _choose_answer_timeout(seconds: float | None, *, durable: bool) -> float:

@@ -56,7 +56,7 @@ def test_the_gateway_is_measured_beside_a_direct_connection() -> None:
     ended = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     report = json.loads(ended.stdout)
-    assert len(report["calls"]) == 8, "four programs in two revisions"
+    assert len(report["calls"]) == 10, "five programs in two revisions"
     assert all(row["processor"] > 0 and row["p50"] <= row["p99"] for row in report["calls"])
     assert all(value > 0 for value in report["start"].values())
 

@@ -69,7 +69,7 @@ def approve_in_both(chromium: Browser, url: str, folder: Path) -> None:
     folders = [folder / name for name in ("first", "second")]
     for path in folders:
         path.mkdir()
-    options = ("--store", url)
+    options = ("--store", url, "--durable")
     servers = books(cwd=str(folder))  # the same folder, so that grants apply to both
     replies = ["Hello.", write("one"), "Written.", write("two"), "Written again."]
     with (

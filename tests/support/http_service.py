@@ -129,7 +129,7 @@ async def serve(
     conversations = store or MemoryStore()
     served = ServedModel(MODEL)
     peers = Peers(conversations) if shared else None
-    requests = PendingRequests(peers)
+    requests = PendingRequests(peers, conversations.values if isinstance(conversations, SQLStore) else None)
     human_input = HumanInputBroker(
         turns, requests, timeout=answer_timeout, servers=servers, stores_grants=grants is not False
     )
