@@ -314,6 +314,7 @@ from dial_client.messages.errors import ProviderError as ProviderError
 from dial_client.messages.errors import ServerError as ServerError
 from dial_client.messages.errors import ServerGone as ServerGone
 from dial_client.messages.errors import ServerStartError as ServerStartError
+from dial_client.messages.errors import StoreUnavailable as StoreUnavailable
 from dial_client.messages.events import AppOpened as AppOpened
 from dial_client.messages.events import Emit as Emit
 from dial_client.messages.events import Event as Event
@@ -775,6 +776,7 @@ from dial_client.sinks.turn_display import PATIENCE as PATIENCE
 from dial_client.sinks.turn_display import UsageSum as UsageSum
 from dial_client.sinks.turn_display import describe as turn_display_describe
 from dial_client.sinks.turn_display import format_usage_line as format_usage_line
+from dial_client.stores import database as database
 from dial_client.stores import migrations as migrations
 from dial_client.stores.access_tokens import AccessTokens as AccessTokens
 from dial_client.stores.conversation_store import EPOCH as EPOCH

@@ -553,7 +553,8 @@ class ConversationManager:
             history = beginning.history
             settings = self._read_settings(beginning.settings)
             model, merged = settings.select_model(self._dial.model, keywords)
-            persister = TurnPersister(self.store, self._queue.lease, model.name)
+            is_durable = self._queue.will_be_resumed is not never_resumed
+            persister = TurnPersister(self.store, self._queue.lease, model.name, is_durable=is_durable)
             turn = self._dial.start(
                 (*history, Message.user(CONTINUE)) if isinstance(message, Continuation) else history,
                 stream=stream,

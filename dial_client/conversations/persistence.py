@@ -49,6 +49,7 @@ from dial_client.messages.errors import (
     DialError,
     ProviderError,
     RequestRefused,
+    StoreUnavailable,
 )
 from dial_client.messages.message import EntryKind, Message, build_waiting_result
 from dial_client.messages.turn_result import Turn
@@ -74,13 +75,17 @@ class TurnPersister(TurnObserver):
         store: The store of the conversation.
         lease: Seconds after which the lease expires; it is renewed after a third of them.
         model: The name of the turn's model.
+        is_durable: True if a turn whose messages cannot be stored in time is resumed from what is stored.
     """
 
-    def __init__(self, store: ConversationStore, lease: float, model: str = "") -> None:
+    def __init__(self, store: ConversationStore, lease: float, model: str = "", *, is_durable: bool = False) -> None:
         self._store = store
         self._lease = lease
         self._model = model
+        self._is_durable = is_durable
         self._stored = 0
+        # The messages that are being stored, or could not be.
+        self._pending: tuple[Message, ...] = ()
         # Set when the lease must not be renewed any more, because the conversation is about to be released.
         self._stopped = anyio.Event()
         # Set when `run_beside` has to look at the turn before the next heartbeat.
@@ -127,29 +132,38 @@ class TurnPersister(TurnObserver):
             ConversationBusy: Another turn has taken the conversation over, because this turn's lease expired.
             DialError: The store failed.
         """
-        added = turn.recorder.complete_messages[self._stored :]
-        if not added:
-            return
+        self._pending = turn.recorder.complete_messages[self._stored :]
         try:
+            await self._append_pending(turn)
+        except ConversationNotFound:
+            log.debug("conversation_deleted_while_running", messages=len(self._pending))
+            turn.cancel()
+        self._stored += len(self._pending)
+        self._pending = ()
+
+    async def _append_pending(self, turn: TurnHandle) -> None:
+        if added := self._pending:
             append = partial(self._store.append, turn.conversation_id, added, turn=turn.id)
             await self._persist(append, partial(self._has_stored, turn, added))
-        except ConversationNotFound:
-            log.debug("conversation_deleted_while_running", messages=len(added))
-            turn.cancel()
-        self._stored += len(added)
 
     async def on_ending(self, turn: TurnHandle) -> None:
-        """Store the last messages and release the conversation; for an abandoned turn, only end the lease.
+        """Store the last messages and release the conversation; for a turn that is resumed, only end the lease.
 
-        Raises as `on_message`.
+        Raises as `on_message`; the error of the store that ended a durable turn, too.
         """
         self._stop()
         if turn.is_abandoned:
             await self._store.renew(turn.conversation_id, turn.id, 0.0)
             return
+        if self._is_durable and isinstance(turn.failure, StoreUnavailable):
+            _explain(turn.failure, RESUMED)
+            # Without the messages that close the turn, so that it goes on where it was.
+            await self._append_pending(turn)
+            await self._store.renew(turn.conversation_id, turn.id, 0.0)
+            raise turn.failure
         if (error := turn.failure) is not None and _is_refusal(error):
             error.left_out = True
-            error.args = (f"{str(error).removesuffix('.')}; {LEFT_OUT}",)
+            _explain(error, LEFT_OUT)
         unstored = turn.recorder.complete_messages[self._stored :]
         details = () if turn.ending is None else (build_turn_entry(turn, turn.ending, self._model),)
         added = (*unstored, *details)
@@ -160,6 +174,8 @@ class TurnPersister(TurnObserver):
             # Without its end the turn counts as interrupted. But an error that lasts is no reason to resume it.
             if _is_lasting(error):
                 await self._store.release(turn.conversation_id, turn.id)
+            elif isinstance(failure := turn.failure or error, DialError):
+                _explain(failure, RESUMED if self._is_durable else NOT_STORED)
             raise
 
     async def _persist(
@@ -234,6 +250,14 @@ def _build_unfinished(turn: TurnHandle) -> tuple[Message, ...]:
 _REFUSALS = frozenset({400, 413, 415, 422})
 # The end of the text of an error that refused a question.
 LEFT_OUT = "later requests leave this question out, unless it is asked again"
+# The end of the text of an error after which a turn lacks its end.
+NOT_STORED = "the end of this turn is not stored"
+# The same for a durable turn.
+RESUMED = "the turn is resumed from what is stored"
+
+
+def _explain(error: DialError, consequence: str) -> None:
+    error.args = (f"{str(error).removesuffix('.')}; {consequence}",)
 
 
 def _is_refusal(error: Exception) -> TypeGuard[DialError]:

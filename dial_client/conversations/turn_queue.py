@@ -32,7 +32,7 @@ from dial_client.conversations.turn_input import (
     find_typed_text,
 )
 from dial_client.hooks.audit.entries import Origin
-from dial_client.messages.errors import ConversationBusy, ConversationNotFound, DialError
+from dial_client.messages.errors import ConversationBusy, ConversationNotFound, DialError, StoreUnavailable
 from dial_client.messages.message import Message, find_pending_approvals
 from dial_client.stores.conversation_store import Conversation, ConversationStore
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
@@ -150,7 +150,26 @@ class TurnQueue:
     async def _acquire(self, stored: Conversation, turn_id: str, added: tuple[Message, ...], title: str) -> bool:
         """Return whether the conversation is now held and has these messages; False if it has changed since."""
         count = stored.message_count
-        return await self.store.acquire(stored.id, turn_id, added, expected_count=count, lease=self.lease, title=title)
+        try:
+            return await self.store.acquire(
+                stored.id, turn_id, added, expected_count=count, lease=self.lease, title=title
+            )
+        except StoreUnavailable:
+            # The store may have done this without an acknowledgement: then the messages must not be stored again.
+            if await self._has_acquired(stored.id, turn_id):
+                return True
+            raise
+
+    async def _has_acquired(self, conversation_id: str, turn_id: str) -> bool:
+        """Return whether a turn holds the conversation; ask the store again for the time of a lease if it fails."""
+        deadline = anyio.current_time() + self.lease
+        while True:
+            try:
+                return (await self.store.get(conversation_id)).turn == turn_id
+            except StoreUnavailable:
+                if anyio.current_time() >= deadline:
+                    raise
+            await anyio.sleep(POLL_INTERVAL)
 
     def find(self, conversation_id: str, turn_id: str | None = None) -> TurnHandle | None:
         """Return the turn that this process runs in a conversation, or a turn that ended recently, or None.

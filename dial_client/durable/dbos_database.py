@@ -93,6 +93,12 @@ def set_queue_polling(seconds: float) -> None:
         registry.get_internal_queue()._polling_interval_sec = seconds  # noqa: SLF001 - in its queue it cannot be set
 
 
+def stop_retries() -> None:
+    """Let DBOS fail when its database is away. Otherwise its threads try without end, and the program cannot exit."""
+    if (system_database := getattr(_find_instance(), "_sys_db", None)) is not None:
+        system_database._retry_connection_errors = False  # noqa: SLF001 - an option of its client only
+
+
 def _find_instance() -> Any:
     from dbos import _dbos
 

@@ -23,7 +23,7 @@ from dial_client.conversations.conversation_manager import ConversationManager, 
 from dial_client.conversations.conversation_view import ConversationView
 from dial_client.conversations.turn_input import ConversationInput, check_turn_input
 from dial_client.durable import results
-from dial_client.durable.dbos_database import build_dbos_options, reduce_polling, set_queue_polling
+from dial_client.durable.dbos_database import build_dbos_options, reduce_polling, set_queue_polling, stop_retries
 from dial_client.durable.results import (
     DurableResult,
     build_turn_id,
@@ -33,7 +33,7 @@ from dial_client.durable.results import (
     is_attempt_of,
 )
 from dial_client.durable.serialization import RowRefused, build_json_serializer
-from dial_client.messages.errors import ConfigError, ConversationNotFound, DialError
+from dial_client.messages.errors import ConfigError, ConversationNotFound, DialError, StoreUnavailable
 from dial_client.messages.message import Message
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.logs import get_logger
@@ -165,6 +165,7 @@ class DurableTurns:
 
         background, self._background = self._background, None
         self._is_closing = True
+        stop_retries()
         # A process has one DBOS instance. The stack destroys it even if asyncio's `Task.cancel` passes the shield.
         with anyio.CancelScope(shield=True):
             async with AsyncExitStack() as parts:
@@ -366,29 +367,45 @@ class DurableTurns:
     async def _start_turn(self, turn_id: str, conversation_id: str, row: str) -> None:
         """Store the message and start the turn, unless another attempt has started it: the first step of a workflow.
 
+        The message has been accepted, so this waits for as long as the store is not available, as DBOS does.
+
         Raises:
             DialError: The message cannot be read, the turn cannot start, or another process has taken the turn over.
         """
-        from dbos import DBOS
-
         # DBOS executes a workflow twice in this process if the workflow is resumed before it has run its first line.
         async with self._start_locks.setdefault(turn_id, anyio.Lock()):
-            attempt_id, _ = await self._find_holder(conversation_id)
-            if is_attempt_of(turn_id, attempt_id):
-                return
-            await self._abandon_if_stopping(turn_id)
-            status = await DBOS.get_workflow_status_async(turn_id)
-            if status is None or status.executor_id != self._executor_id:
-                raise DialError("another process has taken over the turn")
-            message, output_type = results.read_question_row(row)
-            self._on_started(
-                await self.manager.start(
-                    conversation_id, message, turn_id=create_attempt_id(turn_id), output_type=output_type
-                )
+            while True:
+                try:
+                    return await self._start_once(turn_id, conversation_id, row)
+                except StoreUnavailable as error:
+                    log.debug("durable_turn_waits", error=type(error).__name__)
+                await self._abandon_if_stopping(turn_id)
+                await anyio.sleep(_POLL_INTERVAL)
+
+    async def _start_once(self, turn_id: str, conversation_id: str, row: str) -> None:
+        from dbos import DBOS
+
+        attempt_id, _ = await self._find_holder(conversation_id)
+        if is_attempt_of(turn_id, attempt_id):
+            return
+        await self._abandon_if_stopping(turn_id)
+        status = await DBOS.get_workflow_status_async(turn_id)
+        if status is None or status.executor_id != self._executor_id:
+            raise DialError("another process has taken over the turn")
+        message, output_type = results.read_question_row(row)
+        self._on_started(
+            await self.manager.start(
+                conversation_id, message, turn_id=create_attempt_id(turn_id), output_type=output_type
             )
+        )
 
     async def _finish_turn(self, turn_id: str, conversation_id: str, row: str) -> dict[str, str]:
-        """Return the result of a turn, which any process may have started: the last step of a workflow."""
+        """Return the result of a turn, which any process may have started: the last step of a workflow.
+
+        Raises:
+            DialError: The end of the turn could not be stored `MAX_RESUMED` times.
+        """
+        lost = 0
         while True:
             turn: TurnHandle | None = None
             try:
@@ -400,6 +417,9 @@ class DurableTurns:
                     ended = await turn.result()
                     result = DurableResult(ended.text, ended.stop_reason.value)
             except DialError as error:
+                if turn is None and isinstance(error, StoreUnavailable):  # the stored answer was not read
+                    await anyio.sleep(_POLL_INTERVAL)
+                    continue
                 result = DurableResult("", "", str(error))
             if turn is not None and turn.is_abandoned:
                 await self._abandon(turn_id)
@@ -407,6 +427,9 @@ class DurableTurns:
                 return asdict(result)
             # The store failed for so long that the turn's end is lost: the turn is resumed from what is stored.
             log.warning("durable_turn_not_stored", error=result.error)
+            lost += 1
+            if lost > MAX_RESUMED:
+                raise DialError(result.error)
 
     async def _attach(self, turn_id: str, conversation_id: str, row: str) -> TurnHandle | None:
         """Return the handle of a turn that runs or ran in this process; None if it has ended in another process.
@@ -435,6 +458,7 @@ class DurableTurns:
                 raise
             except DialError as error:  # another process has resumed the turn first, or the store failed this time
                 log.debug("durable_turn_waits", error=type(error).__name__)
+                await self._abandon_if_stopping(turn_id)
             await anyio.sleep(_POLL_INTERVAL)
 
     async def _find_holder(self, conversation_id: str) -> tuple[str, bool]:

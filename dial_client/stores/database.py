@@ -41,6 +41,9 @@ _ENGINE: Mapping[str, Any] = {"hide_parameters": True, "pool_size": 4, "max_over
 # Timeout in seconds for opening a connection to a server.
 _CONNECTING = 10.0
 
+# Timeout in seconds for the test of an open connection before its use.
+PING_TIMEOUT = 5.0
+
 _SQLITE = "sqlite+aiosqlite"
 _POSTGRES = "postgresql+asyncpg"
 
@@ -66,11 +69,14 @@ _UNUSABLE = {
     "3D": "there is no such database",
     "42": "this is not a database of conversations",
 }
+# Those of an open database that its operator mends while the program runs. Their texts have addresses and paths.
+_MENDED = frozenset({"CANTOPEN", "READONLY", "28", "3D"})
 _FAILED = {
     "BUSY": "another program keeps the database locked",
     "FULL": "the disk is full",
     "IOERR": "the disk cannot be read or written",
     "08": "the connection to the database broke",
+    "25": "the database cannot be written",
     "53": "the database has run out of resources",
     "55": "another program keeps the database locked",
     "57": "the database is shutting down",
@@ -190,7 +196,7 @@ class Database:
         self.failures += 1
         if not self._is_failing:
             self._is_failing = True
-            detail = str(cause).partition("\n")[0] if isinstance(cause, OSError) else ""
+            detail = str(cause).partition("\n")[0] if isinstance(failure, StoreUnavailable) and cause else ""
             log.warning("database_failed", reason=str(failure), **({"detail": detail} if detail else {}))
 
     def _to_dial_error(self, error: Exception) -> DialError:
@@ -203,6 +209,8 @@ class Database:
             return StoreUnavailable(f"the database of conversations cannot be reached ({type(cause).__name__})")
         kind = _find_error_class(cause)
         if problem := _UNUSABLE.get(kind):
+            if self._engine is not None and kind in _MENDED:
+                return StoreUnavailable(f"the database of conversations failed: {problem}")
             if isinstance(self._where, Path):
                 hint, where = "choose another file, or move this one away", str(self._where)
                 return ConfigError(f"{problem}: {cause}", hint=hint, path=where)
@@ -321,7 +329,13 @@ _NOT_USABLE = "the address of the database is not supported"
 _EXPECTED = 'for example "sqlite:////folder/file.db" or "postgresql://user@host/database"'
 
 
+# The SQLSTATE of a write in a read-only transaction.
+_READ_ONLY = "25006"
+
+
 def _create_postgres_engine(url: URL, patience: float) -> AsyncEngine:
+    from sqlalchemy import event
+    from sqlalchemy.exc import InvalidatePoolError
     from sqlalchemy.ext.asyncio import create_async_engine
 
     # A process that is suspended during a transaction must not block other processes for ever.
@@ -331,12 +345,30 @@ def _create_postgres_engine(url: URL, patience: float) -> AsyncEngine:
         "idle_in_transaction_session_timeout": MAX_SECONDS,
     }
     settings = {name: f"{max(1, round(seconds * 1000))}ms" for name, seconds in waits.items()}
-    return create_async_engine(
+    engine = create_async_engine(
         url.set(drivername=_POSTGRES),
         **_ENGINE,
-        pool_pre_ping=True,
         connect_args={"timeout": _CONNECTING, "server_settings": settings | {"application_name": "dial-client"}},
     )
+
+    @event.listens_for(engine.sync_engine, "checkout")
+    def check_connection(connection: Any, record: Any, _fairy: Any) -> None:
+        # SQLAlchemy's own test waits without end for a server that a failover has taken off the network.
+        if not record.info:  # a new connection needs no test
+            record.info["was_used"] = True
+            return
+        try:
+            connection.run_async(lambda driver: driver.execute(";", timeout=PING_TIMEOUT))
+        except Exception as error:
+            raise InvalidatePoolError from error
+
+    @event.listens_for(engine.sync_engine, "handle_error")
+    def leave_standby(context: Any) -> None:
+        # After a failover the old server may go on as a standby, which answers but cannot be written.
+        if getattr(context.original_exception, "sqlstate", "") == _READ_ONLY:
+            context.is_disconnect = True
+
+    return engine
 
 
 def _create_sqlite_engine(url: URL, patience: float) -> AsyncEngine:

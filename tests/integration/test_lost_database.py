@@ -5,21 +5,24 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
+import asyncpg
 import pytest
 from sqlalchemy import event
 
 from tests.inner import (
+    INTERRUPTED,
     CallChunk,
     Completion,
     Conversation,
     ConversationManager,
     Delta,
     DialClient,
-    DialError,
     DurableTimings,
     DurableTurns,
     FinishReason,
@@ -29,9 +32,11 @@ from tests.inner import (
     ModelRequest,
     Role,
     SQLStore,
+    StoreUnavailable,
     TextChunk,
     ToolCallRequest,
     Turn,
+    database,
 )
 from tests.support.database_proxy import DatabaseProxy
 from tests.support.managed_conversations import assert_valid
@@ -87,11 +92,24 @@ class Model:
 MOMENTS = pytest.mark.parametrize("moment", ["calls", "result", "answer"])
 
 
+class WatchedStore(SQLStore):
+    """A store that calls `lose` when a durable turn has been accepted, before its question is stored."""
+
+    lose: Callable[[], object] = staticmethod(lambda: None)
+    _reads = 0
+
+    async def read_turn(self, conversation_id: str) -> tuple[str, bool]:
+        self._reads += 1
+        if self._reads == 2:  # the first one is of `submit`
+            self.lose()
+        return await super().read_turn(conversation_id)
+
+
 @asynccontextmanager
-async def proxied() -> AsyncIterator[tuple[DatabaseProxy, SQLStore]]:
+async def proxied() -> AsyncIterator[tuple[DatabaseProxy, WatchedStore]]:
     async with database_url() as url:
         with DatabaseProxy(url) as proxy:
-            store = SQLStore(proxy.url)
+            store = WatchedStore(proxy.url)
             try:
                 yield proxy, store
             finally:
@@ -163,6 +181,11 @@ class ForgetfulStore(MemoryStore):
 
     has_failed = False
 
+    async def acquire(self, *arguments: Any, **options: Any) -> bool:
+        has_begun = await super().acquire(*arguments, **options)
+        self._fail()
+        return has_begun
+
     async def append(self, *arguments: Any, **options: Any) -> None:
         await super().append(*arguments, **options)
         self._fail()
@@ -174,7 +197,7 @@ class ForgetfulStore(MemoryStore):
     def _fail(self) -> None:
         self.has_failed = not self.has_failed
         if self.has_failed:
-            raise DialError("the connection to the database broke")
+            raise StoreUnavailable("the connection to the database broke")
 
 
 async def test_a_message_whose_acknowledgement_was_lost_is_stored_once() -> None:
@@ -183,34 +206,82 @@ async def test_a_message_whose_acknowledgement_was_lost_is_stored_once() -> None
 
 
 @needs_postgres
-async def test_a_database_that_is_away_for_longer_than_the_lease_ends_the_turn_and_the_note_is_true() -> None:
+@pytest.mark.parametrize(("moment", "kept"), [("calls", 1), ("result", 2), ("answer", 3)])
+async def test_a_database_that_is_away_for_longer_than_the_lease_ends_the_turn_and_the_note_is_true(
+    moment: str, kept: int
+) -> None:
     async with proxied() as (proxy, store):
-        model = Model("answer", proxy.cut)
+        model = Model(moment, proxy.cut)
         with anyio.fail_after(LONG):
             async with DialClient(model, tools=[model.look]) as dial:
                 manager = ConversationManager(dial, store, lease=0.6)
                 conversation = await manager.create()
-                with pytest.raises(DialError, match="the database of conversations"):
+                with pytest.raises(StoreUnavailable, match="the end of this turn is not stored"):
                     await manager.chat(conversation.id, "Look!")
                 proxy.restore()
                 while (read := await manager.get(conversation.id)).running:  # noqa: ASYNC110 - until the lease expires
                     await anyio.sleep(0.02)
-        assert [message.text for message in read.messages] == TEXTS[:3]
+        assert [message.text for message in read.messages][:kept] == TEXTS[:kept]
+        assert [message.text for message in read.messages][kept:] == ([INTERRUPTED] if moment == "result" else [])
         assert [note.partition(", ")[2] for note in read.notes] == ["or could not store the rest"]
         assert_valid(read.messages)
 
 
-def has_failed(manager: ConversationManager, conversation_id: str) -> bool:
+@needs_postgres
+async def test_a_question_that_cannot_be_stored_is_refused_at_once_and_leaves_nothing() -> None:
+    async with proxied() as (proxy, store):
+        model = Model("", lambda: None)
+        async with DialClient(model, tools=[model.look]) as dial:
+            manager = ConversationManager(dial, store)
+            conversation = await manager.create()
+            proxy.cut()
+            with pytest.raises(StoreUnavailable):
+                await manager.chat(conversation.id, "Look!")
+            proxy.restore()
+            turn = await manager.chat(conversation.id, "Look!")
+            check_nothing_is_lost(turn, await manager.get(conversation.id))
+
+
+@needs_postgres
+async def test_a_failover_leaves_the_connections_to_the_old_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "PING_TIMEOUT", 0.1)
+    async with proxied() as (proxy, store):
+        made = await store.create()
+        name = urlsplit(proxy.url).path[1:]
+        operator = await asyncpg.connect(proxy.url)
+        await operator.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+        proxy.cut(refusals=0)
+        with pytest.raises(StoreUnavailable, match="cannot be written"):
+            await store.append(made.id, [Message.user("It is a standby now.")])
+        operator = await asyncpg.connect(proxy.url, server_settings={"default_transaction_read_only": "off"})
+        await operator.execute(f'ALTER DATABASE "{name}" RESET default_transaction_read_only')
+        await store.append(made.id, [Message.user("This is the new one.")])
+        proxy.silence()
+        with anyio.fail_after(LONG):
+            await store.append(made.id, [Message.user("The old one is off the network.")])
+        assert [message.text for message in (await store.get(made.id)).messages] == [
+            "This is the new one.",
+            "The old one is off the network.",
+        ]
+
+
+def has_failed(manager: ConversationManager, conversation_id: str, until: str) -> bool:
     turn = manager.find_turn(conversation_id)
-    return turn is not None and turn.has_ended and turn.failure is not None
+    return turn is not None and turn.failure is not None and (turn.has_ended or until == "failed")
 
 
 @needs_postgres
 @needs_dbos
-@pytest.mark.parametrize("is_long", [False, True])
-async def test_a_durable_turn_outlives_a_database_that_is_away(is_long: bool) -> None:
+@pytest.mark.parametrize(
+    ("moment", "until"),
+    [("question", "soon"), ("answer", "soon"), ("result", "failed"), ("answer", "failed"), ("answer", "ended")],
+)
+async def test_a_durable_turn_outlives_a_database_that_is_away(moment: str, until: str) -> None:
     async with proxied() as (proxy, store):
-        model = Model("answer", lambda: proxy.cut() if is_long else proxy.cut(refusals=5))
+        lose = partial(proxy.cut, refusals=5) if until == "soon" else proxy.cut
+        model = Model(moment, lose)
+        if moment == "question":
+            store.lose = lose
         with anyio.fail_after(LONG):
             async with (
                 DialClient(model, tools=[model.look]) as dial,
@@ -219,13 +290,13 @@ async def test_a_durable_turn_outlives_a_database_that_is_away(is_long: bool) ->
                     store,
                     proxy.url,
                     timings=DurableTimings(recovery_interval=0.2, idle_interval=0.2),
-                    lease=0.6 if is_long else 10.0,
+                    lease=10.0 if until == "soon" else 0.6,
                 ) as turns,
             ):
                 conversation = await turns.manager.create()
                 turn = await turns.submit(conversation.id, "Look!")
-                if is_long:
-                    while not has_failed(turns.manager, conversation.id):  # noqa: ASYNC110 - the workflow runs it
+                if until != "soon":
+                    while not has_failed(turns.manager, conversation.id, until):  # noqa: ASYNC110 - the workflow runs it
                         await anyio.sleep(0.02)
                     proxy.restore()
                 assert (await turns.result(turn)).text == "All is well."

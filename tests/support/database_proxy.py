@@ -23,6 +23,7 @@ class DatabaseProxy:
         self._listening, self._port = threading.Event(), 0
         self._connections: set[asyncio.Task[Any]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
+        self._silent: set[asyncio.StreamWriter] = set()
         self._refusals: float = 0
         self.refused = 0
         """The number of connections that were refused."""
@@ -67,6 +68,10 @@ class DatabaseProxy:
         """Refuse no further connection."""
         self._refusals = 0
 
+    def silence(self) -> None:
+        """Pass nothing on over the open connections, as if the server were off the network; new ones work."""
+        self._silent |= self._writers
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._refusals > 0:
             self._refusals -= 1
@@ -78,13 +83,13 @@ class DatabaseProxy:
         with suppress(OSError):
             remote_reader, remote_writer = await asyncio.open_connection(self._target.hostname, self._target.port)
             self._writers |= {writer, remote_writer}
-            await asyncio.gather(_pump(reader, remote_writer), _pump(remote_reader, writer))
+            await asyncio.gather(self._pump(reader, remote_writer), self._pump(remote_reader, writer))
             self._writers -= {writer, remote_writer}
 
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-    writer.transport.abort()
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65536):
+                if writer not in self._silent:
+                    writer.write(data)
+                    await writer.drain()
+        writer.transport.abort()
