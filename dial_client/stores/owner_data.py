@@ -69,10 +69,10 @@ class OwnerData:
             deleted["conversations"] += len(ids)
         for table in _EXPORTED:
             deleted[table] += await self._delete(f"DELETE FROM {table} WHERE owner = :owner", owner=owner)  # noqa: S608
-        # What processes share is JSON, which names the owner as a string of its own.
-        literal = "".join(f"!{char}" if char in "!%_" else char for char in json.dumps(owner))
+        # What processes share is JSON without spaces, and has its owner as a member.
+        member = "".join(f"!{char}" if char in "!%_" else char for char in f'"owner":{json.dumps(owner)}')
         deleted["shared_values"] += await self._delete(
-            "DELETE FROM shared_values WHERE value LIKE :value ESCAPE '!'", value=f"%{literal}%"
+            "DELETE FROM shared_values WHERE value LIKE :value ESCAPE '!'", value=f"%{member}%"
         )
         return dict(deleted)
 

@@ -57,7 +57,8 @@ async def fill(store: SQLStore, owner: str) -> None:
     conversation = await store.create("plans", MESSAGES, owner=owner)
     await store.append(conversation.id, [Message.user(f"{owner}: {SECRET}")])
     await store.tokens.create("laptop", owner, ["chat"])
-    body = json.dumps({"owner": owner, "messages": [SECRET]})
+    # What is of a person is not what names this person.
+    body = json.dumps({"messages": [SECRET, "anna_%"], "owner": owner}, separators=(",", ":"))
     await store.values.put("response", conversation.id, body, 600.0)
 
 
