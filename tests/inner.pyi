@@ -555,6 +555,7 @@ from dial_client.serve.human_input import ANSWER_TIMEOUT as ANSWER_TIMEOUT
 from dial_client.serve.human_input import APPROVAL as APPROVAL
 from dial_client.serve.human_input import HumanInputBroker as HumanInputBroker
 from dial_client.serve.identity_provider import IdentityProvider as IdentityProvider
+from dial_client.serve.maintenance import delete_old as delete_old
 from dial_client.serve.maintenance import run_maintenance as run_maintenance
 from dial_client.serve.mcp_endpoint import McpEndpoint as McpEndpoint
 from dial_client.serve.mcp_endpoint import McpOptions as McpOptions
@@ -568,7 +569,6 @@ from dial_client.serve.owner_limits import OwnerLimiter as OwnerLimiter
 from dial_client.serve.owner_limits import OwnerLimits as OwnerLimits
 from dial_client.serve.owner_limits import read_limits as read_limits
 from dial_client.serve.request_log import REQUEST_ID as REQUEST_ID
-from dial_client.serve.retention import delete_old as delete_old
 from dial_client.serve.security import APP_FRAME as APP_FRAME
 from dial_client.serve.security import HEALTH as HEALTH
 from dial_client.serve.security import MAX_BODY as MAX_BODY

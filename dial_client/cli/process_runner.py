@@ -9,6 +9,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import anyio
 
@@ -231,6 +232,7 @@ def _configure_logging(logs: Logs) -> None:
 
         structlog.configure(
             processors=[
+                structlog.contextvars.merge_contextvars,  # the id of the request that a service answers
                 structlog.processors.add_log_level,
                 structlog.processors.TimeStamper(fmt="%H:%M:%S.%f", utc=False),
                 structlog.dev.ConsoleRenderer(colors=has_colors),
@@ -238,3 +240,32 @@ def _configure_logging(logs: Logs) -> None:
         )
 
     configure_at_first_event(configure)
+
+
+def log_requests() -> None:
+    """Let a service log each request, also when only warnings are logged."""
+    if logging.getLogger("dial_client").level > logging.INFO:
+        logging.getLogger("dial_client.serve.request_log").setLevel(logging.INFO)
+
+
+def write_log_as_json() -> None:
+    """Let each line of the log be a JSON object, with the events of other libraries."""
+    import structlog
+
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    formatter = structlog.stdlib.ProcessorFormatter(
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.JSONRenderer(default=str),
+        ],
+        foreign_pre_chain=shared,
+    )
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(formatter)
+    # Now, not at the first event: that may be one of another library.
+    structlog.configure(processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter])
+    configure_at_first_event(None)

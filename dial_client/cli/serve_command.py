@@ -24,7 +24,6 @@ from dial_client.cli.open_client import apply_configuration, open_client
 from dial_client.cli.option_checks import parse_lifetime
 from dial_client.cli.options import ConfigChoice, ExitCode, Options, ServeOptions
 from dial_client.cli.service_access import PERSONAL_TOKENS, choose_access
-from dial_client.cli.service_log import set_up_service_log
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_settings import KEYS
 from dial_client.gateway.tool_listing import parse_tool_listing
@@ -59,7 +58,10 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
         ConfigError: An option is wrong, or the address is in use.
         ServerStartError: A server marked ``required`` did not start.
     """
-    set_up_service_log(serve_options.log_format, has_access_log=serve_options.access_log)
+    if serve_options.access_log:
+        process_runner.log_requests()
+    if serve_options.log_format == "json":
+        process_runner.write_log_as_json()
     locked = _read_locked_settings(serve_options.lock)
     store = build_store(options, is_durable=serve_options.durable)
     operations = _build_operations(options, serve_options)

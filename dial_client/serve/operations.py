@@ -13,7 +13,7 @@ from dial_client.serve.owner_limits import OwnerLimiter
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """How a service is watched."""
+    """How a service is watched, what it limits, and how long it keeps what."""
 
     access_log: bool = False
     """Whether each response is logged (level ``INFO`` of ``dial_client.serve.request_log``)."""

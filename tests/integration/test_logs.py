@@ -93,11 +93,12 @@ def test_a_structlog_configuration_for_standard_logging_is_used(caplog: pytest.L
 def test_a_service_writes_every_line_of_its_log_as_json_with_those_of_other_libraries() -> None:
     program = (
         "import logging\n"
-        "from dial_client.cli.service_log import set_up_service_log\n"
+        "from dial_client.cli.process_runner import log_requests, write_log_as_json\n"
         "from dial_client.runtime.logs import get_logger\n"
         "logging.basicConfig(level=logging.WARNING, format='%(message)s')\n"
         "logging.getLogger('dial_client').setLevel(logging.WARNING)\n"
-        "set_up_service_log('json', has_access_log=True)\n"
+        "log_requests()\n"
+        "write_log_as_json()\n"
         "logging.getLogger('uvicorn').warning('a %s', 'foreign line')\n"
         "get_logger('dial_client.serve.request_log').info('request', path='/x')\n"
         "get_logger('dial_client.turns').info('not shown')\n"
