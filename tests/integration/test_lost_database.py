@@ -41,7 +41,7 @@ from tests.inner import (
 from tests.support.database_proxy import DatabaseProxy
 from tests.support.managed_conversations import assert_valid
 from tests.support.program import LONG
-from tests.support.temporary_stores import database_url, needs_dbos, needs_postgres
+from tests.support.temporary_stores import POSTGRES, database_url, needs_dbos, needs_postgres
 
 pytestmark = pytest.mark.anyio
 
@@ -304,3 +304,19 @@ async def test_a_durable_turn_outlives_a_database_that_is_away(moment: str, unti
         assert [message.text for message in read.messages] == TEXTS
         assert (read.turn, read.notes) == ("", ())
         assert Message.user("Look!") == read.messages[0]
+
+
+@needs_postgres
+async def test_an_open_database_that_is_renamed_is_unavailable_and_its_name_is_not_told() -> None:
+    async with database_url() as url, SQLStore(url) as store:
+        made = await store.create()
+        name = urlsplit(url).path[1:]
+        operator = await asyncpg.connect(POSTGRES)
+        await operator.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1", name)
+        await operator.execute(f'ALTER DATABASE "{name}" RENAME TO "{name}_away"')
+        with pytest.raises(StoreUnavailable) as failure:
+            await store.get(made.id)
+        await operator.execute(f'ALTER DATABASE "{name}_away" RENAME TO "{name}"')
+        await operator.close()
+        assert name not in f"{failure.value} {failure.value.__dict__}"
+        assert (await store.get(made.id)).id == made.id
