@@ -74,6 +74,29 @@ def test_a_token_that_the_service_does_not_accept_ends_in_a_question_and_not_in_
         tab.until("document.querySelector('dialog[open] #token')")
 
 
+def test_a_late_answer_to_the_token_before_says_nothing_about_a_token_that_the_service_does_not_accept(
+    chromium: Browser, tmp_path: Path, free_tcp_port: int
+) -> None:
+    url = f"http://127.0.0.1:{free_tcp_port}/"
+    options = ["--port", str(free_tcp_port), "--auth", "oidc", "--oidc-client-id", CLIENT, "--public-url", url]
+    with openid_provider() as provider, serve_page(tmp_path, ["Hello."], None, *options, "--oidc-issuer", provider.url):
+        tab = chromium.tab()
+        tab.go(url)
+        tab.until(READY)
+        # Answers to the token before arrive just before the first refusal of the new one.
+        tab.run(
+            "{ const send = window.fetch; let release; const refused = new Promise((kept) => { release = kept; });"
+            "window.fetch = async (path, options) => { const answer = await send(path, options);"
+            "if (answer.status !== 401) { window.isHeld = true; await refused; return answer; }"
+            "release(); await new Promise((kept) => setTimeout(kept)); return answer; }; }"
+        )
+        tab.run("location.hash = '#/c/none'")
+        tab.until("window.isHeld")
+        tab.run("sessionStorage.setItem('dial-place', '')")
+        tab.go(f"{url}#token=x.y.z")
+        tab.until("document.querySelector('dialog[open] #token')")
+
+
 def test_a_person_whom_a_proxy_names_needs_no_token_and_cannot_log_out_here(chromium: Browser, tmp_path: Path) -> None:
     with serve_page(tmp_path, ["Hello."], None, "--auth", "proxy", "--proxy", "127.0.0.1") as url:
         tab = chromium.tab()

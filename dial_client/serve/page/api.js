@@ -53,7 +53,8 @@ export class Api {
       const token = this.#token;
       const response = await this.#send(method, path, { body, headers, signal });
       if (response.status !== 401) {
-        this.#isUntried = false;
+        // An answer to the token before says nothing about this one.
+        if (token === this.#token) this.#isUntried = false;
         if (!response.ok) throw await toRequestError(response);
         return response;
       }
