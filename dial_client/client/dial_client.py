@@ -947,10 +947,15 @@ class DialClient:
         """Return the sources of untrusted content in a conversation; empty if there is none."""
         return find_taint(messages, self._tools.get_catalog(), self._servers.values()).sources
 
-    async def attach(self, content: Content) -> Attached:
-        """Return a user's message with the contents of the resources that it mentions (``@server:uri``)."""
+    async def attach(self, content: Content, *, owner: str = "") -> Attached:
+        """Return a user's message with the contents of the resources that it mentions (``@server:uri``).
+
+        Args:
+            content: The content of the message.
+            owner: The person whose turns can read on in a text that is shortened; empty for all turns.
+        """
         limit = self.limits.max_result_chars
-        return await attach(content, self.resources, self._servers, self._results.keep, limit)
+        return await attach(content, self.resources, self._servers, partial(self._results.keep, owner=owner), limit)
 
     @property
     def model(self) -> ClientModel:

@@ -35,7 +35,7 @@ from dial_client.serve.http_messages import (
 from dial_client.serve.model_api.message_parts import parse_content, to_text_parts
 from dial_client.serve.owner_limits import check_model, has_model_limit
 from dial_client.serve.remote_turns import RemoteTurns
-from dial_client.serve.security import select_owned
+from dial_client.serve.security import find_person, select_owned
 from dial_client.serve.share_routes import LINK, SHARED_MARK
 from dial_client.serve.sse_response import SSEResponse, parse_last_event_id, stream_turn
 from dial_client.serve.title_writer import TITLE_USAGE, TitleWriter
@@ -265,7 +265,7 @@ class ConversationRoutes:
         contexts = read_app_contexts(body, self._dial.servers)
         edited_position = read_position(body, "edits")
         del body  # contains a second copy of the images and documents
-        mentions = await self._dial.attach(content)
+        mentions = await self._dial.attach(content, owner=find_person(request).name)
         # After the search for mentions: a mention in the text of a file must not attach anything.
         attached = to_text_parts(mentions.message.content)
         message = replace(mentions.message, content=attached, taint=mentions.message.taint or taint)
