@@ -624,6 +624,7 @@ from dial_client.servers.secret_masking import SecretMask as SecretMask
 from dial_client.servers.secret_masking import find_secrets as find_secrets
 from dial_client.servers.separate_sessions import MAX_SEPARATE as MAX_SEPARATE
 from dial_client.servers.separate_sessions import SEPARATE_SECONDS as SEPARATE_SECONDS
+from dial_client.servers.separate_sessions import Party as Party
 from dial_client.servers.separate_sessions import SeparateSessions as SeparateSessions
 from dial_client.servers.server_cache import MAX_BYTES as SERVER_CACHE_MAX_BYTES
 from dial_client.servers.server_cache import MAX_TEXT as SERVER_CACHE_MAX_TEXT
@@ -767,6 +768,9 @@ from dial_client.settings.policy_config import CONDITIONS as CONDITIONS
 from dial_client.settings.policy_config import Effect as Effect
 from dial_client.settings.policy_config import load_policy as load_policy
 from dial_client.settings.registry_documents import read_registry_document as read_registry_document
+from dial_client.settings.user_variables import fill_in as fill_in
+from dial_client.settings.user_variables import find_user_variables as find_user_variables
+from dial_client.settings.user_variables import serves_persons as serves_persons
 from dial_client.sinks import sse_encoder as sse_encoder
 from dial_client.sinks.sse_encoder import DONE as DONE
 from dial_client.sinks.sse_encoder import encode as encode

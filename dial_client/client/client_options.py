@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, TypedDict
 
 from dial_client.hooks.audit.entries import AuditRecorder, Origin
 from dial_client.hooks.middleware import Middleware
+from dial_client.hooks.owners import CredentialProvider
 from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.messages.limits import Limits
 from dial_client.messages.message import ToolSpec
@@ -108,6 +109,7 @@ class ClientOptions(TypedDict, total=False):
     callbacks: Callbacks | None
     cache_dir: Directory
     logins: Logins
+    credentials: CredentialProvider | None
     resource_tools: bool
     startup_patience: float
     tools: Sequence[Function | FunctionTool]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AbstractContextManager, AsyncExitStack, aclosing
 from dataclasses import replace
 from functools import partial
 from secrets import token_hex
@@ -25,6 +25,7 @@ from dial_client.conversations.chat_loop import Chat
 from dial_client.hooks import call_context
 from dial_client.hooks.audit.entries import AuditRecorder, Origin
 from dial_client.hooks.middleware import Middleware, MiddlewareChain
+from dial_client.hooks.owners import CredentialProvider, act_for, find_owner
 from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.hooks.telemetry.instrument_lookup import find_instruments
 from dial_client.messages.errors import ConfigError, DialError
@@ -110,6 +111,8 @@ class DialClient:
         logins: Where logins to servers are kept: False for the memory of this client alone, a folder, a store such as
             `FolderLogins`, or True for the logins of `dial-chat servers login`. Clients with the same logins act as the
             same user.
+        credentials: Knows what each person (keyword ``owner``) has filled in for ``${user.NAME}`` in the entries of
+            servers. Without it these are variables of the environment, for turns without an owner.
         on_limit: ``"answer"`` ends a turn with a written answer when it meets a limit; ``"raise"`` raises
             `LimitReached`. By default turns end with an answer, but a turn with an ``output_type`` and no output
             raises `OutputError`.
@@ -174,6 +177,7 @@ class DialClient:
         audit: AuditRecorder | None = None,
         cache_dir: Directory = False,
         logins: Logins = False,
+        credentials: CredentialProvider | None = None,
         on_limit: Literal["answer", "raise"] | None = None,
         system: str | None = None,
         guidance: str | None = None,
@@ -190,7 +194,7 @@ class DialClient:
         on_tool_error: OnToolError | None = None,
     ) -> None:
         check_types(limits=(limits, Limits), approval=(approval, ApprovalPolicy), callbacks=(callbacks, Callbacks))
-        check_types(system=(system, str))
+        check_types(system=(system, str), credentials=(credentials, CredentialProvider))
         check_folders(cache_dir=cache_dir)
         check_seconds(startup_patience=startup_patience)
         if on_limit not in (None, "answer", "raise"):
@@ -198,8 +202,7 @@ class DialClient:
         approval, self.limits = approval or ApprovalPolicy(), limits or Limits()
         self._sync_lock = Lock()
         self.logins = client_setup.open_logins(logins)
-        self._on_limit = on_limit
-        self.system = system
+        self._on_limit, self.system = on_limit, system
         chosen = ModelSelection(model, models, base_url, tool_format, guidance, status, status_model, fallback_models)
         self._model = ClientModel(chosen, MiddlewareChain(middleware, find_instruments))
         capabilities = client_setup.build_client_capabilities(
@@ -223,7 +226,7 @@ class DialClient:
         # A recording needs every server to be started.
         cache = client_setup.open_cache(False if record is not None else cache_dir, client_setup.CACHE)
         capabilities = replace(capabilities, on_change=self._turns.announce, cache=cache, logins=self.logins)
-        self._servers = ServerManager(targets, capabilities, connect, startup_patience)
+        self._servers = ServerManager(targets, capabilities, connect, startup_patience, credentials)
         self.approvals = client_setup.build_approval_checker(self._servers, approve, approval)
         self.resources, self.prompts = Resources(self._servers), Prompts(self._servers)
         self._tools = client_setup.open_tools(
@@ -617,6 +620,7 @@ class DialClient:
         servers = self._servers
         # Start-up has its own limits: the download of a model must not use up the time limit of the first turn.
         await servers.patience.wait()
+        await servers.prepare_owner()
         await servers.wait_for_tools()
         await self.model.wait_prepared()
         return self._build_services(keywords, tool_format, hidden_tools)
@@ -644,7 +648,8 @@ class DialClient:
         check_keywords(keywords)
         conversation = (*to_messages(keywords.get("history") or ()), *to_messages(messages))
         window = self.model.select(keywords.get("model"), tool_format).window_tokens
-        return measure_request(self._build_services(keywords, tool_format, hidden_tools), conversation, window)
+        with act_for(keywords.get("owner") or find_owner()):
+            return measure_request(self._build_services(keywords, tool_format, hidden_tools), conversation, window)
 
     def _build_services(
         self, keywords: TurnKeywords, tool_format: str | None, hidden_tools: Collection[str]
@@ -907,11 +912,25 @@ class DialClient:
             raise TypeError(f"call takes the arguments as a mapping, {{…}}, not {describe_type(arguments)}")
         request = ToolCallRequest("call_1", name, arguments)
         self._check_loop()
-        if self._tasks is not None and name not in self._tools.get_catalog().routes:
-            await self._servers.patience.wait()
         origin = _build_origin(origin or Origin(), owner)
         executor = self._executor.derive(self._tools.get_catalog, CallScope(), origin)
-        return await executor.execute(request, discard, Deadline(self.limits.timeout))
+        with act_for(origin.owner):
+            if self._tasks is not None and name not in self._tools.get_catalog().routes:
+                await self.wait_for_servers()
+            return await executor.execute(request, discard, Deadline(self.limits.timeout))
+
+    def act_for(self, owner: str) -> AbstractContextManager[None]:
+        """Act for a person in a ``with`` block: servers with ``perUser`` are those of this person.
+
+        It is for what has no keyword ``owner``: `tools`, `servers`, `resources`, `prompts`, `apps`; turns and calls in
+        the block are for this person unless they name another one.
+        """
+        return act_for(owner)
+
+    async def wait_for_servers(self) -> None:
+        """Wait for servers that are starting as a turn does, also for those of the person of `act_for`."""
+        await self._servers.patience.wait()
+        await self._servers.prepare_owner()
 
     @overload
     def tool(self, function: FunctionT, /) -> FunctionT: ...
@@ -1068,7 +1087,7 @@ class DialClient:
             ServerStartError: A server marked ``required`` did not start.
         """
         self._check_loop()
-        await self._servers.patience.wait()
+        await self.wait_for_servers()
         self._servers.require()
 
     @property
@@ -1109,7 +1128,7 @@ class DialClient:
 
 
 def _build_origin(origin: Origin, owner: str | None) -> Origin:
-    return origin if owner is None else replace(origin, owner=owner)
+    return replace(origin, owner=owner if owner is not None else origin.owner or find_owner())
 
 
 def _find_worker_loop() -> EventLoopToken | None:

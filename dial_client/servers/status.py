@@ -54,6 +54,8 @@ class ServerState(StrEnum):
     FAILED = "failed"
     STOPPED = "stopped"
     DISABLED = "disabled"
+    NEEDS_CREDENTIALS = "needs_credentials"
+    """The person for whom the program acts has not filled in ``${user.NAME}``; the error names what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,7 @@ class ServerStatus:
             ServerState.DISABLED: "it is disabled",
             ServerState.STOPPED: "it was stopped",
             ServerState.READY: "the connection was closed",
+            ServerState.NEEDS_CREDENTIALS: self.error or "it needs credentials",
         }[self.state]
 
     def to_dict(self) -> dict[str, Any]:
@@ -232,7 +235,7 @@ class ServerStatusWriter(Observable[ServerStatus]):
             self.set(before)
             return False
         self.was_settled = True
-        if state in (ServerState.FAILED, ServerState.STOPPED):
+        if state in (ServerState.FAILED, ServerState.STOPPED, ServerState.NEEDS_CREDENTIALS):
             self.set_tools(())
         self.set(replace(before, state=state, error=error))
         event = "server_ready" if state is ServerState.READY else "server_down"

@@ -142,6 +142,8 @@ class ServerSettings:
     """True to start the server with the first call of one of its tools, if its tools are cached from an earlier run."""
     per_client: bool = False
     """True to give each client of a gateway a session of its own with the server, started by its first call."""
+    per_user: bool = False
+    """True to give each person a session of their own with the server, also without ``${user.NAME}`` in the entry."""
     roots: Annotated[tuple[str, ...], read_roots] | None = None
     """The roots of the server: absolute folders or file URIs; None for the roots of the client."""
     instructions: bool = True
@@ -156,6 +158,8 @@ class ServerSettings:
     """Globs of tools whose results may contain text of third parties: web pages, mail, issues."""
     warnings: tuple[str, ...] = ()
     """Warnings about the entry, one line each."""
+    user_secrets: tuple[str, ...] = field(default=(), repr=False)
+    """What a person has filled in for ``${user.NAME}``: secrets, whatever they look like."""
 
 
 _read_tool_format = build_choice_reader({**{kind: kind for kind in ToolFormat}, "auto": None})

@@ -6,14 +6,14 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field, replace
+from dataclasses import InitVar, dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from dial_client.messages.limits import Limits
 from dial_client.messages.message import Failure, Message, Role, ToolCallResult, ToolSpec
 from dial_client.runtime.safe_text import sanitize
-from dial_client.servers.server_manager import ServerManager
+from dial_client.servers.server_manager import OwnerViews, ServerManager
 from dial_client.servers.session import OnCallProgress
 from dial_client.tools.catalog import SEARCH_TOOLS, Catalog, Key, Route, build_catalog, build_host_tool
 from dial_client.tools.function_tools import FunctionTools
@@ -129,18 +129,18 @@ class ToolSnapshots:
     functions: FunctionTools
     """The program's functions that are tools."""
     _has_apps: bool
-    _current: ToolSnapshot = field(default_factory=ToolSnapshot, init=False)
-    _revision: tuple[int, int] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._views: OwnerViews[ToolSnapshot] = OwnerViews(self._servers)
 
     def take_snapshot(self) -> ToolSnapshot:
         """Return the servers' current tools."""
-        revision = (self.functions.revision, self._servers.revision)
-        if revision != self._revision:
-            pinned = (name for name, server in self._servers.items() if server.settings and server.settings.pinned)
-            catalog = build_catalog((*self._servers.values(), self.functions), has_apps=self._has_apps)
-            self._current = ToolSnapshot(catalog, frozenset(pinned), self._resource_tools.list_routes())
-            self._revision = revision
-        return self._current
+        return self._views.get(self._build, self.functions.revision)
+
+    def _build(self) -> ToolSnapshot:
+        pinned = (name for name, server in self._servers.items() if server.settings and server.settings.pinned)
+        catalog = build_catalog((*self._servers.values(), self.functions), has_apps=self._has_apps)
+        return ToolSnapshot(catalog, frozenset(pinned), self._resource_tools.list_routes())
 
     def get_catalog(self) -> Catalog:
         """Return the current catalog."""
