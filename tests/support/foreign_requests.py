@@ -108,6 +108,12 @@ STATUSES: Mapping[str, int] = {
     "POST /mcp": 404,
     "DELETE /mcp": 404,
     "OPTIONS /mcp": 204,
+    "POST /ai-sdk/chat": 404,
+    "OPTIONS /ai-sdk/chat": 204,
+    "GET /ai-sdk/chat/{chat}/stream": 204,
+    "OPTIONS /ai-sdk/chat/{chat}/stream": 204,
+    "POST /ag-ui": 404,
+    "OPTIONS /ag-ui": 204,
 }
 
 # The bodies for each route that has one. Those about a conversation have all fields that such a route reads.
@@ -156,6 +162,8 @@ def _list_paths(template: str, estate: Estate) -> Iterator[str]:
         case ["approvals" | "questions" | "grants" as kind, "{id}"]:
             ids: tuple[str, ...] = getattr(estate, kind)
             yield from (fixed.replace("{id}", id_) for id_ in ids)
+        case ["ai-sdk", "chat"]:
+            yield from {fixed.replace("{chat}", conversation) for conversation in estate.turns}
         case _:
             yield fixed
 
@@ -201,6 +209,12 @@ def _list_bodies(route: str, estate: Estate) -> Iterator[dict[str, Any]]:
         "POST /conversations/import": [[{"role": "user", "content": "mine", "id": conversation}]],
         "POST /tools/call": [{"name": estate.tool, "arguments": {}, "conversation": conversation}],
         "POST /prompts/get": [{"server": MARKER[:3], "name": "x", "arguments": {}}],
+        "POST /ai-sdk/chat": [{"id": id_, "messages": [_approve(estate)]} for id_ in estate.turns],
+        "POST /ag-ui": [
+            {"threadId": id_, "runId": "x", "resume": [{"interruptId": request, "status": "resolved"}]}
+            for id_ in estate.turns
+            for request in (*estate.approvals, *estate.questions, "x.1")
+        ],
         "POST /apps/call": [{"server": "pen", "tool": estate.tool, "conversation": id_} for id_ in estate.turns],
     }
     if route == "POST /mcp":
@@ -213,6 +227,13 @@ def _list_bodies(route: str, estate: Estate) -> Iterator[dict[str, Any]]:
         return
     for body in bodies.get(route, [{"server": "none", "uri": "none", "name": "none", "argument": "x"}]):
         yield {"json": body}
+
+
+def _approve(estate: Estate) -> dict[str, Any]:
+    """Return a message of the AI SDK that approves the calls."""
+    approvals = [{"id": f"{id_}.1", "approved": True} for id_ in (*estate.approvals, "x")]
+    parts = [{"type": "dynamic-tool", "state": "approval-responded", "approval": approval} for approval in approvals]
+    return {"role": "assistant", "parts": parts}
 
 
 def _return_call(call: str) -> list[dict[str, Any]]:
