@@ -723,6 +723,7 @@ from dial_client.settings.config_types import OAuthSettings as OAuthSettings
 from dial_client.settings.config_types import Protocol as Protocol
 from dial_client.settings.config_types import ServerSettings as ServerSettings
 from dial_client.settings.config_types import Settings as Settings
+from dial_client.settings.config_types import SkillFolder as SkillFolder
 from dial_client.settings.config_types import Transport as Transport
 from dial_client.settings.config_values import MAX_DEPTH as CONFIG_VALUES_MAX_DEPTH
 from dial_client.settings.config_values import TOP_KEYS as TOP_KEYS
@@ -835,6 +836,9 @@ from dial_client.tools.result_content import to_content as result_content_to_con
 from dial_client.tools.search_index import MAX_QUERY as MAX_QUERY
 from dial_client.tools.search_index import MAX_SCHEMAS as MAX_SCHEMAS
 from dial_client.tools.search_index import SearchIndex as SearchIndex
+from dial_client.tools.skills.skill_document import is_same as is_same
+from dial_client.tools.skills.skill_document import parse_skill as parse_skill
+from dial_client.tools.skills.skill_folders import hash_files as hash_files
 from dial_client.tools.taint import find_taint as find_taint
 from dial_client.tools.tool_selection import MAX_OFFERED as MAX_OFFERED
 from dial_client.tools.tool_selection import ToolSnapshot as ToolSnapshot

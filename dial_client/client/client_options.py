@@ -16,7 +16,7 @@ from dial_client.messages.message import ToolSpec
 from dial_client.messages.model import Provider, ToolFormat, ToolFormatHandler
 from dial_client.servers.oauth.login_stores import LoginStore
 from dial_client.settings.argument_types import check_folders, check_items
-from dial_client.settings.config_types import ModelProfile
+from dial_client.settings.config_types import ModelProfile, SkillFolder
 from dial_client.settings.policy_config import EVERYTHING, Policy
 from dial_client.tools.approval import Approver, Decisions
 from dial_client.tools.approval_mode import ApprovalMode
@@ -27,6 +27,8 @@ from dial_client.turns.turn_keywords import TurnKeywords
 
 # The path of a folder; True for the user's default folder, False for no folder.
 Directory = bool | str | os.PathLike[str]
+# The path of a folder with a skill, or with several.
+Skill = str | os.PathLike[str] | SkillFolder
 # Where logins are stored; False for memory.
 Logins = Directory | LoginStore
 
@@ -121,4 +123,5 @@ class ClientOptions(TypedDict, total=False):
     on_limit: Literal["answer", "raise"] | None
     middleware: Sequence[Middleware]
     on_tool_error: OnToolError | None
+    skills: Sequence[Skill]
     record: str | os.PathLike[str] | None

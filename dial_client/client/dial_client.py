@@ -18,7 +18,7 @@ from anyio.lowlevel import EventLoopToken, current_token
 
 from dial_client.client import client_setup
 from dial_client.client.blocking_client import BlockingClient
-from dial_client.client.client_options import ApprovalPolicy, ClientOptions, Directory, Logins, StartKeywords
+from dial_client.client.client_options import ApprovalPolicy, ClientOptions, Directory, Logins, Skill, StartKeywords
 from dial_client.client.client_parts import ClientParts
 from dial_client.client.config_changes import ConfigChanges, ConfigInUse, change_servers
 from dial_client.conversations.chat_loop import Chat
@@ -57,7 +57,9 @@ from dial_client.tools.function_definition import Function, FunctionOptions, Fun
 from dial_client.tools.function_tools import FunctionTools, OnToolError
 from dial_client.tools.prompts import Prompts
 from dial_client.tools.result_content import ResultStore
+from dial_client.tools.skills.skill_lists import Skills
 from dial_client.tools.taint import find_taint
+from dial_client.tools.tool_selection import add_own_tools
 from dial_client.turns import turn_run
 from dial_client.turns.client_model import ClientModel, ModelSelection
 from dial_client.turns.context_report import ContextReport, measure_request
@@ -137,6 +139,8 @@ class DialClient:
         startup_patience: The most seconds that a turn waits for a server, from the server's start. The tools of a
             slower server are offered in a later round; cached tools (`cache_dir`) are offered after one second. A turn
             always waits for a server marked ``required``.
+        skills: The folders of Agent Skills: each has a ``SKILL.md``, or folders with one. The model reads their names
+            and descriptions in its instructions, and the rest by the tool ``read_skill``.
         on_tool_error: Called with an exception of a function and the `Context` of its call; returns the text that the
             model reads, or None for the usual text, which has only the type of the exception.
 
@@ -192,6 +196,7 @@ class DialClient:
         fallback_models: Sequence[str | Provider] = (),
         startup_patience: float = STARTUP_PATIENCE,
         on_tool_error: OnToolError | None = None,
+        skills: Sequence[Skill] = (),
     ) -> None:
         check_types(limits=(limits, Limits), approval=(approval, ApprovalPolicy), callbacks=(callbacks, Callbacks))
         check_types(system=(system, str), credentials=(credentials, CredentialProvider))
@@ -200,9 +205,8 @@ class DialClient:
         if on_limit not in (None, "answer", "raise"):
             raise ConfigError(f"unknown on_limit {on_limit!r}", hint='expected "answer" or "raise"')
         approval, self.limits = approval or ApprovalPolicy(), limits or Limits()
-        self._sync_lock = Lock()
+        self._sync_lock, self._on_limit, self.system = Lock(), on_limit, system
         self.logins = client_setup.open_logins(logins)
-        self._on_limit, self.system = on_limit, system
         chosen = ModelSelection(model, models, base_url, tool_format, guidance, status, status_model, fallback_models)
         self._model = ClientModel(chosen, MiddlewareChain(middleware, find_instruments))
         capabilities = client_setup.build_client_capabilities(
@@ -229,6 +233,7 @@ class DialClient:
         self._servers = ServerManager(targets, capabilities, connect, startup_patience, credentials)
         self.approvals = client_setup.build_approval_checker(self._servers, approve, approval)
         self.resources, self.prompts = Resources(self._servers), Prompts(self._servers)
+        self._skills = client_setup.SkillAccess(self._servers, approval.tool_pins, skills)
         self._tools = client_setup.open_tools(
             self._servers,
             self.resources,
@@ -279,7 +284,8 @@ class DialClient:
         approval = options.get("approval") or ApprovalPolicy()
         rules = load_policy(approval.rules)
         has_limits = "limits" in options
-        config = ConfigInUse(settings, profile, given_model is not None, "system" in options, has_limits, rules)
+        has_system, has_skills = "system" in options, "skills" in options
+        config = ConfigInUse(settings, profile, given_model is not None, has_system, has_limits, has_skills, rules)
         options["approval"] = replace(approval, rules=(*rules, *settings.policy))
         options.setdefault("models", settings.models)
         if settings.limits:
@@ -287,6 +293,7 @@ class DialClient:
         if settings.startup_patience is not None:
             options.setdefault("startup_patience", settings.startup_patience)
         options.setdefault("system", settings.system)
+        options.setdefault("skills", settings.skills)
         if isinstance(model, str):
             options.setdefault("fallback_models", settings.find_fallback_models(model))
         servers = {} if is_recording(model) else settings.servers
@@ -324,6 +331,8 @@ class DialClient:
             read = partial(configuration.load_config, found, profile=before.profile)
             settings = await to_thread.run_sync(read, abandon_on_cancel=True)
         after = replace(before, settings=settings)
+        if not before.has_skills:
+            self._skills.set_folders(settings.skills)
         is_model_changed = not before.has_model and before.models != after.models
         if is_model_changed:
             if settings.default_model is None:
@@ -623,6 +632,8 @@ class DialClient:
         await servers.prepare_owner()
         await servers.wait_for_tools()
         await self.model.wait_prepared()
+        if (skills := self._skills.find()) is not None:
+            await skills.refresh()
         return self._build_services(keywords, tool_format, hidden_tools)
 
     def measure_context(
@@ -657,13 +668,19 @@ class DialClient:
         """Return what a turn needs, as it is at this moment."""
         servers = self._servers
         model, system = self.model.select(keywords.get("model"), tool_format), keywords.get("system")
-        restarts = servers.restarts
+        restarts, limits = servers.restarts, keywords.get("limits") or self.limits
+        skills = self._skills.find()
+        routes = () if skills is None else skills.routes
+        take_snapshot = add_own_tools(self._tools.take_snapshot, routes)
+        tool_snapshot = select_tools(take_snapshot, keywords.get("tools"), hidden_tools)
+        # The list of skills is for the tool that reads them, which a turn may leave out.
+        reads_skills = any(route in tool_snapshot().own for route in routes)
         return turn_run.TurnServices(
             model=ChatModel(model.require(), model.format, model.window, self.model.patience),
-            tool_snapshot=select_tools(self._tools.take_snapshot, keywords.get("tools"), hidden_tools),
+            tool_snapshot=tool_snapshot,
             result_store=self._results,
             approvals=self.approvals,
-            limits=keywords.get("limits") or self.limits,
+            limits=limits,
             await_tool_changes=servers.wait_for_tools,
             status_provider=self.model.status_provider,
             answers_at_limits=self._on_limit != "raise",
@@ -674,6 +691,7 @@ class DialClient:
                 lambda: servers.patience.left_out,
                 lambda: self.approvals.mode is ApprovalMode.PLAN,
                 self.file_instructions,
+                skills.describe(limits.max_skill_bytes) if skills is not None and reads_skills else (),
             ),
             system=self.system if system is None else system,
             audit=self._executor.audit,
@@ -1006,6 +1024,11 @@ class DialClient:
         return Apps(self._servers, self._executor)
 
     @property
+    def skills(self) -> Skills:
+        """The Agent Skills of the client and of its servers."""
+        return self._skills.open()
+
+    @property
     def tools(self) -> tuple[ToolSpec, ...]:
         """The tools that are offered to the model, sorted by name."""
         return self._tools.get_catalog().tools
@@ -1029,6 +1052,7 @@ class DialClient:
             *self._servers.notes,
             *self._tools.get_catalog().notes,
             *self.approvals.check_patterns(self._servers, self._tools.functions),
+            *self._skills.notes,
         )
 
     async def add_server(self, name: str, entry: Any) -> ServerStatus:

@@ -33,6 +33,7 @@ from dial_client.servers.server_requests import ClientCapabilities
 from dial_client.servers.session import FRESH_SECONDS, Answer, CallNotRun, OnCallProgress, ServerSession, Target
 from dial_client.servers.status import ServerState, ServerStatusWriter
 from dial_client.settings.config_types import ServerSettings
+from dial_client.settings.policy_config import matches_name
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -99,6 +100,11 @@ class Connection(ServerStatusWriter):
         callbacks = replace(self._capabilities.callbacks, callers=callers, elicit=None)
         offered = replace(self._capabilities, callbacks=callbacks, on_change=None, on_tools=None, on_list_change=None)
         return Connection(self.name, replace(self.settings, per_client=False), offered)
+
+    @property
+    def has_skills(self) -> bool:
+        """True if the server declares that it has skills, and its entry does not turn them off."""
+        return self.declares_skills and (self.settings is None or self.settings.skills)
 
     @property
     def is_settled(self) -> bool:
@@ -243,6 +249,11 @@ class Connection(ServerStatusWriter):
                 log.debug("call_repeated", server=self.name, tool=tool)
             await anyio.sleep(add_jitter(pause))
         raise ServerGone(self.name, self.summary.why_unavailable)
+
+    def find_untrusted(self, tool: str, arguments: Mapping[str, Any]) -> str:  # noqa: ARG002
+        """Return ``server/tool`` if the entry of the server marks the results of this tool as untrusted."""
+        is_marked = self.settings is not None and matches_name(self.settings.untrusted, tool)
+        return f"{self.name}/{tool}" if is_marked else ""
 
     async def ask(self, request: Callable[[Client], Awaitable[Answer]], seconds: float) -> Answer:
         """Send a request that has no side effects: for a list, a resource, a prompt or completions.

@@ -207,6 +207,7 @@ class OwnerConnection(Connection):
             self.read_stderr = own.read_stderr
             if status.state is not ServerState.STARTING:
                 self.set_tools(own.tools)
+                self.declares_skills = own.declares_skills
             self.was_settled = True
             self.set(own.summary)
             self.notify()

@@ -35,6 +35,8 @@ log = get_logger(__name__)
 
 Value = TypeVar("Value")
 
+# The identifier of the extension of MCP with which a server declares that it has skills (SEP-2640).
+SKILLS = "io.modelcontextprotocol/skills"
 MAX_NOTES = 50
 # Log messages kept for a server; older ones are dropped.
 MAX_LOGS = 100
@@ -164,6 +166,8 @@ class ServerStatusWriter(Observable[ServerStatus]):
         """
         self.revision = 0
         """A number that grows with each change of `tools`."""
+        self.declares_skills = False
+        """True if the server has declared that it has skills."""
         self.was_settled = False
         """True once the first start has succeeded or failed."""
         self.restart_delay: float | None = None
@@ -197,6 +201,7 @@ class ServerStatusWriter(Observable[ServerStatus]):
     def set_server(self, client: Client) -> None:
         """Record the name, version and instructions that the server reports, and the negotiated protocol version."""
         info, instructions = client.server_info, client.instructions
+        self.declares_skills = SKILLS in (client.server_capabilities.extensions or {})
         self.set(
             replace(
                 self.value,

@@ -148,6 +148,8 @@ class ServerSettings:
     """The roots of the server: absolute folders or file URIs; None for the roots of the client."""
     instructions: bool = True
     """True to give the instructions of the server to the model."""
+    skills: bool = True
+    """True to offer the skills of the server to the model, which reads them by a tool."""
     pinned: bool = False
     """True to offer the server's tools in every turn, even if there are too many tools to offer all."""
     resources: Literal["user", "tools"] = "user"
@@ -197,6 +199,16 @@ class ModelProfile:
 
 
 @dataclass(frozen=True, slots=True)
+class SkillFolder:
+    """A folder with a ``SKILL.md``, or with several such folders."""
+
+    path: Path
+    digests: Mapping[str, str] | None = None
+    """For a skill that the user trusts by its content: the SHA-256 of each file, by its path in the folder with ``/``.
+    No other file of the folder is used, and none that has changed. None for a skill without such trust."""
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """One entry of ``profiles``: a choice of model, servers, instructions, rules and limits."""
 
@@ -242,6 +254,8 @@ class Settings:
     """The limits of a turn that the configuration sets, by the names of the fields of `Limits`."""
     fallback_models: tuple[str, ...] | None = None
     """Names of models to use if `default_model` cannot answer, unless its own entry has a list; None for no list."""
+    skills: tuple[Path, ...] = ()
+    """Absolute paths of folders with skills: each has a ``SKILL.md``, or folders with one."""
 
     def find_fallback_models(self, model: str | None) -> tuple[str, ...]:
         """Return the names of the models to use if a model cannot answer.

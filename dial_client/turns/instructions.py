@@ -49,6 +49,8 @@ class TurnInstructions:
     """Returns whether the user wants a plan first; asked for each request, because the user may change the mode."""
     files: tuple[Instruction, ...] = ()
     """Instructions from files, such as ``AGENTS.md``; sent with every request."""
+    skills: tuple[Instruction, ...] = ()
+    """The names and descriptions of skills; sent if tools are offered, because a tool reads the skills."""
 
     def select(self, *, has_tools: bool, tool_format: ToolFormat) -> tuple[Instruction, ...]:
         """Return the instructions of one request, to which the tool format adds its own."""
@@ -65,7 +67,7 @@ class TurnInstructions:
         leading = (Instruction(InstructionSource.HOST, guidance),) if guidance else ()
         if servers := _describe_servers(self.servers()):
             trailing = (Instruction(InstructionSource.SERVERS, servers), *trailing)
-        return (*leading, *self.files, *self.conversation, *trailing)
+        return (*leading, *self.files, *self.conversation, *self.skills, *trailing)
 
 
 def _describe_servers(servers: Iterable[Connection]) -> str:
