@@ -36,11 +36,13 @@ def served(folder: Path) -> SkillServer:
     return SkillServer(folder)
 
 
-async def turn_of(served: SkillServer, *replies: Any, said: str | None = None, **options: Any) -> tuple[Turn, str]:
+async def turn_of(
+    served: SkillServer, *replies: Any, instructions: str | None = None, **options: Any
+) -> tuple[Turn, str]:
     """Run a turn; return the turn and the instructions of its first request."""
     model = ScriptedProvider([*replies, "Done."])
     limits = Limits(max_consecutive_errors=9)
-    async with DialClient(model, servers={"docs": served.build(said)}, limits=limits, **options) as dial:
+    async with DialClient(model, servers={"docs": served.build(instructions)}, limits=limits, **options) as dial:
         turn = await dial.run("Fill the form.")
     return turn, "\n".join(instruction.text for instruction in model.requests[0].instructions)
 
@@ -170,7 +172,7 @@ async def test_a_skill_that_is_not_listed_is_read_if_the_server_refers_to_it(ser
     write_skill(served.folder, "hidden", "Found.")
     served.unlisted = {"hidden"}
     uri = "skill://hidden/SKILL.md"
-    turn, _ = await turn_of(served, reads(name=f"docs/{uri}"), said=f"Begin with {uri}.")
+    turn, _ = await turn_of(served, reads(name=f"docs/{uri}"), instructions=f"Begin with {uri}.")
     assert texts(turn)[0].endswith("Found.")
 
 

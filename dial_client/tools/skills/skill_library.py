@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from anyio import to_thread
 
@@ -26,12 +26,12 @@ from dial_client.servers.session import OnCallProgress
 from dial_client.servers.status import ServerState
 from dial_client.settings.config_types import SkillFolder
 from dial_client.tools.catalog import READ_SKILL, Route, build_host_tool
+from dial_client.tools.skills.server_skills import ServerSkills
 from dial_client.tools.skills.skill_document import FILE_NAME, MAX_DESCRIPTION, parse_skill
 from dial_client.tools.skills.skill_folders import LocalSkill, read_skills
 from dial_client.tools.skills.skill_lists import SkillReview, SkillSummary
-
-if TYPE_CHECKING:
-    from dial_client.tools.skills.server_skills import ServerSkill, ServerSkills
+from dial_client.tools.skills.skill_manifest import ServerSkill
+from dial_client.tools.skills.skill_pins import SkillPins
 
 # Seconds that a turn waits for the lists of servers' skills; a list that comes later is in the next turn.
 LIST_SECONDS = 5.0
@@ -71,9 +71,9 @@ class SkillLibrary:
     settings = None
 
     def __init__(self, connections: Mapping[str, Connection], pins: JsonCache | None) -> None:
-        self._connections, self._pin_folder = connections, pins
+        self._connections = connections
         self._local: dict[str, LocalSkill] = {}
-        self._servers: ServerSkills | None = None
+        self._servers = ServerSkills(connections, SkillPins(pins, connections))
         # The URIs of skills that servers' instructions and skills refer to: the model may read them, though not listed.
         self._referenced: set[tuple[str, str]] = set()
         self.notes: tuple[str, ...] = ()
@@ -102,8 +102,7 @@ class SkillLibrary:
 
     async def refresh(self, seconds: float = LIST_SECONDS) -> None:
         """Read the lists of servers' skills that may have changed, for at most `seconds`."""
-        if any(server.has_skills for server in self._connections.values()):
-            await self._open_servers().refresh(seconds)
+        await self._servers.refresh(seconds)
 
     async def list(self) -> tuple[SkillSummary, ...]:
         """Return all skills, those of this machine first, each sorted by name."""
@@ -123,7 +122,7 @@ class SkillLibrary:
         listed = [
             f"> - {name}: {to_one_line(neutralize(skill.description), MAX_DESCRIPTION)}"
             for name, skill in sorted(self._name_listed().items())
-            if not self._open_servers().is_changed(skill)
+            if not self._servers.is_changed(skill)
         ]
         if not listed:
             return (own,) if lines else ()
@@ -181,7 +180,7 @@ class SkillLibrary:
             text = (await to_thread.run_sync(found.read_file, FILE_NAME)).decode("utf-8-sig")
             files = await to_thread.run_sync(found.list_files)
             return SkillReview(_summarize_local(found), sanitize(text), files)
-        skill, text, change = await self._open_servers().review(found)
+        skill, text, change = await self._servers.review(found)
         files = tuple(sorted(path for path in skill.digests if path != FILE_NAME))
         return SkillReview(self._summarize(name, skill), sanitize(text), files, sanitize(change))
 
@@ -195,8 +194,8 @@ class SkillLibrary:
         found = await self._require(name)
         if isinstance(found, LocalSkill):
             raise ConfigError(f"{name} is a skill of this machine", "dial-chat trust FILE trusts a folder's SKILL.md")
-        skill, text, change = await self._open_servers().review(found)
-        self._open_servers().trust(skill, text)
+        skill, text, change = await self._servers.review(found)
+        self._servers.trust(skill, text)
         files = tuple(sorted(path for path in skill.digests if path != FILE_NAME))
         return SkillReview(self._summarize(name, skill), sanitize(text), files, sanitize(change))
 
@@ -212,7 +211,7 @@ class SkillLibrary:
         server, _, uri = name.partition("/")
         if server not in self._connections or "://" not in uri:
             raise self._build_unknown(name)
-        return await self._open_servers().get(server, uri)
+        return await self._servers.get(server, uri)
 
     async def _find_referenced(self, name: str) -> ServerSkill:
         """Return a skill that is not listed, whose URI the instructions or a skill of the same server refer to.
@@ -226,10 +225,10 @@ class SkillLibrary:
         connection = self._connections.get(server)
         if connection is None:
             raise self._build_unknown(name)
-        said = connection.summary.instructions or ""
-        if uri not in _SKILL_URI.findall(said) and (server, uri) not in self._referenced:
+        instructions = connection.summary.instructions or ""
+        if uri not in _SKILL_URI.findall(instructions) and (server, uri) not in self._referenced:
             raise self._build_unknown(name)
-        return await self._open_servers().get(server, uri)
+        return await self._servers.get(server, uri)
 
     def _build_unknown(self, name: str) -> ConfigError:
         names = [*self._local, *self._name_listed()]
@@ -240,18 +239,8 @@ class SkillLibrary:
     def _find(self, name: str) -> LocalSkill | ServerSkill | None:
         return self._local.get(name) or self._name_listed().get(name)
 
-    def _open_servers(self) -> ServerSkills:
-        if self._servers is None:
-            # Loaded only by clients whose servers have skills.
-            from dial_client.tools.skills.server_skills import ServerSkills, SkillPins
-
-            self._servers = ServerSkills(self._connections, SkillPins(self._pin_folder, self._connections))
-        return self._servers
-
     def _name_listed(self) -> dict[str, ServerSkill]:
         """Return the skills of servers by name: with the path, or the URI, if the server has the name twice."""
-        if self._servers is None:
-            return {}
         skills = [skill for skill in self._servers.find() if self._is_offered(skill.server)]
         named: dict[str, ServerSkill] = {}
         kinds: tuple[Callable[[ServerSkill], str], ...] = (
@@ -276,7 +265,7 @@ class SkillLibrary:
         )
 
     def _summarize(self, name: str, skill: ServerSkill) -> SkillSummary:
-        is_withheld = self._open_servers().is_changed(skill)
+        is_withheld = self._servers.is_changed(skill)
         return SkillSummary(name, skill.description, skill.uri, skill.server, is_withheld, skill.allowed_tools)
 
     async def _list_for_model(self) -> str:
@@ -293,7 +282,7 @@ class SkillLibrary:
             data = await to_thread.run_sync(skill.read_file, FILE_NAME)
             body, whose = parse_skill(data, str(skill.root / FILE_NAME)).body, f"in {skill.root}"
         else:
-            loaded, text = await self._open_servers().load(skill)
+            loaded, text = await self._servers.load(skill)
             self._referenced.update((skill.server, uri) for uri in _SKILL_URI.findall(text))
             files = tuple(sorted(path for path in loaded.digests if path != FILE_NAME))
             body, whose = parse_skill(text.encode(), loaded.uri).body, _name_server(skill.server)
@@ -312,8 +301,8 @@ class SkillLibrary:
             data, whose = await to_thread.run_sync(skill.read_file, path), f"in {skill.root}"
         else:
             # A skill is used as a whole: its files belong to the manifest that its instructions were read with.
-            loaded, _ = await self._open_servers().load(skill)
-            data, whose = await self._open_servers().read_file(loaded, path), _name_server(skill.server)
+            loaded, _ = await self._servers.load(skill)
+            data, whose = await self._servers.read_file(loaded, path), _name_server(skill.server)
         try:
             text = data.decode("utf-8-sig")
         except UnicodeDecodeError:
