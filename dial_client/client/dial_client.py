@@ -153,6 +153,8 @@ class DialClient:
     _config: ConfigInUse | None = None
     # The client's background tasks; None while it is closed.
     _tasks: BackgroundTasks | None = None
+    # Records the conversation; None for a client that does not.
+    _recording: Any = None
     # True within `async with`.
     _is_entered = False
     system: str | None
@@ -219,7 +221,6 @@ class DialClient:
 
             targets, approve = recording.replay(self.model.require(), targets, approve)
             connect = recording.connect_recorded
-        self._recording: Any = None
         if record is not None:
             from dial_client.client.recording import Recording
 

@@ -23,6 +23,7 @@ from dial_client.servers.connection import Connection
 from dial_client.servers.notifications import CACHE_SECONDS, LIST_SECONDS, Listing, read_all_pages
 from dial_client.servers.resources import ask_server
 from dial_client.servers.server_cache import compare_definitions
+from dial_client.servers.status import ServerState
 from dial_client.tools.skills.skill_document import FILE_NAME, is_same, parse_skill
 from dial_client.tools.skills.skill_folders import compute_digest
 from dial_client.tools.skills.skill_manifest import ServerSkill, SkillProblem
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 # The most skills of one server that are kept.
 MAX_SKILLS = 500
+# The states in which the skills of a server can be read, if need be after its start.
+_OFFERED = (ServerState.READY, ServerState.RESTARTING, ServerState.SLEEPING)
 
 
 class ServerSkills:
@@ -50,8 +53,9 @@ class ServerSkills:
         self._lists: WeakKeyDictionary[Connection, tuple[tuple[ServerSkill, ...], float, int]] = WeakKeyDictionary()
 
     def find(self) -> tuple[ServerSkill, ...]:
-        """Return the skills that were listed last, those of servers that are gone left out."""
-        return tuple(skill for server in self._connections.values() for skill in self._lists.get(server, ((),))[0])
+        """Return the skills that were listed last, without those of servers that are gone."""
+        used = [server for server in self._connections.values() if server.has_skills and server.state in _OFFERED]
+        return tuple(skill for server in used for skill in self._lists.get(server, ((),))[0])
 
     async def refresh(self, seconds: float) -> None:
         """Read the lists that may have changed, of servers that declare skills; a slow server is left out."""
@@ -65,7 +69,8 @@ class ServerSkills:
         with anyio.move_on_after(seconds):
             async with anyio.create_task_group() as group:
                 for connection in tuple(self._connections.values()):
-                    if connection.has_skills and not self._is_fresh(connection):
+                    is_open = connection.state in (ServerState.READY, ServerState.RESTARTING)
+                    if connection.has_skills and is_open and not self._is_fresh(connection):
                         group.start_soon(read, connection)
 
     def _is_fresh(self, connection: Connection) -> bool:

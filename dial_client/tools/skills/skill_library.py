@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from anyio import to_thread
 
@@ -23,7 +24,6 @@ from dial_client.runtime.text import count_noun, find_nearest_by_words
 from dial_client.servers.connection import Connection
 from dial_client.servers.server_cache import JsonCache
 from dial_client.servers.session import OnCallProgress
-from dial_client.servers.status import ServerState
 from dial_client.settings.config_types import SkillFolder
 from dial_client.tools.catalog import READ_SKILL, Route, build_host_tool
 from dial_client.tools.skills.server_skills import ServerSkills
@@ -75,7 +75,7 @@ class SkillLibrary:
         self._local: dict[str, LocalSkill] = {}
         self._servers = ServerSkills(connections, SkillPins(pins, connections))
         # The URIs of skills that servers' instructions and skills refer to: the model may read them, though not listed.
-        self._referenced: set[tuple[str, str]] = set()
+        self._referenced: WeakKeyDictionary[Connection, set[str]] = WeakKeyDictionary()
         self.notes: tuple[str, ...] = ()
         """The problems with skills, one line each."""
         self.routes = (Route(self, _SPEC),)
@@ -226,7 +226,7 @@ class SkillLibrary:
         if connection is None:
             raise self._build_unknown(name)
         instructions = connection.summary.instructions or ""
-        if uri not in _SKILL_URI.findall(instructions) and (server, uri) not in self._referenced:
+        if uri not in _SKILL_URI.findall(instructions) and uri not in self._referenced.get(connection, ()):
             raise self._build_unknown(name)
         return await self._servers.get(server, uri)
 
@@ -241,7 +241,7 @@ class SkillLibrary:
 
     def _name_listed(self) -> dict[str, ServerSkill]:
         """Return the skills of servers by name: with the path, or the URI, if the server has the name twice."""
-        skills = [skill for skill in self._servers.find() if self._is_offered(skill.server)]
+        skills = self._servers.find()
         named: dict[str, ServerSkill] = {}
         kinds: tuple[Callable[[ServerSkill], str], ...] = (
             lambda skill: skill.name,
@@ -255,14 +255,6 @@ class SkillLibrary:
             )
             named[f"{skill.server}/{next(unique, skill.uri)}"] = skill
         return named
-
-    def _is_offered(self, server: str) -> bool:
-        connection = self._connections.get(server)
-        return (
-            connection is not None
-            and connection.has_skills
-            and connection.summary.state in (ServerState.READY, ServerState.RESTARTING)
-        )
 
     def _summarize(self, name: str, skill: ServerSkill) -> SkillSummary:
         is_withheld = self._servers.is_changed(skill)
@@ -283,7 +275,8 @@ class SkillLibrary:
             body, whose = parse_skill(data, str(skill.root / FILE_NAME)).body, f"in {skill.root}"
         else:
             loaded, text = await self._servers.load(skill)
-            self._referenced.update((skill.server, uri) for uri in _SKILL_URI.findall(text))
+            referenced = self._referenced.setdefault(self._connections[skill.server], set())
+            referenced.update(_SKILL_URI.findall(text))
             files = tuple(sorted(path for path in loaded.digests if path != FILE_NAME))
             body, whose = parse_skill(text.encode(), loaded.uri).body, _name_server(skill.server)
         more = f" and {len(files) - _MAX_NAMED} more" if len(files) > _MAX_NAMED else ""

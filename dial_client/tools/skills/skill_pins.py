@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 
 from dial_client.servers.connection import Connection
+from dial_client.servers.owner_connection import OwnerConnection
 from dial_client.servers.server_cache import MAX_TEXT, JsonCache, compute_identity
 from dial_client.settings.config_types import ServerSettings
 from dial_client.tools.skills.skill_manifest import ServerSkill
@@ -21,15 +22,15 @@ class SkillPins:
 
     def __init__(self, cache: JsonCache | None, connections: Mapping[str, Connection]) -> None:
         self._cache, self._connections = cache, connections
-        # The pins of this run, by server and URI: they hold also if the file cannot be written.
-        self._known: dict[tuple[str, str], dict[str, str]] = {}
+        # The pins of this run, by person, server and URI: they hold also if the file cannot be written.
+        self._known: dict[tuple[str, str, str], dict[str, str]] = {}
 
     def find(self, skill: ServerSkill) -> dict[str, str]:
         """Return the pinned ``manifest`` and ``text`` of a skill; empty if it was never read."""
         key = self._find_key(skill.server)
         stored = self._read(key).get(skill.uri) if key else None
         # The file comes first: another program may have been told that a newer manifest is trusted.
-        return stored or self._known.get((skill.server, skill.uri)) or {}
+        return stored or self._known.get((self._find_owner(skill.server), skill.server, skill.uri)) or {}
 
     def is_changed(self, skill: ServerSkill) -> bool:
         """Return True if the skill has another manifest than the pinned one."""
@@ -39,7 +40,7 @@ class SkillPins:
     def save(self, skill: ServerSkill, text: str) -> None:
         """Pin the manifest of a skill, with the text of its ``SKILL.md`` to show a later change."""
         pin = {"manifest": skill.manifest, "text": text if len(text) <= MAX_TEXT else ""}
-        self._known[skill.server, skill.uri] = pin
+        self._known[self._find_owner(skill.server), skill.server, skill.uri] = pin
         key = self._find_key(skill.server)
         if key and self._cache is not None and self._read(key).get(skill.uri) != pin:
             pins = self._read(key) | {skill.uri: pin}
@@ -57,4 +58,10 @@ class SkillPins:
         settings = connection.settings if connection is not None else None
         if not isinstance(settings, ServerSettings):
             return ""
-        return hashlib.sha256(f"skills of {compute_identity(settings)}".encode()).hexdigest()[:32]
+        identity = f"skills of {compute_identity(settings)} for {self._find_owner(server)}"
+        return hashlib.sha256(identity.encode()).hexdigest()[:32]
+
+    def _find_owner(self, server: str) -> str:
+        """Return the person whose session with the server has the skill; empty for a server of all persons."""
+        connection = self._connections.get(server)
+        return connection.owner if isinstance(connection, OwnerConnection) else ""
