@@ -13,6 +13,7 @@ from dial_client.hooks.middleware import ModelReply as ModelReply
 from dial_client.hooks.middleware import ToolCall as ToolCall
 from dial_client.hooks.middleware import TurnRequest as TurnRequest
 from dial_client.hooks.middleware import refuse as refuse
+from dial_client.hooks.owners import CredentialProvider as CredentialProvider
 from dial_client.hooks.server_callbacks import Elicit as Elicit
 from dial_client.hooks.server_callbacks import Elicitation as Elicitation
 from dial_client.hooks.server_callbacks import ElicitationAction as ElicitationAction
@@ -109,6 +110,7 @@ __all__ = [
     "Content",
     "ConversationStore",
     "ConversationView",
+    "CredentialProvider",
     "Delta",
     "DurableResult",
     "DurableTimings",

@@ -17,7 +17,7 @@ SUBJECTS = {
     ),
     "events": ("Events", ("messages.events",)),
     "tools": ("Tools, approval and audit", ("tools", "hooks.audit")),
-    "servers": ("Servers", ("servers", "hooks.server_callbacks")),
+    "servers": ("Servers", ("servers", "hooks.server_callbacks", "hooks.owners")),
     "models": ("Models, providers and formats", ("messages.model", "providers", "hooks.middleware")),
     "errors": ("Errors", ("messages.errors",)),
 }

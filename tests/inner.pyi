@@ -624,6 +624,7 @@ from dial_client.servers.secret_masking import SecretMask as SecretMask
 from dial_client.servers.secret_masking import find_secrets as find_secrets
 from dial_client.servers.separate_sessions import MAX_SEPARATE as MAX_SEPARATE
 from dial_client.servers.separate_sessions import SEPARATE_SECONDS as SEPARATE_SECONDS
+from dial_client.servers.separate_sessions import Party as Party
 from dial_client.servers.separate_sessions import SeparateSessions as SeparateSessions
 from dial_client.servers.server_cache import MAX_BYTES as SERVER_CACHE_MAX_BYTES
 from dial_client.servers.server_cache import MAX_TEXT as SERVER_CACHE_MAX_TEXT
@@ -722,6 +723,7 @@ from dial_client.settings.config_types import OAuthSettings as OAuthSettings
 from dial_client.settings.config_types import Protocol as Protocol
 from dial_client.settings.config_types import ServerSettings as ServerSettings
 from dial_client.settings.config_types import Settings as Settings
+from dial_client.settings.config_types import SkillFolder as SkillFolder
 from dial_client.settings.config_types import Transport as Transport
 from dial_client.settings.config_values import MAX_DEPTH as CONFIG_VALUES_MAX_DEPTH
 from dial_client.settings.config_values import TOP_KEYS as TOP_KEYS
@@ -767,6 +769,9 @@ from dial_client.settings.policy_config import CONDITIONS as CONDITIONS
 from dial_client.settings.policy_config import Effect as Effect
 from dial_client.settings.policy_config import load_policy as load_policy
 from dial_client.settings.registry_documents import read_registry_document as read_registry_document
+from dial_client.settings.user_variables import fill_in as fill_in
+from dial_client.settings.user_variables import find_user_variables as find_user_variables
+from dial_client.settings.user_variables import serves_persons as serves_persons
 from dial_client.sinks import sse_encoder as sse_encoder
 from dial_client.sinks.sse_encoder import DONE as DONE
 from dial_client.sinks.sse_encoder import encode as encode
@@ -831,6 +836,9 @@ from dial_client.tools.result_content import to_content as result_content_to_con
 from dial_client.tools.search_index import MAX_QUERY as MAX_QUERY
 from dial_client.tools.search_index import MAX_SCHEMAS as MAX_SCHEMAS
 from dial_client.tools.search_index import SearchIndex as SearchIndex
+from dial_client.tools.skills.skill_document import is_same as is_same
+from dial_client.tools.skills.skill_document import parse_skill as parse_skill
+from dial_client.tools.skills.skill_folders import hash_files as hash_files
 from dial_client.tools.taint import find_taint as find_taint
 from dial_client.tools.tool_selection import MAX_OFFERED as MAX_OFFERED
 from dial_client.tools.tool_selection import ToolSnapshot as ToolSnapshot

@@ -26,7 +26,7 @@ class ExitCode(IntEnum):
 # The names of the programs of the service and of the gateway in `Options.command`.
 SERVE, GATEWAY = "dial-chat serve", "dial-chat gateway"
 # The forms of an answer on standard output.
-Output = Literal["text", "json", "jsonl", "sse"]
+Output = Literal["text", "json", "jsonl", "sse", "ai-sdk", "ag-ui"]
 # The tool format: how tool calls are written.
 Format = Literal["native", "react", "xml", "auto"]
 # The mode of approval, see `tools.approval_mode`.
@@ -102,7 +102,9 @@ class Options:
             "follow it, because standard output has the answer alone; --output jsonl always streams.",
         ),
     ] = False
-    output: Annotated[Output, Option(metavar="FORM", help="The form of the answer: text, json, jsonl or sse.")] = "text"
+    output: Annotated[Output, Option(metavar="FORM", help="The form: text, json, jsonl, sse, ai-sdk or ag-ui.")] = (
+        "text"
+    )
     schema: Annotated[
         Path | None,
         Option(
@@ -363,7 +365,8 @@ class ServeOptions:
         tuple[str, ...],
         Option(
             metavar="ORIGIN",
-            help="An origin whose pages may use /mcp, such as http://localhost:6274 or vscode-webview://*. Repeatable.",
+            help="An origin whose pages may use /mcp, /ag-ui and /ai-sdk/chat, such as http://localhost:6274 or "
+            "vscode-webview://*. Repeatable.",
         ),
     ] = ()
     mcp_tools: Annotated[

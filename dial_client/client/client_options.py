@@ -9,13 +9,14 @@ from typing import Any, ClassVar, Literal, TypedDict
 
 from dial_client.hooks.audit.entries import AuditRecorder, Origin
 from dial_client.hooks.middleware import Middleware
+from dial_client.hooks.owners import CredentialProvider
 from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.messages.limits import Limits
 from dial_client.messages.message import ToolSpec
 from dial_client.messages.model import Provider, ToolFormat, ToolFormatHandler
 from dial_client.servers.oauth.login_stores import LoginStore
 from dial_client.settings.argument_types import check_folders, check_items
-from dial_client.settings.config_types import ModelProfile
+from dial_client.settings.config_types import ModelProfile, SkillFolder
 from dial_client.settings.policy_config import EVERYTHING, Policy
 from dial_client.tools.approval import Approver, Decisions
 from dial_client.tools.approval_mode import ApprovalMode
@@ -26,6 +27,8 @@ from dial_client.turns.turn_keywords import TurnKeywords
 
 # The path of a folder; True for the user's default folder, False for no folder.
 Directory = bool | str | os.PathLike[str]
+# The path of a folder with a skill, or with several.
+Skill = str | os.PathLike[str] | SkillFolder
 # Where logins are stored; False for memory.
 Logins = Directory | LoginStore
 
@@ -108,6 +111,7 @@ class ClientOptions(TypedDict, total=False):
     callbacks: Callbacks | None
     cache_dir: Directory
     logins: Logins
+    credentials: CredentialProvider | None
     resource_tools: bool
     startup_patience: float
     tools: Sequence[Function | FunctionTool]
@@ -119,4 +123,5 @@ class ClientOptions(TypedDict, total=False):
     on_limit: Literal["answer", "raise"] | None
     middleware: Sequence[Middleware]
     on_tool_error: OnToolError | None
+    skills: Sequence[Skill]
     record: str | os.PathLike[str] | None

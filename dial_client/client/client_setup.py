@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 
-from dial_client.client.client_options import ApprovalPolicy, Directory, Logins
+from dial_client.client.client_options import ApprovalPolicy, Directory, Logins, Skill
 from dial_client.client.sampling import ModelSampler, build_callback_sampler
 from dial_client.hooks.audit.entries import AuditRecorder, TurnAudit
 from dial_client.hooks.server_callbacks import LOG_LEVELS, Callbacks, Sampler
@@ -32,7 +32,7 @@ from dial_client.settings.argument_types import (
     describe_type,
     is_code,
 )
-from dial_client.settings.config_types import ServerSettings
+from dial_client.settings.config_types import ServerSettings, SkillFolder
 from dial_client.settings.policy_config import load_policy
 from dial_client.tools.approval import ApprovalChecker, Approver
 from dial_client.tools.approval_mode import ApprovalMode
@@ -41,12 +41,13 @@ from dial_client.tools.function_tools import FunctionTools, OnToolError
 from dial_client.tools.grants import GrantStore
 from dial_client.tools.policy import PolicyRules
 from dial_client.tools.resource_tools import ResourceTools
+from dial_client.tools.skills.skill_lists import Skills
 from dial_client.tools.tool_selection import ToolSnapshots
 from dial_client.turns.client_model import ClientModel
 
 # Subfolders of the user's cache folder, of the user's folder for state that cannot be rebuilt, and of the user's data
 # folder.
-CACHE, STATE, GRANTS = "servers", "approved-tools", "grants"
+CACHE, STATE, GRANTS, SKILLS = "servers", "approved-tools", "grants", "approved-skills"
 
 
 def read_server_target(name: str, entry: Any) -> Any:
@@ -100,6 +101,66 @@ def open_cache(directory: Directory, name: str) -> JsonCache | None:
     return JsonCache(folder) if folder is not None else None
 
 
+class SkillAccess:
+    """The skills of a client, whose modules are loaded by clients that have skills, or whose servers have some.
+
+    Args:
+        servers: The servers.
+        pins: The folder that stores which skills of servers were used, and how they were.
+        skills: The folders with skills.
+
+    Raises:
+        ConfigError: A folder has no skills, or one of them is wrong.
+        TypeError: `skills` is no list, or an element is no path.
+    """
+
+    def __init__(self, servers: ServerManager, pins: Directory, skills: Iterable[Skill]) -> None:
+        self._servers, self._pins = servers, pins
+        self._opened: Skills | None = None
+        self.set_folders(skills)
+
+    def set_folders(self, skills: Iterable[Skill]) -> None:
+        """Use the skills of these folders. Raises as the class does; nothing is changed then."""
+        folders = read_skill_folders(skills)
+        if folders or self._opened is not None:
+            self.open().set_folders(folders)
+
+    def open(self) -> Skills:
+        """Return the skills, which may be none."""
+        if self._opened is None:
+            from dial_client.tools.skills.skill_library import SkillLibrary
+
+            self._opened = SkillLibrary(self._servers, open_cache(self._pins, SKILLS))
+        return self._opened
+
+    def find(self) -> Skills | None:
+        """Return the skills; None if there are none, and no server may have one."""
+        may_have = self._opened is not None or any(server.has_skills for server in self._servers.values())
+        return self.open() if may_have and not self.open().is_empty else None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The problems with skills, one line each."""
+        return () if self._opened is None else self._opened.notes
+
+
+def read_skill_folders(skills: Iterable[Skill]) -> tuple[SkillFolder, ...]:
+    """Return the folders that a program names.
+
+    Raises:
+        TypeError: `skills` is no list, or an element is no path.
+    """
+    given: Any = skills  # callers without a type checker may pass any type
+    if isinstance(given, str | bytes | os.PathLike) or not isinstance(given, Iterable):
+        raise TypeError(f"skills takes a list of folders, not {describe_type(given)}")
+    folders: list[SkillFolder] = []
+    for folder in given:
+        if not isinstance(folder, str | os.PathLike | SkillFolder):
+            raise TypeError(f"skills takes folders with a SKILL.md, not {describe_type(folder)}")
+        folders.append(folder if isinstance(folder, SkillFolder) else SkillFolder(Path(folder)))
+    return tuple(folders)
+
+
 def open_grants(directory: Directory) -> GrantStore | None:
     """Return the stored grants of a folder; for True of the user's folder, for False None."""
     folder = _find_folder(directory, GRANTS)
@@ -131,6 +192,7 @@ def _find_folder(directory: Directory, name: str) -> str | os.PathLike[str] | No
     parents = {
         CACHE: platformdirs.user_cache_dir,
         STATE: platformdirs.user_state_dir,
+        SKILLS: platformdirs.user_state_dir,
         GRANTS: platformdirs.user_data_dir,
     }
     return Path(parents[name]("dial-client"), name)
@@ -247,7 +309,7 @@ def open_tools(
     if function_tools.tools:
         check_name(FunctionTools.name, servers)
     own_tools = ResourceTools(resources, servers, for_all=resource_tools)
-    return ToolSnapshots(servers, own_tools, function_tools, capabilities.callbacks.apps)
+    return ToolSnapshots(servers, own_tools.list_routes, function_tools, capabilities.callbacks.apps)
 
 
 def check_name(name: str, servers: Container[str]) -> None:

@@ -45,6 +45,8 @@ class ConfigInUse:
     """Whether an argument has the instructions, which then stay."""
     has_limits: bool
     """Whether an argument has the limits, which then stay."""
+    has_skills: bool
+    """Whether an argument has the folders of skills, which then stay."""
     rules: Policy
     """The rules of the arguments, which precede those of the file."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AbstractContextManager, AsyncExitStack, aclosing
 from dataclasses import replace
 from functools import partial
 from secrets import token_hex
@@ -18,13 +18,14 @@ from anyio.lowlevel import EventLoopToken, current_token
 
 from dial_client.client import client_setup
 from dial_client.client.blocking_client import BlockingClient
-from dial_client.client.client_options import ApprovalPolicy, ClientOptions, Directory, Logins, StartKeywords
+from dial_client.client.client_options import ApprovalPolicy, ClientOptions, Directory, Logins, Skill, StartKeywords
 from dial_client.client.client_parts import ClientParts
 from dial_client.client.config_changes import ConfigChanges, ConfigInUse, change_servers
 from dial_client.conversations.chat_loop import Chat
 from dial_client.hooks import call_context
 from dial_client.hooks.audit.entries import AuditRecorder, Origin
 from dial_client.hooks.middleware import Middleware, MiddlewareChain
+from dial_client.hooks.owners import CredentialProvider, act_for, find_owner
 from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.hooks.telemetry.instrument_lookup import find_instruments
 from dial_client.messages.errors import ConfigError, DialError
@@ -56,7 +57,9 @@ from dial_client.tools.function_definition import Function, FunctionOptions, Fun
 from dial_client.tools.function_tools import FunctionTools, OnToolError
 from dial_client.tools.prompts import Prompts
 from dial_client.tools.result_content import ResultStore
+from dial_client.tools.skills.skill_lists import Skills
 from dial_client.tools.taint import find_taint
+from dial_client.tools.tool_selection import add_own_tools
 from dial_client.turns import turn_run
 from dial_client.turns.client_model import ClientModel, ModelSelection
 from dial_client.turns.context_report import ContextReport, measure_request
@@ -110,6 +113,8 @@ class DialClient:
         logins: Where logins to servers are kept: False for the memory of this client alone, a folder, a store such as
             `FolderLogins`, or True for the logins of `dial-chat servers login`. Clients with the same logins act as the
             same user.
+        credentials: Knows what each person (keyword ``owner``) has filled in for ``${user.NAME}`` in the entries of
+            servers. Without it these are variables of the environment, for turns without an owner.
         on_limit: ``"answer"`` ends a turn with a written answer when it meets a limit; ``"raise"`` raises
             `LimitReached`. By default turns end with an answer, but a turn with an ``output_type`` and no output
             raises `OutputError`.
@@ -134,6 +139,8 @@ class DialClient:
         startup_patience: The most seconds that a turn waits for a server, from the server's start. The tools of a
             slower server are offered in a later round; cached tools (`cache_dir`) are offered after one second. A turn
             always waits for a server marked ``required``.
+        skills: The folders of Agent Skills: each has a ``SKILL.md``, or folders with one. The model reads their names
+            and descriptions in its instructions, and the rest by the tool ``read_skill``.
         on_tool_error: Called with an exception of a function and the `Context` of its call; returns the text that the
             model reads, or None for the usual text, which has only the type of the exception.
 
@@ -146,6 +153,8 @@ class DialClient:
     _config: ConfigInUse | None = None
     # The client's background tasks; None while it is closed.
     _tasks: BackgroundTasks | None = None
+    # Records the conversation; None for a client that does not.
+    _recording: Any = None
     # True within `async with`.
     _is_entered = False
     system: str | None
@@ -174,6 +183,7 @@ class DialClient:
         audit: AuditRecorder | None = None,
         cache_dir: Directory = False,
         logins: Logins = False,
+        credentials: CredentialProvider | None = None,
         on_limit: Literal["answer", "raise"] | None = None,
         system: str | None = None,
         guidance: str | None = None,
@@ -188,18 +198,17 @@ class DialClient:
         fallback_models: Sequence[str | Provider] = (),
         startup_patience: float = STARTUP_PATIENCE,
         on_tool_error: OnToolError | None = None,
+        skills: Sequence[Skill] = (),
     ) -> None:
         check_types(limits=(limits, Limits), approval=(approval, ApprovalPolicy), callbacks=(callbacks, Callbacks))
-        check_types(system=(system, str))
+        check_types(system=(system, str), credentials=(credentials, CredentialProvider))
         check_folders(cache_dir=cache_dir)
         check_seconds(startup_patience=startup_patience)
         if on_limit not in (None, "answer", "raise"):
             raise ConfigError(f"unknown on_limit {on_limit!r}", hint='expected "answer" or "raise"')
         approval, self.limits = approval or ApprovalPolicy(), limits or Limits()
-        self._sync_lock = Lock()
+        self._sync_lock, self._on_limit, self.system = Lock(), on_limit, system
         self.logins = client_setup.open_logins(logins)
-        self._on_limit = on_limit
-        self.system = system
         chosen = ModelSelection(model, models, base_url, tool_format, guidance, status, status_model, fallback_models)
         self._model = ClientModel(chosen, MiddlewareChain(middleware, find_instruments))
         capabilities = client_setup.build_client_capabilities(
@@ -212,7 +221,6 @@ class DialClient:
 
             targets, approve = recording.replay(self.model.require(), targets, approve)
             connect = recording.connect_recorded
-        self._recording: Any = None
         if record is not None:
             from dial_client.client.recording import Recording
 
@@ -223,9 +231,10 @@ class DialClient:
         # A recording needs every server to be started.
         cache = client_setup.open_cache(False if record is not None else cache_dir, client_setup.CACHE)
         capabilities = replace(capabilities, on_change=self._turns.announce, cache=cache, logins=self.logins)
-        self._servers = ServerManager(targets, capabilities, connect, startup_patience)
+        self._servers = ServerManager(targets, capabilities, connect, startup_patience, credentials)
         self.approvals = client_setup.build_approval_checker(self._servers, approve, approval)
         self.resources, self.prompts = Resources(self._servers), Prompts(self._servers)
+        self._skills = client_setup.SkillAccess(self._servers, approval.tool_pins, skills)
         self._tools = client_setup.open_tools(
             self._servers,
             self.resources,
@@ -276,7 +285,8 @@ class DialClient:
         approval = options.get("approval") or ApprovalPolicy()
         rules = load_policy(approval.rules)
         has_limits = "limits" in options
-        config = ConfigInUse(settings, profile, given_model is not None, "system" in options, has_limits, rules)
+        has_system, has_skills = "system" in options, "skills" in options
+        config = ConfigInUse(settings, profile, given_model is not None, has_system, has_limits, has_skills, rules)
         options["approval"] = replace(approval, rules=(*rules, *settings.policy))
         options.setdefault("models", settings.models)
         if settings.limits:
@@ -284,6 +294,7 @@ class DialClient:
         if settings.startup_patience is not None:
             options.setdefault("startup_patience", settings.startup_patience)
         options.setdefault("system", settings.system)
+        options.setdefault("skills", settings.skills)
         if isinstance(model, str):
             options.setdefault("fallback_models", settings.find_fallback_models(model))
         servers = {} if is_recording(model) else settings.servers
@@ -321,6 +332,8 @@ class DialClient:
             read = partial(configuration.load_config, found, profile=before.profile)
             settings = await to_thread.run_sync(read, abandon_on_cancel=True)
         after = replace(before, settings=settings)
+        if not before.has_skills:
+            self._skills.set_folders(settings.skills)
         is_model_changed = not before.has_model and before.models != after.models
         if is_model_changed:
             if settings.default_model is None:
@@ -617,8 +630,11 @@ class DialClient:
         servers = self._servers
         # Start-up has its own limits: the download of a model must not use up the time limit of the first turn.
         await servers.patience.wait()
+        await servers.prepare_owner()
         await servers.wait_for_tools()
         await self.model.wait_prepared()
+        if (skills := self._skills.find()) is not None:
+            await skills.refresh()
         return self._build_services(keywords, tool_format, hidden_tools)
 
     def measure_context(
@@ -644,7 +660,8 @@ class DialClient:
         check_keywords(keywords)
         conversation = (*to_messages(keywords.get("history") or ()), *to_messages(messages))
         window = self.model.select(keywords.get("model"), tool_format).window_tokens
-        return measure_request(self._build_services(keywords, tool_format, hidden_tools), conversation, window)
+        with act_for(keywords.get("owner") or find_owner()):
+            return measure_request(self._build_services(keywords, tool_format, hidden_tools), conversation, window)
 
     def _build_services(
         self, keywords: TurnKeywords, tool_format: str | None, hidden_tools: Collection[str]
@@ -652,13 +669,19 @@ class DialClient:
         """Return what a turn needs, as it is at this moment."""
         servers = self._servers
         model, system = self.model.select(keywords.get("model"), tool_format), keywords.get("system")
-        restarts = servers.restarts
+        restarts, limits = servers.restarts, keywords.get("limits") or self.limits
+        skills = self._skills.find()
+        routes = () if skills is None else skills.routes
+        take_snapshot = add_own_tools(self._tools.take_snapshot, routes)
+        tool_snapshot = select_tools(take_snapshot, keywords.get("tools"), hidden_tools)
+        # The list of skills is for the tool that reads them, which a turn may leave out.
+        reads_skills = any(route in tool_snapshot().own for route in routes)
         return turn_run.TurnServices(
             model=ChatModel(model.require(), model.format, model.window, self.model.patience),
-            tool_snapshot=select_tools(self._tools.take_snapshot, keywords.get("tools"), hidden_tools),
+            tool_snapshot=tool_snapshot,
             result_store=self._results,
             approvals=self.approvals,
-            limits=keywords.get("limits") or self.limits,
+            limits=limits,
             await_tool_changes=servers.wait_for_tools,
             status_provider=self.model.status_provider,
             answers_at_limits=self._on_limit != "raise",
@@ -669,6 +692,7 @@ class DialClient:
                 lambda: servers.patience.left_out,
                 lambda: self.approvals.mode is ApprovalMode.PLAN,
                 self.file_instructions,
+                skills.describe(limits.max_skill_bytes) if skills is not None and reads_skills else (),
             ),
             system=self.system if system is None else system,
             audit=self._executor.audit,
@@ -907,11 +931,25 @@ class DialClient:
             raise TypeError(f"call takes the arguments as a mapping, {{…}}, not {describe_type(arguments)}")
         request = ToolCallRequest("call_1", name, arguments)
         self._check_loop()
-        if self._tasks is not None and name not in self._tools.get_catalog().routes:
-            await self._servers.patience.wait()
         origin = _build_origin(origin or Origin(), owner)
         executor = self._executor.derive(self._tools.get_catalog, CallScope(), origin)
-        return await executor.execute(request, discard, Deadline(self.limits.timeout))
+        with act_for(origin.owner):
+            if self._tasks is not None and name not in self._tools.get_catalog().routes:
+                await self.wait_for_servers()
+            return await executor.execute(request, discard, Deadline(self.limits.timeout))
+
+    def act_for(self, owner: str) -> AbstractContextManager[None]:
+        """Act for a person in a ``with`` block: servers with ``perUser`` are those of this person.
+
+        It is for what has no keyword ``owner``: `tools`, `servers`, `resources`, `prompts`, `apps`; turns and calls in
+        the block are for this person unless they name another one.
+        """
+        return act_for(owner)
+
+    async def wait_for_servers(self) -> None:
+        """Wait for servers that are starting as a turn does, also for those of the person of `act_for`."""
+        await self._servers.patience.wait()
+        await self._servers.prepare_owner()
 
     @overload
     def tool(self, function: FunctionT, /) -> FunctionT: ...
@@ -947,10 +985,15 @@ class DialClient:
         """Return the sources of untrusted content in a conversation; empty if there is none."""
         return find_taint(messages, self._tools.get_catalog(), self._servers.values()).sources
 
-    async def attach(self, content: Content) -> Attached:
-        """Return a user's message with the contents of the resources that it mentions (``@server:uri``)."""
+    async def attach(self, content: Content, *, owner: str = "") -> Attached:
+        """Return a user's message with the contents of the resources that it mentions (``@server:uri``).
+
+        Args:
+            content: The content of the message.
+            owner: The person whose turns can read on in a text that is shortened; empty for all turns.
+        """
         limit = self.limits.max_result_chars
-        return await attach(content, self.resources, self._servers, self._results.keep, limit)
+        return await attach(content, self.resources, self._servers, partial(self._results.keep, owner=owner), limit)
 
     @property
     def model(self) -> ClientModel:
@@ -982,6 +1025,11 @@ class DialClient:
         return Apps(self._servers, self._executor)
 
     @property
+    def skills(self) -> Skills:
+        """The Agent Skills of the client and of its servers."""
+        return self._skills.open()
+
+    @property
     def tools(self) -> tuple[ToolSpec, ...]:
         """The tools that are offered to the model, sorted by name."""
         return self._tools.get_catalog().tools
@@ -1005,6 +1053,7 @@ class DialClient:
             *self._servers.notes,
             *self._tools.get_catalog().notes,
             *self.approvals.check_patterns(self._servers, self._tools.functions),
+            *self._skills.notes,
         )
 
     async def add_server(self, name: str, entry: Any) -> ServerStatus:
@@ -1063,7 +1112,7 @@ class DialClient:
             ServerStartError: A server marked ``required`` did not start.
         """
         self._check_loop()
-        await self._servers.patience.wait()
+        await self.wait_for_servers()
         self._servers.require()
 
     @property
@@ -1104,7 +1153,7 @@ class DialClient:
 
 
 def _build_origin(origin: Origin, owner: str | None) -> Origin:
-    return origin if owner is None else replace(origin, owner=owner)
+    return replace(origin, owner=owner if owner is not None else origin.owner or find_owner())
 
 
 def _find_worker_loop() -> EventLoopToken | None:

@@ -263,7 +263,7 @@ class ConversationManager:
 
     async def _edit(self, conversation_id: str, build: BuildEdits) -> bool:
         """Store the edits that `build` returns, as `TurnQueue.edit`, in a conversation that this manager finds."""
-        return await self._queue.edit(conversation_id, lambda stored: build(self._check_owner(stored)))
+        return await self._queue.edit(conversation_id, build, self._check_owner)
 
     async def update(
         self,

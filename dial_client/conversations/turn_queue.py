@@ -125,8 +125,10 @@ class TurnQueue:
             raise
         return slot.turn
 
-    async def edit(self, conversation_id: str, build: BuildEdits) -> bool:
+    async def edit(self, conversation_id: str, build: BuildEdits, check: Callable[[Conversation], object]) -> bool:
         """Store the edits that `build` returns for the current conversation, and return True; False if it returns none.
+
+        `check` raises an error for a conversation that the caller must not find, also while a turn of it runs.
 
         Raises:
             ConversationNotFound: The conversation does not exist.
@@ -134,7 +136,7 @@ class TurnQueue:
         """
         deadline = anyio.current_time() + self.patience
         while True:
-            stored = await self.store.get(conversation_id)
+            check(stored := await self.store.get(conversation_id))
             if not stored.running and not await self._must_resume(stored):
                 if not (edits := build(stored)):
                     return False

@@ -16,7 +16,7 @@ from dial_client.gateway.addresses import rewrite_meta
 from dial_client.messages.mcp_apps import is_for_model
 from dial_client.servers.connection import Connection
 from dial_client.servers.server_cache import ToolPins
-from dial_client.servers.server_manager import ServerManager
+from dial_client.servers.server_manager import OwnerViews, ServerManager
 from dial_client.servers.status import ServerState
 from dial_client.tools.catalog import Catalog, Key, Route, assign_names, build_exact_spec, clean_name, is_enabled
 
@@ -92,16 +92,14 @@ class ToolDefinitions:
 
     def __init__(self, servers: ServerManager, pins: ToolPins | None) -> None:
         self._servers, self._pins = servers, pins
-        self._revision: int | None = None
-        self._current = Definitions()
-        self._routes: ToolRoutes | None = None
+        self._views: OwnerViews[Definitions] = OwnerViews(servers)
+        # Grows when the user may have approved a definition.
+        self._reviews = 0
 
     @property
     def current(self) -> Definitions:
         """The definitions of the servers that are ready, or whose tools are known from their last run."""
-        if (revision := self._servers.revision) != self._revision:
-            self._current, self._revision = self._build(), revision
-        return self._current
+        return self._views.get(self._build, self._reviews)
 
     async def wait_for(self, name: str) -> None:
         """Wait until there is a tool of this name, or until no server that may have the tool is starting any more.
@@ -136,16 +134,17 @@ class ToolDefinitions:
         To be called before they are listed, and after the call of a withheld tool.
         """
         current = self.current
-        if any(not self._describe_change(name) for name in current.withheld):
-            self._current = self._build()
-        return self._current
+        if any(not self._describe_change(current, name) for name in current.withheld):
+            self._reviews += 1
+        return self.current
 
     def describe_change(self, name: str) -> str:
         """Return the difference between the approved definition of a tool and the one of its server; empty if equal."""
-        return self._describe_change(name) if name in self.current.withheld else ""
+        current = self.current
+        return self._describe_change(current, name) if name in current.withheld else ""
 
-    def _describe_change(self, name: str) -> str:
-        return self._pins.describe_change(self._current.catalog.routes[name].spec) if self._pins is not None else ""
+    def _describe_change(self, current: Definitions, name: str) -> str:
+        return self._pins.describe_change(current.catalog.routes[name].spec) if self._pins is not None else ""
 
     def _build(self) -> Definitions:
         by_key: dict[Key, ListedTool] = {}
@@ -155,11 +154,13 @@ class ToolDefinitions:
                     by_key.setdefault((connection.name, tool.name), ListedTool(connection, tool))
         names = assign_names(by_key, MAX_NAME, with_server=True)
         listed = {name: by_key[key] for key, name in sorted(names.items(), key=lambda item: item[1])}
-        self._routes = ToolRoutes(listed, self._routes)
-        withheld = self._find_withheld(listed, self._routes)
+        before = self._views.find()
+        known = before.catalog.routes if before is not None else None
+        routes = ToolRoutes(listed, known if isinstance(known, ToolRoutes) else None)
+        withheld = self._find_withheld(listed, routes)
         tools = tuple(_withhold(name) if name in withheld else _publish(name, known) for name, known in listed.items())
         model_tools = tuple(tool for tool in tools if is_for_model(tool.meta))
-        return Definitions(tools, model_tools, listed, Catalog(routes=self._routes), withheld)
+        return Definitions(tools, model_tools, listed, Catalog(routes=routes), withheld)
 
     def _find_withheld(self, listed: Mapping[str, ListedTool], routes: ToolRoutes) -> frozenset[str]:
         if (pins := self._pins) is None:

@@ -257,7 +257,7 @@ class Gateway:
 
     def _end_separate_sessions(self, session: ClientSession) -> None:
         for connection in self.dial.parts.servers.values():
-            connection.separate.end(session.id)
+            connection.separate.end(client=session.id)
 
     async def _announce_roots(self, _: object, __: NotificationParams) -> None:
         """Tell the servers that the folders of the only client have changed."""

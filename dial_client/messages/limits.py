@@ -88,6 +88,8 @@ class Limits:
     max_tool_bytes: int = 60_000
     """Maximum bytes of the offered names, descriptions and schemas. If the servers' tools have more, the model searches
     for tools. Every request repeats these bytes: 60,000 are about 20,000 tokens, or 40 tools of 1,500 bytes."""
+    max_skill_bytes: int = 8_000
+    """Maximum bytes of the names and descriptions of skills in each request; further skills are counted in words."""
     max_tokens_total: int | None = None
     """Maximum tokens of all requests of a turn, input and output, with those of turns that its functions run, checked
     between rounds. None for no limit."""

@@ -19,6 +19,7 @@ from dial_client.serve.access_routes import AccessRoutes
 from dial_client.serve.authentication import Person
 from dial_client.serve.conversation_routes import ConversationRoutes
 from dial_client.serve.feature_routes import FeatureRoutes
+from dial_client.serve.front_ends.routes import FrontEndRoutes
 from dial_client.serve.http_messages import HttpError, build_json_response
 from dial_client.serve.human_input import HumanInputBroker
 from dial_client.serve.mcp_endpoint import McpEndpoint
@@ -41,6 +42,7 @@ from dial_client.serve.share_routes import ShareRoutes
 from dial_client.serve.static_files import StaticFiles
 from dial_client.serve.title_writer import TitleWriter
 from dial_client.serve.turn_registry import ServedModel, TurnRegistry
+from dial_client.serve.turn_starter import TurnStarter
 from dial_client.serve.usage_ledger import UsageLedger
 from dial_client.serve.usage_routes import UsageRoutes
 from dial_client.stores.conversation_store import ConversationStore
@@ -82,7 +84,7 @@ class AppContext:
 
 # The paths at which a POST request asks a model.
 _ASKS_A_MODEL = re.compile(
-    r"/v1/(chat/completions|responses|messages)|/conversations/[^/]+/(chat|regenerate|continue|compact)"
+    r"/v1/(chat/completions|responses|messages)|/ag-ui|/ai-sdk/chat|/conversations/[^/]+/(chat|regenerate|continue|compact)"
 )
 
 
@@ -134,6 +136,7 @@ def build_routes(context: AppContext) -> list[Route]:
     remote_turns = RemoteTurns(context.peers, manager.find_turn, turns, model) if context.peers else None
     files = StaticFiles()
     answers = AnswerTurns(dial, turns, values)
+    starter = TurnStarter(dial, manager, durable or manager, turns, model, context.titles)
     models = ModelNames(dial, model, is_locked="model" in context.locked_settings)
     return [
         Route(HEALTH, _report_health),
@@ -146,8 +149,9 @@ def build_routes(context: AppContext) -> list[Route]:
         *ResponsesEndpoint(dial, answers, models, ResponseStore(values)).build_routes(),
         *MessagesEndpoint(dial, answers, models).build_routes(),
         *ConversationRoutes(
-            *(dial, manager, durable or manager, turns, model, remote_turns), context.shares, context.titles
+            *(dial, manager, durable or manager, turns, model, remote_turns), context.shares, starter
         ).build_routes(),
+        *FrontEndRoutes(starter, context.human_input).build_routes(),
         *FeatureRoutes(dial, manager, context.human_input, model, context.locked_settings).build_routes(),
         *ServerRoutes(dial, context.change_config, context.logins).build_routes(),
         *AccessRoutes(dial, context.human_input.requests, context.operations.audit_folder).build_routes(),

@@ -28,6 +28,9 @@ MCP = "/mcp"
 METADATA = "/.well-known/oauth-protected-resource"
 METADATA_OF_MCP = f"{METADATA}{MCP}"
 
+# The paths that front ends of other programs ask at.
+AG_UI, AI_SDK = "/ag-ui", "/ai-sdk/chat"
+
 # What a request may be for: to ask the model and change conversations, to read, to answer approvals and questions, to
 # change servers and read the audit log, to use `/mcp`.
 CHAT, READ, APPROVE, ADMIN, GATEWAY = SCOPES = ("chat", "read", "approve", "admin", "gateway")
@@ -36,6 +39,8 @@ CHAT, READ, APPROVE, ADMIN, GATEWAY = SCOPES = ("chat", "read", "approve", "admi
 NEEDED_SCOPES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "v1": ((CHAT, READ), (CHAT,)),
     "conversations": ((READ,), (CHAT,)),
+    "ag-ui": ((READ,), (CHAT,)),
+    "ai-sdk": ((READ,), (CHAT,)),
     "approvals": ((READ,), (APPROVE,)),
     "questions": ((READ,), (APPROVE,)),
     "waiting": ((READ,), (APPROVE,)),

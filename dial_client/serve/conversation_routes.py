@@ -19,7 +19,6 @@ from dial_client.conversations.conversation_view import ConversationView
 from dial_client.conversations.turn_input import Continuation, ConversationInput, EditedMessage, Regeneration
 from dial_client.durable import DurableTurns
 from dial_client.messages.errors import ConversationBusy
-from dial_client.messages.events import StatusChanged
 from dial_client.messages.message import Content, Message, TextPart, extract_text
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import sanitize
@@ -32,14 +31,14 @@ from dial_client.serve.http_messages import (
     read_limit,
     read_string,
 )
-from dial_client.serve.model_api.message_parts import parse_content, to_text_parts
-from dial_client.serve.owner_limits import check_model, has_model_limit
+from dial_client.serve.model_api.message_parts import parse_content
 from dial_client.serve.remote_turns import RemoteTurns
 from dial_client.serve.security import select_owned
 from dial_client.serve.share_routes import LINK, SHARED_MARK
 from dial_client.serve.sse_response import SSEResponse, parse_last_event_id, stream_turn
-from dial_client.serve.title_writer import TITLE_USAGE, TitleWriter
+from dial_client.serve.title_writer import TITLE_USAGE
 from dial_client.serve.turn_registry import ServedModel, TurnRegistry
+from dial_client.serve.turn_starter import TurnStarter
 from dial_client.stores.conversation_store import Conversation, ConversationSummary
 
 log = get_logger(__name__)
@@ -129,8 +128,7 @@ class ConversationRoutes:
     _remote_turns: RemoteTurns | None
     # Whether conversations can be shared by a link.
     _can_share: bool
-    # Writes titles; None for none.
-    _titles: TitleWriter | None = None
+    _starter: TurnStarter
     # The conversations whose interrupted turn is being resumed.
     _resuming: set[str] = field(default_factory=set)
 
@@ -265,15 +263,10 @@ class ConversationRoutes:
         contexts = read_app_contexts(body, self._dial.servers)
         edited_position = read_position(body, "edits")
         del body  # contains a second copy of the images and documents
-        mentions = await self._dial.attach(content)
-        # After the search for mentions: a mention in the text of a file must not attach anything.
-        attached = to_text_parts(mentions.message.content)
-        message = replace(mentions.message, content=attached, taint=mentions.message.taint or taint)
-        message = add_app_contexts(message, contexts)
+        attached, notes = await self._starter.attach(request, content)
+        message = add_app_contexts(replace(attached, taint=attached.taint or taint), contexts)
         turn_input = message if edited_position is None else EditedMessage(edited_position, message)
-        return await self._start_turn(
-            request, request.path_params["id"], turn_input, stream=stream, notes=mentions.notes
-        )
+        return await self._start_turn(request, request.path_params["id"], turn_input, stream=stream, notes=notes)
 
     async def _start_turn(
         self,
@@ -285,23 +278,11 @@ class ConversationRoutes:
         notes: Sequence[str] = (),
     ) -> Any:
         """Start a turn; return a stream of its events, or without `stream` its result."""
-        await self._check_model(request)
-        with self._turns.reserve():
-            turn = await self._find_runner(request).start(conversation_id, turn_input, stream=stream)
-            self._turns.add(turn)
-        if self._titles is not None:
-            self._titles.watch(self._manager, turn)
-        for note in notes:
-            turn.announce(StatusChanged(note))
+        turn = await self._starter.start(request, conversation_id, turn_input, stream=stream, notes=notes)
         headers = {"x-turn-id": turn.id}
         if stream:
             return SSEResponse(stream_turn(turn, 0, self._model.name), headers)
         return build_json_response((await turn.result()).to_dict(), headers=headers)
-
-    async def _check_model(self, request: Request) -> None:
-        if has_model_limit():
-            view = await self._find_runner(request).view(request.path_params["id"])
-            check_model(str((view.settings or {}).get("model") or self._model.name))
 
     async def _respond(self, request: Request, conversation_id: str, status: int = 200) -> Response:
         return build_json_response(view_to_dict(await self._find_runner(request).view(conversation_id)), status)
@@ -402,7 +383,7 @@ class ConversationRoutes:
         return await self._respond(request, request.path_params["id"])
 
     async def _compact(self, request: Request) -> Response:
-        await self._check_model(request)
+        await self._starter.check_model(request, request.path_params["id"])
         compaction = await self._find_manager(request).compact(request.path_params["id"])
         note = {"note": compaction.note} if compaction is not None else {}
         return build_json_response(

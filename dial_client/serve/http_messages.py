@@ -123,6 +123,9 @@ log = get_logger(__name__)
 # Characters of an error message.
 MAX_MESSAGE = 1_000
 
+# Seconds for which a browser may remember that a page may send requests.
+_PREFLIGHT_SECONDS = "600"
+
 _INVALID_REQUEST = "invalid_request_error"
 
 
@@ -188,6 +191,21 @@ class HttpError(Exception):
 def build_json_response(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Return a JSON response."""
     return Response(to_json(content), status, {"content-type": "application/json", **(headers or {})})
+
+
+def build_preflight_response(headers: Mapping[str, str]) -> Response:
+    """Return the answer to a browser that asks whether a page may send a request; `security` adds the origin."""
+    allowed = {
+        "access-control-allow-methods": "GET, POST, DELETE",
+        "access-control-max-age": _PREFLIGHT_SECONDS,
+        "vary": "access-control-request-headers",
+    }
+    # Any header: those of arguments (``Mcp-Param-…``) are named by the tools.
+    if names := headers.get("access-control-request-headers"):
+        allowed["access-control-allow-headers"] = names
+    if headers.get("access-control-request-private-network") == "true":
+        allowed["access-control-allow-private-network"] = "true"
+    return Response(status_code=204, headers=allowed)
 
 
 def to_http_error(error: Exception) -> HttpError:

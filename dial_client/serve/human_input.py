@@ -34,6 +34,7 @@ from dial_client.runtime.json_fields import expect_object, expect_text
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import sanitize
 from dial_client.schema.argument_check import ArgumentCheck
+from dial_client.serve.authentication import Person
 from dial_client.serve.http_messages import HttpError, build_json_response, read_json
 from dial_client.serve.pending_requests import GrantedTool, PendingRequest, PendingRequests
 from dial_client.serve.security import find_person
@@ -353,7 +354,7 @@ class HumanInputBroker:
         ]
 
     async def _list_pending(self, kind: str, request: Request) -> Response:
-        pending = [{**waiting.about, "id": waiting.id} for waiting in await self._list(kind, request)]
+        pending = [{**waiting.about, "id": waiting.id} for waiting in await self._list(kind, find_person(request))]
         return build_json_response({f"{kind}s": pending})
 
     async def _list_waiting(self, request: Request) -> Response:
@@ -367,14 +368,14 @@ class HumanInputBroker:
                 "tool": pending.about.get("tool"),
             }
             for kind in (APPROVAL, QUESTION)
-            for pending in await self._list(kind, request)
+            for pending in await self._list(kind, find_person(request))
         ]
         return build_json_response({"waiting": waiting})
 
     async def _check_arguments(self, request: Request) -> Response:
         """Return the details of a waiting call that change with its arguments, and the problems of the arguments."""
         arguments: Any = (await read_json(request)).get("arguments")
-        about = _find(await self._list(APPROVAL, request), request, APPROVAL).about
+        about = _find(await self._list(APPROVAL, find_person(request)), request.path_params["id"], APPROVAL).about
         problems = find_problems(about, arguments)
         call = ToolCallRequest("", "", arguments)
         # A file is read only if the original call names the same file.
@@ -385,11 +386,23 @@ class HumanInputBroker:
         )
 
     async def _decide(self, request: Request) -> Response:
-        """Answer a request for approval. A lasting decision also answers the other waiting requests that it covers."""
-        body = await read_json(request)
+        await self.decide(find_person(request), request.path_params["id"], await read_json(request))
+        return Response(status_code=204)
+
+    async def decide(self, person: Person, id_: str, body: Mapping[str, Any]) -> None:
+        """Answer a request for approval. A lasting decision also answers the other waiting requests that it covers.
+
+        Args:
+            person: Who answers.
+            id_: The request.
+            body: ``decision``, and perhaps ``reason`` and changed ``arguments``.
+
+        Raises:
+            HttpError: The answer is malformed; or the request is not this person's, or has an answer already.
+        """
         decision, reason, arguments = body.get("decision"), body.get("reason", ""), body.get("arguments")
-        waiting = await self._list(APPROVAL, request)
-        answered = _find(waiting, request, APPROVAL)
+        waiting = await self._list(APPROVAL, person)
+        answered = _find(waiting, id_, APPROVAL)
         if decision not in _CHOICES or not isinstance(reason, str):
             raise HttpError(400, f"decision must be one of {_DECISIONS}", "bad_decision", param="decision")
         if arguments is not None and (problems := find_problems(answered.about, arguments)):
@@ -403,13 +416,15 @@ class HumanInputBroker:
             for similar in waiting:
                 if similar is not answered and _is_covered(similar, answered, decision):
                     await self._deliver(similar, answer)
-        return Response(status_code=204)
 
     async def _answer(self, request: Request) -> Response:
-        """Answer an elicitation."""
-        body = await read_json(request)
+        await self.answer(find_person(request), request.path_params["id"], await read_json(request))
+        return Response(status_code=204)
+
+    async def answer(self, person: Person, id_: str, body: Mapping[str, Any]) -> None:
+        """Answer an elicitation with the ``action`` and the ``content`` in `body`; as `decide`."""
         action, content = body.get("action"), body.get("content") or {}
-        answered = _find(await self._list(QUESTION, request), request, QUESTION)
+        answered = _find(await self._list(QUESTION, person), id_, QUESTION)
         if action not in tuple(ElicitationAction) or not isinstance(content, Mapping):
             raise HttpError(400, 'action must be "accept", "decline" or "cancel"', "bad_answer", param="action")
         schema = answered.about.get("schema")
@@ -419,16 +434,14 @@ class HumanInputBroker:
                 raise HttpError(400, "; ".join(problems), "bad_answer", param="content")
         if not await self._deliver(answered, {"action": action, "content": content}):
             raise _build_not_found_error(QUESTION)
-        return Response(status_code=204)
 
-    async def _list(self, kind: str, asked: Request) -> list[PendingRequest]:
-        """Return the requests that the person of an HTTP request may answer."""
+    async def _list(self, kind: str, person: Person) -> list[PendingRequest]:
+        """Return the requests that a person may answer."""
         shared = await self.requests.list_all(kind)
         requests = [request for request in shared if request.id not in self._waiting]
         waiting = [entry for entry in self._waiting.values() if entry.answer is None]
         requests += [entry.request for entry in waiting if entry.request.kind == kind]
-        person = find_person(asked).name
-        own = [request for request in requests if person in ("", request.owner)]
+        own = [request for request in requests if person.name in ("", request.owner)]
         return sorted(own, key=lambda request: (request.asked_at, request.id))
 
     async def _deliver(self, request: PendingRequest, answer: Mapping[str, Any]) -> bool:
@@ -497,9 +510,9 @@ def _hash(*parts: Any) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _find(waiting: Sequence[PendingRequest], request: Request, kind: str) -> PendingRequest:
-    """Return the waiting request whose id is in the path of an HTTP request."""
-    found = next((pending for pending in waiting if pending.id == request.path_params["id"]), None)
+def _find(waiting: Sequence[PendingRequest], id_: str, kind: str) -> PendingRequest:
+    """Return the waiting request with an id."""
+    found = next((pending for pending in waiting if pending.id == id_), None)
     if found is None:
         raise _build_not_found_error(kind)
     return found

@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from dial_client.client.dial_client import DialClient
 from dial_client.gateway.tool_listing import parse_tool_listing
 from dial_client.serve.authentication import MCP, METADATA, METADATA_OF_MCP, Authenticator, Person
-from dial_client.serve.http_messages import HttpError, build_json_response
+from dial_client.serve.http_messages import HttpError, build_json_response, build_preflight_response
 from dial_client.serve.human_input import HumanInputBroker
 from dial_client.serve.mcp_sessions import IDLE_SECONDS, MAX_SESSIONS, McpSession, McpSessions
 from dial_client.serve.security import PERSON
@@ -37,8 +37,6 @@ MAX_MCP_BODY = 8 * 1024 * 1024
 _SESSION_HEADER = "mcp-session-id"
 # The header that names the method of a request since 2026-07-28, and the method whose response does not end.
 _METHOD_HEADER, _LISTEN = "mcp-method", "subscriptions/listen"
-# Seconds for which a browser may remember that a page may send requests.
-_PREFLIGHT_SECONDS = "600"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +153,7 @@ class McpEndpoint:
         """Respond to a request."""
         headers = Headers(scope=scope)
         if scope["method"] == "OPTIONS":
-            await _build_preflight_response(headers)(scope, receive, send)
+            await build_preflight_response(headers)(scope, receive, send)
             return
         self._requested.set()
         await self._started.wait()
@@ -210,21 +208,6 @@ def _build_user(person: Person) -> Any:
     from mcp.server.auth.provider import AccessToken
 
     return AuthenticatedUser(AccessToken(token="", client_id="", scopes=[], subject=person.name))
-
-
-def _build_preflight_response(headers: Headers) -> Response:
-    """Return the answer to a browser that asks whether a page may send a request; `security` adds the origin."""
-    allowed = {
-        "access-control-allow-methods": "GET, POST, DELETE",
-        "access-control-max-age": _PREFLIGHT_SECONDS,
-        "vary": "access-control-request-headers",
-    }
-    # Any header: those of arguments (``Mcp-Param-…``) are named by the tools.
-    if names := headers.get("access-control-request-headers"):
-        allowed["access-control-allow-headers"] = names
-    if headers.get("access-control-request-private-network") == "true":
-        allowed["access-control-allow-private-network"] = "true"
-    return Response(status_code=204, headers=allowed)
 
 
 async def _receive_nothing() -> Message:

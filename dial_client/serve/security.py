@@ -3,7 +3,8 @@
 * ``Host`` must name this server. A web page whose name resolves to this machine (DNS rebinding) sends another name.
   If the server listens on all addresses, any IP address is accepted.
 * ``Origin`` and ``Sec-Fetch-Site`` must be of this server's own origin: pages of other origins cannot send requests
-  through the user's browser. There is no CORS, except for `/mcp` and the origins that are allowed to use it.
+  through the user's browser. There is no CORS, except for `/mcp`, `/ag-ui` and `/ai-sdk/chat`, and the origins that
+  are allowed to use them.
 * ``Authorization: Bearer TOKEN`` or ``x-api-key: TOKEN`` is required for everything except the page's files, the
   redirects of OAuth logins, the login of persons (`oidc_login`), ``/healthz``, ``/readyz`` and shared conversations
   (`share_routes`), which need the key of their link.
@@ -28,6 +29,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.logs import get_logger
 from dial_client.serve.authentication import (
+    AG_UI,
+    AI_SDK,
     MCP,
     METADATA,
     METADATA_OF_MCP,
@@ -77,6 +80,8 @@ _SECURITY_HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
+# What pages of allowed origins may read of a response.
+_EXPOSED_HEADERS = "mcp-session-id, mcp-protocol-version, www-authenticate, x-conversation-id, x-turn-id"
 _AMBIGUOUS_LENGTH = "ambiguous_length"
 # Key, in the scope's ``state``, of a function that is called when a request has passed all checks.
 ON_AUTHENTICATED = "dial_client.on_authenticated"
@@ -113,7 +118,8 @@ class AccessPolicy:
     any_address: bool = False
     """True if ``Host`` may be any IP address."""
     origins: frozenset[str] = frozenset()
-    """The other origins whose pages may use ``/mcp``; ``vscode-webview://*`` stands for all of a scheme."""
+    """The other origins whose pages may use ``/mcp``, ``/ag-ui`` and ``/ai-sdk/chat``; ``vscode-webview://*`` stands
+    for all of a scheme."""
     authenticator: Authenticator | None = None
     """Decides who sends a request; None for the token."""
     mcp_authenticator: Authenticator | None = None
@@ -257,7 +263,8 @@ class SecurityMiddleware:
 
     def _find_foreign_origin(self, scope: Scope) -> str:
         """Return the origin of another page that may send this request; empty if there is none."""
-        if scope["path"] not in (MCP, METADATA, METADATA_OF_MCP):
+        path: str = scope["path"]
+        if path not in (MCP, METADATA, METADATA_OF_MCP, AG_UI) and not path.startswith(AI_SDK):
             return ""
         values = Headers(scope=scope).getlist("origin")
         origin = values[0] if len(values) == 1 else ""
@@ -324,7 +331,7 @@ class _Response:
             headers.setdefault("cache-control", "no-store")
             if self._foreign_origin:
                 headers["access-control-allow-origin"] = self._foreign_origin
-                headers["access-control-expose-headers"] = "mcp-session-id, mcp-protocol-version, www-authenticate"
+                headers["access-control-expose-headers"] = _EXPOSED_HEADERS
                 headers.add_vary_header("origin")
         await self._send(message)
 

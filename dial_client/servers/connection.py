@@ -27,12 +27,13 @@ from dial_client.runtime.logs import get_logger
 from dial_client.servers.notifications import Notifications
 from dial_client.servers.oauth.login_stores import is_of_dial_chat
 from dial_client.servers.restart_policy import Exit, ExitKind, ProtocolChooser, RestartPolicy, add_jitter
-from dial_client.servers.separate_sessions import SeparateSessions
+from dial_client.servers.separate_sessions import Party, SeparateSessions
 from dial_client.servers.server_cache import ServerCache
 from dial_client.servers.server_requests import ClientCapabilities
 from dial_client.servers.session import FRESH_SECONDS, Answer, CallNotRun, OnCallProgress, ServerSession, Target
 from dial_client.servers.status import ServerState, ServerStatusWriter
 from dial_client.settings.config_types import ServerSettings
+from dial_client.settings.policy_config import matches_name
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -86,8 +87,8 @@ class Connection(ServerStatusWriter):
         self.startup_timeout = STARTUP_SECONDS if self.settings is None else self.settings.startup_timeout
         """Seconds within which the server must be ready after its start."""
         self._protocols = ProtocolChooser(self.settings, self._cache, self.startup_timeout)
-        self.separate = SeparateSessions(name, self._build_separate, callbacks.callers)
-        """The sessions that serve one client of a gateway each."""
+        self.separate: SeparateSessions[Connection] = SeparateSessions(name, callbacks.callers)
+        """The sessions that serve one client of a gateway each, or one person."""
         self._is_started = False
         self._woken = anyio.Event()
         self._stopped = anyio.Event()
@@ -99,6 +100,11 @@ class Connection(ServerStatusWriter):
         callbacks = replace(self._capabilities.callbacks, callers=callers, elicit=None)
         offered = replace(self._capabilities, callbacks=callbacks, on_change=None, on_tools=None, on_list_change=None)
         return Connection(self.name, replace(self.settings, per_client=False), offered)
+
+    @property
+    def has_skills(self) -> bool:
+        """True if the server declares that it has skills, and its entry does not turn them off."""
+        return self.declares_skills and (self.settings is None or self.settings.skills)
 
     @property
     def is_settled(self) -> bool:
@@ -146,10 +152,10 @@ class Connection(ServerStatusWriter):
             self._publish(ServerState.STOPPED, self.error or "")
 
     async def wait_ended(self) -> None:
-        """Wait until `run` has returned; return at once if it was never started."""
+        """Wait until `run` has returned, if it was started, and all separate sessions have ended."""
         if self._is_started:
             await self._ended.wait()
-            await self.separate.wait_ended()
+        await self.separate.wait_ended()
 
     async def wait_settled(self, seconds: float = math.inf) -> bool:
         """Wait until the server's first start has ended: it is ready, sleeping, failed, stopped or disabled.
@@ -211,7 +217,7 @@ class Connection(ServerStatusWriter):
 
         context = call_context.find_current()
         if (party := self._find_party(context)) is not None:
-            async with self.separate.use(*party) as own:
+            async with self.separate.use(*party, self._build_separate) as own:
                 return await own.call(tool, arguments, on_progress)
         meta, caller = (None, None) if context is None else (context.meta, context.caller)
         given = None if caller is None else caller.take_input(self.name)
@@ -244,6 +250,11 @@ class Connection(ServerStatusWriter):
             await anyio.sleep(add_jitter(pause))
         raise ServerGone(self.name, self.summary.why_unavailable)
 
+    def find_untrusted(self, tool: str, arguments: Mapping[str, Any]) -> str:  # noqa: ARG002
+        """Return ``server/tool`` if the entry of the server marks the results of this tool as untrusted."""
+        is_marked = self.settings is not None and matches_name(self.settings.untrusted, tool)
+        return f"{self.name}/{tool}" if is_marked else ""
+
     async def ask(self, request: Callable[[Client], Awaitable[Answer]], seconds: float) -> Answer:
         """Send a request that has no side effects: for a list, a resource, a prompt or completions.
 
@@ -260,7 +271,7 @@ class Connection(ServerStatusWriter):
         """
         context = call_context.find_current()
         if (party := self._find_party(context)) is not None:
-            async with self.separate.use(*party) as own:
+            async with self.separate.use(*party, self._build_separate) as own:
                 return await own.ask(request, seconds)
         if context is not None:
             return await self._ask(request)
@@ -278,11 +289,11 @@ class Connection(ServerStatusWriter):
         session = await self.open_session()
         return await session.ask(request, is_own_session=session is not first)
 
-    def _find_party(self, context: CallContext | None) -> tuple[str, Caller] | None:
+    def _find_party(self, context: CallContext | None) -> tuple[Party, Caller] | None:
         """Return the client of a gateway whose call has a session of its own, with its key; None for the shared one."""
         if context is None or context.caller is None or self.settings is None or not self.settings.per_client:
             return None
-        return context.origin.conversation, context.caller
+        return Party(client=context.origin.conversation), context.caller
 
     async def set_log_level(self, level: str) -> None:
         """Request log messages from this level on, now and in later sessions; waits until the server has confirmed.

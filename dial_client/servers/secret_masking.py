@@ -86,6 +86,7 @@ def find_secrets(settings: object) -> frozenset[str]:
     if not isinstance(settings, ServerSettings):
         return frozenset()
     found = set(find_in_arguments(settings.args))
+    found.update(part for value in settings.user_secrets for part in split_secret(value))
     for name, value in (*settings.env.items(), *settings.headers.items()):
         found.update(find_in_variable(name, value))
     if settings.url is not None:

@@ -2,21 +2,27 @@
 
 ServerManager    the servers by their names: add, remove, restart, replace
 StartPatience    how long turns wait for servers that are starting
+OwnerViews       what is built from the servers, for each person whose servers differ
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Generic, TypeVar
 
 import anyio
 
+from dial_client.hooks.owners import CredentialProvider, find_owner
 from dial_client.messages.errors import ConfigError, ServerStartError
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.servers.connection import Connection
+from dial_client.servers.owner_connection import OwnerConnection
 from dial_client.servers.server_requests import ClientCapabilities, LogMessage
 from dial_client.servers.session import FRESH_SECONDS, Target
 from dial_client.servers.status import Observable, ServerState, ServerStatus
+from dial_client.settings.user_variables import fill_from_environment, serves_persons
 
 # Seconds a turn waits for a server that is starting, counted from the server's start.
 STARTUP_PATIENCE = 10.0
@@ -24,7 +30,12 @@ STARTUP_PATIENCE = 10.0
 CACHED_TOOLS_SECONDS = 1.0
 # Seconds between two checks of whether a download is still running.
 _POLL_SECONDS = 0.5
+# Persons of whom it is remembered what their servers offer; those without a session are forgotten first.
+MAX_OWNERS = 1_000
+# Persons for whom what was built from their servers is kept.
+_MAX_VIEWS = 100
 
+ValueT = TypeVar("ValueT")
 
 # Creates the connection to one server, without starting it.
 Connect = Callable[[str, Target, ClientCapabilities], Connection]
@@ -105,7 +116,10 @@ def _describe_download(connection: Connection) -> str:
 
 
 class ServerManager(Mapping[str, Connection]):
-    """All servers of a client, by their names in the configuration."""
+    """All servers of a client, by their names in the configuration.
+
+    A server with ``perUser`` is that of the person for whom the program acts (`hooks.owners`).
+    """
 
     def __init__(
         self,
@@ -113,6 +127,7 @@ class ServerManager(Mapping[str, Connection]):
         capabilities: ClientCapabilities = ClientCapabilities(),  # noqa: B008 - frozen
         connect: Connect = Connection,
         startup_patience: float = STARTUP_PATIENCE,
+        credentials: CredentialProvider | None = None,
     ) -> None:
         self.targets = dict(targets)
         """How each server is reached."""
@@ -128,7 +143,7 @@ class ServerManager(Mapping[str, Connection]):
                 on_change(name, status)
 
         def count_change() -> None:
-            self.revision += 1
+            self._revision += 1
 
         def announce_list() -> None:
             self.announcements.set(self.announcements.value + 1)
@@ -144,17 +159,70 @@ class ServerManager(Mapping[str, Connection]):
             on_list_change=announce_list,
             on_log_message=pass_log,
         )
-        self._connect = connect
-        self._connections = {name: connect(name, target, self._capabilities) for name, target in targets.items()}
+        self._connect, self._credentials = connect, credentials
+        # The names of the servers with a session for each person.
+        self._personal: dict[str, None] = {}
+        self._connections = {name: self._create(name, target) for name, target in targets.items()}
+        # The servers with sessions per person, by their names and persons, those that were used last at the end.
+        self._owned: OrderedDict[tuple[str, str], OwnerConnection] = OrderedDict()
         self._tasks: BackgroundTasks | None = None
-        self.revision = 0
-        """A number that grows whenever a server is added, removed or restarted, or a server's tools change."""
+        self._revision = 0
         self._is_closed = False
         self.patience = StartPatience(startup_patience, self._connections, self.announcements)
         """How long turns wait for servers that are starting."""
 
     def __getitem__(self, name: str) -> Connection:
-        return self._connections[name]
+        connection, owner = self._connections[name], find_owner()
+        # Without a provider, an unnamed person is the only one, and the server is like any other.
+        if name in self._personal and (owner or self._credentials is not None):
+            return self._find_owned(connection, owner)
+        return connection
+
+    def _find_owned(self, base: Connection, owner: str) -> OwnerConnection:
+        key = base.name, owner
+        found = self._owned.get(key)
+        if found is None:
+            for known in tuple(self._owned) if len(self._owned) >= MAX_OWNERS else ():
+                if not self._owned[known].has_session:
+                    del self._owned[known]
+                    break
+            target = self.targets[base.name]
+            found = self._owned[key] = OwnerConnection(owner, target, base, self._capabilities, self._credentials)
+        self._owned.move_to_end(key)
+        return found
+
+    @property
+    def owned(self) -> tuple[OwnerConnection, ...]:
+        """The servers with ``perUser`` of the person for whom the program acts."""
+        found = (self[name] for name in self._personal)
+        return tuple(connection for connection in found if isinstance(connection, OwnerConnection))
+
+    @property
+    def connections(self) -> tuple[Connection, ...]:
+        """The servers of all persons, for what is done in the background for all of them."""
+        is_shared = self._credentials is None
+        shared = (own for name, own in self._connections.items() if is_shared or name not in self._personal)
+        return (*shared, *self._owned.values())
+
+    @property
+    def revision(self) -> tuple[int, ...]:
+        """Numbers that are others whenever a server is added, removed or restarted, or a server's tools change.
+
+        They are those of the person for whom the program acts.
+        """
+        return self._revision, *(number for own in self.owned for number in (id(own), own.revision))
+
+    async def prepare_owner(self) -> None:
+        """Start the servers of the person for whom the program acts whose tools are not known yet, as for a turn.
+
+        At most `STARTUP_PATIENCE` seconds; the tools of a slower server are offered later.
+        """
+        if not (owned := self.owned):
+            return
+        with anyio.move_on_after(STARTUP_PATIENCE):
+            async with anyio.create_task_group() as group:
+                for connection in owned:
+                    group.start_soon(connection.prepare)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._connections)
@@ -168,12 +236,23 @@ class ServerManager(Mapping[str, Connection]):
         if self._is_closed:  # a connection runs once
             self._is_closed = False
             for name in self:
-                self._connections[name] = self._connect(name, self.targets[name], self._capabilities)
-            self.revision += 1
-        for connection in self.values():
+                self._connections[name] = self._create(name, self.targets[name])
+            self._revision += 1
+        for connection in self._connections.values():
             self._start(connection, tasks)
 
+    def _create(self, name: str, target: Target) -> Connection:
+        self._personal.pop(name, None)
+        if serves_persons(target):
+            self._personal[name] = None
+            if self._credentials is None:
+                target = fill_from_environment(target)
+        return self._connect(name, target, self._capabilities)
+
     def _start(self, connection: Connection, tasks: BackgroundTasks) -> None:
+        if self._credentials is not None and connection.name in self._personal:
+            connection.separate.tasks = tasks  # each person's use starts a session
+            return
         connection.start(tasks)
         tasks.start_soon(self.patience.limit, connection)
 
@@ -194,8 +273,10 @@ class ServerManager(Mapping[str, Connection]):
             ConfigError: There is no server of this name.
         """
         connection = self._find(name)
+        self._forget_owned(name)
+        self._personal.pop(name, None)
         del self._connections[name], self.targets[name]
-        self.revision += 1
+        self._revision += 1
         await _stop(connection)
         # A server that had failed does not change its state when it is stopped.
         self.announcements.set(self.announcements.value + 1)
@@ -203,10 +284,16 @@ class ServerManager(Mapping[str, Connection]):
     async def restart(self, name: str) -> ServerStatus:
         """Stop a server in any state, start it again, and wait until it is ready or has failed.
 
+        Of a server with ``perUser`` this is the session of the person for whom the program acts.
+
         Raises:
             ConfigError: There is no server of this name.
         """
         before = self._find(name)
+        if isinstance(own := self[name], OwnerConnection):  # a person restarts no server of another one
+            own.end_sessions()
+            await own.prepare()
+            return own.status
         connection = await self._connect_and_start(name, self.targets[name], before)
         if self._tasks is not None:
             await connection.wake()
@@ -222,9 +309,10 @@ class ServerManager(Mapping[str, Connection]):
 
     async def _connect_and_start(self, name: str, target: Target, before: Connection | None = None) -> Connection:
         """Register a connection before any wait, so that no other task can take the name, and start it."""
-        connection = self._connect(name, target, self._capabilities)
+        connection = self._create(name, target)
+        self._forget_owned(name)
         self._connections[name], self.targets[name] = connection, target
-        self.revision += 1
+        self._revision += 1
         try:
             if before is not None:
                 await _stop(before)
@@ -237,6 +325,10 @@ class ServerManager(Mapping[str, Connection]):
             raise
         return connection
 
+    def _forget_owned(self, name: str) -> None:
+        for key in [key for key in self._owned if key[0] == name]:
+            del self._owned[key]
+
     def _find(self, name: str) -> Connection:
         if name not in self._connections:
             raise ConfigError(f"there is no server {name!r}", hint=f"there are: {', '.join(self)}" if self else "")
@@ -244,7 +336,7 @@ class ServerManager(Mapping[str, Connection]):
 
     async def wait_settled(self) -> None:
         """Wait until the first start of every server has ended, successfully or not."""
-        for connection in tuple(self.values()):
+        for connection in tuple(self._connections.values()):
             await connection.wait_settled()
 
     def require(self) -> None:
@@ -253,7 +345,7 @@ class ServerManager(Mapping[str, Connection]):
         Raises:
             ServerStartError: A required server did not start.
         """
-        for connection in self.values():
+        for connection in self._connections.values():
             is_required = connection.settings is not None and connection.settings.required
             if is_required and connection.state is ServerState.FAILED:
                 raise ServerStartError(connection.name, connection.error or "it did not start")
@@ -275,6 +367,8 @@ class ServerManager(Mapping[str, Connection]):
         for status in (connection.summary for connection in self.values()):
             if status.state is ServerState.FAILED:
                 lines.append(f"server {status.name!r} is not available: {status.error}")
+            elif status.state is ServerState.NEEDS_CREDENTIALS:
+                lines.append(f"server {status.name!r} is not available to this person: {status.error}")
             elif status.state is ServerState.RESTARTING:
                 lines.append(_describe_restart(status.name, status.error))
             elif status.name in left_out:
@@ -311,17 +405,55 @@ class ServerManager(Mapping[str, Connection]):
         self._capabilities = replace(self._capabilities, callbacks=callbacks)
         with anyio.move_on_after(seconds):
             async with anyio.create_task_group() as group:
-                for connection in self.values():
+                for connection in self._connections.values():
                     group.start_soon(connection.set_log_level, level)
 
     async def aclose(self) -> None:
         """Stop all servers concurrently, and wait until they have ended. May be called twice, from any task."""
         self._tasks, self._is_closed = None, True
-        for connection in self.values():
+        for connection in self._connections.values():
             connection.stop()
         with anyio.CancelScope(shield=True):
-            for connection in tuple(self.values()):
+            for connection in tuple(self._connections.values()):
                 await connection.wait_ended()
+        self._owned.clear()
+
+
+class OwnerViews(Generic[ValueT]):
+    """What is built from the servers' tools: one value for each person whose servers differ, else one for all.
+
+    Args:
+        servers: The servers.
+    """
+
+    def __init__(self, servers: ServerManager) -> None:
+        self._servers = servers
+        self._views: OrderedDict[str, tuple[tuple[int, ...], ValueT]] = OrderedDict()
+
+    def find(self) -> ValueT | None:
+        """Return the value that was built last for the person for whom the program acts; None for none yet."""
+        known = self._views.get(self._owner)
+        return known[1] if known is not None else None
+
+    def get(self, build: Callable[[], ValueT], revision: int = 0) -> ValueT:
+        """Return the value for the person for whom the program acts; it is built anew if something has changed.
+
+        Args:
+            build: Builds the value.
+            revision: A number that grows when something besides the servers has changed.
+        """
+        state, known = (*self._servers.revision, revision), self._views.get(self._owner)
+        if known is not None and known[0] == state:
+            return known[1]
+        value = build()
+        self._views[self._owner] = state, value
+        if len(self._views) > _MAX_VIEWS:
+            self._views.popitem(last=False)
+        return value
+
+    @property
+    def _owner(self) -> str:
+        return find_owner() if self._servers.owned else ""
 
 
 async def _stop(connection: Connection) -> None:

@@ -33,6 +33,7 @@ from dial_client.servers.server_requests import ClientCapabilities, ServerReques
 from dial_client.servers.status import MAX_REASON_CHARS, Observable, ServerState, ServerStatusWriter
 from dial_client.servers.transports.transport_factory import TransportFactory, list_transports
 from dial_client.settings.config_types import Protocol, ServerSettings
+from dial_client.settings.user_variables import describe_missing, find_user_variables
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -294,6 +295,10 @@ class ServerSession:
 
     async def _try_transports(self) -> None:
         """Try the transports in order, and serve calls over the first that works."""
+        if self._settings is not None and find_user_variables(self._settings):
+            # A reference must not be sent to a server in place of the secret.
+            self._finish(ExitKind.MISCONFIGURED, describe_missing(self._settings))
+            return
         try:
             for transport in list_transports(
                 self._target, self._capabilities.callbacks.login, self._capabilities.logins, self._mask

@@ -35,6 +35,8 @@ log = get_logger(__name__)
 
 Value = TypeVar("Value")
 
+# The identifier of the extension of MCP with which a server declares that it has skills (SEP-2640).
+SKILLS = "io.modelcontextprotocol/skills"
 MAX_NOTES = 50
 # Log messages kept for a server; older ones are dropped.
 MAX_LOGS = 100
@@ -54,6 +56,8 @@ class ServerState(StrEnum):
     FAILED = "failed"
     STOPPED = "stopped"
     DISABLED = "disabled"
+    NEEDS_CREDENTIALS = "needs_credentials"
+    """The person for whom the program acts has not filled in ``${user.NAME}``; the error names what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,7 @@ class ServerStatus:
             ServerState.DISABLED: "it is disabled",
             ServerState.STOPPED: "it was stopped",
             ServerState.READY: "the connection was closed",
+            ServerState.NEEDS_CREDENTIALS: self.error or "it needs credentials",
         }[self.state]
 
     def to_dict(self) -> dict[str, Any]:
@@ -161,6 +166,8 @@ class ServerStatusWriter(Observable[ServerStatus]):
         """
         self.revision = 0
         """A number that grows with each change of `tools`."""
+        self.declares_skills = False
+        """True if the server has declared that it has skills."""
         self.was_settled = False
         """True once the first start has succeeded or failed."""
         self.restart_delay: float | None = None
@@ -194,6 +201,7 @@ class ServerStatusWriter(Observable[ServerStatus]):
     def set_server(self, client: Client) -> None:
         """Record the name, version and instructions that the server reports, and the negotiated protocol version."""
         info, instructions = client.server_info, client.instructions
+        self.declares_skills = SKILLS in (client.server_capabilities.extensions or {})
         self.set(
             replace(
                 self.value,
@@ -232,7 +240,7 @@ class ServerStatusWriter(Observable[ServerStatus]):
             self.set(before)
             return False
         self.was_settled = True
-        if state in (ServerState.FAILED, ServerState.STOPPED):
+        if state in (ServerState.FAILED, ServerState.STOPPED, ServerState.NEEDS_CREDENTIALS):
             self.set_tools(())
         self.set(replace(before, state=state, error=error))
         event = "server_ready" if state is ServerState.READY else "server_down"

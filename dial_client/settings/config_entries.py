@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, get_type_hints
+from urllib.parse import urlsplit
 
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.limits import Limits
@@ -26,6 +27,7 @@ from dial_client.settings.config_types import (
 from dial_client.settings.config_values import (
     COMMENTS,
     TOP_KEYS,
+    USER_REFERENCE,
     Node,
     Reader,
     Variables,
@@ -118,7 +120,7 @@ def read_server(name: str, node: Node, variables: Variables, *, is_selected: boo
     values: dict[str, Any] = {}
     for key, child in found.items():
         if enabled and key in _EXPANDED:
-            values[key] = SERVER_KEYS[key](variables.expand(child, home=key in _PATHS))
+            values[key] = SERVER_KEYS[key](variables.expand(child, home=key in _PATHS, of_user=key in _OF_USER))
         else:  # the URL of a disabled server may begin with a variable
             values[key] = child.read_string() if key == "url" else SERVER_KEYS[key](child)
     if "command" not in found and "url" not in found:
@@ -126,6 +128,10 @@ def read_server(name: str, node: Node, variables: Variables, *, is_selected: boo
     transport = _choose_transport(found, values)
     if enabled:
         _resolve_files(found, values, variables)
+        # Who fills in a value must not choose where it is sent: an internal address would be as good as any other.
+        if USER_REFERENCE.search("".join(urlsplit(values.get("url", ""))[:2])):
+            problem = "${user.…} must not be a part of the host"
+            raise found["url"].build_error(problem, "it may be in the path and the query")
     if "timeout" in values:
         values.setdefault("toolTimeout", values["timeout"] / 1000)
     settings = {_to_field(key): value for key, value in values.items() if key not in _NO_FIELDS}
@@ -199,7 +205,7 @@ SERVER_KEYS: Mapping[str, Reader] = {
     "type": build_choice_reader(
         {**{kind: kind for kind in Transport}, "streamable-http": Transport.HTTP, "local": Transport.STDIO}
     ),
-    **_to_keys(build_readers(ServerSettings, without=("name", "transport", "oauth", "warnings"))),
+    **_to_keys(build_readers(ServerSettings, without=("name", "transport", "oauth", "warnings", "user_secrets"))),
     "oauth": read_oauth,
     "envFile": Node.read_string,
     "disabled": Node.read_boolean,
@@ -221,6 +227,7 @@ SERVER_ALIASES = {
 _OTHER_TARGETS = {"serverUrl": "url", "uri": "url", "endpoint": "url", "baseUrl": "url", "cmd": "command"}
 _NO_FIELDS = frozenset({"type", "enabled", "disabled", "envFile", "timeout"})
 _EXPANDED = frozenset({"command", "args", "env", "envFile", "cwd", "url", "headers", "oauth", "roots"})
+_OF_USER = frozenset({"args", "env", "url", "headers"})
 _PATHS = frozenset({"command", "envFile", "cwd", "roots"})
 
 

@@ -142,10 +142,14 @@ class ServerSettings:
     """True to start the server with the first call of one of its tools, if its tools are cached from an earlier run."""
     per_client: bool = False
     """True to give each client of a gateway a session of its own with the server, started by its first call."""
+    per_user: bool = False
+    """True to give each person a session of their own with the server, also without ``${user.NAME}`` in the entry."""
     roots: Annotated[tuple[str, ...], read_roots] | None = None
     """The roots of the server: absolute folders or file URIs; None for the roots of the client."""
     instructions: bool = True
     """True to give the instructions of the server to the model."""
+    skills: bool = True
+    """True to offer the skills of the server to the model, which reads them by a tool."""
     pinned: bool = False
     """True to offer the server's tools in every turn, even if there are too many tools to offer all."""
     resources: Literal["user", "tools"] = "user"
@@ -156,6 +160,8 @@ class ServerSettings:
     """Globs of tools whose results may contain text of third parties: web pages, mail, issues."""
     warnings: tuple[str, ...] = ()
     """Warnings about the entry, one line each."""
+    user_secrets: tuple[str, ...] = field(default=(), repr=False)
+    """What a person has filled in for ``${user.NAME}``: secrets, whatever they look like."""
 
 
 _read_tool_format = build_choice_reader({**{kind: kind for kind in ToolFormat}, "auto": None})
@@ -190,6 +196,16 @@ class ModelProfile:
     """The name of a preset in `providers.presets`; None for the preset that belongs to the URL's host."""
     fallback_models: tuple[str, ...] | None = None
     """Names of the models to use, in this order, if this one cannot answer; None if the entry has no list."""
+
+
+@dataclass(frozen=True, slots=True)
+class SkillFolder:
+    """A folder with a ``SKILL.md``, or with several such folders."""
+
+    path: Path
+    digests: Mapping[str, str] | None = None
+    """For a skill that the user trusts by its content: the SHA-256 of each file, by its path in the folder with ``/``.
+    No other file of the folder is used, and none that has changed. None for a skill without such trust."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +254,8 @@ class Settings:
     """The limits of a turn that the configuration sets, by the names of the fields of `Limits`."""
     fallback_models: tuple[str, ...] | None = None
     """Names of models to use if `default_model` cannot answer, unless its own entry has a list; None for no list."""
+    skills: tuple[Path, ...] = ()
+    """Absolute paths of folders with skills: each has a ``SKILL.md``, or folders with one."""
 
     def find_fallback_models(self, model: str | None) -> tuple[str, ...]:
         """Return the names of the models to use if a model cannot answer.

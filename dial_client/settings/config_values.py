@@ -242,7 +242,7 @@ def _describe_kind(value: Any) -> str:
 # The keys at the top level of a configuration.
 TOP_KEYS = (
     *("mcpServers", "servers", "models", "defaultModel", "fallbackModels"),
-    *("inputs", "policy", "startupPatience", "limits", "notify", "profiles"),
+    *("inputs", "policy", "startupPatience", "limits", "notify", "profiles", "skills"),
 )
 
 
@@ -418,6 +418,9 @@ def _read_in_range(kind: type[float], low: float, high: float, node: Node) -> fl
 ReadFile = Callable[[Path], bytes | None]
 
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}|\$\{")
+# What each person fills in (`user_variables`), and how the name inside ``${…}`` begins.
+USER_REFERENCE = re.compile(r"\$\{user\.([A-Za-z_][A-Za-z0-9_]{0,59})\}")
+_USER = "user."
 
 
 def read_file(path: Path) -> bytes | None:
@@ -437,14 +440,22 @@ class Variables:
     read: ReadFile = read_file
     """Returns the content of a file of variables."""
 
-    def expand(self, node: Node, *, home: bool = False) -> Node:
-        """Return the same node with its variables replaced; with `home`, a leading ``~`` is replaced too."""
-        return node.with_strings(lambda leaf: self.expand_text(leaf, home=home))
+    def expand(self, node: Node, *, home: bool = False, of_user: bool = False) -> Node:
+        """Return the same node with its variables replaced; with `home`, a leading ``~`` is replaced too.
 
-    def expand_text(self, node: Node, *, home: bool = False) -> str:
+        With `of_user`, references to what each person fills in stay as they are (`USER_REFERENCE`).
+        """
+        return node.with_strings(lambda leaf: self.expand_text(leaf, home=home, of_user=of_user))
+
+    def expand_text(self, node: Node, *, home: bool = False, of_user: bool = False) -> str:
         """Return one string with its variables replaced."""
         written = node.read_string()
-        text = _REFERENCE.sub(lambda found: self._expand_reference(node, found[1]), written)
+
+        def expand(found: re.Match[str]) -> str:
+            is_of_user = of_user and USER_REFERENCE.fullmatch(found[0])
+            return found[0] if is_of_user else self._expand_reference(node, found[1])
+
+        text = _REFERENCE.sub(expand, written)
         if home and re.match(r"~(?:[/\\]|$)", written):
             text = self._find_home(node) + text[1:]
         if "\0" in text:
@@ -454,6 +465,9 @@ class Variables:
     def _expand_reference(self, node: Node, inside: str | None) -> str:
         if inside in ("userHome", "workspaceFolder"):
             return self._find_home(node) if inside == "userHome" else str(self.folder)
+        if (inside or "").startswith(_USER):
+            problem = "${user.NAME} is for args, env, headers and the path of url; NAME has letters, digits and _"
+            raise node.build_error(problem)
         name, has_default, default = (inside or "").partition(":-")
         name = name.removeprefix("env:")
         if name.startswith("input:"):

@@ -205,7 +205,16 @@ class _Document:
             notify=read_notification(top["notify"]) if "notify" in top else None,
             limits=read_limits(top["limits"]) if "limits" in top else {},
             fallback_models=variables.expand(fallback_models).read_strings() if fallback_models else None,
+            skills=self._read_skills(),
         )
+
+    def _read_skills(self) -> tuple[Path, ...]:
+        """Return the folders of ``skills``; a relative one belongs to the folder of the file."""
+        if (node := self.top.get("skills")) is None:
+            return ()
+        variables = self.variables
+        texts = [variables.expand_text(element, home=True) for element in node.read_elements()]
+        return tuple((variables.folder / text).absolute() for text in texts)
 
     def _read_server(self, name: str, profile: Profile | None, *, is_last: bool) -> ServerSettings:
         node, is_selected = self.servers[name], selects_server(profile, name)
@@ -298,4 +307,5 @@ def merge_settings(base: Settings, over: Settings) -> Settings:
         notify=base.notify if over.notify is None else over.notify,
         startup_patience=base.startup_patience if over.startup_patience is None else over.startup_patience,
         fallback_models=fallback_models,
+        skills=tuple(dict.fromkeys((*base.skills, *over.skills))),
     )

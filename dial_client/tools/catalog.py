@@ -36,8 +36,9 @@ CUT_MARK = "[The rest of this description is left out: it is too long.]"
 
 SEARCH_TOOLS = "search_tools"
 LIST_RESOURCES, READ_RESOURCE = "list_resources", "read_resource"
+READ_SKILL = "read_skill"
 # The names of the host's own tools. A server's tool with such a name is offered as ``server__tool``.
-RESERVED = frozenset({READ_RESULT, SEARCH_TOOLS, LIST_RESOURCES, READ_RESOURCE})
+RESERVED = frozenset({READ_RESULT, SEARCH_TOOLS, LIST_RESOURCES, READ_RESOURCE, READ_SKILL})
 
 # Maximum characters of a pattern in a note.
 _MAX_PATTERN_CHARS = 100
@@ -64,6 +65,10 @@ class ToolBackend(Protocol):
         self, tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress
     ) -> CallToolResult | ToolCallResult:
         """Call a tool by its own name, and return its result; a `ToolCallResult` has an empty call id."""
+        ...
+
+    def find_untrusted(self, tool: str, arguments: Mapping[str, Any]) -> str:
+        """Return the source of strangers' text in the results of a call, ``server/tool``; empty if there is none."""
         ...
 
 

@@ -91,6 +91,10 @@ class FunctionTools:
             )
         self._definitions[definition.name] = definition
 
+    def find_untrusted(self, tool: str, arguments: Mapping[str, Any]) -> str:  # noqa: ARG002
+        """Return an empty text: the program vouches for its functions."""
+        return ""
+
     async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress) -> ToolCallResult:
         """Call a function, and return its result without an id; an exception in the function is a failure."""
         definition = self._definitions[tool]

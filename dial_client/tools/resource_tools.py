@@ -54,10 +54,11 @@ class ResourceTools:
             and (self._for_all or (server.settings is not None and server.settings.resources == "tools"))
         ]
 
-    def list_untrusted(self, server: object = None) -> list[str]:
-        """Return which of the servers (all that the model may read, or only `server`) return untrusted content."""
+    def find_untrusted(self, tool: str, arguments: Mapping[str, Any]) -> str:  # noqa: ARG002
+        """Return the first server with untrusted content of those that a call reads: the one it names, or all."""
+        server = arguments.get("server")
         entries = {name: self._connections[name].settings for name in self._list_servers() if server in (None, name)}
-        return [name for name, entry in entries.items() if entry is not None and entry.untrusted]
+        return next((name for name, entry in entries.items() if entry is not None and entry.untrusted), "")
 
     async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress) -> ToolCallResult:  # noqa: ARG002
         """Run a call of one of the tools, and return its result without an id.

@@ -9,15 +9,12 @@ send data out.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Container, Iterable, Sequence
 
 from dial_client.hooks.approval_request import quote_name
 from dial_client.messages.message import Failure, Message, Role, ToolCallRequest, ToolCallResult, is_host_result
 from dial_client.servers.connection import Connection
-from dial_client.settings.policy_config import matches_name
 from dial_client.tools.catalog import Catalog, Route
-from dial_client.tools.resource_tools import ResourceTools
 
 # Failures whose text the host writes, without any text of a server.
 _HOST_FAILURES = frozenset(
@@ -59,7 +56,7 @@ def find_taint_source(call: ToolCallRequest, result: ToolCallResult, route: Rout
     # An error message of a server may contain instructions too; only texts of the host are harmless.
     if route is None or result.failure in _HOST_FAILURES:
         return ""
-    return _find_untrusted_source(route, call.arguments)
+    return route.connection.find_untrusted(route.spec.tool, call.arguments)
 
 
 def find_taint(
@@ -90,7 +87,7 @@ def find_taint(
         route = catalog.routes.get(name)
         # Without a route nobody knows where the text came from, so the careful answer is that it is untrusted.
         if route is not None:
-            taint.add(_find_untrusted_source(route, call.arguments if call is not None else {}))
+            taint.add(route.connection.find_untrusted(route.spec.tool, call.arguments if call is not None else {}))
         else:
             taint.add(name or "an earlier tool result")
     return taint
@@ -106,12 +103,3 @@ def describe_sources(sources: Sequence[str]) -> str:
     more = f" and {len(sources) - MAX_NAMED} more" if len(sources) > MAX_NAMED else ""
     named = ", ".join(quote_name(source, notes=False) for source in sources[:MAX_NAMED])
     return f"untrusted content from {named}{more}"
-
-
-def _find_untrusted_source(route: Route, arguments: Mapping[str, Any]) -> str:
-    if isinstance(route.connection, ResourceTools):
-        # The host's own tool reads for the model what a server returns: the server decides.
-        return next((name for name in route.connection.list_untrusted(arguments.get("server"))), "")
-    settings = route.connection.settings
-    is_marked = settings is not None and matches_name(settings.untrusted, route.spec.tool)
-    return f"{route.spec.server}/{route.spec.tool}" if is_marked else ""

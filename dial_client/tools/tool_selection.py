@@ -6,18 +6,17 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field, replace
+from dataclasses import InitVar, dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from dial_client.messages.limits import Limits
 from dial_client.messages.message import Failure, Message, Role, ToolCallResult, ToolSpec
 from dial_client.runtime.safe_text import sanitize
-from dial_client.servers.server_manager import ServerManager
+from dial_client.servers.server_manager import OwnerViews, ServerManager
 from dial_client.servers.session import OnCallProgress
 from dial_client.tools.catalog import SEARCH_TOOLS, Catalog, Key, Route, build_catalog, build_host_tool
 from dial_client.tools.function_tools import FunctionTools
-from dial_client.tools.resource_tools import ResourceTools
 from dial_client.tools.result_content import READ_RESULT, ResultStore
 from dial_client.tools.search_index import SearchIndex
 
@@ -119,32 +118,47 @@ class ToolSnapshots:
 
     Args:
         servers: The servers.
-        resource_tools: The host's own tools that list and read resources.
+        own_tools: Returns the routes of the host's own tools, besides those of each turn.
         functions: The program's functions that are tools.
         has_apps: Whether the client shows MCP Apps.
     """
 
     _servers: ServerManager
-    _resource_tools: ResourceTools
+    _own_tools: Callable[[], tuple[Route, ...]]
     functions: FunctionTools
     """The program's functions that are tools."""
     _has_apps: bool
-    _current: ToolSnapshot = field(default_factory=ToolSnapshot, init=False)
-    _revision: tuple[int, int] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._views: OwnerViews[ToolSnapshot] = OwnerViews(self._servers)
 
     def take_snapshot(self) -> ToolSnapshot:
         """Return the servers' current tools."""
-        revision = (self.functions.revision, self._servers.revision)
-        if revision != self._revision:
-            pinned = (name for name, server in self._servers.items() if server.settings and server.settings.pinned)
-            catalog = build_catalog((*self._servers.values(), self.functions), has_apps=self._has_apps)
-            self._current = ToolSnapshot(catalog, frozenset(pinned), self._resource_tools.list_routes())
-            self._revision = revision
-        return self._current
+        return self._views.get(self._build, self.functions.revision)
+
+    def _build(self) -> ToolSnapshot:
+        pinned = (name for name, server in self._servers.items() if server.settings and server.settings.pinned)
+        catalog = build_catalog((*self._servers.values(), self.functions), has_apps=self._has_apps)
+        return ToolSnapshot(catalog, frozenset(pinned), self._own_tools())
 
     def get_catalog(self) -> Catalog:
         """Return the current catalog."""
         return self.take_snapshot().catalog
+
+
+def add_own_tools(snapshot: Callable[[], ToolSnapshot], routes: tuple[Route, ...]) -> Callable[[], ToolSnapshot]:
+    """Return a function that returns the current tools, with further tools of the host."""
+    latest: tuple[ToolSnapshot, ToolSnapshot] | None = None
+
+    def add() -> ToolSnapshot:
+        # The same object while the tools are the same, as of `ToolSnapshots`.
+        nonlocal latest
+        current = snapshot()
+        if latest is None or latest[0] is not current:
+            latest = (current, replace(current, own=(*current.own, *routes)))
+        return latest[1]
+
+    return add if routes else snapshot
 
 
 @dataclass(eq=False)
@@ -215,6 +229,10 @@ class TurnTools:
             problem = f"There is no result {arguments['id'][:40]!r} any more: call the tool again."
             return ToolCallResult.failed("", Failure.TOOL, problem)
         return ToolCallResult("", success=True, content=sanitize(text))
+
+    def find_untrusted(self, tool: str, arguments: Mapping[str, Any]) -> str:  # noqa: ARG002
+        """Return an empty text: what was stored has tainted the conversation when it arrived."""
+        return ""
 
     def _offer(self) -> _Offer:
         """Return the current offer, rebuilt if something has changed."""

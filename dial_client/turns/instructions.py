@@ -49,11 +49,14 @@ class TurnInstructions:
     """Returns whether the user wants a plan first; asked for each request, because the user may change the mode."""
     files: tuple[Instruction, ...] = ()
     """Instructions from files, such as ``AGENTS.md``; sent with every request."""
+    skills: tuple[Instruction, ...] = ()
+    """The names and descriptions of skills; sent if tools are offered, because a tool reads the skills."""
 
     def select(self, *, has_tools: bool, tool_format: ToolFormat) -> tuple[Instruction, ...]:
         """Return the instructions of one request, to which the tool format adds its own."""
         starting = _describe_starting(self.starting())
-        trailing = (Instruction(InstructionSource.HOST, starting),) if starting else ()
+        waiting = (starting, _describe_missing(self.servers()))
+        trailing = tuple(Instruction(InstructionSource.HOST, text) for text in waiting if text)
         if self.wants_plan():
             trailing = (*trailing, Instruction(InstructionSource.HOST, PLAN_INSTRUCTION))
         if not has_tools:
@@ -64,7 +67,7 @@ class TurnInstructions:
         leading = (Instruction(InstructionSource.HOST, guidance),) if guidance else ()
         if servers := _describe_servers(self.servers()):
             trailing = (Instruction(InstructionSource.SERVERS, servers), *trailing)
-        return (*leading, *self.files, *self.conversation, *trailing)
+        return (*leading, *self.files, *self.conversation, *self.skills, *trailing)
 
 
 def _describe_servers(servers: Iterable[Connection]) -> str:
@@ -100,6 +103,17 @@ def _describe_starting(servers: Mapping[str, str]) -> str:
         f"Still starting, and not on offer yet: {', '.join(names)}. The tools of these servers are offered as soon as "
         "they are ready, also later in this turn. If one of them is needed and is not there, say so."
     )
+
+
+def _describe_missing(servers: Iterable[Connection]) -> str:
+    """Return a text that tells the model which servers wait for credentials of the person, and how these are given."""
+    statuses = (server.summary for server in servers)
+    missing = (status for status in statuses if status.state is ServerState.NEEDS_CREDENTIALS)
+    lines = [f"- {to_one_line(status.name, 60)}: {status.error}" for status in missing]
+    if not lines:
+        return ""
+    head = "Not on offer, because the user has not filled in credentials. If one of these servers is needed, say so:"
+    return "\n".join((head, *lines))
 
 
 def _quote(text: str) -> str:

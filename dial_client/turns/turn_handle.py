@@ -15,6 +15,7 @@ import anyio.lowlevel
 
 from dial_client.hooks.audit.entries import Origin
 from dial_client.hooks.call_context import Spend
+from dial_client.hooks.owners import act_for
 from dial_client.messages.errors import (
     ConversationBusy,
     DialError,
@@ -272,7 +273,7 @@ class TurnHandle(Generic[OutputT_co]):
         reason, open_calls_end = StopReason.CANCELLED, ""
         try:
             try:
-                with self._scope:
+                with self._scope, act_for(self.owner):
                     reason = await self._work(self)
                 if reason is StopReason.CANCELLED:
                     open_calls_end = reason.sentence if self.failure is None else "the turn broke off"

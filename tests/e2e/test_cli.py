@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.front_end_clients import needs_front_ends, read_printed
 from tests.support.program import LONG, dial_chat, entry, write_config
 
 ECHO = {"tool_calls": [{"name": "echo", "arguments": {"text": "hi"}}]}
@@ -112,6 +113,14 @@ def test_sse_output_ends_in_done(folder: Path) -> None:
     assert ran.stdout.endswith("data: [DONE]\n\n")
     assert "event: tool_call\n" in ran.stdout
     assert ran.returncode == 0
+
+
+@needs_front_ends
+def test_the_streams_of_other_front_ends_are_those_that_their_clients_read(folder: Path) -> None:
+    chat = read_printed(dial_chat(folder, "--output", "ai-sdk", "Say hi").stdout, is_ag_ui=False)
+    agent = read_printed(dial_chat(folder, "--output", "ag-ui", "Say hi").stdout, is_ag_ui=True)
+    assert (chat["status"], chat["messages"][-1]["parts"][-1]["text"]) == ("ready", "It said hi.")
+    assert (agent["failures"], agent["messages"][-1]["content"]) == ([], "It said hi.")
 
 
 def test_without_streaming_the_answer_is_the_same(folder: Path) -> None:

@@ -12,10 +12,14 @@ import anyio
 import httpx2
 import pytest
 
+from dial_client.serve import McpOptions
+from tests.inner import SQLStore, build_routes
+from tests.integration.test_foreign_owners import PERSONAL
 from tests.integration.test_human_input import until
 from tests.integration.test_serve_cluster import ONCE, next_text
 from tests.integration.test_serve_shutdown import serving
-from tests.support.http_service import TOKEN, ServerSentEvent, read_events
+from tests.support.foreign_requests import MARKER, Estate, ask_for_foreign, expect, list_routes
+from tests.support.http_service import TOKEN, ServerSentEvent, read_events, serve
 from tests.support.program import LONG, entry, write_config
 from tests.support.temporary_stores import database_url, needs_dbos, needs_postgres
 
@@ -111,3 +115,42 @@ async def test_every_process_gives_the_same_results(tmp_path: Path) -> None:
         while (left := await proxy.json("GET", where))["running"]:  # noqa: ASYNC110 - until the other process resumes it
             await anyio.sleep(0.1)
         assert [message["content"] for message in left["messages"][4:]] == ["And then?", "Gone on with."]
+
+
+@needs_dbos
+@needs_postgres
+async def test_no_process_has_a_byte_of_another_person(tmp_path: Path) -> None:
+    call = {"text": MARKER, "tool_calls": [{"name": "pen__echo", "arguments": {"what": MARKER}}]}
+    nothing = ["I know nothing."] * 3
+    async with serve([], mcp=McpOptions()) as service:
+        routes = list_routes(build_routes(service.context))
+    async with database_url() as url, AsyncExitStack() as stack:
+        store = await stack.enter_async_context(SQLStore(url))
+        tokens = [(await store.tokens.create("a program", name, PERSONAL))[0] for name in ("anna", "bob")]
+        persons: dict[str, list[httpx2.AsyncClient]] = {token: [] for token in tokens}
+        for name, script in (("a", [MARKER, call, MARKER, *nothing]), ("b", nothing)):
+            (tmp_path / name).mkdir()
+            write_config(tmp_path / name, {"it": entry("Server"), "pen": entry("Server")}, script)
+            options = ("--durable", "--store", url, "--auth", "tokens", "--allow", "it/echo")
+            _, address, _ = stack.enter_context(serving(tmp_path / name, *options))
+            for token, clients in persons.items():
+                headers = {"Authorization": f"Bearer {token}"}
+                client = httpx2.AsyncClient(
+                    base_url=address, headers=headers, timeout=LONG, trust_env=False, verify=False
+                )
+                clients.append(await stack.enter_async_context(client))
+        (anna, *_), others = persons.values()
+        turns: dict[str, str] = {}
+        for question in ("It is over.", "It waits."):
+            id_ = (await anna.post("/conversations", json={"title": MARKER})).json()["id"]
+            async with anna.stream("POST", f"/conversations/{id_}/chat", json={"text": question}) as answer:
+                turns[id_] = answer.headers["x-turn-id"]
+                await until(read_events(answer), "done" if question == "It is over." else "approval")
+        response = (await anna.post("/v1/responses", json={"input": MARKER})).json()
+        (asked,) = (await anna.get("/approvals")).json()["approvals"]
+        ids: dict[str, Any] = {"approvals": (asked["id"],), "response": response["id"]}
+        estate = Estate(turns, **ids, tool="it__echo")
+        answers = [found for client in others for found in await ask_for_foreign(client, routes, estate)]
+        assert (await anna.get("/approvals")).json() == {"approvals": [asked]}
+    assert {(found.route, found.status) for found in answers if found.status != expect(found)} == set()
+    assert {found.route for found in answers if MARKER.encode() in found.content} == set()

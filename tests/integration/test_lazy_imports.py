@@ -59,3 +59,18 @@ def test_a_question_without_servers_loads_no_pydantic(tmp_path: Path) -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL
     ).stdout
     assert printed.splitlines() == ["Hello.", "[] 0"]
+
+
+def test_skills_are_loaded_by_clients_that_have_some_and_those_of_folders_without_an_sdk(tmp_path: Path) -> None:
+    (tmp_path / "forms").mkdir()
+    (tmp_path / "forms" / "SKILL.md").write_text("---\nname: forms\ndescription: Fills forms.\n---\nFill them.\n")
+    program = (
+        "import asyncio, sys; from dial_client import DialClient; from dial_client.testing import ScriptedProvider\n"
+        "async def main(**options):\n"
+        "    async with DialClient(ScriptedProvider(['Hello.']), **options) as dial:\n"
+        "        await dial.run('Hi')\n"
+        "    print([m for m in sys.modules if m in ('yaml', 'mcp', 'pydantic') or m.endswith('skill_library')])\n"
+        f"asyncio.run(main()); asyncio.run(main(skills=[{str(tmp_path)!r}]))"
+    )
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert printed.splitlines() == ["[]", "['dial_client.tools.skills.skill_library', 'yaml']"]

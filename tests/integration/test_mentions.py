@@ -7,7 +7,17 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from dial_client import DialClient, FilePart, ImagePart, Limits, Message, Role, TextPart
+from dial_client import (
+    ConversationManager,
+    DialClient,
+    FilePart,
+    ImagePart,
+    Limits,
+    MemoryStore,
+    Message,
+    Role,
+    TextPart,
+)
 from dial_client.testing import ScriptedProvider
 from tests.inner import MAX_ATTACHED, Delta, ModelInfo, ModelRequest
 from tests.support.servers.launch import raw
@@ -144,6 +154,17 @@ async def test_a_long_resource_is_shortened_and_the_model_can_read_the_rest() ->
     assert text.rstrip().endswith("[end of resource book://long]")
     [record] = turn.tool_calls
     assert "Line 12345 of a long book." in str(record.result.content)
+
+
+@pytest.mark.parametrize(("reader", "found"), [("anna", "Line 12345"), ("bob", "There is no tool")])
+async def test_only_the_owner_of_a_message_reads_on_in_what_it_attaches(reader: str, found: str) -> None:
+    limits = Limits(max_result_chars=1000)
+    async with DialClient(ReadsOn(), servers={"books": library()}, limits=limits) as dial:
+        message = (await dial.attach("@books:book://long", owner="anna")).message
+        manager = ConversationManager(dial, MemoryStore()).for_owner(reader)
+        turn = await manager.chat((await manager.create()).id, message)
+    [record] = turn.tool_calls
+    assert found in str(record.result.content)
 
 
 async def test_an_attached_resource_is_stored_and_read_back() -> None:

@@ -71,6 +71,9 @@ class Server:
     revision: int = 1
     call: Behaviour = says_its_name
 
+    def find_untrusted(self, tool: str, arguments: Mapping[str, Any]) -> str:
+        return Connection.find_untrusted(cast("Connection", self), tool, arguments)
+
 
 def server(
     name: str, *tools: Tool | str, settings: ServerSettings | None = None, call: Behaviour = says_its_name

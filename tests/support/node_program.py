@@ -21,8 +21,11 @@ def import_from(file: str, names: str) -> str:
     return f"import {{ {names} }} from {json.dumps((_PAGE / file).as_uri())};\n"
 
 
-def run_node(program: str, given: Any = None) -> Any:
-    """Return the JSON that a program prints; the JSON of `given` is its standard input."""
+def run_node(program: str, given: Any = None, *, folder: Path | None = None) -> Any:
+    """Return the JSON that a program prints; the JSON of `given` is its standard input.
+
+    The packages that the program imports are those of `folder`.
+    """
     assert _NODE is not None
     ended = subprocess.run(
         [_NODE, "--input-type=module", "-e", program],
@@ -32,6 +35,7 @@ def run_node(program: str, given: Any = None) -> Any:
         timeout=100,
         check=False,
         encoding="utf-8",
+        cwd=folder,
     )
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout)

@@ -117,6 +117,7 @@ LOADED_LATE = {
     for name in ("server_auth", "lenient_documents", "client_credentials", "identity_assertion", "authorization")
 }
 LOADED_LATE |= {PACKAGE / "servers" / f"{name}.py" for name in ("tasks", "input_rounds")}
+LOADED_LATE.add(PACKAGE / "tools" / "skills" / "skill_requests.py")
 # The gateway is a server of the SDK: nothing loads it but the command, and the service that mounts it.
 LOADED_LATE |= set((PACKAGE / "gateway").glob("*.py"))
 # Loaded while the model thinks about its first answer.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import anyio
@@ -17,6 +17,7 @@ from tests.inner import (
     InputRequired,
     InputRound,
     LaterCallers,
+    Party,
     SeparateSessions,
     ServerError,
     ServerGone,
@@ -69,9 +70,19 @@ class Server:
         await self.stopped.wait()
 
 
+class Sessions(SeparateSessions[Server]):
+    """Sessions of clients, by their names."""
+
+    build: Callable[[Callers], Server]
+
+    def of(self, client: str, *features: str) -> AbstractAsyncContextManager[Server]:
+        return self.use(Party(client=client), Caller(*features), self.build)
+
+
 @asynccontextmanager
-async def sessions(build: Callable[[Callers], Server] = lambda _: Server()) -> AsyncGenerator[SeparateSessions[Server]]:
-    separate = SeparateSessions("it", build, LaterCallers())
+async def sessions(build: Callable[[Callers], Server] = lambda _: Server()) -> AsyncGenerator[Sessions]:
+    separate = Sessions("it", LaterCallers())
+    separate.build = build
     separate.tasks = await BackgroundTasks.open()
     tasks = separate.tasks
     yield separate
@@ -83,39 +94,39 @@ async def sessions(build: Callable[[Callers], Server] = lambda _: Server()) -> A
 @virtual_time
 async def test_a_session_ends_when_its_party_makes_no_call_for_a_while() -> None:
     async with sessions() as separate:
-        async with separate.use("ann", Caller()) as first:
+        async with separate.of("ann") as first:
             await anyio.sleep(SEPARATE_SECONDS * 2)
         await anyio.sleep(SEPARATE_SECONDS / 2)
-        async with separate.use("ann", Caller()) as again:
+        async with separate.of("ann") as again:
             assert again is first
         await first.stopped.wait()
-        async with separate.use("ann", Caller()) as later:
+        async with separate.of("ann") as later:
             assert later is not first
 
 
 @virtual_time
 async def test_a_further_session_ends_the_session_that_was_idle_longest_and_no_used_session() -> None:
     async with sessions() as separate, AsyncExitStack() as stack:
-        used = [await stack.enter_async_context(separate.use(f"p{at}", Caller())) for at in range(MAX_SEPARATE - 2)]
+        used = [await stack.enter_async_context(separate.of(f"p{at}")) for at in range(MAX_SEPARATE - 2)]
         idle = []
         for name in ("ann", "bob"):
-            async with separate.use(name, Caller()) as server:
+            async with separate.of(name) as server:
                 idle.append(server)
-        await stack.enter_async_context(separate.use("eve", Caller()))
+        await stack.enter_async_context(separate.of("eve"))
         assert [server.stopped.is_set() for server in (*idle, *used)] == [True] + [False] * (MAX_SEPARATE - 1)
-        await stack.enter_async_context(separate.use("bob", Caller()))
+        await stack.enter_async_context(separate.of("bob"))
         with pytest.raises(ServerError, match="make the call again later"):
-            await stack.enter_async_context(separate.use("zoe", Caller()))
+            await stack.enter_async_context(separate.of("zoe"))
 
 
 @virtual_time
 async def test_a_stopped_server_has_no_sessions_any_more() -> None:
     async with sessions() as separate:
-        async with separate.use("ann", Caller()) as first:
+        async with separate.of("ann") as first:
             separate.stop()
             assert first.stopped.is_set()
         with pytest.raises(ServerGone):
-            async with separate.use("ann", Caller()):
+            async with separate.of("ann"):
                 pass
 
 
@@ -129,7 +140,7 @@ async def test_a_session_knows_the_features_that_its_party_had_at_the_latest_cal
 
     async with sessions(build) as separate:
         for features in ((), ("roots", "elicitation"), ("elicitation",)):
-            async with separate.use("ann", Caller(*features)):
+            async with separate.of("ann", *features):
                 assert known[0].features == frozenset(features)
         assert len(known) == 1
         assert known[0].features == {"elicitation"}
@@ -142,19 +153,32 @@ async def test_a_session_that_waits_for_an_answer_is_the_last_one_to_make_room()
         servers = []
         for at in range(MAX_SEPARATE):
             with suppress(InputRequired):
-                async with separate.use(f"p{at}", Caller()) as server:
+                async with separate.of(f"p{at}") as server:
                     servers.append(server)
                     if at != 1:
                         raise InputRequired(InputRound("it", None, {}), {})
-        async with separate.use("eve", Caller()):
+        async with separate.of("eve"):
             assert [at for at, server in enumerate(servers) if server.stopped.is_set()] == [1]
         await anyio.sleep(SEPARATE_SECONDS - 1)
-        async with separate.use("p0", Caller()) as again:
+        async with separate.of("p0") as again:
             assert again is servers[0]
         with suppress(InputRequired):
-            async with separate.use("eve", Caller()):
+            async with separate.of("eve"):
                 raise InputRequired(InputRound("it", None, {}), {})
-        async with separate.use("zoe", Caller()):
+        async with separate.of("zoe"):
             assert servers[0].stopped.is_set(), "its question was answered"
-            async with separate.use("max", Caller()):
+            async with separate.of("max"):
                 assert servers[2].stopped.is_set(), "nobody else can make room"
+
+
+@virtual_time
+async def test_the_end_of_a_client_or_a_person_closes_all_their_sessions_and_no_other() -> None:
+    parties = [Party("ann"), Party("ann", "c1"), Party("bob", "c2"), Party("bob")]
+    async with sessions() as separate:
+        servers = []
+        for party in parties:
+            async with separate.use(party, None, lambda _: Server()) as server:
+                servers.append(server)
+        separate.end(client="c2")
+        separate.end(owner="ann")
+        assert [server.stopped.is_set() for server in servers] == [True, True, True, False]

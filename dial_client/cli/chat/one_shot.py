@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -19,7 +20,7 @@ from dial_client.cli.error_stream import print_notes, report_error
 from dial_client.cli.folder_texts import read_folder_texts
 from dial_client.cli.input.input_references import with_attachments
 from dial_client.cli.open_client import open_client, use_instructions
-from dial_client.cli.options import ExitCode, Options
+from dial_client.cli.options import ExitCode, Options, Output
 from dial_client.cli.terminal.banner import can_draw
 from dial_client.cli.terminal.turn_view import open_screen
 from dial_client.cli.terminal_approver import build_approver
@@ -116,8 +117,8 @@ async def _answer(options: Options, question: str, typed: str, on_opened: Callab
             message = await with_attachments(dial, user_input, None if sys.stderr.isatty() else Path.cwd())
             sink.begin()
             async with aclosing(session.ask(message, output_type=schema)) as events:
-                if options.output == "sse":
-                    await _print_sse(events, provider.info.name)
+                if options.output in ("sse", "ai-sdk", "ag-ui"):
+                    await _print_stream(_encode(events, options.output, provider.info.name))
                 else:
                     await _print(events, session, sink)
             return choose_exit_code(session.turns[-1]) if session.turns else ExitCode.MODEL
@@ -185,8 +186,20 @@ def print_error(error: Exception, options: Options, conversation_id: str | None 
         print(json.dumps({**event, "error": describe_error(error), "conversation_id": kept_id}), flush=True)
 
 
-async def _print_sse(events: AsyncGenerator[Event, None], model: str) -> None:
-    async with aclosing(sse_encoder.encode(events, model=model)) as lines:
+def _encode(events: AsyncGenerator[Event, None], form: Output, model: str) -> AsyncGenerator[str, None]:
+    """Return the events in a form of server-sent events."""
+    if form == "sse":
+        return sse_encoder.encode(events, model=model)
+    from dial_client.sinks.ag_ui_stream import AgUiEncoder
+    from dial_client.sinks.ai_sdk_stream import AiSdkEncoder
+    from dial_client.sinks.turn_frames import encode_turn
+
+    turn, thread = secrets.token_hex(16), secrets.token_hex(16)
+    return encode_turn(events, AiSdkEncoder(turn) if form == "ai-sdk" else AgUiEncoder(turn, thread, run=turn))
+
+
+async def _print_stream(encoded: AsyncGenerator[str, None]) -> None:
+    async with aclosing(encoded) as lines:
         async for line in lines:
             print(line, end="", flush=True)
 

@@ -11,6 +11,7 @@ import threading
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -63,6 +64,46 @@ class LoginStore(Protocol):
         """
 
 
+@runtime_checkable
+class OwnerLogins(Protocol):
+    """A `LoginStore` of several persons, which keeps those of each apart itself."""
+
+    def for_owner(self, owner: str) -> LoginStore:
+        """Return the logins of one person."""
+
+
+@dataclass(frozen=True, slots=True)
+class _SelectedLogins:
+    """The logins of one person in a store that knows no persons."""
+
+    store: LoginStore
+    prefix: str
+
+    async def load(self, key: str) -> str | None:
+        return await self.store.load(self.prefix + key)
+
+    async def save(self, key: str, login: str) -> None:
+        await self.store.save(self.prefix + key, login)
+
+    async def delete(self, key: str) -> bool:
+        return await self.store.delete(self.prefix + key)
+
+    def lock(self, key: str) -> AbstractAsyncContextManager[object]:
+        return self.store.lock(self.prefix + key)
+
+
+def select_owner(store: LoginStore, owner: str) -> LoginStore:
+    """Return the logins of one person; those of nobody in particular are the store itself."""
+    if isinstance(store, OwnerLogins):
+        return store.for_owner(owner)
+    return _SelectedLogins(store, _hash_owner(owner)) if owner else store
+
+
+def _hash_owner(owner: str) -> str:
+    # A person's name may be an address with any characters.
+    return f"{hashlib.sha256(owner.encode(errors='replace')).hexdigest()[:16]}-"
+
+
 class MemoryLogins:
     """Logins in memory, which end with the program. By default each client has its own."""
 
@@ -108,8 +149,7 @@ class FolderLogins:
         self._is_of_dial_chat = folder is None and not user
         self._has_keyring = folder is None
         self._folder = Path(folder or platformdirs.user_data_path("dial-client", appauthor=False) / "logins")
-        # A user's key may be an address with any characters.
-        self._prefix = f"{hashlib.sha256(user.encode()).hexdigest()[:16]}-" if user else ""
+        self._prefix = _hash_owner(user) if user else ""
 
     async def load(self, key: str) -> str | None:
         """Return the text of a login; None if there is none, or it cannot be read."""

@@ -1,0 +1,1 @@
+"""The chats of other programs' front ends: AG-UI, and the AI SDK of Vercel. Their streams are written in `sinks`."""

@@ -1,0 +1,53 @@
+"""What a front end asks for, whichever its protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dial_client.messages.message import Content
+from dial_client.serve.http_messages import HttpError
+from dial_client.serve.model_api.message_parts import parse_content
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """A message in a chat, or the answers to what the chat's turn waits for."""
+
+    chat: str
+    """The id of the chat, which the front end has chosen."""
+    run: str = ""
+    """The id of the request; empty if the protocol has none."""
+    content: Content = ""
+    """The new message of the user."""
+    earlier: int = 0
+    """The number of the user's messages before it that the front end has."""
+    replaces: bool = False
+    """Whether the message is a new version of an earlier one."""
+    regenerates: bool = False
+    """Whether the message is there already, and gets a new answer."""
+    answers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The answers, by the ids that `turn_frames.Waiting` gave the requests: ``decision`` or ``action``, and more."""
+    keeps_running: bool = False
+    """Whether the turn goes on when the front end closes the connection, which else stops the turn."""
+
+
+def parse_parts(parts: Sequence[Mapping[str, Any]], path: str) -> Content:
+    """Parse the parts of a message, in the form of OpenAI's API; one text alone is a string.
+
+    Raises:
+        HttpError: They are not valid, or empty.
+    """
+    content = parse_content(parts, path)
+    if not content:
+        raise HttpError(400, f"{path} must not be empty", "empty_message", param=path)
+    is_text = len(parts) == 1 and parts[0].get("type") == "text"
+    return str(parts[0]["text"]) if is_text else content
+
+
+def build_file_part(url: str, mime_type: str, name: str = "") -> dict[str, Any]:
+    """Return an image or a file in the form of OpenAI's API."""
+    if mime_type.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": url}}
+    return {"type": "file", "file": {"file_data": url, "filename": name}}

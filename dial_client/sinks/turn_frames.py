@@ -1,0 +1,170 @@
+"""The events of a turn with the beginnings and ends of its texts, for the streams of front ends.
+
+Those streams bracket each text, and end where a person has to answer: the next request has the answer, and its stream
+goes on. A stream that goes on is built from all events of the turn again, so that any process can write it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from dial_client.messages.events import (
+    Event,
+    InputReceived,
+    InputRequested,
+    ReasoningDelta,
+    RoundStarted,
+    ServerChanged,
+    StatusChanged,
+    TextDelta,
+    ToolCallFinished,
+    ToolCallProgress,
+    ToolCallStarted,
+)
+from dial_client.sinks.sse_encoder import to_json
+
+# The kind of a request that has a call, see `InputRequested`.
+APPROVAL = "approval"
+
+
+class TurnEncoder(Protocol):
+    """Encodes the events of one turn as the server-sent events of a front end."""
+
+    @property
+    def frames(self) -> TurnFrames:
+        """What is open in the turn."""
+
+    def begin(self) -> str:
+        """Return what begins a stream: the first of a turn, or one that goes on."""
+
+    def encode(self, event: Event, position: int = 0) -> str:
+        """Return an event of the turn at a position of its log; empty for events that are not sent."""
+
+    def pause(self) -> str:
+        """Return the end of a stream whose turn waits for a person."""
+
+    def end(self, error: Exception | None = None) -> str:
+        """Return the end of a stream after the turn's last event, or after its error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bracket:
+    """The beginning or the end of a text."""
+
+    kind: Literal["text", "reasoning"]
+    id: str
+    """Unique in the conversation."""
+    opens: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A request to a person, and the position in the log at which it was made."""
+
+    request: InputRequested
+    position: int
+
+    @property
+    def id(self) -> str:
+        """The id for the front end, from which a stream that goes on finds its place: `parse_request_id`."""
+        return f"{self.request.id}.{self.position}"
+
+
+def parse_request_id(id_: str) -> tuple[str, int]:
+    """Return the request and the position that `Waiting.id` names; the position is 0 if it names none."""
+    request, _, position = id_.rpartition(".")
+    return (request, int(position)) if request and position.isascii() and position.isdigit() else (id_, 0)
+
+
+class TurnFrames:
+    """Follows what is open in a turn.
+
+    Args:
+        turn: The id of the turn, which begins all ids.
+        pauses_for_questions: Whether a stream also ends for the questions of servers, not only for approvals.
+    """
+
+    def __init__(self, turn: str, *, pauses_for_questions: bool = False) -> None:
+        self.turn = turn
+        self._pauses_for_questions = pauses_for_questions
+        self.depth = 0
+        """The number of rounds before this one."""
+        self.waiting: dict[str, Waiting] = {}
+        """The open requests to a person, by their ids."""
+        self._open: Bracket | None = None
+        self._texts = 0
+        self._running: set[str] = set()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the stream ends here: a question is open, or all calls that have started wait for approval."""
+        asked = [waiting.request for waiting in self.waiting.values()]
+        held = {request.about["call"]["id"] for request in asked if request.kind == APPROVAL}
+        has_question = self._pauses_for_questions and len(held) < len(asked)
+        return has_question or (bool(held) and self._running <= held)
+
+    def find_call_id(self, id_: str) -> str:
+        """Return an id for a call of this round that no other call of the conversation has, as a model's ids may."""
+        return f"{self.turn}-{self.depth}-{id_}"
+
+    def follow(self, event: Event, position: int) -> list[Bracket]:
+        """Take an event, and return the brackets before it."""
+        match event:
+            case RoundStarted(depth):
+                self.depth = depth
+            case ToolCallStarted(call):
+                self._running.add(call.id)
+            case ToolCallFinished(result):
+                self._running.discard(result.tool_call_id)
+            case InputRequested(id_):
+                self.waiting[id_] = Waiting(event, position)
+            case InputReceived(id_):
+                self.waiting.pop(id_, None)
+            case StatusChanged() | ToolCallProgress() | ServerChanged():
+                return []  # may stand between two fragments of a text
+            case _:
+                pass
+        kinds: Mapping[type, Literal["text", "reasoning"]] = {TextDelta: "text", ReasoningDelta: "reasoning"}
+        return self._switch(kinds.get(type(event)))
+
+    def close(self) -> list[Bracket]:
+        """Return the end of the text that is open."""
+        return self._switch(None)
+
+    def _switch(self, kind: Literal["text", "reasoning"] | None) -> list[Bracket]:
+        open_ = self._open
+        if kind == (open_ and open_.kind):
+            return []
+        brackets = [] if open_ is None else [Bracket(open_.kind, open_.id, opens=False)]
+        self._open = None
+        if kind is not None:
+            self._texts += 1
+            self._open = Bracket(kind, f"{self.turn}-{kind}-{self._texts}", opens=True)
+            brackets.append(self._open)
+        return brackets
+
+    @property
+    def open_id(self) -> str:
+        """The id of the text that is open; empty if there is none."""
+        return self._open.id if self._open is not None else ""
+
+
+async def encode_turn(events: AsyncGenerator[Event, None], encoder: TurnEncoder) -> AsyncGenerator[str, None]:
+    """Yield a turn's events as strings that end in a blank line; an error of the turn becomes an event."""
+    failure: Exception | None = None
+    yield encoder.begin()
+    try:
+        async with aclosing(events):
+            async for event in events:
+                yield encoder.encode(event)
+    except Exception as error:  # noqa: BLE001 - the stream needs an end after any error
+        failure = error
+    yield encoder.end(failure)
+
+
+def encode_data(data: Mapping[str, object]) -> str:
+    """Return an unnamed server-sent event."""
+    return f"data: {to_json(data)}\n\n"
