@@ -785,6 +785,7 @@ from dial_client.stores import database as database
 from dial_client.stores import migrations as migrations
 from dial_client.stores.access_tokens import AccessTokens as AccessTokens
 from dial_client.stores.conversation_store import EPOCH as EPOCH
+from dial_client.stores.conversation_store import MAX_PREVIEW as MAX_PREVIEW
 from dial_client.stores.conversation_store import MAX_TITLE as MAX_TITLE
 from dial_client.stores.conversation_store import Conversation as Conversation
 from dial_client.stores.conversation_store import ConversationStore as ConversationStore

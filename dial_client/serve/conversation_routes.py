@@ -175,7 +175,9 @@ class ConversationRoutes:
         page = await self._find_manager(request).list(
             limit, cursor=query.get("cursor") or None, search=search, marks=marks
         )
-        conversations = [summary_to_dict(summary) | {"running": summary.running} for summary in page]
+        conversations = [
+            summary_to_dict(summary) | {"running": summary.running, "preview": summary.preview} for summary in page
+        ]
         found = {"conversations": conversations, "cursor": page.cursor, "can_share": self._can_share}
         return build_json_response(found)
 

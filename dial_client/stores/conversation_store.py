@@ -24,8 +24,9 @@ from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import Message, PendingApproval, find_pending_approvals
 from dial_client.settings.argument_types import describe_type
 
-# Limit of characters of a title.
+# Limit of characters of a title, and of the beginning of the last answer in a list.
 MAX_TITLE = 60
+MAX_PREVIEW = 120
 
 # Limit of words of a search; further words are ignored.
 MAX_SEARCH_WORDS = 8
@@ -89,6 +90,9 @@ class ConversationSummary:
     """The person that the conversation belongs to; empty if the program names none."""
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Data of the program, of JSON types only."""
+    preview: str = ""
+    """The beginning of the last answer, in one line of at most `MAX_PREVIEW` characters; empty before the first answer,
+    and if an earlier release stored it."""
 
 
 class Page(tuple[ConversationSummary, ...]):

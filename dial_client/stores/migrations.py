@@ -141,6 +141,10 @@ _SHARED_VALUES = (
     )""",
 )
 
+# The beginning of the last answer, which a list shows. Conversations get it with their next answer: to read all messages
+# of a large database would stop its service.
+_PREVIEW = ("ALTER TABLE conversations ADD COLUMN preview TEXT NOT NULL DEFAULT ''",)
+
 MigrationStep = str | Callable[["Connection"], None]
 
 # The steps from each version of the schema to the next; the first group creates version 1.
@@ -153,4 +157,5 @@ MIGRATIONS: tuple[Sequence[MigrationStep], ...] = (
     _ACCESS_TOKENS,
     _OWNER_USAGE,
     _SHARED_VALUES,
+    _PREVIEW,
 )

@@ -22,7 +22,7 @@ import anyio
 
 from dial_client.messages.errors import DialError
 from dial_client.runtime.logs import get_logger
-from dial_client.stores.conversation_store import EPOCH, build_title, casefold_text, to_sortable_time
+from dial_client.stores.conversation_store import EPOCH, MAX_PREVIEW, build_title, casefold_text, to_sortable_time
 from dial_client.stores.database import MAX_LEASE_SECONDS, Database, build_clock_expression
 from dial_client.stores.store_core import Change, RowChange, StoredConversation
 
@@ -35,7 +35,7 @@ log = get_logger(__name__)
 T = TypeVar("T")
 
 # The columns of a conversation, except for the unfinished part of its turn, which may be large.
-COLUMNS = "id, title, created_at, updated_at, message_count, entry_count, turn, held_until, owner, metadata"
+COLUMNS = "id, title, created_at, updated_at, message_count, entry_count, turn, held_until, owner, metadata, preview"
 # Limit of conversations that one statement reads; databases limit the number of parameters to some thousands.
 _MAX_IDS = 500
 _MAX_TURN = 64
@@ -201,13 +201,13 @@ async def write_changes(connection: AsyncConnection, requests: Sequence[Request[
 _DELETE = "DELETE FROM conversations WHERE id = :id"
 _INSERT = (
     "INSERT INTO conversations (id, title, words, created_at, updated_at, message_count, entry_count, turn, held_until,"
-    " unfinished, owner, metadata) VALUES (:id, :title, :words, :created, :updated, :count, :entries, :turn, :until,"
-    " :unfinished, :owner, :metadata)"
+    " unfinished, owner, metadata, preview) VALUES (:id, :title, :words, :created, :updated, :count, :entries, :turn,"
+    " :until, :unfinished, :owner, :metadata, :preview)"
 )
 _UPDATE = (
     "UPDATE conversations SET title = :title, words = :words, updated_at = :updated, message_count = :count,"
     " entry_count = :entries, turn = :turn, held_until = :until, unfinished = :unfinished, owner = :owner,"
-    " metadata = :metadata WHERE id = :id"
+    " metadata = :metadata, preview = :preview WHERE id = :id"
 )
 _ADD = (
     "INSERT INTO messages (conversation_id, position, created_at, message, words)"
@@ -252,6 +252,7 @@ def to_record(row: Any, now: float, default_count: int = 0) -> StoredConversatio
         to_text(getattr(row, "unfinished", "")),
         to_text(row.owner),
         _to_metadata(row.metadata),
+        build_title(to_text(row.preview), MAX_PREVIEW),
     )
 
 
@@ -301,6 +302,7 @@ def _build_row(record: StoredConversation) -> dict[str, Any]:
         "unfinished": unfinished,
         "owner": record.owner,
         "metadata": json.dumps(record.metadata) if record.metadata else "",
+        "preview": record.preview,
     }
 
 

@@ -12,10 +12,11 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from dial_client.messages.errors import ConversationBusy, ConversationNotFound
-from dial_client.messages.message import Message
+from dial_client.messages.message import Message, Role
 from dial_client.stores.conversation_store import (
     Conversation,
     ConversationStore,
+    MAX_PREVIEW,
     ConversationSummary,
     build_title,
     check_owner,
@@ -49,6 +50,8 @@ class StoredConversation:
     """The unfinished messages, encoded by `StoreCore._encode`, or None."""
     owner: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    preview: str = ""
+    """The beginning of the last answer, in one line."""
 
     def is_held(self, now: float) -> bool:
         """Return True if a turn holds the conversation at the time `now`."""
@@ -66,6 +69,7 @@ class StoredConversation:
             running=self.is_held(now),
             owner=self.owner,
             metadata=dict(self.metadata),
+            preview=self.preview,
         )
 
     def to_conversation(
@@ -142,6 +146,7 @@ class StoreCore(ConversationStore, ABC):
             _count_entries(messages),
             owner=check_owner(owner),
             metadata=copy_metadata(metadata),
+            preview=_build_preview(messages),
         )
 
         def change(row: RowChange) -> bool:
@@ -294,7 +299,14 @@ def _with_messages(
         message_count=record.message_count + len(messages),
         entry_count=record.entry_count + _count_entries(messages),
         unfinished=None,
+        preview=_build_preview(messages) or record.preview,
     )
+
+
+def _build_preview(messages: Sequence[Message]) -> str:
+    """Return the beginning of the last answer in these messages; empty if there is none."""
+    answers = (message.text for message in reversed(messages) if message.role == Role.ASSISTANT)
+    return build_title(next((text for text in answers if text and not text.isspace()), ""), MAX_PREVIEW)
 
 
 def _count_entries(messages: Sequence[Message]) -> int:

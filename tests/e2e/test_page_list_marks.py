@@ -11,7 +11,7 @@ from tests.e2e.test_page_conversations import NAMES, choose_menu_entry
 from tests.support.browser import Browser, Tab
 from tests.support.model_endpoint import ModelEndpoint, Say, model_endpoint
 from tests.support.program import write_config
-from tests.support.web_page import DONE, assert_harmless, open_page, read_text, send_message, serve_folder
+from tests.support.web_page import DONE, assert_harmless, open_page, read_text, send_message, serve_folder, serve_page
 
 pytestmark = pytest.mark.once
 
@@ -72,6 +72,16 @@ def test_a_pinned_conversation_comes_first_and_archived_conversations_are_apart(
     choose_menu_entry(tab, "Unpin")
     tab.until(f"{NAMES}.join() === 'Plums,Pears,Apples'")
     assert_harmless(tab, address)
+
+
+def test_the_list_shows_the_beginning_of_the_last_answer_without_its_markup(chromium: Browser, tmp_path: Path) -> None:
+    with serve_page(tmp_path, ["- **Apples** are `round`\n- <b>red</b>"]) as address:
+        tab = open_page(chromium, address)
+        send_message(tab, "Apples")
+        tab.until(DONE)
+        shown = tab.until("document.querySelector('#conversations .preview')?.textContent")
+        assert " ".join(shown.split()) == "Apples are round <b>red</b>"
+        assert_harmless(tab, address)
 
 
 def test_a_link_shows_the_conversation_as_it_was_until_the_owner_ends_it(chromium: Browser, address: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.inner import ConfigError, ConversationNotFound, ConversationStore, Message, ToolCallResult
+from tests.inner import MAX_PREVIEW, ConfigError, ConversationNotFound, ConversationStore, Message, ToolCallResult
 from tests.support.temporary_stores import CALL, MESSAGES, place, store_at
 
 pytestmark = pytest.mark.anyio
@@ -262,6 +262,28 @@ async def test_a_search_finds_words_of_title_and_text(store: ConversationStore, 
     await store.append(c.id, [Message.user("Über die Straße: 100% sure! a\0b")])
     names = {a.id: "a", b.id: "b", c.id: "c"}
     assert [names[conversation.id] for conversation in await store.list(search=search)] == found
+
+
+async def test_a_list_has_the_beginning_of_the_last_answer(store: ConversationStore) -> None:
+    long = "It is noon\nin **Tokyo**,\u202e " + "and later elsewhere " * 20
+    a = await store.create("A", [Message.user("What time is it?")])
+    assert [found.preview for found in await store.list()] == [""]
+    assert await store.acquire(a.id, "turn", [Message.user("And?")], expected_count=1, lease=60, title="")
+    call = [
+        Message.assistant("", [CALL]),
+        Message.tool(CALL, ToolCallResult(CALL.id, success=True, content="the tool")),
+    ]
+    await store.append(a.id, [Message.assistant("I look it up.", [CALL])], turn="turn")
+    assert [found.preview for found in await store.list()] == ["I look it up."]
+    await store.append(a.id, call, turn="turn")
+    assert [found.preview for found in await store.list()] == ["I look it up."], "an empty message is no answer"
+    await store.release(a.id, "turn", [Message.assistant(long)])
+    await store.create("B", [Message.user("Hi."), Message.assistant("Hello.")])
+    hello, noon = [found.preview for found in await store.list()]
+    assert hello == "Hello."
+    assert noon.startswith("It is noon in **Tokyo**, and later")
+    assert noon.endswith("…")
+    assert len(noon) <= MAX_PREVIEW
 
 
 async def test_a_search_has_pages(store: ConversationStore) -> None:

@@ -121,8 +121,9 @@ connectApps({
 
 /** Go to a conversation by its id; "" is a new conversation. */
 function navigate(id) {
-  if (location.hash === toHash(id)) openConversation(id);
-  else location.hash = toHash(id);
+  // A change of `location.hash` would open the conversation later, and close what is begun until then.
+  if (location.hash !== toHash(id)) history.pushState(null, "", toHash(id));
+  openConversation(id);
 }
 
 async function openConversation(id, position = null) {

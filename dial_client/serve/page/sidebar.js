@@ -142,12 +142,14 @@ export class Sidebar {
   }
 
   /** Return the item of a conversation, updated to its current title. */
-  #updateItem({ id, title, running, updated, pinned, archived, shared }) {
+  #updateItem({ id, title, preview, running, updated, pinned, archived, shared }) {
     const item = this.#items.get(id) ?? this.#createItem(id);
     this.#items.set(id, item);
     item.title = title || translate("conversation.new");
     item.text.textContent = item.title;
     item.time.textContent = [formatMoment(updated), shared ? translate("share.mark") : ""].filter(Boolean).join(" · ");
+    // Without the marks of Markdown, which would be most of what is seen of a list or a heading.
+    item.preview.textContent = preview.replace(/[*`#|]|(?<!\w)-+(?!\w)/g, "");
     Object.assign(item.marks, { pinned, archived, shared });
     item.link.title = item.title;
     setLabel(item.more, translate("conversation.actions_of", { title: item.title }));
@@ -156,9 +158,9 @@ export class Sidebar {
   }
 
   #createItem(id) {
-    const item = { title: "", text: el("span"), time: el("span.when"), marks: {} };
+    const item = { title: "", text: el("span"), time: el("span.when"), preview: el("bdi.preview"), marks: {} };
     // The direction is that of the title: what does not fit is cut off at its end, not at its beginning.
-    const secondLine = el("span.second-line", {}, item.time);
+    const secondLine = el("span.second-line", {}, item.time, item.preview);
     item.link = el("a", { href: toHash(id), dir: "auto" }, item.text, el("span.visually-hidden"), secondLine);
     item.more = createIconButton("more", "", () => this.openMenu(item.more, { id, title: item.title }));
     item.more.setAttribute("aria-haspopup", "menu");
