@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import signal
 import statistics
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -194,6 +195,8 @@ def main() -> None:
     options = parser.parse_args()
     if sys.platform != "linux":
         sys.exit("only Linux tells the processor time and the memory of another process")
+    # A run that is stopped ends what it has started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if options.faults:
         rows = asyncio.run(measure_faults(options.only, is_smoke=options.smoke))
         print(json.dumps([asdict(row) for row in rows])) if options.json else print_faults(rows)

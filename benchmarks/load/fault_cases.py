@@ -6,10 +6,11 @@ import asyncio
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -58,10 +59,12 @@ class Fault:
 
 
 async def kill_processes(place: Place, times: int = 3, interval: float = 10.0) -> None:
-    """Kill a process of each service again and again; it is started again at once."""
+    """Kill a process of each service again and again; it is started again at once, and works before the next one."""
     for number in range(times):
         if number:
             await asyncio.sleep(interval)
+        for process in place.processes:
+            await asyncio.to_thread(process.wait_until_it_listens)
         for clients in place.services:
             processes = clients.service.processes
             processes[number % len(processes)].kill()
@@ -90,12 +93,16 @@ async def cut_connections(place: Place) -> None:
 
 async def fill_disk(place: Place) -> None:
     """Fill the disk of the SQLite file for some seconds."""
-    ballast = place.folder / "disk" / "ballast"
-    with ballast.open("wb", buffering=0) as file, suppress(OSError):
-        while file.write(b"x" * 4_096):
-            pass
-    await asyncio.sleep(5.0)
-    ballast.unlink()
+    disk = place.folder / "disk"
+    # While somebody reads, such as a backup, the file of the latest writes cannot be used again: it has to grow.
+    with closing(sqlite3.connect(disk / "talk.db", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM conversations").fetchone()
+        with (disk / "ballast").open("wb", buffering=0) as file, suppress(OSError):
+            while file.write(b"x" * 4_096):
+                pass
+        await asyncio.sleep(5.0)
+        (disk / "ballast").unlink()
 
 
 async def do_nothing(_: Place) -> None:
@@ -105,7 +112,7 @@ async def do_nothing(_: Place) -> None:
 
 async def set_clock(place: Place) -> None:
     """Set the clock of a process an hour ahead, then an hour back."""
-    for offset in ("+3600", "-3600", "+0"):
+    for offset in ("3600", "-3600", "0"):
         for clients in place.services:
             (clients.service.folder / "clock").write_text(offset, encoding="utf-8")
         await asyncio.sleep(3.0)
@@ -167,15 +174,11 @@ def find_lack(fault: Fault, place: Place) -> str:
     """Return why a fault cannot be caused on this machine; empty if it can."""
     if place.postgres is None and fault.services is BOTH:
         return "there is no PostgreSQL"
-    if fault.has_clock and _find_clock_library() is None:
-        return "there is no libfaketime"
+    if fault.has_clock and shutil.which("cc") is None:
+        return "there is no compiler for the library that sets a clock"
     if fault.cause is fill_disk and (os.geteuid() != 0 or shutil.which("mount") is None):
         return "no file system can be mounted"
     return ""
-
-
-def _find_clock_library() -> Path | None:
-    return next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
 
 
 async def _measure_fault(fault: Fault, place: Place, url: str, number: int) -> list[FaultRow]:
@@ -215,15 +218,11 @@ def _opened(fault: Fault, place: Place, url: str, store: str, processes: int, da
         where = place.postgres.create_database(database)
     service = Service(f"{store}{processes}", folder, url, build_arguments(store, where), processes=processes)
     if fault.has_clock:
-        clock = folder / "clock"
-        clock.write_text("+0", encoding="utf-8")
-        service.processes[0].environment |= {
-            "LD_PRELOAD": str(_find_clock_library()),
-            "FAKETIME_TIMESTAMP_FILE": str(clock),
-            "FAKETIME_NO_CACHE": "1",
-            # A clock that is set does not change how long waits take.
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        }
+        clock, library = folder / "clock", folder / "set_clock.so"
+        clock.write_text("0", encoding="utf-8")
+        source = Path(__file__).with_name("set_clock.c")
+        subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", library, source], check=True)
+        service.processes[0].environment |= {"LD_PRELOAD": str(library), "DIAL_CLOCK": str(clock)}
     with service:
         clients = Clients(service)
         try:

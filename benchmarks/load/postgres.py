@@ -72,7 +72,7 @@ class Postgres:
         ended = subprocess.run(command, check=False, capture_output=True, text=True, cwd=self._folder, **self._user)
         if ended.returncode:
             raise RuntimeError(f"{program}: {ended.stderr}")
-        return ended.stdout
+        return str(ended.stdout)
 
     def start(self) -> None:
         """Start the server, and wait until it accepts connections."""

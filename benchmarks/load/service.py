@@ -48,6 +48,7 @@ class Process:
         self._command = [sys.executable, "-m", "dial_client", "serve", "-c", str(folder / "servers.json"), *options]
         self._command += ["--base-url", model_url, *arguments]
         self._process: subprocess.Popen[bytes] | None = None
+        self._starts = 0
 
     @staticmethod
     def write_configuration(folder: Path) -> None:
@@ -62,15 +63,16 @@ class Process:
         # A connection takes a file, and clients keep theirs.
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        self._starts += 1
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment, cwd=self._folder
             )
 
-    def wait_until_it_listens(self, starts: int = 1) -> None:
-        """Wait until the process has said `starts` times in all that it listens."""
+    def wait_until_it_listens(self) -> None:
+        """Wait until the process has said that it listens, since its last start."""
         deadline = time.monotonic() + START_TIMEOUT
-        while self.read_log().count("listening on ") < starts:
+        while self.read_log().count("listening on ") < self._starts:
             if time.monotonic() > deadline or not self.is_alive:
                 raise RuntimeError(f"the service does not start: {self.read_log()[-2_000:]}")
             time.sleep(0.05)

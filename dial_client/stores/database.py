@@ -238,7 +238,11 @@ async def _check_file(connection: AsyncConnection) -> list[str]:
 
 
 async def _transaction(engine: AsyncEngine, operation: Callable[[AsyncConnection], Awaitable[T]], *, writes: bool) -> T:
-    async with engine.execution_options(writes=writes).begin() as connection:
+    options: dict[str, Any] = {"writes": writes}
+    if not writes and engine.dialect.name == "postgresql":
+        # Each statement of such a transaction sees what is committed anyway: without it, BEGIN and COMMIT are saved.
+        options["isolation_level"] = "AUTOCOMMIT"
+    async with engine.execution_options(**options).begin() as connection:
         return await operation(connection)
 
 
