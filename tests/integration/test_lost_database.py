@@ -307,6 +307,29 @@ async def test_a_durable_turn_outlives_a_database_that_is_away(moment: str, unti
 
 
 @needs_postgres
+@needs_dbos
+async def test_dbos_is_not_asked_for_turns_while_the_database_is_away(caplog: pytest.LogCaptureFixture) -> None:
+    # DBOS itself would try again later and later, and resume nothing for a minute after the database is back.
+    caplog.set_level(logging.WARNING, "dial_client")
+    async with proxied() as (proxy, store):
+        model = Model("", lambda: None)
+        timings = DurableTimings(recovery_interval=0.1, idle_interval=0.1, database_timeout=0.5)
+        with anyio.fail_after(LONG):
+            async with (
+                DialClient(model, tools=[model.look]) as dial,
+                DurableTurns(dial, store, proxy.url, timings=timings),
+            ):
+                proxy.cut()
+                # The first search ends with one of these, and the next one begins with the other.
+                for event in ("durable_turns_not_seen", "database_failed"):
+                    while event not in caplog.text:  # noqa: ASYNC110 - the log has no event to wait for
+                        await anyio.sleep(0.02)
+                proxy.restore()
+                while "database_works_again" not in caplog.text:  # noqa: ASYNC110 - as above
+                    await anyio.sleep(0.02)
+
+
+@needs_postgres
 async def test_an_open_database_that_is_renamed_is_unavailable_and_its_name_is_not_told() -> None:
     async with database_url() as url, SQLStore(url) as store:
         made = await store.create()
