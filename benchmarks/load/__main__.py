@@ -17,6 +17,7 @@ import json
 import signal
 import statistics
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
@@ -49,9 +50,9 @@ class Plan:
     """Stores, each with the number of processes."""
     conversations: int = 1_000
     rates: Sequence[float] = (10, 20, 40)
-    streams: Sequence[int] = (50, 100, 200)
+    streams: Sequence[int] = (50, 200)
     rounds: int = 3
-    seconds: float = 5.0
+    seconds: float = 4.0
     """Seconds of each window."""
     workers: int = WORKERS
 
@@ -109,15 +110,18 @@ async def measure(plan: Plan) -> dict[str, Figures]:
     """Return what was measured of each service."""
     with open_services(plan) as (opened, postgres):
         measured = {name: Figures() for name in opened}
+        _say("conversations")
         for name, clients in opened.items():
             await clients.create_conversations(plan.conversations)
-            await clients.ask_at_rate(10, 3)  # loads what a first turn loads
+            await clients.ask_at_rate(10, 2)  # loads what a first turn loads
             measured[name].memory_kb = round(clients.service.memory_kb / len(clients.service.ports))
         for count in plan.streams:
+            _say(f"{count} streams")
             for name, clients in opened.items():
                 if len(clients.service.ports) == 1:
                     measured[name].streams.append(await measure_streams(clients, count, plan.seconds))
         for rate in plan.rates:
+            _say(f"{rate} turns a second")
             for name, clients in opened.items():
                 measured[name].rates[rate] = build_waits(await clients.ask_at_rate(rate, plan.seconds))
         await _measure_saturated(plan, opened, postgres, measured)
@@ -131,7 +135,8 @@ async def _measure_saturated(
     plan: Plan, opened: Mapping[str, Clients], postgres: Postgres | None, measured: Mapping[str, Figures]
 ) -> None:
     before = {name: (clients.service.memory_kb, clients.answered) for name, clients in opened.items()}
-    for _ in range(plan.rounds):
+    for number in range(plan.rounds):
+        _say(f"as many turns as possible, round {number + 1}")
         for name, clients in opened.items():
             found = await measure_saturated(clients, postgres, plan.seconds, plan.workers)
             measured[name].saturated.append(found)
@@ -140,6 +145,10 @@ async def _measure_saturated(
     for name, clients in opened.items():
         memory, turns = before[name]
         measured[name].growth_kb = (clients.service.memory_kb - memory) / (clients.answered - turns)
+
+
+def _say(stage: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {stage}", file=sys.stderr, flush=True)
 
 
 WAITS = "first byte, ms: p50 | p95 | p99 | gap, ms: p50 | p95 | p99"

@@ -362,7 +362,7 @@ def _create_postgres_engine(url: URL, patience: float) -> AsyncEngine:
             record.info["was_used"] = True
             return
         try:
-            connection.run_async(lambda driver: driver.execute(";", timeout=PING_TIMEOUT))
+            connection.run_async(lambda driver: driver.execute("SELECT 1", timeout=PING_TIMEOUT))
         except Exception as error:
             raise InvalidatePoolError from error
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
+from sqlalchemy import event
 
 from tests.inner import ConfigError, DialError, Message, SQLStore
 from tests.support.temporary_stores import MESSAGES, database_url, needs_postgres
@@ -71,6 +72,24 @@ async def test_programs_can_create_the_tables_concurrently(where: str) -> None:
     assert len(await stores[0].list()) == 4
     for store in stores:
         await store.aclose()
+
+
+@needs_postgres
+async def test_a_connection_that_works_is_used_again(where: str) -> None:
+    async with SQLStore(where) as store:
+        made = await store.create()
+        engine = await store._database.open()
+        opened = 0
+
+        @event.listens_for(engine.sync_engine, "connect")
+        def count(*_: object) -> None:
+            nonlocal opened
+            opened += 1
+
+        for _ in range(3):
+            await store.append(made.id, [Message.user("Again.")])
+            await store.get(made.id)
+    assert opened == 0
 
 
 @needs_postgres
