@@ -67,7 +67,7 @@ def test_the_service_is_measured_under_load() -> None:
     ended = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     [figures] = json.loads(ended.stdout)["services"].values()
-    assert all(one["turns_a_second"] > 0 and one["processor_ms"] > 0 for one in figures["saturated"])
+    assert all(window["turns_a_second"] > 0 and window["processor_ms"] > 0 for window in figures["saturated"])
     [waits] = figures["rates"].values()
     assert (waits["failed"], len(figures["streams"])) == (0, 2)
     assert all(value > 0 for value in (*waits["first_byte"], *waits["gap"]))
