@@ -27,7 +27,7 @@ from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.messages.model import Provider
 from dial_client.servers.status import ServerStatus
 from dial_client.settings.config_locations import find_user_config
-from dial_client.settings.config_types import ModelProfile, Settings
+from dial_client.settings.config_types import ModelProfile, Settings, SkillFolder
 from dial_client.settings.policy_config import Policy, load_policy
 from dial_client.tools.approval import Approval, ApprovalContext, Approver, Decision
 from dial_client.tools.approval_mode import ApprovalMode
@@ -71,6 +71,7 @@ async def open_client(  # noqa: PLR0913 - what a command has to say of its clien
     chosen = replace(
         settings,
         default_model=None if provider is None else settings.default_model,
+        skills=(),  # `use_skills` adds those that the user trusts
         system=settings.system if options.system is None else options.system,
     )
     dial = DialClient.from_config(
@@ -109,12 +110,24 @@ async def open_client(  # noqa: PLR0913 - what a command has to say of its clien
 
 
 def use_instructions(dial: DialClient, texts: FolderTexts) -> None:
-    """Let the turns of a client follow the instructions of files, at most for a quarter of the context window."""
+    """Let the turns of a client use the skills and follow the instructions of files.
+
+    The instructions fill at most a quarter of the context window.
+    """
     tokens = dial.model.window_tokens
     room = MAX_CHARS if tokens is None else min(MAX_CHARS, tokens)  # a token has about four characters
     dial.file_instructions, cut = build_instructions(texts.instructions, room)
     if cut:
         warn_once(cut)
+    use_skills(dial, texts.skills)
+
+
+def use_skills(dial: DialClient, skills: Sequence[SkillFolder]) -> None:
+    """Let the turns of a client use skills that were found; a warning says if one has changed in the meantime."""
+    try:
+        dial.use_skills(skills)
+    except ConfigError as error:
+        warn_once(f"no skill is used: {error}")
 
 
 class _CommandPolicy(ApprovalPolicy):

@@ -1024,6 +1024,15 @@ class DialClient:
         """The MCP Apps of all servers, for a program that shows them (`Callbacks.apps`)."""
         return Apps(self._servers, self._executor)
 
+    def use_skills(self, skills: Sequence[Skill]) -> None:
+        """Use the skills of these folders from the next turn on, in place of those of earlier folders.
+
+        Raises:
+            ConfigError: A folder has no skills, or one of them is wrong; nothing is changed.
+            TypeError: `skills` is no list of paths.
+        """
+        self._skills.set_folders(skills)
+
     @property
     def skills(self) -> Skills:
         """The Agent Skills of the client and of its servers."""

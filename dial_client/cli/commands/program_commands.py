@@ -485,7 +485,7 @@ def grants(
     ] = None,
     as_json: AsJson = False,
 ) -> CommandRun:
-    """List the tools that you always allow, allow one, or revoke such a grant."""
+    """List the tools that you always allow; allow or revoke one."""
     from dial_client.cli import policy_listing
     from dial_client.messages.errors import ConfigError
 
