@@ -23,17 +23,16 @@ FOLDER_SKILLS = (Path(".dial", "skills"), Path(".claude", "skills"))
 
 
 @dataclass(frozen=True, slots=True)
-class FoundSkill:
-    """A skill below the working folder, with its content at that moment."""
+class FoundText:
+    """A text below the working folder, such as a ``SKILL.md``, with its content at that moment."""
 
     file: FoundFile
-    """Its ``SKILL.md``."""
-    others: Mapping[str, str] = field(default_factory=dict)
-    """The SHA-256 of its other files, by their paths in the skill with ``/``."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """For a ``SKILL.md``, the SHA-256 of the skill's other files, by their paths in the skill with ``/``."""
 
     def to_folder(self) -> SkillFolder:
-        """Return the skill for a client, which compares each file that it reads."""
-        return SkillFolder(self.file.path.parent, {self.file.path.name: self.file.digest, **self.others})
+        """Return a skill for a client, which compares each file that it reads."""
+        return SkillFolder(self.file.path.parent, {self.file.path.name: self.file.digest, **self.files})
 
 
 def list_own_folders(settings: Settings) -> list[SkillFolder]:
@@ -43,10 +42,10 @@ def list_own_folders(settings: Settings) -> list[SkillFolder]:
     return [SkillFolder(path) for path in _list_valid([*([folder] if folder.is_dir() else []), *named])]
 
 
-def find_folder_skills(settings: Settings) -> list[FoundSkill]:
+def find_folder_skills(settings: Settings) -> list[FoundText]:
     """Return the skills below the working folder, each with the digests of its files."""
     named = [path for path in settings.skills if _is_below(path)]
-    found: list[FoundSkill] = []
+    found: list[FoundText] = []
     for path in _list_valid([*(path for path in FOLDER_SKILLS if path.is_dir()), *named]):
         try:
             found.append(read_found_skill(path))
@@ -55,7 +54,7 @@ def find_folder_skills(settings: Settings) -> list[FoundSkill]:
     return found
 
 
-def read_found_skill(folder: Path) -> FoundSkill:
+def read_found_skill(folder: Path) -> FoundText:
     """Read a skill, and the digests of its files.
 
     Raises:
@@ -66,7 +65,7 @@ def read_found_skill(folder: Path) -> FoundSkill:
     digests = hash_files(folder)
     # The bytes that are shown are the bytes that are trusted: those of the next reading.
     digests.pop(SKILL_FILE, None)
-    return FoundSkill(read_found(folder / SKILL_FILE), digests)
+    return FoundText(read_found(folder / SKILL_FILE), digests)
 
 
 def _list_valid(places: list[Path]) -> Iterator[Path]:

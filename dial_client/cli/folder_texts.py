@@ -15,7 +15,7 @@ from pathlib import Path
 from anyio import lowlevel
 
 from dial_client.cli.error_stream import warn_once
-from dial_client.cli.folder_skills import SKILL_FILE, FoundSkill, find_folder_skills, list_own_folders
+from dial_client.cli.folder_skills import SKILL_FILE, FoundText, find_folder_skills, list_own_folders
 from dial_client.cli.options import Options
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.cli.word_wrap import find_terminal_width
@@ -76,7 +76,7 @@ async def read_folder_texts(options: Options, settings: Settings) -> FolderTexts
     folder = Path()
     found = [*_read_named(folder, names), *_read_commands(FOLDER_COMMANDS)]
     known = {file.target for file in own}
-    texts = {file.location: FoundSkill(file) for file in found if file.target not in known}
+    texts = {file.location: FoundText(file) for file in found if file.target not in known}
     texts |= {skill.file.location: skill for skill in find_folder_skills(settings)}
     trusted = await _select_trusted(list(texts.values()), may_ask=not options.trust)
     used = [*own, *(text.file for text in trusted if text.file.path.name != SKILL_FILE)]
@@ -140,7 +140,7 @@ def _read(path: Path) -> Iterator[FoundFile]:
         warn_once(f"not used: {error}")
 
 
-async def _select_trusted(found: Sequence[FoundSkill], *, may_ask: bool) -> Sequence[FoundSkill]:
+async def _select_trusted(found: Sequence[FoundText], *, may_ask: bool) -> Sequence[FoundText]:
     """Return the texts of the working folder that are in use; with ``--trust`` (not `may_ask`), all of them."""
     if not may_ask:
         return found
@@ -157,14 +157,14 @@ async def _select_trusted(found: Sequence[FoundSkill], *, may_ask: bool) -> Sequ
     is_trusted = await _ask_for_trust(asked, [before[text.file.location] for text in asked])
     for text in asked:
         try:
-            (store if is_trusted else declined).save(text.file, text.others)
+            (store if is_trusted else declined).save(text.file, text.files)
         except OSError as error:
             warn_once(f"your decision cannot be stored: {error.strerror}; it holds for this run")
             break
     return [text for text in found if text in trusted or (is_trusted and text in asked)]
 
 
-async def _ask_for_trust(texts: Sequence[FoundSkill], before: Sequence[TrustedFile | None]) -> bool:
+async def _ask_for_trust(texts: Sequence[FoundText], before: Sequence[TrustedFile | None]) -> bool:
     from dial_client.cli.trust_summary import number_lines
 
     width = find_terminal_width(sys.stderr)
@@ -190,26 +190,26 @@ async def _ask_for_trust(texts: Sequence[FoundSkill], before: Sequence[TrustedFi
             case "v" | "view":
                 for text in texts:
                     _print_to_user(escape_line(str(text.file.path)), number_lines(text.file.text, width))
-                    _print_to_user(*_name_others(text, {}))
+                    _print_to_user(*_name_files(text, {}))
             case _:
                 _print_to_user("Please answer t, n or v.")
 
 
-def _show(text: FoundSkill, known: TrustedFile | None, width: int | None) -> list[str]:
+def _show(text: FoundText, known: TrustedFile | None, width: int | None) -> list[str]:
     """Return the lines of a new file, or the changes of one that was trusted before; and the files of a skill."""
     from dial_client.cli.trust_summary import SummaryRow, diff_text, render_rows
 
     if known is None:
         rows = (SummaryRow(f"  | {escape_line(line)}") for line in text.file.text.splitlines())
-        return [*_name_others(text, {}), *render_rows(rows, width).split("\n")]
+        return [*_name_files(text, {}), *render_rows(rows, width).split("\n")]
     changes = render_rows(diff_text(known.text, text.file.text), width).split("\n")
-    return [*_name_others(text, known.env_files), *(changes if known.digest != text.file.digest else [])]
+    return [*_name_files(text, known.env_files), *(changes if known.digest != text.file.digest else [])]
 
 
-def _name_others(text: FoundSkill, before: Mapping[str, str]) -> list[str]:
+def _name_files(text: FoundText, before: Mapping[str, str]) -> list[str]:
     """Return a line for each file of a skill that is new or has changed, or is gone."""
-    names = sorted({*before, *text.others})
-    words = {name: _describe_change(before.get(name), text.others.get(name)) for name in names}
+    names = sorted({*before, *text.files})
+    words = {name: _describe_change(before.get(name), text.files.get(name)) for name in names}
     return [f"  {word}: {escape_line(name)}" for name, word in words.items() if word]
 
 
@@ -227,8 +227,8 @@ async def _ask() -> str:
         return "n"
 
 
-def _matches(known: TrustedFile | None, text: FoundSkill) -> bool:
-    return known is not None and known.matches(text.file) and dict(known.env_files) == dict(text.others)
+def _matches(known: TrustedFile | None, text: FoundText) -> bool:
+    return known is not None and known.matches(text.file) and dict(known.env_files) == dict(text.files)
 
 
 def _find_declined_folder() -> Path:

@@ -91,11 +91,11 @@ def _trust_folder(folder: Path) -> None:
     read_skill(SkillFolder(folder))
     skill = read_found_skill(folder)
     try:
-        trusted = TrustStore().save(skill.file, skill.others)
+        trusted = TrustStore().save(skill.file, skill.files)
     except OSError as error:
         raise ConfigError(f"your trust cannot be stored: {describe_system_error(error)}", path=str(folder)) from None
     print(number_lines(skill.file.text, None))
-    for name in skill.others:
+    for name in skill.files:
         print(f"with {escape_line(name)}")
     print(f"trusted, until it changes: {escape_line(trusted.location)}")
 

@@ -162,9 +162,9 @@ async def _decide(path: Path) -> int:
 def _trust(path: Path, *, as_json: bool) -> int:
     found, env_files = read_found(path), EnvFiles()
     if path.suffix == ".md":  # instructions or a command for the model
-        others = read_found_skill(path.parent).others if path.name == SKILL_FILE else {}
-        summary = "\n".join([number_lines(found.text, None), *(f"with {escape_line(name)}" for name in others)])
-        trusted = TrustStore().save(found, others)
+        files = read_found_skill(path.parent).files if path.name == SKILL_FILE else {}
+        summary = "\n".join([number_lines(found.text, None), *(f"with {escape_line(name)}" for name in files)])
+        trusted = TrustStore().save(found, files)
     else:
         outline = configuration.outline(found.data, str(path))
         summary = render_rows(build_rows(outline, env_files, path.parent.absolute()), None)
