@@ -185,6 +185,7 @@ from dial_client.client.client_options import Directory as Directory
 from dial_client.client.dial_client import DialClient as DialClient
 from dial_client.client.sampling import SAMPLING as SAMPLING
 from dial_client.client.sampling import ModelSampler as ModelSampler
+from dial_client.conversations import persistence as persistence
 from dial_client.conversations.compaction import PROMPT as PROMPT
 from dial_client.conversations.compaction import summarize as summarize
 from dial_client.conversations.conversation_manager import ConversationManager as ConversationManager
@@ -874,6 +875,7 @@ from dial_client.turns.resolution import Reply as Reply
 from dial_client.turns.resolution import resolve as resolve
 from dial_client.turns.status_model import MAX_TOKENS as MAX_TOKENS
 from dial_client.turns.status_model import StatusModel as StatusModel
+from dial_client.turns.status_text import STORING as STORING
 from dial_client.turns.turn_handle import TurnHandle as TurnHandle
 from dial_client.turns.turn_handle import TurnWork as TurnWork
 from dial_client.turns.turn_keywords import TurnKeywords as TurnKeywords

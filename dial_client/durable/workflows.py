@@ -525,7 +525,8 @@ class DurableTurns:
         """Resume the turns that no process runs any more; return whether there are turns that have not ended.
 
         Args:
-            has_failed: Whether the last search has failed: the database is looked for first.
+            has_failed: Whether the last search has failed: the database is looked for first, and nothing is resumed. A
+                process whose database was away stores at once what its turns wait with.
         """
         from dbos import DBOS
 
@@ -536,7 +537,7 @@ class DurableTurns:
         with anyio.fail_after(self._timings.database_timeout):
             pending = await DBOS.list_workflows_async(status="PENDING", name=[TURN, STARTED_TURN], load_input=False)
         for workflow in pending:
-            if workflow.workflow_id not in self._turn_ids:
+            if not has_failed and workflow.workflow_id not in self._turn_ids:
                 await self._resume_if_abandoned(workflow)
         return bool(pending)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from collections.abc import AsyncIterator
+from typing import Any
 
 import anyio
 import pytest
@@ -145,3 +147,14 @@ async def test_the_error_for_a_missing_driver_names_its_package(monkeypatch: pyt
     monkeypatch.setitem(sys.modules, "asyncpg", None)
     with pytest.raises(ConfigError, match=r"asyncpg.*dial-client\[postgres\]"):
         await SQLStore("postgresql://nobody@nowhere/x").list()
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux has this option")
+async def test_a_connection_ends_when_the_server_acknowledges_nothing_any_more(where: str) -> None:
+    async with SQLStore(where) as store:
+        engine = await store._database.open()
+        async with engine.connect() as connection:
+            driver: Any = (await connection.get_raw_connection()).driver_connection
+            opened = driver._transport.get_extra_info("socket")
+            assert opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 15_000
+            assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
