@@ -213,7 +213,7 @@ async def test_a_message_whose_acknowledgement_was_lost_is_stored_once() -> None
 @needs_postgres
 @MOMENTS
 async def test_a_database_that_is_away_for_longer_than_the_lease_loses_nothing(moment: str) -> None:
-    said: list[str] = []
+    statuses: list[str] = []
     async with proxied() as (proxy, store):
         model = Model(moment, lambda: proxy.cut(refusals=4))
         with anyio.fail_after(LONG):
@@ -221,27 +221,27 @@ async def test_a_database_that_is_away_for_longer_than_the_lease_loses_nothing(m
                 manager = ConversationManager(dial, store, lease=0.2)
                 conversation = await manager.create()
                 turn = await manager.start(conversation.id, "Look!")
-                said += [event.text async for event in turn.events() if isinstance(event, StatusChanged)]
+                statuses += [event.text async for event in turn.events() if isinstance(event, StatusChanged)]
                 check_nothing_is_lost(await turn.result(), await manager.get(conversation.id))
     assert proxy.refused == 4
-    assert said.count(STORING) == 1
+    assert statuses.count(STORING) == 1
 
 
 @needs_postgres
 async def test_a_turn_that_lost_its_conversation_while_the_database_was_away_overwrites_nothing() -> None:
-    async with database_url() as url, SQLStore(url) as other_store:
+    async with database_url() as url, SQLStore(url) as direct_store:
         with DatabaseProxy(url) as proxy, anyio.fail_after(LONG):
             store, model = SQLStore(proxy.url), Model("answer", proxy.cut)
-            async with DialClient(model, tools=[model.look]) as dial, DialClient(ScriptedProvider(["Well."])) as other:
+            async with DialClient(model, tools=[model.look]) as dial, DialClient(ScriptedProvider(["Well."])) as client:
                 manager = ConversationManager(dial, store, lease=0.4)
                 conversation = await manager.create()
                 turn = await manager.start(conversation.id, "Look!")
-                await (others := ConversationManager(other, other_store)).chat(conversation.id, "And now?")
-                stored = (await others.get(conversation.id)).messages
+                await (direct := ConversationManager(client, direct_store)).chat(conversation.id, "And now?")
+                stored = (await direct.get(conversation.id)).messages
                 proxy.restore()
                 with pytest.raises(ConversationBusy, match="taken over"):
                     await turn.result()
-                assert (await others.get(conversation.id)).messages == stored
+                assert (await direct.get(conversation.id)).messages == stored
             await store.aclose()
     assert [message.text for message in stored][-2:] == ["And now?", "Well."]
 
