@@ -589,6 +589,7 @@ from dial_client.serve.static_files import FOLDER as FOLDER
 from dial_client.serve.static_files import StaticFiles as StaticFiles
 from dial_client.serve.static_files import join_later as join_later
 from dial_client.serve.static_files import join_modules as join_modules
+from dial_client.serve.stored_credentials import StoredCredentials as StoredCredentials
 from dial_client.serve.title_writer import TitleWriter as TitleWriter
 from dial_client.serve.turn_registry import MAX_TURNS as MAX_TURNS
 from dial_client.serve.turn_registry import ServedModel as ServedModel
@@ -792,6 +793,9 @@ from dial_client.stores.conversation_store import ConversationStore as Conversat
 from dial_client.stores.conversation_store import build_title as build_title
 from dial_client.stores.database import create_private_file as create_private_file
 from dial_client.stores.memory_store import MemoryStore as MemoryStore
+from dial_client.stores.owner_credentials import KEY_VARIABLE as KEY_VARIABLE
+from dial_client.stores.owner_credentials import OwnerCredentials as OwnerCredentials
+from dial_client.stores.owner_credentials import SecretBox as SecretBox
 from dial_client.stores.sql_store import SQLStore as SQLStore
 from dial_client.stores.store_core import Change as Change
 from dial_client.tools import grants as grants

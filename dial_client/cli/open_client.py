@@ -16,10 +16,11 @@ from dial_client.cli.error_stream import warn_once
 from dial_client.cli.folder_texts import MAX_CHARS, FolderTexts, build_instructions
 from dial_client.cli.load_settings import find_fallback_models, find_model_name, open_model
 from dial_client.cli.options import GATEWAY, SERVE, Options
-from dial_client.client.client_options import ApprovalPolicy
+from dial_client.client.client_options import ApprovalPolicy, Logins
 from dial_client.client.config_changes import change_servers
 from dial_client.client.dial_client import DialClient
 from dial_client.hooks.middleware import Middleware
+from dial_client.hooks.owners import CredentialProvider
 from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.messages.errors import ConfigError, DialError
 from dial_client.messages.limits import Limits
@@ -44,6 +45,8 @@ async def open_client(  # noqa: PLR0913 - what a command has to say of its clien
     at_once: bool = True,
     single_user: bool = True,
     middleware: Sequence[Middleware] = (),
+    logins: Logins = True,
+    credentials: CredentialProvider | None = None,
 ) -> AsyncGenerator[DialClient, None]:
     """Open a client. Its servers start in the background; `DialClient.ready` waits for them.
 
@@ -56,6 +59,8 @@ async def open_client(  # noqa: PLR0913 - what a command has to say of its clien
         at_once: False to leave it to the caller when the client is opened.
         single_user: False if turns are for several persons, each with grants of their own.
         middleware: The middleware of the client.
+        logins: Where logins to servers are kept.
+        credentials: Knows what persons have given to a service; None for the one person of a terminal.
 
     Raises:
         ConfigError: The options or the configuration are wrong.
@@ -93,7 +98,8 @@ async def open_client(  # noqa: PLR0913 - what a command has to say of its clien
         callbacks=callbacks,
         audit=audit,
         cache_dir=True,
-        logins=True,
+        logins=logins,
+        credentials=credentials,
         on_limit="answer",
         record=options.record,
         middleware=middleware,

@@ -41,6 +41,7 @@ from dial_client.serve.operations import Operations
 from dial_client.serve.owner_limits import OwnerLimiter, read_limits
 from dial_client.serve.request_log import REQUEST_ID
 from dial_client.serve.server_routes import ConfigChanger, ServerChange
+from dial_client.serve.stored_credentials import StoredCredentials, open_box
 from dial_client.serve.turn_registry import ServedModel
 from dial_client.serve.web_app import create_app
 from dial_client.servers.status import ServerStatus
@@ -78,8 +79,13 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
         host, port, *_ = listener.getsockname()
         settings = _without_own_endpoint(settings, host, port)
         is_alone = access.authenticator is None
+        credentials = StoredCredentials(store.credentials, await open_box()) if isinstance(store, SQLStore) else None
         async with open_client(
-            *(options, settings, provider, user, callbacks), single_user=is_alone, middleware=operations.middleware
+            *(options, settings, provider, user, callbacks),
+            single_user=is_alone,
+            middleware=operations.middleware,
+            logins=credentials or True,
+            credentials=credentials,
         ) as dial:
             use_skills(dial, skills)
             reload = ConfigurationReload(dial, options, settings, partial(_without_own_endpoint, host=host, port=port))

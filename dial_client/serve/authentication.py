@@ -52,6 +52,7 @@ NEEDED_SCOPES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "apps": ((READ,), (CHAT,)),
     "models": ((CHAT, READ), (ADMIN,)),
     "servers": ((READ,), (ADMIN,)),
+    "credentials": ((CHAT, READ), (CHAT,)),
     "audit": ((ADMIN,), (ADMIN,)),
     "metrics": ((ADMIN,), (ADMIN,)),
     "usage": ((CHAT, READ), (ADMIN,)),

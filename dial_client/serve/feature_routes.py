@@ -182,6 +182,7 @@ class FeatureRoutes:
         ]
 
     async def _list_tools(self, request: Request) -> Response:  # noqa: ARG002
+        await self._dial.parts.servers.prepare_owner()
         return build_json_response({"tools": [_summarize(tool) for tool in self._dial.tools]})
 
     async def _get_tool(self, request: Request) -> Response:
@@ -197,6 +198,7 @@ class FeatureRoutes:
     async def _call_tool(self, request: Request) -> Any:
         body = await read_json(request)
         arguments = read_object(body, "arguments")
+        await self._dial.parts.servers.prepare_owner()
         tool = self._find_tool(body.get("name"))
 
         async def call(origin: Origin) -> Mapping[str, Any]:

@@ -141,6 +141,18 @@ _SHARED_VALUES = (
     )""",
 )
 
+# What persons gave to a service for its servers, encrypted (`owner_credentials`).
+_OWNER_CREDENTIALS = (
+    """CREATE TABLE owner_credentials (
+        owner TEXT NOT NULL,
+        server TEXT NOT NULL,
+        name TEXT NOT NULL,
+        value TEXT NOT NULL,
+        changed_at VARCHAR(32) NOT NULL,
+        PRIMARY KEY (owner, server, name)
+    )""",
+)
+
 MigrationStep = str | Callable[["Connection"], None]
 
 # The steps from each version of the schema to the next; the first group creates version 1.
@@ -153,4 +165,5 @@ MIGRATIONS: tuple[Sequence[MigrationStep], ...] = (
     _ACCESS_TOKENS,
     _OWNER_USAGE,
     _SHARED_VALUES,
+    _OWNER_CREDENTIALS,
 )

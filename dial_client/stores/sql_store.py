@@ -26,6 +26,7 @@ from dial_client.stores.conversation_store import (
 )
 from dial_client.stores.database import Database, build_clock_expression, check_address
 from dial_client.stores.migrations import extract_search_text
+from dial_client.stores.owner_credentials import OwnerCredentials
 from dial_client.stores.owner_data import OwnerData
 from dial_client.stores.owner_usage import OwnerUsage
 from dial_client.stores.postgres_notifications import PostgresNotifications
@@ -79,6 +80,8 @@ class SQLStore(StoreCore):
         """Values that the processes with the same database share."""
         self.tokens = AccessTokens(self._database)
         """The access tokens of a service for several persons."""
+        self.credentials = OwnerCredentials(self._database)
+        """What persons gave to a service for its servers, encrypted."""
 
     @property
     def file(self) -> Path | None:

@@ -159,7 +159,7 @@ def conversations(
     form: Annotated[str, Option("--format", metavar="FORM", help="Export as markdown or json.")] = "markdown",
     as_json: AsJson = False,
 ) -> CommandRun:
-    """List the conversations of this folder, or show, delete, export or import one."""
+    """List, show, delete, export or import conversations."""
     from dial_client.cli.chat.stored_conversations import ConversationQuery, manage
 
     _refuse_unused(
@@ -226,6 +226,23 @@ def tokens(
         },
     )
     return manage(action, name, NewToken(owner, tuple(scope or ()), expires, rate), options, as_json=as_json)
+
+
+@command("credentials", "store")
+def credentials(
+    *,
+    action: Annotated[str, Argument(help="list, set, revoke or key.")] = "list",
+    server: Annotated[str | None, Argument(help="For set and revoke: the server.")] = None,
+    name: Annotated[str | None, Argument(help="The NAME in ${user.NAME}. The value is read from the input.")] = None,
+    owner: Annotated[str, Option(metavar="PERSON", help="Whose credentials.")] = "",
+    options: Options,
+    as_json: AsJson = False,
+) -> CommandRun:
+    """List, set and revoke credentials of persons: for servers of a service with `${user.NAME}`, or print a key."""
+    from dial_client.cli.credentials_command import manage_credentials
+
+    _refuse_unused(f"credentials {action}", {"--json": (as_json, "list")})
+    return manage_credentials(action, server, name, owner, options, as_json=as_json)
 
 
 @command("db", "store")
