@@ -175,7 +175,12 @@ class OwnerConnection(Connection):
             self.end_sessions()
             self.publish(ServerState.NEEDS_CREDENTIALS, error.problem)
             raise
-        if self.state is ServerState.NEEDS_CREDENTIALS or self._filled not in (None, filled):
+        except ServerError as error:
+            if not self.has_session:  # an open one is not used now, and stays for when the store has returned
+                self.publish(ServerState.FAILED, error.problem)
+            raise
+        could_not_start = self._failed_at is None and self.state in (ServerState.NEEDS_CREDENTIALS, ServerState.FAILED)
+        if could_not_start or self._filled not in (None, filled):
             self.end_sessions()
         self._filled = filled
         return filled

@@ -260,6 +260,7 @@ class ServerManager(Mapping[str, Connection]):
     def _start(self, connection: Connection, tasks: BackgroundTasks) -> None:
         if self._credentials is not None and connection.name in self._personal:
             connection.separate.tasks = tasks  # each person's use starts a session
+            connection.publish(ServerState.SLEEPING, None)
             return
         connection.start(tasks)
         tasks.start_soon(self.patience.limit, connection)

@@ -30,8 +30,10 @@ from tests.inner import (
 from tests.support.clients import call
 from tests.support.http_service import BOX, MODEL, TOKEN, HttpService, serve
 from tests.support.mcp_clients import mcp_client
+from tests.support.oauth_logins import find_stored_logins, redirect_user_data
 from tests.support.program import python_server
 from tests.support.servers.launch import HERE, is_alive, until, web_server
+from tests.support.servers.oauth_server import guarded
 from tests.support.servers.whose import APP, name
 
 pytestmark = pytest.mark.anyio
@@ -279,6 +281,52 @@ async def test_an_older_key_still_decrypts_and_the_newer_one_encrypts(tmp_path: 
     for text in ("", "short", newer[:-4], f"{newer} x"):
         with pytest.raises(ConfigError, match="DIAL_CREDENTIALS_KEY"):
             SecretBox.from_text(text)
+
+
+async def log_in(town: Town, owner: str) -> int:
+    """Log a person in with a browser of their own; return the status of the page that the browser ends at."""
+    person = town.persons[owner]
+    redirect = {"redirect_uri": f"{town.service.url}/oauth/callback"}
+    begun = await person.post("/credentials/crm/login", json=redirect)
+    assert begun.status_code == 200, begun.text
+    async with httpx2.AsyncClient(
+        trust_env=False, verify=False, follow_redirects=True, cookies=person.cookies, timeout=60
+    ) as tab:
+        return (await tab.get(begun.json()["url"])).status_code
+
+
+async def call_by_hand(town: Town, owner: str) -> int:
+    return (await town.persons[owner].post("/tools/call", json={"name": "echo", "arguments": {}})).status_code
+
+
+async def test_each_person_logs_in_for_themselves_and_logs_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = redirect_user_data(tmp_path / "home", monkeypatch)
+    with guarded() as server:
+        servers = {"crm": {"url": server.url, "perUser": True}}
+        async with open_town(tmp_path, [], servers) as town:
+            before = [(await person.get("/servers")).json()["servers"][0] for person in town.persons.values()]
+            assert await call_by_hand(town, "anna") == 404
+            waiting = (await town.persons["anna"].get("/servers")).json()["servers"][0]
+            assert await log_in(town, "anna") == 200
+            of_anna = await call_by_hand(town, "anna"), await call_by_hand(town, "bob")
+            assert await log_in(town, "bob") == 200
+            assert await call_by_hand(town, "bob") == 200
+        async with open_town(tmp_path, [], servers) as town:
+            again = await call_by_hand(town, "anna")
+            logged_out = await town.persons["anna"].delete("/credentials/crm")
+            afterwards = [await call_by_hand(town, owner) for owner in ("anna", "bob", "eve")]
+            (status,) = (await town.persons["anna"].get("/servers")).json()["servers"]
+        bearers = [headers["Authorization"] for path, headers in server.seen if path == "mcp tools/call"]
+    assert {server["state"] for server in before} == {"sleeping"}
+    assert (waiting["state"], waiting["needs_login"]) == ("failed", True)
+    assert "dial-chat servers login" not in waiting["error"]
+    assert of_anna == (200, 404)
+    assert again == 200
+    assert (logged_out.status_code, afterwards) == (204, [404, 200, 404])
+    assert (status["state"], status["needs_login"]) == ("failed", True)
+    assert [bearers[0] == bearer for bearer in bearers] == [True, False, True, False]
+    assert find_stored_logins(home) == []
+    assert find_files_with(tmp_path, "-secret") == []
 
 
 async def execute(store: SQLStore, statement: str) -> list[Any]:

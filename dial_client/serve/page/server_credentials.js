@@ -51,8 +51,8 @@ function openDialog(api, name, values, canStore, refresh) {
         el("label", { for: id }, `${escapeInvisible(variable)} (${given || translate("credentials.missing")})`), input),
       el("div.dialog-buttons", {}, el("button.button.primary", {}, translate("save"))));
   });
-  const dialog = el("dialog.small", { "aria-labelledby": "dialog-title", onclose: () => dialog.remove() },
-    el("h2", { id: "dialog-title" }, translate("credentials.title", { server: escapeInvisible(name) })),
+  const dialog = el("dialog.small", { "aria-labelledby": "credentials-title", onclose: () => dialog.remove() },
+    el("h2", { id: "credentials-title" }, translate("credentials.title", { server: escapeInvisible(name) })),
     el("p.quiet", {}, translate(canStore ? "credentials.about" : "credentials.no_key")),
     ...(canStore ? forms : []), problem,
     el("div.dialog-buttons", {},
