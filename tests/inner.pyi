@@ -929,5 +929,4 @@ from dial_client.serve.remote_turns import RemoteTurns as RemoteTurns
 from dial_client.serve.remote_turns import TurnLost as TurnLost
 from dial_client.servers.oauth.oauth_http_client import NetworkScope as NetworkScope
 from dial_client.stores import shared_values as shared_values
-from dial_client.stores.postgres_notifications import PostgresNotifications as PostgresNotifications
 from dial_client.stores.shared_values import SharedValues as SharedValues
