@@ -47,6 +47,7 @@ NEEDED_SCOPES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "grants": ((READ,), (APPROVE,)),
     "tools": ((READ,), (CHAT,)),
     "prompts": ((READ,), (CHAT,)),
+    "skills": ((READ,), (CHAT,)),
     "resources": ((READ,), (CHAT,)),
     "completions": ((CHAT,), (CHAT,)),
     "apps": ((READ,), (CHAT,)),
