@@ -15,7 +15,7 @@ from dial_client.cli.audit_report import open_audit_log
 from dial_client.cli.error_stream import warn_once
 from dial_client.cli.folder_texts import MAX_CHARS, FolderTexts, build_instructions
 from dial_client.cli.load_settings import find_fallback_models, find_model_name, open_model
-from dial_client.cli.options import GATEWAY, SERVE, Options
+from dial_client.cli.options import ACP, GATEWAY, SERVE, Options
 from dial_client.client.client_options import ApprovalPolicy, Logins
 from dial_client.client.config_changes import change_servers
 from dial_client.client.dial_client import DialClient
@@ -203,7 +203,7 @@ def build_limits(options: Options, settings: Settings) -> Limits:
     usual = Limits(max_depth=_MAX_DEPTH)
     if options.command == GATEWAY:
         usual = replace(usual, tool_timeout=_GATEWAY_SECONDS, tool_timeout_max=_GATEWAY_SECONDS_MAX)
-    if options.command == SERVE or sys.stderr.isatty():
+    if options.command in (SERVE, ACP) or sys.stderr.isatty():
         usual = replace(usual, timeout=math.inf)  # a person can stop the turn
     values = {"max_depth": options.max_depth, "timeout": options.timeout, "tool_timeout": options.tool_timeout}
     try:

@@ -293,7 +293,7 @@ def gateway(
     listing: ListingOptions,
     options: Options,
 ) -> CommandRun:
-    """Serve all servers as one MCP server on standard input and output, for another MCP host."""
+    """Serve all servers as one MCP server, for another MCP host."""
     early = None
     if host is None:  # before everything else is loaded: it answers the first requests meanwhile
         from dial_client.gateway.early_answers import begin_early_answers
@@ -304,6 +304,22 @@ def gateway(
     if early is None:
         return gateway_command.print_entry(host or "", options, list_given_words(context, "host"))
     return gateway_command.serve_gateway(options, listing, early)
+
+
+@command(
+    "acp",
+    *(*_CONFIGURATION, "server", "model", "base_url", "fallback_model", "tool_format", "system", "no_instructions"),
+    *("max_depth", "timeout", "tool_timeout", "allow", "deny", "mode", "yes", "policy", "sampling", "no_save"),
+    *("no_audit", "audit_arguments"),
+)
+def acp(*, options: Options) -> CommandRun:
+    """Serve an editor: Zed, JetBrains, Neovim and others that speak ACP."""
+    from dial_client.gateway.standard_files import claim_standard_files
+
+    files = claim_standard_files()  # before anything else can print
+    from dial_client.cli import acp_command
+
+    return acp_command.answer_editor(options, files)
 
 
 @command("audit")
