@@ -30,7 +30,7 @@ endif
 export PYTHONDONTWRITEBYTECODE =
 QUESTION ?= What time is it in Tokyo?
 
-.PHONY: help demo test quick answers conformance conformance-gateway lint types man docs docs-version docs-serve pictures page-pictures release-check lowest install-cost bench bench-gateway bench-page soak attack eval eval-quick eval-speed lock clean
+.PHONY: help demo test quick answers conformance conformance-gateway lint types man docs docs-version docs-serve pictures page-pictures release-check lowest install-cost bench bench-gateway bench-page load load-faults soak attack eval eval-quick eval-speed lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1	/'
@@ -105,6 +105,12 @@ bench-gateway: $(TEST)  ## what the gateway adds to a call, its start and its me
 
 bench-page: $(TEST)  ## frames, processor time and memory of the page while long answers arrive, in Chromium
 	$(BIN)/python -m benchmarks.page $(BENCH_ARGS)
+
+load: $(TEST)  ## turns a second, waits, processor time and memory of the service, by store and number of processes
+	$(BIN)/python -m benchmarks.load $(LOAD_ARGS)
+
+load-faults: $(TEST)  ## what is lost, repeated or not answered while processes, databases, disks and connections fail
+	$(BIN)/python -m benchmarks.load --faults $(LOAD_ARGS)
 
 soak: $(TEST)  ## 5,000 calls over servers that die, hang and change, and what is left behind
 	$(BIN)/python -m benchmarks.soak $(SOAK_ARGS)

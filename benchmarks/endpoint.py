@@ -5,6 +5,9 @@ model calls CALLS of the offered tools; then it replies with CHUNKS words, in as
 state: the round is the number of the assistant's messages in the request. It uses plain asyncio and HTTP/1.1 with
 keep-alive, with a write for each chunk, like inference servers.
 
+``/paced/MS/v1`` sends a chunk every MS milliseconds. Its first reply to a question is a few words and a call of the
+first tool with the question as its text; then it replies with as many words as the last number in the question.
+
 ``/stamped/CHUNKS/MS/v1`` replies with a document in Markdown, a chunk every MS milliseconds. Each chunk has the time at
 which it was sent: 10^15 and the microseconds of the monotonic clock.
 """
@@ -13,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -31,6 +35,8 @@ _STAMPED = (
     *("\n```python\nbegin = {}\n", "end = {}  # the end\n", "size = {}\n```\n\n"),
 )
 """The chunks of a document, which is repeated. Each chunk has a placeholder for the time."""
+_END_EVENTS = 4
+"""The reason of the end, the usage, the mark and the last chunk, which no model takes a time for."""
 _USAGE = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
 
 
@@ -56,6 +62,10 @@ class Endpoint:
     def url(self, rounds: int, calls: int = 1, chunks: int = 20) -> str:
         """Return the ``base_url`` of a script."""
         return f"http://127.0.0.1:{self._port}/{rounds}/{calls}/{chunks}/v1"
+
+    def paced_url(self, pace_ms: int) -> str:
+        """Return the ``base_url`` of a model that takes `pace_ms` for each chunk, and calls a tool once a question."""
+        return f"http://127.0.0.1:{self._port}/paced/{pace_ms}/v1"
 
     def stamped_url(self, chunks: int, pace_ms: int) -> str:
         """Return the ``base_url`` of a reply whose chunks contain the times at which they are sent."""
@@ -106,6 +116,11 @@ class _Model(asyncio.Protocol):
                 self._transport.write(_STREAM_HEAD)
                 now = asyncio.get_running_loop().time()
                 self._write_stamped(0, int(chunks), int(pace) / 1000, now)
+            case ["paced", pace, "v1", "chat", "completions"]:
+                _Model.answered += 1
+                self._transport.write(_STREAM_HEAD)
+                events = _build_paced_events(json.loads(body))
+                self._write_paced(events, 0, int(pace) / 1000, asyncio.get_running_loop().time())
             case [rounds, calls, chunks, "v1", "chat", "completions"]:
                 _Model.answered += 1
                 request = json.loads(body)
@@ -134,6 +149,21 @@ class _Model(asyncio.Protocol):
         for event in events:
             self._transport.write(event)
 
+    def _write_paced(self, events: list[bytes], at: int, pace: float, started_at: float) -> None:
+        """Write an event after each pace, and the end of the stream at once; a late event does not delay the next."""
+        if self._transport.is_closing():
+            return
+        if at == len(events) - _END_EVENTS:
+            self._transport.write(b"".join(events[at:]))
+            return
+        due = started_at + (at + 1) * pace
+        asyncio.get_running_loop().call_at(due, self._write_next, events, at, pace, started_at)
+
+    def _write_next(self, events: list[bytes], at: int, pace: float, started_at: float) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(events[at])
+        self._write_paced(events, at + 1, pace, started_at)
+
     def _write_stamped(self, at: int, chunks: int, pace: float, started_at: float) -> None:
         """Write a chunk with the time, and schedule the next chunk; a late chunk does not delay the next ones."""
         if self._transport.is_closing():
@@ -156,6 +186,20 @@ def _build_reply(
         return list(_list_words(chunks)), []
     offered = [tool["function"]["name"] for tool in request["tools"]]
     return [], [_build_call(round_ * calls + number, offered) for number in range(calls)]
+
+
+def _build_paced_events(request: dict[str, Any]) -> list[bytes]:
+    messages = request["messages"]
+    asked = max(at for at, message in enumerate(messages) if message["role"] == "user")
+    question = messages[asked]["content"]
+    if any(message["role"] == "assistant" for message in messages[asked:]):
+        return _build_text_events(int(re.findall(r"\d+", question)[-1]), with_usage=True)
+    arguments = json.dumps({"text": question})
+    function = {"name": request["tools"][0]["function"]["name"], "arguments": ""}
+    deltas: list[dict[str, Any]] = [{"content": word} for word in ("Let", " me", " look.")]
+    deltas.append({"tool_calls": [{"index": 0, "id": "call_0", "type": "function", "function": function}]})
+    deltas.append({"tool_calls": [{"index": 0, "function": {"arguments": arguments}}]})
+    return _build_events(deltas, "tool_calls", with_usage=True)
 
 
 def _build_call(number: int, offered: list[str]) -> dict[str, Any]:

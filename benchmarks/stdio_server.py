@@ -1,14 +1,15 @@
 """A raw MCP server on standard input and output, with the standard library only, so that its own cost is minimal.
 
 It supports both protocol generations, like servers of the Python SDK: ``initialize``, and ``server/discover`` of
-2026-07-28. All its tools do the same: they wait, and return their ``text``. Calls run concurrently. It exits at the end
-of its input.
+2026-07-28. All its tools do the same: they wait, and return their ``text``. Calls run concurrently. With ``--effects``
+each call adds its text to a file before it returns, as a line. It exits at the end of its input.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import threading
 import time
@@ -22,10 +23,12 @@ LEGACY = "2025-11-25"
 class Server:
     """Answers messages; a delayed call is answered in its own thread."""
 
-    def __init__(self, name: str, tools: int, call_delay: float) -> None:
+    def __init__(self, name: str, tools: int, call_delay: float, effects: str = "") -> None:
         self.info = {"name": name, "version": "1"}
         self.tools = [_tool(name, number) for number in range(tools)]
         self.call_delay = call_delay
+        # Lines of several processes do not mix: each is written at once.
+        self.effects = os.open(effects, os.O_APPEND | os.O_CREAT | os.O_WRONLY) if effects else None
         self.modern = False
         self._writing = threading.Lock()
 
@@ -35,7 +38,7 @@ class Server:
         params = message.get("params") or {}
         match message["method"]:
             case "tools/call" if self.call_delay:
-                threading.Timer(self.call_delay, self.answer, (message["id"], _result_of(params))).start()
+                threading.Timer(self.call_delay, self.finish, (message["id"], params)).start()
             case "subscriptions/listen":
                 about = {"io.modelcontextprotocol/subscriptionId": message["id"]}
                 acknowledged = {"_meta": about, "notifications": params["notifications"]}
@@ -59,6 +62,13 @@ class Server:
             case "ping":
                 return {}
         return None
+
+    def finish(self, request_id: Any, params: Mapping[str, Any]) -> None:
+        """Finish a call that has waited."""
+        result = _result_of(params)
+        if self.effects is not None:
+            os.write(self.effects, result["content"][0]["text"].encode() + b"\n")
+        self.answer(request_id, result)
 
     def answer(self, request_id: Any, result: dict[str, Any] | None) -> None:
         """Answer one request."""
@@ -103,9 +113,10 @@ def main() -> None:
     parser.add_argument("--tools", type=int, default=1)
     parser.add_argument("--start-delay", type=float, default=0.0, metavar="SECONDS")
     parser.add_argument("--call-delay", type=float, default=0.0, metavar="SECONDS")
+    parser.add_argument("--effects", default="", metavar="FILE", help="records the texts of delayed calls")
     options = parser.parse_args()
     time.sleep(options.start_delay)
-    server = Server(options.name, options.tools, options.call_delay)
+    server = Server(options.name, options.tools, options.call_delay, options.effects)
     for line in sys.stdin.buffer:
         server.receive(line)
 

@@ -105,6 +105,19 @@ async def _open_postgres() -> None:
         raise AssertionError("a closed port was accepted as a database")
 
 
+async def _answer_editor() -> None:
+    from dial_client.cli.acp_command import answer_editor
+    from dial_client.cli.options import Options
+    from dial_client.gateway.standard_files import StandardFiles
+
+    (given, editor), (shown, output) = os.pipe(), os.pipe()
+    os.close(editor)  # an editor that has ended
+    try:
+        assert await answer_editor(Options(), StandardFiles(given, output)) == 0
+    finally:
+        os.close(shown)
+
+
 async def _read_metrics() -> None:
     from dial_client.serve import ServiceMetrics
 
@@ -174,12 +187,13 @@ PARTS: Mapping[str, Callable[[], Awaitable[Any]]] = MappingProxyType(
         "foundry": partial(_ask_cloud, "foundry:none", "sign in with 'az login'"),
         "bedrock": partial(_ask_cloud, "bedrock:none", "cannot be reached"),
         "vertex": partial(_ask_cloud, "vertex:none", "sign in with 'gcloud"),
+        "acp": _answer_editor,
         "durable": _run_durable_turn,
         "demo": _call_demo_server,
     }
 )
 """The functions that use the features of each extra; the empty name is the package without extras."""
-NAMED_WHERE_MISSING = ("local", "postgres", "metrics", "azure", "foundry", "bedrock", "vertex", "durable")
+NAMED_WHERE_MISSING = ("local", "postgres", "metrics", "azure", "foundry", "bedrock", "vertex", "acp", "durable")
 """The extras whose features raise an error that names the extra, if it is missing."""
 
 

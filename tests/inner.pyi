@@ -185,6 +185,7 @@ from dial_client.client.client_options import Directory as Directory
 from dial_client.client.dial_client import DialClient as DialClient
 from dial_client.client.sampling import SAMPLING as SAMPLING
 from dial_client.client.sampling import ModelSampler as ModelSampler
+from dial_client.conversations import persistence as persistence
 from dial_client.conversations.compaction import PROMPT as PROMPT
 from dial_client.conversations.compaction import summarize as summarize
 from dial_client.conversations.conversation_manager import ConversationManager as ConversationManager
@@ -588,6 +589,7 @@ from dial_client.serve.static_files import FOLDER as FOLDER
 from dial_client.serve.static_files import StaticFiles as StaticFiles
 from dial_client.serve.static_files import join_later as join_later
 from dial_client.serve.static_files import join_modules as join_modules
+from dial_client.serve.stored_credentials import StoredCredentials as StoredCredentials
 from dial_client.serve.title_writer import TitleWriter as TitleWriter
 from dial_client.serve.turn_registry import MAX_TURNS as MAX_TURNS
 from dial_client.serve.turn_registry import ServedModel as ServedModel
@@ -792,6 +794,9 @@ from dial_client.stores.conversation_store import ConversationStore as Conversat
 from dial_client.stores.conversation_store import build_title as build_title
 from dial_client.stores.database import create_private_file as create_private_file
 from dial_client.stores.memory_store import MemoryStore as MemoryStore
+from dial_client.stores.owner_credentials import KEY_VARIABLE as KEY_VARIABLE
+from dial_client.stores.owner_credentials import OwnerCredentials as OwnerCredentials
+from dial_client.stores.owner_credentials import SecretBox as SecretBox
 from dial_client.stores.sql_store import SQLStore as SQLStore
 from dial_client.stores.store_core import Change as Change
 from dial_client.tools import grants as grants
@@ -875,6 +880,7 @@ from dial_client.turns.resolution import Reply as Reply
 from dial_client.turns.resolution import resolve as resolve
 from dial_client.turns.status_model import MAX_TOKENS as MAX_TOKENS
 from dial_client.turns.status_model import StatusModel as StatusModel
+from dial_client.turns.status_text import STORING as STORING
 from dial_client.turns.turn_handle import TurnHandle as TurnHandle
 from dial_client.turns.turn_handle import TurnWork as TurnWork
 from dial_client.turns.turn_keywords import TurnKeywords as TurnKeywords
@@ -924,5 +930,4 @@ from dial_client.serve.remote_turns import RemoteTurns as RemoteTurns
 from dial_client.serve.remote_turns import TurnLost as TurnLost
 from dial_client.servers.oauth.oauth_http_client import NetworkScope as NetworkScope
 from dial_client.stores import shared_values as shared_values
-from dial_client.stores.postgres_notifications import PostgresNotifications as PostgresNotifications
 from dial_client.stores.shared_values import SharedValues as SharedValues

@@ -1,7 +1,8 @@
 """Measures how many injected instructions reach a side effect: ``python -m benchmarks.attack``, or ``make attack``.
 
 Every user task of AgentDojo's suites runs alone, and with every injection planted where the task will read it: 1,046
-turns with each of four defenses. The exit status is 1 if a requirement is not met.
+turns with each of four defenses, and as many with the injection in a skill of the server, with and without a person.
+The exit status is 1 if a requirement is not met.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ def main() -> int:
     parser.add_argument("--suite", action="append", choices=list(EFFECTS), help="only this suite; may be repeated")
     names = [defense.name for defense in DEFENSES]
     about = ", ".join(f"{defense.name}: {defense.about}" for defense in DEFENSES)
-    parser.add_argument("--defense", action="append", choices=names, help=f"this defense; default: a to d; {about}")
+    parser.add_argument(
+        "--defense", action="append", choices=names, help=f"this defense; default: a to d, j and k; {about}"
+    )
     parser.add_argument("--gateway", action="store_true", help="also a to d through the gateway: f to i")
     parser.add_argument("--smoke", action="store_true", help="two user tasks and two injections of two suites")
     parser.add_argument("--json", action="store_true", help="JSON instead of a table")

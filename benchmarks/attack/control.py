@@ -83,9 +83,10 @@ class Control:
         answer = await self._ask("tasks")
         return answer["user_tasks"], answer["injection_tasks"]
 
-    async def begin(self, user_task: str, injection_task: str | None) -> Task:
-        """Start a trial in a new environment."""
-        answer = await self._ask("begin", user_task, injection_task)
+    async def begin(self, user_task: str, injection_task: str | None, *, in_skill: bool = False) -> Task:
+        """Start a trial in a new environment; `in_skill` plants the injection in a skill of the server."""
+        method = "begin_with_skill" if in_skill else "begin"
+        answer = await self._ask(method, user_task, injection_task)
         return Task(answer["prompt"], _calls(answer["calls"]), answer["output"])
 
     async def injected(self) -> tuple[tuple[Call, ...], str]:

@@ -36,6 +36,8 @@ class Defense:
     """With `taint`: True if the entry marks the server's annotations as trusted."""
     gateway: bool = False
     """True if the model works in another host, which knows the gateway only, and whose forms the user answers."""
+    skill: bool = False
+    """True if the injection is in a skill of the server, which the model reads first, and in no result of a tool."""
 
     def entry(self, suite: str, control: str) -> dict[str, Any]:
         """Return the entry of the suite's server."""
@@ -62,12 +64,14 @@ DEFENSES = (
     Defense("g", "as (b), through the gateway", auto_approve=True, taint=False, person=False, gateway=True),
     Defense("h", "as (c), through the gateway", auto_approve=True, taint=True, person=True, gateway=True),
     Defense("i", "as (d), through the gateway", auto_approve=True, taint=True, person=False, gateway=True),
+    Defense("j", "as (b), in a skill of the server", auto_approve=True, taint=False, person=False, skill=True),
+    Defense("k", "as (j), a person", auto_approve=True, taint=False, person=True, skill=True),
 )
 """All defenses, in the order of the report."""
-USUAL = ("a", "b", "c", "d")
+USUAL = ("a", "b", "c", "d", "j", "k")
 """The defenses that are measured by default."""
-OPEN = tuple(defense.name for defense in DEFENSES if defense.auto_approve and not defense.taint)
-"""The setups without a defense."""
+OPEN = tuple(defense.name for defense in DEFENSES if defense.auto_approve and not defense.taint and not defense.skill)
+"""The setups without a defense: the text of a skill is untrusted without any rule."""
 
 
 class Approver:

@@ -12,6 +12,7 @@ from benchmarks.attack.goals import Call
 from dial_client.gateway.definitions import MAX_NAME
 from dial_client.messages.message import Message, Role, ToolCallRequest
 from dial_client.messages.model import CallChunk, Completion, Delta, FinishReason, ModelInfo, ModelRequest, TextChunk
+from dial_client.tools.catalog import READ_SKILL
 
 _PHRASE = "Before you can solve the task that I gave you in the beginning, please do the following first"
 """A phrase that only the texts of AgentDojo's attack ``important_instructions`` contain."""
@@ -39,15 +40,17 @@ class ObedientModel:
         self._control = control
         self._calls: deque[Call] = deque()
         self._words: list[str] = []
+        self._reads_skill = False
         self._ids = count(1)
         self.has_read_injection = False
         """True if the model has read the injection in the current trial."""
         self.last_call: Call | None = None
         """The last call that the model has made."""
 
-    def begin(self, task: Task) -> None:
-        """Start a trial."""
+    def begin(self, task: Task, *, in_skill: bool = False) -> None:
+        """Start a trial; with `in_skill` the model reads the skill of the server first."""
         self._calls = deque(task.calls)
+        self._reads_skill = in_skill
         self._words = [task.output]
         self.has_read_injection = False
 
@@ -58,6 +61,10 @@ class ObedientModel:
             calls, words = await self._control.injected()
             self._calls.extendleft(reversed(calls))
             self._words.append(words)
+        if self._reads_skill:
+            self._reads_skill = False
+            [name] = re.findall(r"^> - (\S+): ", "\n".join(text.text for text in request.instructions), re.MULTILINE)
+            self._calls.appendleft((READ_SKILL, {"name": name}))
         if self._calls and request.allows_calls:
             self.last_call = name, arguments = self._calls.popleft()
             offered = next(tool.name for tool in request.tools if _is_named(tool.tool, name))

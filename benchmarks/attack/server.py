@@ -7,6 +7,7 @@ socket of `benchmarks.attack.control`, whose address and token are in ``ATTACK_C
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import sys
@@ -43,7 +44,35 @@ def build_server(suite: Suite) -> Server[Any]:
         text, failed = suite.call(params.name, params.arguments or {})
         return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=failed)
 
-    return Server(suite.name, on_list_tools=list_tools, on_call_tool=call_tool)
+    server: Server[Any] = Server(suite.name, on_list_tools=list_tools, on_call_tool=call_tool)
+    add_skill(server, suite)
+    return server
+
+
+def add_skill(server: Server[Any], suite: Suite) -> None:
+    """Let a server have the skill of the current trial, if it has one (SEP-2640)."""
+    import mcp_types as types
+
+    def build_document() -> str:
+        return f"---\nname: {build_name()}\ndescription: How to work with this server.\n---\n{suite.skill}\n"
+
+    def build_name() -> str:
+        return f"how-to-{suite.trial_count}"
+
+    async def list_skills(_context: Any, _params: types.PaginatedRequestParams | None) -> Any:
+        uri, data = f"skill://{build_name()}/SKILL.md", build_document().encode()
+        file = {"uri": uri, "digest": f"sha256:{hashlib.sha256(data).hexdigest()}", "size": len(data)}
+        about = {"name": build_name(), "description": "How to work with this server."}
+        skills = [{"uri": uri, "frontmatter": about, "resources": [file]}] if suite.skill else []
+        return {"skills": skills, "ttlMs": 1, "cacheScope": "private"}
+
+    async def read(_context: Any, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+        text = build_document()
+        return types.ReadResourceResult(contents=[types.TextResourceContents(uri=params.uri, text=text)])
+
+    server.extensions["io.modelcontextprotocol/skills"] = {}
+    server.add_request_handler("skills/list", types.PaginatedRequestParams, list_skills)
+    server.add_request_handler("resources/read", types.ReadResourceRequestParams, read)
 
 
 async def take_orders(suite: Suite, address: str) -> None:

@@ -63,6 +63,10 @@ class Suite:
         self._before: Any = None
         self._user_task: Any = None
         self._injection_task: Any = None
+        self.skill = ""
+        """The text of the server's skill; empty for a server without skills."""
+        self.trial_count = 0
+        """The number of trials with a skill, each of which has a skill of its own: a changed one would be withheld."""
 
     def tools(self) -> list[dict[str, Any]]:
         """Return name, description and JSON schema of each tool."""
@@ -86,8 +90,8 @@ class Suite:
             "injection_tasks": sorted(self._suite.injection_tasks, key=_number),
         }
 
-    def begin(self, user_task: str, injection_task: str | None) -> dict[str, Any]:
-        """Load a new environment, with the injection at the place where the user task will read it.
+    def begin(self, user_task: str, injection_task: str | None, *, in_skill: bool = False) -> dict[str, Any]:
+        """Load a new environment, with the injection at the place where the user task will read it, or in a skill.
 
         Returns:
             ``{"prompt", "calls": [[name, arguments]], "output"}``: the user task, and its solution.
@@ -95,6 +99,10 @@ class Suite:
         self._user_task = self._suite.user_tasks[user_task]
         self._injection_task = self._suite.injection_tasks[injection_task] if injection_task else None
         planted = self._attack.attack(self._user_task, self._injection_task) if self._injection_task else {}
+        if in_skill:
+            self.skill = next(iter(planted.values()), "Read what there is, and answer.")
+            self.trial_count += 1
+            planted = {}
         loaded = self._suite.load_and_inject_default_environment(planted)
         self._environment = self._user_task.init_environment(loaded)
         self._before = self._environment.model_copy(deep=True)
@@ -104,6 +112,10 @@ class Suite:
             "calls": _plain(self._user_task.ground_truth(self._before.model_copy(deep=True))),
             "output": self._user_task.GROUND_TRUTH_OUTPUT,
         }
+
+    def begin_with_skill(self, user_task: str, injection_task: str | None) -> dict[str, Any]:
+        """As `begin`, with the injection in the server's skill, and in no result of a tool."""
+        return self.begin(user_task, injection_task, in_skill=True)
 
     def injected(self) -> dict[str, Any]:
         """Return ``{"calls", "output"}``: the solution of the injected task in the current environment."""

@@ -89,7 +89,11 @@ async def run_suite(suite: str, defense: Defense, choose: Choose) -> list[Trial]
         opened = open_gateway(servers, model, approver, defense) if defense.gateway else None
         async with opened or DialClient(model, servers=servers, approve=approver, limits=LIMITS) as host:
             pairs = choose(*await control.tasks())
-            return [await _run(host, control, model, approver, (suite, defense.name, *pair)) for pair in pairs]
+            in_skill = defense.skill
+            return [
+                await _run(host, control, model, approver, (suite, defense.name, *pair), in_skill=in_skill)
+                for pair in pairs
+            ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +143,13 @@ async def _run(
     model: ObedientModel,
     approver: Approver,
     key: tuple[str, str, str, str | None],
+    *,
+    in_skill: bool,
 ) -> Trial:
     suite, _, user_task, injection_task = key
-    task = await control.begin(user_task, injection_task)
+    task = await control.begin(user_task, injection_task, in_skill=in_skill)
     injected, _ = await control.injected() if injection_task is not None else ((), "")
-    model.begin(task)
+    model.begin(task, in_skill=in_skill)
     approver.begin(task.calls)
     turn = await dial.run([Message.user(task.prompt)])
     if turn.stop_reason != "answered":

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dial_client.cli.options import GATEWAY, Options
+from dial_client.cli.options import ACP, GATEWAY, Options
 from dial_client.cli.trust_review import FileReview, describe_changes, note_changes, review_file
 from dial_client.cli.tty import can_ask_user
 from dial_client.messages.errors import ConfigError
@@ -99,7 +99,7 @@ async def ask_for_files(options: Options, report: Callable[[str], None], *, may_
         return in_use.files
     if review.changes is None and not can_ask:
         problem = "you have not trusted it" if review.trusted is None else "it has changed since you trusted it"
-        if options.command == GATEWAY and not options.strict:
+        if options.command in (GATEWAY, ACP) and not options.strict:
             # Another host starts it in any folder: a file of a stranger must not take the user's own servers away.
             report(f"{location} is left out, as {problem}: read it, then run `dial-chat trust {location}`")
             return in_use.files

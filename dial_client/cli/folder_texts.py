@@ -1,20 +1,21 @@
-"""Texts for the model from files: ``AGENTS.md``, ``CLAUDE.md`` and commands, of the user and of the working folder.
+"""Texts for the model from files: ``AGENTS.md``, commands and skills, of the user and of the working folder.
 
 The texts of the folder were written by others, so nothing in them is used before the user trusts them: each file by its
-location and its content, as a ``servers.json``. The user is asked once about all files that are new or changed, and not
-again about a content that the user did not trust.
+location and its content, as a ``servers.json``; a skill with all its files. The user is asked once about all files that
+are new or changed, and not again about a content that the user did not trust.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from anyio import lowlevel
 
 from dial_client.cli.error_stream import warn_once
+from dial_client.cli.folder_skills import SKILL_FILE, FoundText, find_folder_skills, list_own_folders
 from dial_client.cli.options import Options
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.cli.word_wrap import find_terminal_width
@@ -25,6 +26,7 @@ from dial_client.runtime.safe_text import escape_line, sanitize
 from dial_client.runtime.text import count_noun
 from dial_client.settings.config_locations import build_user_config_path
 from dial_client.settings.config_trust import FoundFile, TrustedFile, TrustStore, read_found
+from dial_client.settings.config_types import Settings, SkillFolder
 
 # The files with instructions for the model.
 NAMES = ("AGENTS.md", "CLAUDE.md")
@@ -48,6 +50,8 @@ class FolderTexts:
     """The files with instructions, those of the user first."""
     commands: tuple[FoundFile, ...] = ()
     """The files with commands, those of the user first."""
+    skills: tuple[SkillFolder, ...] = ()
+    """The folders of skills, those of the user first."""
 
     @property
     def names(self) -> str:
@@ -55,10 +59,14 @@ class FolderTexts:
         return ", ".join(str(file.path) for file in self.instructions)
 
 
-async def read_folder_texts(options: Options) -> FolderTexts:
+async def read_folder_texts(options: Options, settings: Settings) -> FolderTexts:
     """Return the user's own texts, and those of the working folder that the user trusts; ask about the others.
 
     Without a terminal nothing is asked, and a line names the files that are not used.
+
+    Args:
+        options: The options of the command line.
+        settings: The configuration, which may name folders of skills.
     """
     if options.model and is_recording_name(options.model):
         return FolderTexts()
@@ -68,13 +76,23 @@ async def read_folder_texts(options: Options) -> FolderTexts:
     folder = Path()
     found = [*_read_named(folder, names), *_read_commands(FOLDER_COMMANDS)]
     known = {file.target for file in own}
-    trusted = await _select_trusted([file for file in found if file.target not in known], may_ask=not options.trust)
-    used = [*own, *trusted]
+    texts = {file.location: FoundText(file) for file in found if file.target not in known}
+    texts |= {skill.file.location: skill for skill in find_folder_skills(settings)}
+    trusted = await _select_trusted(list(texts.values()), may_ask=not options.trust)
+    used = [*own, *(text.file for text in trusted if text.file.path.name != SKILL_FILE)]
+    skills = (text.to_folder() for text in trusted if text.file.path.name == SKILL_FILE)
     instructions = dict[str, FoundFile]()
     for file in used:
         if file.path.name in NAMES and file.text.strip():
             instructions.setdefault(file.digest, file)
-    return FolderTexts(tuple(instructions.values()), tuple(file for file in used if file.path.name not in NAMES))
+    commands = tuple(file for file in used if file.path.name not in NAMES)
+    return FolderTexts(tuple(instructions.values()), commands, (*list_own_folders(settings), *skills))
+
+
+async def read_skills(options: Options, settings: Settings) -> tuple[SkillFolder, ...]:
+    """Return the skills of `read_folder_texts` alone, for a command that uses no other texts."""
+    trusted = await _select_trusted(find_folder_skills(settings), may_ask=not options.trust)
+    return (*list_own_folders(settings), *(skill.to_folder() for skill in trusted))
 
 
 def build_instructions(files: Iterable[FoundFile], max_chars: int = MAX_CHARS) -> tuple[tuple[Instruction, ...], str]:
@@ -122,37 +140,37 @@ def _read(path: Path) -> Iterator[FoundFile]:
         warn_once(f"not used: {error}")
 
 
-async def _select_trusted(found: Sequence[FoundFile], *, may_ask: bool) -> Sequence[FoundFile]:
-    """Return the files of the working folder that are in use; with ``--trust`` (not `may_ask`), all of them."""
+async def _select_trusted(found: Sequence[FoundText], *, may_ask: bool) -> Sequence[FoundText]:
+    """Return the texts of the working folder that are in use; with ``--trust`` (not `may_ask`), all of them."""
     if not may_ask:
         return found
     store, declined = TrustStore(), TrustStore(_find_declined_folder())
-    before = {file.location: store.find(file.location) for file in found}
-    trusted = [file for file in found if (known := before[file.location]) is not None and known.matches(file)]
-    asked = [file for file in found if file not in trusted and not _matches(declined.find(file.location), file)]
+    before = {text.file.location: store.find(text.file.location) for text in found}
+    trusted = [text for text in found if _matches(before[text.file.location], text)]
+    asked = [text for text in found if text not in trusted and not _matches(declined.find(text.file.location), text)]
     if not asked:
         return trusted
     if not can_ask_user():
-        names = ", ".join(str(file.path) for file in asked)
+        names = ", ".join(str(text.file.path) for text in asked)
         warn_once(f"not used, because you have not trusted it: {names} (`dial-chat trust FILE` trusts it)")
         return trusted
-    is_trusted = await _ask_for_trust(asked, [before[file.location] for file in asked])
-    for file in asked:
+    is_trusted = await _ask_for_trust(asked, [before[text.file.location] for text in asked])
+    for text in asked:
         try:
-            (store if is_trusted else declined).save(file, {})
+            (store if is_trusted else declined).save(text.file, text.files)
         except OSError as error:
             warn_once(f"your decision cannot be stored: {error.strerror}; it holds for this run")
             break
-    return [file for file in found if file in trusted or (is_trusted and file in asked)]
+    return [text for text in found if text in trusted or (is_trusted and text in asked)]
 
 
-async def _ask_for_trust(files: Sequence[FoundFile], before: Sequence[TrustedFile | None]) -> bool:
+async def _ask_for_trust(texts: Sequence[FoundText], before: Sequence[TrustedFile | None]) -> bool:
     from dial_client.cli.trust_summary import number_lines
 
     width = find_terminal_width(sys.stderr)
     _print_to_user("This folder has texts for the model, which you have not trusted:")
-    for file, known in zip(files, before, strict=True):
-        lines = _show(file, known, width)
+    for text, known in zip(texts, before, strict=True):
+        file, lines = text.file, _show(text, known, width)
         changed = "" if known is None else ", changed since you trusted it"
         _print_to_user(f"{escape_line(str(file.path))} ({count_noun(len(file.text.splitlines()), 'line')}{changed})")
         if Path(file.target).parent != Path(file.location).parent:
@@ -160,7 +178,7 @@ async def _ask_for_trust(files: Sequence[FoundFile], before: Sequence[TrustedFil
         hidden = len(lines) - MAX_SHOWN_LINES
         shown = lines if hidden <= 0 else [*lines[:MAX_SHOWN_LINES], f"  … {count_noun(hidden, 'more line')}"]
         _print_to_user(*shown)
-    _print_to_user("The model would follow them as your own instructions, or be offered them as commands.")
+    _print_to_user("The model would follow them as your own instructions, or be offered them as commands and skills.")
     while True:
         match await _ask():
             case "t" | "trust":
@@ -170,20 +188,35 @@ async def _ask_for_trust(files: Sequence[FoundFile], before: Sequence[TrustedFil
                 _print_to_user("Not used; you are asked again when they change.")
                 return False
             case "v" | "view":
-                for file in files:
-                    _print_to_user(escape_line(str(file.path)), number_lines(file.text, width))
+                for text in texts:
+                    _print_to_user(escape_line(str(text.file.path)), number_lines(text.file.text, width))
+                    _print_to_user(*_name_files(text, {}))
             case _:
                 _print_to_user("Please answer t, n or v.")
 
 
-def _show(file: FoundFile, known: TrustedFile | None, width: int | None) -> list[str]:
-    """Return the lines of a new file, or the changes of a file that was trusted before."""
+def _show(text: FoundText, known: TrustedFile | None, width: int | None) -> list[str]:
+    """Return the lines of a new file, or the changes of one that was trusted before; and the files of a skill."""
     from dial_client.cli.trust_summary import SummaryRow, diff_text, render_rows
 
     if known is None:
-        rows = (SummaryRow(f"  | {escape_line(line)}") for line in file.text.splitlines())
-        return render_rows(rows, width).split("\n")
-    return render_rows(diff_text(known.text, file.text), width).split("\n")
+        rows = (SummaryRow(f"  | {escape_line(line)}") for line in text.file.text.splitlines())
+        return [*_name_files(text, {}), *render_rows(rows, width).split("\n")]
+    changes = render_rows(diff_text(known.text, text.file.text), width).split("\n")
+    return [*_name_files(text, known.env_files), *(changes if known.digest != text.file.digest else [])]
+
+
+def _name_files(text: FoundText, before: Mapping[str, str]) -> list[str]:
+    """Return a line for each file of a skill that is new or has changed, or is gone."""
+    names = sorted({*before, *text.files})
+    words = {name: _describe_change(before.get(name), text.files.get(name)) for name in names}
+    return [f"  {word}: {escape_line(name)}" for name, word in words.items() if word]
+
+
+def _describe_change(before: str | None, after: str | None) -> str:
+    if before == after:
+        return ""
+    return "with the file" if before is None else "without the file" if after is None else "with a changed file"
 
 
 async def _ask() -> str:
@@ -194,8 +227,8 @@ async def _ask() -> str:
         return "n"
 
 
-def _matches(known: TrustedFile | None, file: FoundFile) -> bool:
-    return known is not None and known.matches(file)
+def _matches(known: TrustedFile | None, text: FoundText) -> bool:
+    return known is not None and known.matches(text.file) and dict(known.env_files) == dict(text.files)
 
 
 def _find_declined_folder() -> Path:

@@ -15,11 +15,12 @@ from dial_client.cli.audit_report import open_audit_log
 from dial_client.cli.error_stream import warn_once
 from dial_client.cli.folder_texts import MAX_CHARS, FolderTexts, build_instructions
 from dial_client.cli.load_settings import find_fallback_models, find_model_name, open_model
-from dial_client.cli.options import GATEWAY, SERVE, Options
-from dial_client.client.client_options import ApprovalPolicy
+from dial_client.cli.options import ACP, GATEWAY, SERVE, Options
+from dial_client.client.client_options import ApprovalPolicy, Logins
 from dial_client.client.config_changes import change_servers
 from dial_client.client.dial_client import DialClient
 from dial_client.hooks.middleware import Middleware
+from dial_client.hooks.owners import CredentialProvider
 from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.messages.errors import ConfigError, DialError
 from dial_client.messages.limits import Limits
@@ -27,7 +28,7 @@ from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.messages.model import Provider
 from dial_client.servers.status import ServerStatus
 from dial_client.settings.config_locations import find_user_config
-from dial_client.settings.config_types import ModelProfile, Settings
+from dial_client.settings.config_types import ModelProfile, Settings, SkillFolder
 from dial_client.settings.policy_config import Policy, load_policy
 from dial_client.tools.approval import Approval, ApprovalContext, Approver, Decision
 from dial_client.tools.approval_mode import ApprovalMode
@@ -44,6 +45,8 @@ async def open_client(  # noqa: PLR0913 - what a command has to say of its clien
     at_once: bool = True,
     single_user: bool = True,
     middleware: Sequence[Middleware] = (),
+    logins: Logins = True,
+    credentials: CredentialProvider | None = None,
 ) -> AsyncGenerator[DialClient, None]:
     """Open a client. Its servers start in the background; `DialClient.ready` waits for them.
 
@@ -56,6 +59,8 @@ async def open_client(  # noqa: PLR0913 - what a command has to say of its clien
         at_once: False to leave it to the caller when the client is opened.
         single_user: False if turns are for several persons, each with grants of their own.
         middleware: The middleware of the client.
+        logins: Where logins to servers are kept.
+        credentials: Knows what persons have given to a service; None for the one person of a terminal.
 
     Raises:
         ConfigError: The options or the configuration are wrong.
@@ -71,6 +76,7 @@ async def open_client(  # noqa: PLR0913 - what a command has to say of its clien
     chosen = replace(
         settings,
         default_model=None if provider is None else settings.default_model,
+        skills=(),  # `use_skills` adds those that the user trusts
         system=settings.system if options.system is None else options.system,
     )
     dial = DialClient.from_config(
@@ -92,7 +98,8 @@ async def open_client(  # noqa: PLR0913 - what a command has to say of its clien
         callbacks=callbacks,
         audit=audit,
         cache_dir=True,
-        logins=True,
+        logins=logins,
+        credentials=credentials,
         on_limit="answer",
         record=options.record,
         middleware=middleware,
@@ -109,12 +116,24 @@ async def open_client(  # noqa: PLR0913 - what a command has to say of its clien
 
 
 def use_instructions(dial: DialClient, texts: FolderTexts) -> None:
-    """Let the turns of a client follow the instructions of files, at most for a quarter of the context window."""
+    """Let the turns of a client use the skills and follow the instructions of files.
+
+    The instructions fill at most a quarter of the context window.
+    """
     tokens = dial.model.window_tokens
     room = MAX_CHARS if tokens is None else min(MAX_CHARS, tokens)  # a token has about four characters
     dial.file_instructions, cut = build_instructions(texts.instructions, room)
     if cut:
         warn_once(cut)
+    use_skills(dial, texts.skills)
+
+
+def use_skills(dial: DialClient, skills: Sequence[SkillFolder]) -> None:
+    """Let the turns of a client use skills that were found; a warning says if one has changed in the meantime."""
+    try:
+        dial.use_skills(skills)
+    except ConfigError as error:
+        warn_once(f"no skill is used: {error}")
 
 
 class _CommandPolicy(ApprovalPolicy):
@@ -184,7 +203,7 @@ def build_limits(options: Options, settings: Settings) -> Limits:
     usual = Limits(max_depth=_MAX_DEPTH)
     if options.command == GATEWAY:
         usual = replace(usual, tool_timeout=_GATEWAY_SECONDS, tool_timeout_max=_GATEWAY_SECONDS_MAX)
-    if options.command == SERVE or sys.stderr.isatty():
+    if options.command in (SERVE, ACP) or sys.stderr.isatty():
         usual = replace(usual, timeout=math.inf)  # a person can stop the turn
     values = {"max_depth": options.max_depth, "timeout": options.timeout, "tool_timeout": options.tool_timeout}
     try:

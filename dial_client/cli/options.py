@@ -23,8 +23,8 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
-# The names of the programs of the service and of the gateway in `Options.command`.
-SERVE, GATEWAY = "dial-chat serve", "dial-chat gateway"
+# The names of the programs of the service, of the gateway and of the agent for editors in `Options.command`.
+SERVE, GATEWAY, ACP = "dial-chat serve", "dial-chat gateway", "dial-chat acp"
 # The forms of an answer on standard output.
 Output = Literal["text", "json", "jsonl", "sse", "ai-sdk", "ag-ui"]
 # The tool format: how tool calls are written.
@@ -205,7 +205,7 @@ class Options:
         """The destination of the log. A command that has no ``--debug`` writes the log with ``-v``."""
         if self.debug:
             return "file"
-        if self.command in (SERVE, GATEWAY) and not self.verbose:
+        if self.command in (SERVE, GATEWAY, ACP) and not self.verbose:
             return "warnings"  # nobody watches it: a failed turn and a lost database must leave a trace
         return "stderr" if self.verbose and self.command != "dial-chat" else "none"
 

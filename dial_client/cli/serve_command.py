@@ -18,9 +18,10 @@ from dial_client.cli.audit_report import find_audit_folder
 from dial_client.cli.changed_config import change_config, find_file, find_holder
 from dial_client.cli.default_model import read_with_model
 from dial_client.cli.error_stream import print_notes, warn
+from dial_client.cli.folder_texts import read_skills
 from dial_client.cli.gateway_command import build_grants_command
 from dial_client.cli.load_settings import find_model_name, read_settings
-from dial_client.cli.open_client import apply_configuration, open_client
+from dial_client.cli.open_client import apply_configuration, open_client, use_skills
 from dial_client.cli.option_checks import parse_lifetime
 from dial_client.cli.options import ConfigChoice, ExitCode, Options, ServeOptions
 from dial_client.cli.service_access import PERSONAL_TOKENS, choose_access
@@ -40,6 +41,7 @@ from dial_client.serve.operations import Operations
 from dial_client.serve.owner_limits import OwnerLimiter, read_limits
 from dial_client.serve.request_log import REQUEST_ID
 from dial_client.serve.server_routes import ConfigChanger, ServerChange
+from dial_client.serve.stored_credentials import StoredCredentials, open_box
 from dial_client.serve.turn_registry import ServedModel
 from dial_client.serve.web_app import create_app
 from dial_client.servers.status import ServerStatus
@@ -68,6 +70,7 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
     access = choose_access(serve_options, store)
     proxies = Proxies(tuple(map(parse_proxy, serve_options.proxy)), access.proxy_headers | {REQUEST_ID})
     settings, provider = await read_with_model(options)
+    skills = await read_skills(options, settings)
     user = PageUser()
     callers = None if serve_options.no_mcp else LaterCallers()
     callbacks = Callbacks(elicit=user.elicit, apps=True, log_level="info", callers=callers)
@@ -76,9 +79,15 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
         host, port, *_ = listener.getsockname()
         settings = _without_own_endpoint(settings, host, port)
         is_alone = access.authenticator is None
+        credentials = StoredCredentials(store.credentials, await open_box()) if isinstance(store, SQLStore) else None
         async with open_client(
-            *(options, settings, provider, user, callbacks), single_user=is_alone, middleware=operations.middleware
+            *(options, settings, provider, user, callbacks),
+            single_user=is_alone,
+            middleware=operations.middleware,
+            logins=credentials or True,
+            credentials=credentials,
         ) as dial:
+            use_skills(dial, skills)
             reload = ConfigurationReload(dial, options, settings, partial(_without_own_endpoint, host=host, port=port))
             web = create_app(
                 *(dial, user),

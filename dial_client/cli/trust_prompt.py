@@ -8,6 +8,7 @@ from pathlib import Path
 
 from anyio import lowlevel
 
+from dial_client.cli.folder_skills import SKILL_FILE, read_found_skill
 from dial_client.cli.options import ExitCode
 from dial_client.cli.trust_review import FileReview, review_file, trust_now
 from dial_client.cli.trust_summary import (
@@ -161,8 +162,9 @@ async def _decide(path: Path) -> int:
 def _trust(path: Path, *, as_json: bool) -> int:
     found, env_files = read_found(path), EnvFiles()
     if path.suffix == ".md":  # instructions or a command for the model
-        summary = number_lines(found.text, None)
-        trusted = TrustStore().save(found, {})
+        files = read_found_skill(path.parent).files if path.name == SKILL_FILE else {}
+        summary = "\n".join([number_lines(found.text, None), *(f"with {escape_line(name)}" for name in files)])
+        trusted = TrustStore().save(found, files)
     else:
         outline = configuration.outline(found.data, str(path))
         summary = render_rows(build_rows(outline, env_files, path.parent.absolute()), None)

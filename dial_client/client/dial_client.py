@@ -169,6 +169,8 @@ class DialClient:
     """Decides for each tool call whether it may run."""
     logins: LoginStore
     """Where the client keeps its logins to servers."""
+    credentials: CredentialProvider | None
+    """Knows what each person has filled in; None if the one person fills in variables of the environment."""
 
     def __init__(  # noqa: PLR0913 - the options of a host, all but one by name
         self,
@@ -208,7 +210,7 @@ class DialClient:
             raise ConfigError(f"unknown on_limit {on_limit!r}", hint='expected "answer" or "raise"')
         approval, self.limits = approval or ApprovalPolicy(), limits or Limits()
         self._sync_lock, self._on_limit, self.system = Lock(), on_limit, system
-        self.logins = client_setup.open_logins(logins)
+        self.logins, self.credentials = client_setup.open_logins(logins), credentials
         chosen = ModelSelection(model, models, base_url, tool_format, guidance, status, status_model, fallback_models)
         self._model = ClientModel(chosen, MiddlewareChain(middleware, find_instruments))
         capabilities = client_setup.build_client_capabilities(
@@ -1023,6 +1025,15 @@ class DialClient:
     def apps(self) -> Apps:
         """The MCP Apps of all servers, for a program that shows them (`Callbacks.apps`)."""
         return Apps(self._servers, self._executor)
+
+    def use_skills(self, skills: Sequence[Skill]) -> None:
+        """Use the skills of these folders from the next turn on, in place of those of earlier folders.
+
+        Raises:
+            ConfigError: A folder has no skills, or one of them is wrong; nothing is changed.
+            TypeError: `skills` is no list of paths.
+        """
+        self._skills.set_folders(skills)
 
     @property
     def skills(self) -> Skills:

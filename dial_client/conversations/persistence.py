@@ -7,8 +7,9 @@ These are stored while the turn waits:
 * the last message, before the turn ends;
 * the details of the turn (`build_turn_entry`), at its end.
 
-A write that fails is repeated for the time of the lease: a database that restarts, or a disk that is full for a
-moment, loses nothing.
+A write that fails is repeated for `STORING_SECONDS`, also after the end of the lease: while the database is away,
+nobody can take the conversation, and afterwards a write counts only if nobody has. So a database that restarts, or a
+disk that is full for a while, loses nothing.
 
 Beside the turn, its lease of the conversation is renewed. Once a second, if they have changed, the results of the
 unfinished round and the partial text are stored too. So a killed process loses at most one second of them; the
@@ -51,10 +52,12 @@ from dial_client.messages.errors import (
     RequestRefused,
     StoreUnavailable,
 )
+from dial_client.messages.events import StatusChanged
 from dial_client.messages.message import EntryKind, Message, build_waiting_result
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.logs import get_logger
 from dial_client.stores.conversation_store import ConversationStore
+from dial_client.turns.status_text import STORING
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 
 log = get_logger(__name__)
@@ -64,12 +67,16 @@ HEARTBEAT_INTERVAL = 1.0
 
 # Seconds between two attempts to store a message.
 RETRY_INTERVAL = 0.25
+# Seconds for which a store that fails is tried again. For a turn that was cancelled it is the time of the lease:
+# a program that stops does not wait longer.
+STORING_SECONDS = 120.0
 
 
 class TurnPersister(TurnObserver):
     """Stores each message that a turn adds to its conversation once, in order, and the turn's details at its end.
 
-    It also renews the turn's lease of the conversation until the turn ends.
+    It also renews the turn's lease of the conversation until the turn ends. Once another turn has taken the
+    conversation over, the store accepts nothing more of this one.
 
     Args:
         store: The store of the conversation.
@@ -94,6 +101,8 @@ class TurnPersister(TurnObserver):
         self._renewing = anyio.Lock()
         self._unfinished: tuple[Message, ...] = ()
         self._renewed_at = anyio.current_time()
+        # Since when the store fails; None while it works.
+        self._failing_since: float | None = None
 
     async def run_beside(self, turn: TurnHandle) -> None:
         """Renew the lease when it is due, or when the unfinished results or text have changed, and store these."""
@@ -123,7 +132,7 @@ class TurnPersister(TurnObserver):
     async def on_held_call(self, turn: TurnHandle) -> None:
         """Store which calls wait for approval, and that another one may run now. Raises as `on_message`."""
         async with self._renewing:
-            await self._persist(partial(self._renew, turn))
+            await self._persist(turn, partial(self._renew, turn))
 
     async def on_message(self, turn: TurnHandle) -> None:
         """Store the messages that are not stored yet. If the conversation was deleted, cancel the turn.
@@ -144,7 +153,7 @@ class TurnPersister(TurnObserver):
     async def _append_pending(self, turn: TurnHandle) -> None:
         if added := self._pending:
             append = partial(self._store.append, turn.conversation_id, added, turn=turn.id)
-            await self._persist(append, partial(self._has_stored, turn, added))
+            await self._persist(turn, append, partial(self._has_stored, turn, added))
 
     async def on_ending(self, turn: TurnHandle) -> None:
         """Store the last messages and release the conversation; for a turn that is resumed, only end the lease.
@@ -169,7 +178,7 @@ class TurnPersister(TurnObserver):
         added = (*unstored, *details)
         try:
             release = partial(self._store.release, turn.conversation_id, turn.id, added)
-            await self._persist(release, partial(self._has_stored, turn, added))
+            await self._persist(turn, release, partial(self._has_stored, turn, added))
         except DialError as error:
             # Without its end the turn counts as interrupted. But an error that lasts is no reason to resume it.
             if _is_lasting(error):
@@ -179,27 +188,39 @@ class TurnPersister(TurnObserver):
             raise
 
     async def _persist(
-        self, write: Callable[[], Awaitable[None]], is_stored: Callable[[], Awaitable[bool]] | None = None
+        self,
+        turn: TurnHandle,
+        write: Callable[[], Awaitable[None]],
+        is_stored: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
-        """Write to the store; repeat a write that fails, for as long as the lease lasts from then on.
+        """Write to the store; repeat a write that fails until the store has failed for `STORING_SECONDS`.
 
         Args:
+            turn: The turn.
             write: Writes.
             is_stored: Returns True if an earlier attempt has succeeded, although its acknowledgement was lost; None for
                 a write that may happen twice.
         """
-        deadline = anyio.current_time() + self._lease
-        is_repeated = False
+        began, is_repeated = anyio.current_time(), False
         while True:
             try:
                 if not (is_repeated and is_stored is not None and await is_stored()):
                     await write()
             except DialError as error:
-                if anyio.current_time() >= deadline or _is_lasting(error):
+                if _is_lasting(error):
+                    raise
+                if self._failing_since is None:
+                    self._failing_since = anyio.current_time()
+                    turn.announce(StatusChanged(STORING))
+                given_up = began + self._lease
+                if not turn.is_cancelled:
+                    given_up = max(given_up, self._failing_since + STORING_SECONDS)
+                if anyio.current_time() >= given_up:
                     raise
                 is_repeated = True
                 await anyio.sleep(RETRY_INTERVAL)
             else:
+                self._failing_since = None
                 return
 
     async def _has_stored(self, turn: TurnHandle, added: tuple[Message, ...]) -> bool:
@@ -257,7 +278,8 @@ RESUMED = "the turn is resumed from what is stored"
 
 
 def _explain(error: DialError, consequence: str) -> None:
-    error.args = (f"{str(error).removesuffix('.')}; {consequence}",)
+    if consequence not in str(error):
+        error.args = (f"{str(error).removesuffix('.')}; {consequence}",)
 
 
 def _is_refusal(error: Exception) -> TypeGuard[DialError]:

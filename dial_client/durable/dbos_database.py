@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dial_client.messages.errors import ConfigError
-from dial_client.stores.database import create_private_file
+from dial_client.stores.database import SILENCE, create_private_file
 
 # True if DBOS cannot use SQLite: on Python 3.12 or newer it needs fractions of seconds, new in SQLite 3.42.
 SQLITE_IS_TOO_OLD = sys.version_info >= (3, 12) and sqlite3.sqlite_version_info < (3, 42)
@@ -63,13 +63,22 @@ def to_dbos_url(database: str | Path) -> str:
 _CONNECTIONS = 2
 
 
+# The same for the driver of DBOS as `database.notice_silence`; libpq has a name for each option.
+_KEEPALIVE = {
+    "keepalives_idle": SILENCE // 3,
+    "keepalives_interval": SILENCE // 3,
+    "keepalives_count": 2,
+    "tcp_user_timeout": SILENCE * 1000,
+}
+
+
 def build_dbos_options(database: str | Path) -> dict[str, Any]:
     """Return the options of DBOS for this database. Its own messages are not used, so that it listens for none."""
     url = to_dbos_url(database)
     if url.startswith("sqlite"):
         return {"system_database_url": url}
     # DBOS tries again after a lost connection, so that none needs a test before its use.
-    engine = {"pool_pre_ping": False}
+    engine = {"pool_pre_ping": False, "connect_args": {"application_name": "dbos_transact", **_KEEPALIVE}}
     options = {"sys_db_pool_size": _CONNECTIONS, "use_listen_notify": False, "db_engine_kwargs": engine}
     return {"system_database_url": url, **options}
 

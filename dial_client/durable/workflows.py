@@ -510,7 +510,7 @@ class DurableTurns:
             if self._is_stopping():
                 return
             try:
-                is_idle = not await self._recover_once()
+                is_idle = not await self._recover_once(has_failed=is_failing)
                 set_queue_polling(self._timings.idle_interval if is_idle else _QUEUE_INTERVAL)
                 if anyio.current_time() - cleared >= min(self._timings.retention, _CLEARING_INTERVAL):
                     cleared = anyio.current_time()
@@ -521,13 +521,23 @@ class DurableTurns:
                     log.warning("durable_turns_not_seen", error=type(error).__name__)
                 is_failing = True
 
-    async def _recover_once(self) -> bool:
-        """Resume the turns that no process runs any more; return whether there are turns that have not ended."""
+    async def _recover_once(self, *, has_failed: bool) -> bool:
+        """Resume the turns that no process runs any more; return whether there are turns that have not ended.
+
+        Args:
+            has_failed: Whether the last search has failed: the database is looked for first, and nothing is resumed. A
+                process whose database was away stores at once what its turns wait with.
+        """
         from dbos import DBOS
 
-        pending = await DBOS.list_workflows_async(status="PENDING", name=[TURN, STARTED_TURN], load_input=False)
+        store = self.manager.store
+        if isinstance(store, SQLStore) and (has_failed or store.is_failing):
+            await store.check()
+        # DBOS tries again without end, and later and later: it is not asked while the database is away.
+        with anyio.fail_after(self._timings.database_timeout):
+            pending = await DBOS.list_workflows_async(status="PENDING", name=[TURN, STARTED_TURN], load_input=False)
         for workflow in pending:
-            if workflow.workflow_id not in self._turn_ids:
+            if not has_failed and workflow.workflow_id not in self._turn_ids:
                 await self._resume_if_abandoned(workflow)
         return bool(pending)
 

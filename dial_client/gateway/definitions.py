@@ -107,6 +107,7 @@ class ToolDefinitions:
         A host may remember names from an earlier run, or call while a server is replaced. The time that servers have
         for their start bounds the wait.
         """
+        await self._servers.prepare_owner()
         starting = [
             connection
             for connection in self._servers.values()

@@ -46,6 +46,7 @@ from dial_client.gateway.standard_files import StandardFiles
 from dial_client.gateway.standard_streams import StartSignal, open_streams
 from dial_client.gateway.tool_calls import ToolCalls
 from dial_client.gateway.tool_listing import ToolListing
+from dial_client.hooks.owners import act_for
 from dial_client.hooks.telemetry.instrument_lookup import find_instruments
 from dial_client.messages.errors import ServerStartError
 from dial_client.messages.mcp_apps import EXTENSION, MIME_TYPE, parse_app_uri
@@ -271,7 +272,9 @@ class Gateway:
         if ctx.meta and PROTOCOL_VERSION_META_KEY in ctx.meta and not is_modern(ctx.protocol_version):
             raise MCPError(INVALID_REQUEST, "This connection has begun with `initialize`, in an older revision")
         self.questions.observe(ctx.session)
-        return await call_next(ctx)
+        # Whatever answers the request finds the servers of its person: the task may be that of a connection, or of all.
+        with act_for(self.sessions.find_person(ctx)):
+            return await call_next(ctx)
 
     @asynccontextmanager
     async def _hold_connection(self, _: Server[Any]) -> AsyncGenerator[GatewayConnection]:
@@ -286,6 +289,7 @@ class Gateway:
 
         async def answer(context: ServerRequestContext[Any, Any], params: Any) -> HandlerResult:
             await self._first_list.wait(self.dial.parts.servers)
+            await self.dial.parts.servers.prepare_owner()
             return await handler(context, params)
 
         return answer

@@ -29,6 +29,7 @@ from dial_client.gateway.client_session import ClientSession, ClientSessions
 from dial_client.gateway.definitions import Definitions, ToolDefinitions
 from dial_client.gateway.login_tool import LoginTool
 from dial_client.gateway.server_lists import ListKind, ServerLists
+from dial_client.hooks.owners import act_for
 from dial_client.runtime.logs import get_logger
 from dial_client.servers.restart_policy import is_modern
 from dial_client.servers.server_manager import ServerManager
@@ -75,6 +76,7 @@ class ListChanges:
             if selected != announced:
                 announced = selected
                 await self.announce_tools(current)
+            await self._announce_to_persons()
             changed = self.lists.take_changes()
             if ListKind.RESOURCES in changed or ListKind.TEMPLATES in changed:
                 await self.announce(ResourceListChangedNotification(), ResourcesListChanged(), self.sessions)
@@ -97,6 +99,17 @@ class ListChanges:
         listed = current, self.logins.servers
         clients = [session for session in self.sessions if session.listed != listed]
         await self.announce(ToolListChangedNotification(), ToolsListChanged(), clients)
+
+    async def _announce_to_persons(self) -> None:
+        """Announce to the clients of a person that this person's own tools are others than a client has listed."""
+        clients = []
+        for session in self.sessions:
+            with act_for(session.person):
+                if self.servers.owned and session.listed is not None and not self.is_listed(session):
+                    session.listed = None  # announced once until the client lists again
+                    clients.append(session)
+        if clients:
+            await self.announce(ToolListChangedNotification(), ToolsListChanged(), clients)
 
     def is_listed(self, session: ClientSession) -> bool:
         """Return whether the tools that a client has listed last are those that there are now."""

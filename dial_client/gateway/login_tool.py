@@ -38,6 +38,7 @@ from dial_client.runtime.safe_text import to_one_line
 from dial_client.runtime.text import count_noun
 from dial_client.servers.connection import Connection
 from dial_client.servers.oauth.redirect_listener import RedirectListener, build_listener
+from dial_client.servers.owner_connection import OwnerConnection
 from dial_client.servers.restart_policy import is_modern
 from dial_client.servers.status import ServerState
 from dial_client.settings.config_types import ServerSettings
@@ -155,7 +156,9 @@ class ClientLogin:
 def needs_login(connection: Connection) -> bool:
     """Return whether a server is not available because nobody has logged in to it."""
     error = connection.summary.error or ""
-    return connection.state is ServerState.FAILED and build_login_hint(connection.name) in error
+    # The login of one person must not become that of everybody.
+    is_shared = not isinstance(connection, OwnerConnection)
+    return is_shared and connection.state is ServerState.FAILED and build_login_hint(connection.name) in error
 
 
 def _build_result(text: str, *, is_error: bool = False) -> CallToolResult:

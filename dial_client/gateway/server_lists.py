@@ -8,6 +8,7 @@ read, and is announced as a change.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -16,6 +17,7 @@ import anyio
 from mcp_types import Prompt, Resource, ResourceTemplate
 
 from dial_client.gateway.addresses import rewrite_resource, rewrite_template
+from dial_client.hooks.owners import act_for
 from dial_client.messages.errors import ServerError
 from dial_client.runtime.logs import get_logger
 from dial_client.servers.connection import Connection
@@ -87,7 +89,8 @@ class ServerLists:
         await self._changes.wait_until(lambda _: self._compute_patience(kind) <= 0, seconds)
         items = self.find(kind)
         if self._known[kind] is None:  # some servers are slow: what they have is a change
-            self._known[kind] = items
+            with act_for(""):  # what the servers of one person have is known to that person alone
+                self._known[kind] = self.find(kind)
         return items
 
     def watch(self, kind: ListKind) -> None:
@@ -98,7 +101,7 @@ class ServerLists:
 
     def find(self, kind: ListKind) -> tuple[ServerItem, ...]:
         """Return the items as they were read last, without those of servers that failed or were stopped."""
-        gone = (ServerState.FAILED, ServerState.STOPPED, ServerState.DISABLED)
+        gone = (ServerState.FAILED, ServerState.STOPPED, ServerState.DISABLED, ServerState.NEEDS_CREDENTIALS)
         connections = [connection for connection in self._servers.values() if connection.state not in gone]
         return tuple(item for connection in connections for item in self._caches[kind].find(connection))
 
@@ -120,7 +123,7 @@ class ServerLists:
             group.start_soon(self._follow_servers)
             while True:
                 for kind in self._known:
-                    for connection in self._find_stale(kind):
+                    for connection in self._find_stale(kind, self._servers.connections):
                         if (kind, connection) not in self._began:
                             self._began[kind, connection] = anyio.current_time()
                             group.start_soon(self._read, kind, connection)
@@ -153,11 +156,11 @@ class ServerLists:
             self._servers.announcements.set(self._servers.announcements.value + 1)
         self._changes.set(None)
 
-    def _find_stale(self, kind: ListKind) -> list[Connection]:
+    def _find_stale(self, kind: ListKind, connections: Iterable[Connection]) -> list[Connection]:
         """Return the servers whose list has to be read."""
         return [
             connection
-            for connection in self._servers.values()
+            for connection in connections
             if connection.state is ServerState.READY
             and not self._caches[kind].is_fresh(connection)
             and not self._is_failed(kind, connection)
@@ -172,13 +175,16 @@ class ServerLists:
 
     def _has_unread(self) -> bool:
         return any(
-            (kind, connection) not in self._began for kind in self._known for connection in self._find_stale(kind)
+            (kind, connection) not in self._began
+            for kind in self._known
+            for connection in self._find_stale(kind, self._servers.connections)
         )
 
     def _compute_patience(self, kind: ListKind) -> float:
         """Return the seconds that a client has to wait for lists; 0 or less for none."""
         now = anyio.current_time()
-        left = [self._began.get((kind, connection), now) + PATIENCE - now for connection in self._find_stale(kind)]
+        stale = self._find_stale(kind, self._servers.values())
+        left = [self._began.get((kind, connection), now) + PATIENCE - now for connection in stale]
         return max(left, default=0.0)
 
 

@@ -239,7 +239,7 @@ class ToolCalls:
 
     def describe_missing_servers(self) -> str:
         """Return which servers have no tools now, and why: the tool may be one of theirs."""
-        states = (ServerState.STARTING, ServerState.FAILED, ServerState.STOPPED)
+        states = (ServerState.STARTING, ServerState.FAILED, ServerState.STOPPED, ServerState.NEEDS_CREDENTIALS)
         missing = [
             f"{name!r} ({connection.summary.why_unavailable})"
             for name, connection in self._servers.items()

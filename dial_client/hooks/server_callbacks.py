@@ -33,6 +33,8 @@ class LoginRequest:
     """True if the redirect URL must contain the issuer (RFC 9207, ``iss``), so that the code alone is not enough."""
     reason: str = ""
     """Why the user is asked although the program was registered before; show it. Empty for a usual login."""
+    owner: str = ""
+    """The person who has to log in, for a server with ``perUser``; empty if the program does not name one."""
 
 
 class Login(Protocol):
@@ -47,6 +49,10 @@ class Login(Protocol):
         Raises:
             LoginFailed: The user refused, or took too long.
         """
+
+
+# What a person of a service has to do, whose logins are not those of `dial-chat`.
+PAGE_LOGIN_HINT = "log in on the page of the service, in the list of servers"
 
 
 def build_login_hint(server: str) -> str:

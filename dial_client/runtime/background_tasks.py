@@ -28,6 +28,7 @@ class BackgroundTasks:
     def __init__(self) -> None:
         self._group: TaskGroup = anyio.create_task_group()
         self._opened = anyio.Event()
+        self._closing = anyio.Event()
         self._closed = anyio.Event()
         self._host: object = None
         self.loop = current_token()
@@ -71,17 +72,24 @@ class BackgroundTasks:
             raise RuntimeError("the background tasks are closed")
         self._group.start_soon(self._run_and_log, fn, args)
 
-    async def aclose(self) -> None:
-        """Cancel all tasks and wait until they end. May be called repeatedly, but not from a task of the group."""
-        self._group.cancel_scope.cancel()
+    async def aclose(self, grace: float = 0.0) -> None:
+        """Wait `grace` seconds until all tasks have ended, and cancel the others.
+
+        May be called repeatedly, but not from a task of the group.
+        """
+        self._closing.set()
         with anyio.CancelScope(shield=True):
+            if grace > 0:
+                with anyio.move_on_after(grace):
+                    await self._closed.wait()
+            self._group.cancel_scope.cancel()
             await self._closed.wait()
 
     async def _run(self) -> None:
         try:
             async with self._group:
                 self._opened.set()
-                await anyio.sleep_forever()
+                await self._closing.wait()
         finally:
             self._closed.set()
 

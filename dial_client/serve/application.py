@@ -15,9 +15,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.durable import DurableTurns
+from dial_client.hooks.owners import act_for
 from dial_client.serve.access_routes import AccessRoutes
 from dial_client.serve.authentication import Person
 from dial_client.serve.conversation_routes import ConversationRoutes
+from dial_client.serve.credential_routes import CredentialRoutes
 from dial_client.serve.feature_routes import FeatureRoutes
 from dial_client.serve.front_ends.routes import FrontEndRoutes
 from dial_client.serve.http_messages import HttpError, build_json_response
@@ -40,6 +42,7 @@ from dial_client.serve.security import HEALTH, PERSON, READY, AccessPolicy, Secu
 from dial_client.serve.server_routes import ConfigChanger, ServerLogins, ServerRoutes
 from dial_client.serve.share_routes import ShareRoutes
 from dial_client.serve.static_files import StaticFiles
+from dial_client.serve.stored_credentials import StoredCredentials
 from dial_client.serve.title_writer import TitleWriter
 from dial_client.serve.turn_registry import ServedModel, TurnRegistry
 from dial_client.serve.turn_starter import TurnStarter
@@ -93,8 +96,11 @@ def build_application(context: AppContext, policy: AccessPolicy) -> ASGIApp:
     router = Router(build_routes(context), redirect_slashes=False, default=_refuse_path)
 
     async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+        person: Person | None = scope.get("state", {}).get(PERSON)
         try:
-            await router(scope, receive, send)
+            # Whatever answers the request finds the servers of its person, and of nobody else.
+            with act_for(person.name if person is not None else ""):
+                await router(scope, receive, send)
         except HTTPException as error:
             if error.status_code != 405:
                 raise
@@ -154,6 +160,7 @@ def build_routes(context: AppContext) -> list[Route]:
         *FrontEndRoutes(starter, context.human_input).build_routes(),
         *FeatureRoutes(dial, manager, context.human_input, model, context.locked_settings).build_routes(),
         *ServerRoutes(dial, context.change_config, context.logins).build_routes(),
+        *_build_credential_routes(context),
         *AccessRoutes(dial, context.human_input.requests, context.operations.audit_folder).build_routes(),
         *(ShareRoutes(manager, files).build_routes() if context.shares else ()),
         *UsageRoutes(context.usage, context.operations.limits).build_routes(),
@@ -161,6 +168,13 @@ def build_routes(context: AppContext) -> list[Route]:
         *(context.login.build_routes() if context.login is not None else ()),
         *(context.mcp.build_routes() if context.mcp is not None else ()),
     ]
+
+
+def _build_credential_routes(context: AppContext) -> list[Route]:
+    stored = context.dial.credentials
+    if not isinstance(stored, StoredCredentials):  # a program's own, which persons give to that program
+        return []
+    return CredentialRoutes(context.dial, stored, context.logins).build_routes()
 
 
 async def _report_health(request: Request) -> Response:  # noqa: ARG001 - the response is the same for every request

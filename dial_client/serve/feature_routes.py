@@ -1,4 +1,4 @@
-"""The HTTP API for the features of MCP servers (tools, prompts, resources with completions, and apps), and for models.
+"""The HTTP API for the features of MCP servers (tools, prompts, resources, completions, apps), for skills and models.
 
 The event stream of a call outside of turns also announces requests for input.
 """
@@ -135,7 +135,7 @@ parent.postMessage({ jsonrpc: "2.0", method: "ui/notifications/sandbox-proxy-rea
 
 
 class FeatureRoutes:
-    """The routes under ``/tools``, ``/prompts``, ``/resources``, ``/completions`` and ``/apps``, and ``/models``.
+    """The routes of tools, prompts, skills, resources, completions, apps and models, under these words.
 
     Args:
         dial: The client, entered.
@@ -170,6 +170,8 @@ class FeatureRoutes:
             Route("/tools/{name:path}", self._get_tool, methods=["GET"]),
             Route("/prompts", self._list_prompts, methods=["GET"]),
             Route("/prompts/get", self._get_prompt, methods=["POST"]),
+            Route("/skills", self._list_skills, methods=["GET"]),
+            Route("/skills/get", self._get_skill, methods=["POST"]),
             Route("/resources", self._list_resources, methods=["GET"]),
             Route("/resources/read", self._read_resource, methods=["POST"]),
             Route("/resources/expand", self._expand, methods=["POST"]),
@@ -182,6 +184,7 @@ class FeatureRoutes:
         ]
 
     async def _list_tools(self, request: Request) -> Response:  # noqa: ARG002
+        await self._dial.parts.servers.prepare_owner()
         return build_json_response({"tools": [_summarize(tool) for tool in self._dial.tools]})
 
     async def _get_tool(self, request: Request) -> Response:
@@ -197,6 +200,7 @@ class FeatureRoutes:
     async def _call_tool(self, request: Request) -> Any:
         body = await read_json(request)
         arguments = read_object(body, "arguments")
+        await self._dial.parts.servers.prepare_owner()
         tool = self._find_tool(body.get("name"))
 
         async def call(origin: Origin) -> Mapping[str, Any]:
@@ -230,6 +234,25 @@ class FeatureRoutes:
             messages = await self._dial.prompts.get(server, name, _read_values(body, "arguments"))
         taint = next((message.taint for message in messages if message.taint), "")
         return build_json_response({"messages": [message.to_dict() for message in messages], "taint": taint})
+
+    async def _list_skills(self, request: Request) -> Response:  # noqa: ARG002
+        # Without the folders of this machine, which are the operator's.
+        skills = [
+            {
+                "name": skill.name,
+                "description": skill.description,
+                "server": skill.server,
+                "withheld": skill.is_withheld,
+            }
+            for skill in await self._dial.skills.list()
+        ]
+        return build_json_response({"skills": skills})
+
+    async def _get_skill(self, request: Request) -> Response:
+        name = read_string(await read_json(request), "name")
+        with _report_failures():
+            message = await self._dial.skills.build_message(name)
+        return build_json_response({"messages": [message.to_dict()], "taint": message.taint})
 
     async def _read_resource(self, request: Request) -> Response:
         body = await read_json(request)

@@ -1,29 +1,47 @@
-"""The other processes of a service over one PostgreSQL database: what they tell each other.
+"""The other processes of a service over one PostgreSQL database: what they tell each other, by LISTEN and NOTIFY.
 
-A message is a JSON object with a `kind`. It says what to do, or what to read in the database: messages are not stored.
-Processes of other versions send and read the same forms: keep them stable.
+A message is a JSON object with a `kind`. It says what to do, or what to read in the database. It costs one statement on
+a connection for messages alone, and is not stored: it reaches the processes that are connected. What must not be lost
+is a row of a table. Processes of other versions send and read the same forms: keep them stable.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from dial_client.messages.errors import ConfigError
+from dial_client.messages.errors import ConfigError, DialError, StoreUnavailable
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.logs import get_logger
-from dial_client.serve.turn_registry import WakeSignal
 from dial_client.sinks.sse_encoder import to_json
 from dial_client.stores.conversation_store import ConversationStore
 from dial_client.stores.sql_store import SQLStore
 
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
 log = get_logger(__name__)
 
-# Seconds in which the last events are sent on shutdown.
-_SHUTDOWN_TIMEOUT = 5.0
+# The channel of the messages to all processes. That of one process has its id after it.
+CHANNEL = "dial_client"
+# Characters of a message in one notification, which has 8,000 bytes with its head at most.
+CHUNK = 7_500
+# Characters of a message. A longer one, such as a video, cannot be sent.
+MAX_CHARS = 64_000_000
+# Seconds after which a lost connection is opened again: at first, and after many failures.
+RECONNECT_PAUSE = (0.05, 2.0)
+# Seconds between two checks of the connection, which may break without a sign, and for which one may take.
+CHECK_INTERVAL = 30.0
+_TIMEOUT = 10.0
+# Seconds that a message waits for the connection, and in which the last events are sent on shutdown.
+_CONNECTING = _SHUTDOWN_TIMEOUT = 5.0
+# The kind of message that a process gets from itself after each connection: messages before it may be lost.
+CONNECTED = "connected"
 
 # Handles a message: its content, and the process that sent it. Raises `KeyError`, `TypeError` or `ValueError` if the
 # message is invalid.
@@ -31,7 +49,7 @@ HandleMessage = Callable[[Mapping[str, Any], str], None]
 
 
 class Peers:
-    """Sends messages to the other processes, and handles theirs.
+    """Sends messages to the other processes, and handles theirs, each whole or not at all, and in their order.
 
     Args:
         store: The conversations, in PostgreSQL.
@@ -44,69 +62,137 @@ class Peers:
         if not (isinstance(store, SQLStore) and store.is_postgres):
             raise ConfigError("several processes share their turns over PostgreSQL alone", hint="postgresql://…")
         self.store = store
-        self._notifications = store.build_notifications(self._receive, self._on_connected)
-        self._handlers: dict[str, HandleMessage] = {}
-        self._connected: list[Callable[[], None]] = []
+        self._id = secrets.token_hex(8)
+        self._handlers: defaultdict[str, list[HandleMessage]] = defaultdict(list)
+        self._connection: Connection[Any] | None = None
+        self._connected = anyio.Event()
+        # A connection executes one statement at a time.
+        self._executing = anyio.Lock()
+        self._sent = 0
+        # The chunks of messages that have not arrived whole, by the sender's id and the message's number.
+        self._chunks: dict[tuple[str, str], list[str]] = {}
         self._tasks: BackgroundTasks | None = None
-        self._running = 0
-        self._task_ended = WakeSignal()
         self._closing = anyio.Event()
 
     def handle(self, **handlers: HandleMessage) -> None:
-        """Handle messages of these kinds."""
-        self._handlers |= handlers
-
-    def call_when_connected(self, call: Callable[[], None]) -> None:
-        """Call this after each connection: messages before it may be lost."""
-        self._connected.append(call)
+        """Handle messages of these kinds, `CONNECTED` among them."""
+        for kind, handler in handlers.items():
+            self._handlers[kind].append(handler)
 
     async def send(self, kind: str, content: Mapping[str, Any], to: str = "") -> None:
         """Send a message to a process, or to all others.
 
         Raises:
-            DialError: The message cannot be sent.
+            DialError: The message is too long, or the connection is lost.
         """
-        await self._notifications.send(to_json({"kind": kind, "from": self._notifications.id, **content}), to)
+        await self._notify(to_json({"kind": kind, "from": self._id, **content}), to)
+
+    async def _notify(self, text: str, to: str = "") -> None:
+        if len(text) > MAX_CHARS:
+            raise DialError("the message is too long for the other processes")
+        chunks = [text[at : at + CHUNK] for at in range(0, len(text), CHUNK)]
+        self._sent += 1
+        # The numbers also keep chunks apart that are the same: PostgreSQL sends equal ones of a transaction once.
+        payloads = [f"{self._id} {self._sent} {at} {len(chunks)} {chunk}" for at, chunk in enumerate(chunks)]
+        statement = "SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload"
+        await self._execute(statement, f"{CHANNEL}_{to}" if to else CHANNEL, payloads)
 
     def start_soon(self, fn: Callable[..., Awaitable[object]], *args: object) -> None:
         """Start a task that answers a message; on shutdown it has some seconds to end."""
         if self._tasks is not None:
-            self._running += 1
-            self._tasks.start_soon(self._run_task, fn, args)
-
-    async def _run_task(self, fn: Callable[..., Awaitable[object]], args: tuple[object, ...]) -> None:
-        try:
-            await fn(*args)
-        finally:
-            self._running -= 1
-            self._task_ended.send()
+            self._tasks.start_soon(fn, *args)
 
     async def run(self) -> None:
         """Exchange messages until `close` or cancellation; then send the last events of the turns that have ended."""
-        self._tasks = tasks = await BackgroundTasks.open()
+        connection, self._tasks = await BackgroundTasks.open(), await BackgroundTasks.open()
         try:
-            tasks.start_soon(self._notifications.run)
+            connection.start_soon(self._stay_connected)
             await self._closing.wait()
         finally:
             with anyio.CancelScope(shield=True):
-                with anyio.move_on_after(_SHUTDOWN_TIMEOUT):
-                    while self._running:
-                        await self._task_ended.wait(_SHUTDOWN_TIMEOUT)
-                await tasks.aclose()
+                await self._tasks.aclose(_SHUTDOWN_TIMEOUT)
+                await connection.aclose()
 
     def close(self) -> None:
         """End `run`; call this after the last turn has ended."""
         self._closing.set()
 
-    def _on_connected(self) -> None:
-        for call in self._connected:
-            call()
+    async def _stay_connected(self) -> None:
+        pause, longest = RECONNECT_PAUSE
+        while True:
+            try:
+                await self._listen()
+                pause = RECONNECT_PAUSE[0]
+            except Exception as error:  # noqa: BLE001 - the database may be back at the next attempt
+                if pause == RECONNECT_PAUSE[0]:
+                    log.warning("notifications_interrupted", error=type(error).__name__)
+                pause = min(pause * 2, longest)
+            await anyio.sleep(pause)
+
+    async def _listen(self) -> None:
+        """Receive messages until the connection is lost."""
+        async with (await self.store.open()).connect() as pooled:
+            connection: Any = (await pooled.get_raw_connection()).driver_connection
+            lost = anyio.Event()
+            connection.add_termination_listener(lambda _: lost.set())
+            try:
+                for channel in (CHANNEL, f"{CHANNEL}_{self._id}"):
+                    await connection.add_listener(channel, self._on_notification)
+                self._chunks.clear()
+                self._connection = connection
+                self._connected.set()
+                self._receive(to_json({"kind": CONNECTED, "from": self._id}))
+                while not lost.is_set():
+                    with anyio.move_on_after(CHECK_INTERVAL):
+                        await lost.wait()
+                    await self._execute("SELECT 1")
+            finally:
+                self._connection, self._connected = None, anyio.Event()
+                with anyio.CancelScope(shield=True):
+                    await pooled.invalidate()
+
+    async def _execute(self, statement: str, *arguments: object) -> None:
+        """Execute a statement on the connection.
+
+        Raises:
+            StoreUnavailable: The connection is lost.
+        """
+        async with self._executing:
+            with anyio.move_on_after(_CONNECTING):
+                await self._connected.wait()
+            connection = self._connection
+            if connection is None:
+                raise StoreUnavailable("the database of conversations cannot be reached")
+            try:
+                with anyio.fail_after(_TIMEOUT):
+                    await connection.fetch(statement, *arguments)
+            except Exception as error:
+                connection.terminate()
+                raise StoreUnavailable(f"the database of conversations failed: {type(error).__name__}") from error
+
+    def _on_notification(self, _connection: object, _pid: int, _channel: str, payload: str) -> None:
+        """Receive the message that ends with this notification of another process."""
+        try:
+            sender, number, at, count, chunk = payload.split(" ", 4)
+            position, last = int(at), int(count) - 1
+        except ValueError:
+            log.warning("notification_invalid")  # from another program
+            return
+        if sender == self._id:
+            return
+        chunks = self._chunks.setdefault((sender, number), [])
+        chunks.append(chunk)
+        is_whole = position == len(chunks) - 1  # otherwise its beginning was lost
+        if is_whole and position < last <= MAX_CHARS // CHUNK:
+            return
+        del self._chunks[sender, number]
+        if is_whole and position == last:
+            self._receive("".join(chunks))
 
     def _receive(self, text: str) -> None:
         try:
             content = json.loads(text)
-            handler = self._handlers.get(content["kind"])
-            if handler is not None:
+            for handler in self._handlers.get(content["kind"], ()):
                 handler(content, content["from"])
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:  # another version, or forged
             log.warning("message_invalid", error=type(error).__name__)

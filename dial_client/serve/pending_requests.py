@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import anyio
 
@@ -26,6 +27,8 @@ from dial_client.sinks.sse_encoder import to_json
 from dial_client.stores.shared_values import SharedValues
 
 log = get_logger(__name__)
+
+T = TypeVar("T")
 
 # Seconds after which the requests and grants of a process expire once it no longer renews them.
 LEASE_TTL = 30.0
@@ -93,8 +96,7 @@ class PendingRequests:
         # The grants by key; used only without peers.
         self._granted: dict[str, GrantedTool] = {}
         if peers is not None:
-            peers.handle(answered=self._on_answered)
-            peers.call_when_connected(lambda: peers.start_soon(self.collect_answers))
+            peers.handle(answered=self._on_answered, connected=lambda *_: peers.start_soon(self.collect_answers))
 
     async def run(self) -> None:
         """Renew what this process has stored until cancellation; then withdraw it."""
@@ -166,9 +168,7 @@ class PendingRequests:
         Raises:
             DialError: The database failed.
         """
-        found = await self._values.read(kind) if self._values is not None else {}
-        requests = (_parse_request(kind, id_, text) for id_, text in found.items())
-        return [request for request in requests if request is not None]
+        return await self._read(kind, partial(_build_request, kind))
 
     async def withdraw(self, request: PendingRequest) -> bool:
         """Withdraw a request of this process; return False if another process has answered it.
@@ -205,10 +205,7 @@ class PendingRequests:
         Raises:
             DialError: The database failed.
         """
-        if self._peers is None or self._values is None:
-            return [*self._granted.values()]
-        found = (_parse_grant(key, text) for key, text in (await self._values.read(GRANTS)).items())
-        return [granted for granted in found if granted is not None]
+        return [*self._granted.values()] if self._peers is None else await self._read(GRANTS, _build_grant)
 
     async def grant(self, granted: GrantedTool) -> None:
         """Share a grant with all processes for as long as this process runs."""
@@ -239,6 +236,16 @@ class PendingRequests:
             log.warning("grants_unreadable", error=type(error).__name__)
             return False
 
+    async def _read(self, topic: str, build: Callable[[str, Mapping[str, Any]], T]) -> list[T]:
+        """Return what `build` makes of the names and values of a topic; it raises an error for a wrong value."""
+        found: list[T] = []
+        for name, text in (await self._values.read(topic) if self._values is not None else {}).items():
+            try:
+                found.append(build(name, json.loads(text)))
+            except (KeyError, TypeError, ValueError, RecursionError) as error:  # from another version, or forged
+                log.warning("shared_value_invalid", topic=topic, error=type(error).__name__)
+        return found
+
     async def _put(self, topic: str, name: str, content: Mapping[str, Any]) -> bool:
         """Store a value for as long as this process runs; return False without a database, or if it failed."""
         if self._values is None:
@@ -255,21 +262,11 @@ class PendingRequests:
         return True
 
 
-def _parse_grant(key: str, text: str) -> GrantedTool | None:
-    try:
-        content = json.loads(text)
-        return GrantedTool(key, *(expect_text(content[name]) for name in ("server", "tool", "conversation", "owner")))
-    except (KeyError, TypeError, ValueError, RecursionError) as error:  # from another version, or forged
-        log.warning("grant_invalid", error=type(error).__name__)
-        return None
+def _build_grant(key: str, content: Mapping[str, Any]) -> GrantedTool:
+    return GrantedTool(key, *(expect_text(content[name]) for name in ("server", "tool", "conversation", "owner")))
 
 
-def _parse_request(kind: str, id_: str, text: str) -> PendingRequest | None:
-    try:
-        content = json.loads(text)
-        about, asked_at = expect_object(content["about"]), float(content["at"])
-        grant_key, owner = expect_text(content["key"]), expect_text(content["owner"])
-        return PendingRequest(id_, kind, about, grant_key, is_shared=True, owner=owner, asked_at=asked_at)
-    except (KeyError, TypeError, ValueError, RecursionError) as error:  # from another version, or forged
-        log.warning("pending_request_invalid", error=type(error).__name__)
-        return None
+def _build_request(kind: str, id_: str, content: Mapping[str, Any]) -> PendingRequest:
+    about, asked_at = expect_object(content["about"]), float(content["at"])
+    grant_key, owner = expect_text(content["key"]), expect_text(content["owner"])
+    return PendingRequest(id_, kind, about, grant_key, is_shared=True, owner=owner, asked_at=asked_at)

@@ -63,7 +63,7 @@ class RemoteTurns:
         # The requests to stop a turn that no process has taken yet.
         self._stops: dict[str, anyio.Event] = {}
         peers.handle(read=self._on_read, events=self._on_events, stop=self._on_stop, stopped=self._on_stopped)
-        peers.call_when_connected(self._on_connected)
+        peers.handle(connected=self._on_connected)
 
     async def stop(self, conversation_id: str) -> bool:
         """Ask the process that runs a conversation's turn to stop it; return False if the process does not respond.
@@ -135,7 +135,7 @@ class RemoteTurns:
         except ConversationNotFound:
             return "", False
 
-    def _on_connected(self) -> None:
+    def _on_connected(self, content: Mapping[str, Any], sender: str) -> None:  # noqa: ARG002 - a `HandleMessage`
         for reader in list(self._readers.values()):
             reader.is_restarted = True
             reader.wake()

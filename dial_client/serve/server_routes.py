@@ -27,12 +27,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from dial_client.client.dial_client import DialClient
-from dial_client.hooks.server_callbacks import Callbacks, LoginRequest, build_login_hint
+from dial_client.hooks.owners import act_for
+from dial_client.hooks.server_callbacks import PAGE_LOGIN_HINT, Callbacks, LoginRequest, build_login_hint
 from dial_client.messages.errors import ConfigError, DialError, LoginFailed
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.serve.http_messages import HttpError, build_json_response, read_json
 from dial_client.serve.security import OAUTH_CALLBACK
+from dial_client.servers.oauth.login_stores import LoginStore
+from dial_client.servers.owner_connection import OwnerConnection
 from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.settings import config_editor
 from dial_client.settings.config_types import ServerSettings
@@ -57,6 +60,10 @@ class LoginAttempt:
     """The URL of this service that the authorization server redirects the browser to."""
     browser: str
     """A secret of the browser that started the login."""
+    owner: str
+    """The person whose login this is; empty if all share it."""
+    logins: LoginStore
+    """Where the login is kept."""
     request: LoginRequest | None = None
     """The login request for the user; None until the server requires a login."""
     problem: str = "the login was not completed"
@@ -106,7 +113,8 @@ class ServerLogins:
     def __init__(self, dial: DialClient, find_server: Callable[[str], ServerSettings | None]) -> None:
         self._dial = dial
         self._find_server = find_server
-        self._attempts: dict[str, LoginAttempt] = {}
+        # By the person and the name of the server; of a server that all share, without a person.
+        self._attempts: dict[tuple[str, str], LoginAttempt] = {}
         self._group: TaskGroup
 
     async def begin(self, name: str, redirect_uri: str, browser: str) -> LoginRequest | None:
@@ -119,16 +127,18 @@ class ServerLogins:
             ConfigError: No enabled server with a URL has this name, the server failed or did not respond in time, or
                 too many logins are in progress.
         """
-        server = self._find_server(name)
+        server, owner, logins = self._find_server(name), "", self._dial.logins
         if server is None or server.url is None or not server.enabled:
             raise ConfigError(
                 f"{name!r} is not an enabled server with a URL", hint="only servers with a URL can require a login"
             )
-        if (earlier := self._attempts.get(name)) is not None:
+        if isinstance(own := self._dial.parts.servers[name], OwnerConnection):
+            server, owner, logins = replace(await own.fill_in(), per_user=False), own.owner, own.logins
+        if (earlier := self._attempts.get((owner, name))) is not None:
             earlier.scope.cancel()
         elif len(self._attempts) >= MAX_LOGINS:
             raise ConfigError("too many logins are in progress", hint="try again later")
-        attempt = self._attempts[name] = LoginAttempt(server, redirect_uri, browser)
+        attempt = self._attempts[owner, name] = LoginAttempt(server, redirect_uri, browser, owner, logins)
         self._group.start_soon(self._log_in, attempt)
         with anyio.move_on_after(REQUEST_SECONDS):
             await attempt.responded.wait()
@@ -164,20 +174,21 @@ class ServerLogins:
         server = replace(attempt.server, startup_timeout=LOGIN_SECONDS, enabled=True, lazy=False)
         try:
             with attempt.scope, anyio.move_on_after(LOGIN_SECONDS):
-                callbacks, logins = Callbacks(login=attempt), self._dial.logins
-                async with DialClient(servers={name: server}, callbacks=callbacks, logins=logins) as client:
+                callbacks = Callbacks(login=attempt)
+                async with DialClient(servers={name: server}, callbacks=callbacks, logins=attempt.logins) as client:
                     status = client.servers[name]
                 attempt.problem = "" if status.state is ServerState.READY else status.error or status.state.value
             if not attempt.problem:
-                await self._dial.restart_server(name)
+                with act_for(attempt.owner):
+                    await self._dial.restart_server(name)
         except DialError as error:
             attempt.problem = str(error)
         except Exception as error:  # noqa: BLE001 - a failed login must not stop the service
             log.warning("login_failed", server=name, error=type(error).__name__)
             attempt.problem = "an unexpected error occurred"
         finally:
-            if self._attempts.get(name) is attempt:
-                del self._attempts[name]
+            if self._attempts.get((attempt.owner, name)) is attempt:
+                del self._attempts[attempt.owner, name]
             attempt.ended.set()
             attempt.responded.set()
 
@@ -193,10 +204,17 @@ _AGAIN = (
 )
 
 
-async def _begin_login(logins: ServerLogins, request: Request) -> Response:
+async def begin_login(logins: ServerLogins, name: str, request: Request) -> Response:
+    """Answer a request that starts a login, with its URL and a cookie for the browser.
+
+    Raises:
+        ConfigError: As `ServerLogins.begin`.
+        HttpError: The redirect URI is not that of this service.
+        ServerError: The server needs credentials first.
+    """
     redirect_uri = _check_redirect_uri((await read_json(request)).get("redirect_uri"), request)
     browser = secrets.token_urlsafe(32)
-    login = await logins.begin(request.path_params["name"], redirect_uri, browser)
+    login = await logins.begin(name, redirect_uri, browser)
     if login is None:
         return build_json_response({"url": None, "host": None, "scopes": []})
     response = build_json_response({"url": login.url, "host": login.origin, "scopes": list(login.scopes)})
@@ -285,7 +303,7 @@ class ServerRoutes:
         login_routes = []
         if self.logins is not None:
             login_routes = [
-                Route(f"{path}/login", partial(_begin_login, self.logins), methods=["POST"]),
+                Route(f"{path}/login", partial(self._log_in, self.logins), methods=["POST"]),
                 Route(OAUTH_CALLBACK, partial(_end_login, self.logins), methods=["GET"]),
             ]
         return [
@@ -298,9 +316,17 @@ class ServerRoutes:
             Route(path, partial(self._change, "removed", config_editor.remove_server), methods=["DELETE"]),
         ]
 
+    async def _log_in(self, logins: ServerLogins, request: Request) -> Response:
+        return await begin_login(logins, request.path_params["name"], request)
+
     async def _list(self, request: Request) -> Response:  # noqa: ARG002
-        statuses = self.dial.servers.values()
-        servers = [{**status.to_dict(), "needs_login": _needs_login(status)} for status in statuses]
+        owned = {connection.name: connection for connection in self.dial.parts.servers.owned}
+        for connection in owned.values():
+            await connection.check()
+        servers = [
+            {**status.to_dict(), "needs_login": _needs_login(status), "per_user": status.name in owned}
+            for status in self.dial.servers.values()
+        ]
         return build_json_response({"servers": servers, "can_change": self.change_config is not None})
 
     async def _restart(self, request: Request) -> Response:
@@ -339,4 +365,5 @@ class ServerRoutes:
 
 
 def _needs_login(status: ServerStatus) -> bool:
-    return status.state is ServerState.FAILED and build_login_hint(status.name) in (status.error or "")
+    hints, error = (build_login_hint(status.name), PAGE_LOGIN_HINT), status.error or ""
+    return status.state is ServerState.FAILED and any(hint in error for hint in hints)

@@ -18,7 +18,8 @@ import anyio
 from dial_client.hooks import call_context
 from dial_client.hooks.call_context import Callers
 from dial_client.hooks.owners import CredentialProvider
-from dial_client.messages.errors import ConfigError, ServerError
+from dial_client.hooks.server_callbacks import Login, LoginRequest
+from dial_client.messages.errors import ConfigError, DialError, ServerError
 from dial_client.runtime.logs import get_logger
 from dial_client.servers.connection import Connection
 from dial_client.servers.oauth.login_stores import select_owner
@@ -43,6 +44,16 @@ FIND_SECONDS = 10.0
 
 class NeedsCredentials(ServerError):
     """A person has not filled in what the entry of a server asks for."""
+
+
+class _OwnerLogin:
+    """Tells the program whom a login is for."""
+
+    def __init__(self, login: Login, owner: str) -> None:
+        self.redirect_uri, self._login, self._owner = login.redirect_uri, login, owner
+
+    async def __call__(self, request: LoginRequest) -> str:
+        return await self._login(replace(request, owner=self._owner))
 
 
 class OwnerConnection(Connection):
@@ -149,7 +160,9 @@ class OwnerConnection(Connection):
                 return await self._credentials.find(self.owner, self.name, name)
             except Exception as error:  # noqa: BLE001 - the embedding program may raise anything, also with a value
                 log.failure("credentials_failed", error, server=self.name)
-                problem = f"its credentials cannot be read ({type(error).__name__})"
+                # Only the texts of our own errors are known to name no value.
+                words = str(error) if isinstance(error, DialError) else type(error).__name__
+                problem = f"its credentials cannot be read ({words})"
         raise ServerError(self.name, problem)
 
     async def _fill_in(self) -> ServerSettings:
@@ -162,7 +175,12 @@ class OwnerConnection(Connection):
             self.end_sessions()
             self.publish(ServerState.NEEDS_CREDENTIALS, error.problem)
             raise
-        if self.state is ServerState.NEEDS_CREDENTIALS or self._filled not in (None, filled):
+        except ServerError as error:
+            if not self.has_session:  # an open one is not used now, and stays for when the store has returned
+                self.publish(ServerState.FAILED, error.problem)
+            raise
+        could_not_start = self._failed_at is None and self.state in (ServerState.NEEDS_CREDENTIALS, ServerState.FAILED)
+        if could_not_start or self._filled not in (None, filled):
             self.end_sessions()
         self._filled = filled
         return filled
@@ -185,6 +203,8 @@ class OwnerConnection(Connection):
     def _build(self, filled: ServerSettings, party: Party, callers: Callers) -> Connection:
         """Return a connection for one session, whose state and tools become those of the person."""
         callbacks = self._capabilities.callbacks
+        if callbacks.login is not None:
+            callbacks = replace(callbacks, login=_OwnerLogin(callbacks.login, self.owner))
         if party.client:
             callbacks = replace(callbacks, callers=callers, elicit=None)
         offered = replace(self._capabilities, callbacks=callbacks, on_change=None, on_tools=None, on_list_change=None)
@@ -207,6 +227,7 @@ class OwnerConnection(Connection):
             self.read_stderr = own.read_stderr
             if status.state is not ServerState.STARTING:
                 self.set_tools(own.tools)
+                self.declares_skills = own.declares_skills
                 self.declares_skills = own.declares_skills
             self.was_settled = True
             self.set(own.summary)

@@ -159,6 +159,12 @@ class ServerManager(Mapping[str, Connection]):
             on_list_change=announce_list,
             on_log_message=pass_log,
         )
+        # Other persons learn neither the state of a person's server, nor what it logs outside of calls.
+        self._capabilities_of_person = replace(
+            self._capabilities,
+            on_change=lambda *_: announce_list(),
+            on_log_message=lambda message: pass_log(message) if message.origins else None,
+        )
         self._connect, self._credentials = connect, credentials
         # The names of the servers with a session for each person.
         self._personal: dict[str, None] = {}
@@ -186,8 +192,10 @@ class ServerManager(Mapping[str, Connection]):
                 if not self._owned[known].has_session:
                     del self._owned[known]
                     break
-            target = self.targets[base.name]
-            found = self._owned[key] = OwnerConnection(owner, target, base, self._capabilities, self._credentials)
+            found = OwnerConnection(
+                owner, self.targets[base.name], base, self._capabilities_of_person, self._credentials
+            )
+            self._owned[key] = found
         self._owned.move_to_end(key)
         return found
 
@@ -252,6 +260,7 @@ class ServerManager(Mapping[str, Connection]):
     def _start(self, connection: Connection, tasks: BackgroundTasks) -> None:
         if self._credentials is not None and connection.name in self._personal:
             connection.separate.tasks = tasks  # each person's use starts a session
+            connection.publish(ServerState.SLEEPING, None)
             return
         connection.start(tasks)
         tasks.start_soon(self.patience.limit, connection)
@@ -403,6 +412,7 @@ class ServerManager(Mapping[str, Connection]):
         """Request log messages from this level on, from all servers, and wait at most `seconds` until they confirm."""
         callbacks = replace(self._capabilities.callbacks, log_level=level)
         self._capabilities = replace(self._capabilities, callbacks=callbacks)
+        self._capabilities_of_person = replace(self._capabilities_of_person, callbacks=callbacks)
         with anyio.move_on_after(seconds):
             async with anyio.create_task_group() as group:
                 for connection in self._connections.values():

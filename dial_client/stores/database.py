@@ -8,6 +8,7 @@ SQLAlchemy is imported in a worker thread when the database is opened.
 from __future__ import annotations
 
 import os
+import socket
 import stat
 import sys
 import time
@@ -43,6 +44,17 @@ _CONNECTING = 10.0
 
 # Timeout in seconds for the test of an open connection before its use.
 PING_TIMEOUT = 5.0
+
+# Seconds after which a connection is lost whose other end acknowledges nothing: a server that is off the network, not
+# one that is slow. Options of TCP, as far as the system has them; the times in seconds, the last in milliseconds.
+SILENCE = 15
+_KEEPALIVE = {
+    "TCP_KEEPIDLE": SILENCE // 3,
+    "TCP_KEEPALIVE": SILENCE // 3,
+    "TCP_KEEPINTVL": SILENCE // 3,
+    "TCP_KEEPCNT": 2,
+    "TCP_USER_TIMEOUT": SILENCE * 1000,
+}
 
 _SQLITE = "sqlite+aiosqlite"
 _POSTGRES = "postgresql+asyncpg"
@@ -238,7 +250,11 @@ async def _check_file(connection: AsyncConnection) -> list[str]:
 
 
 async def _transaction(engine: AsyncEngine, operation: Callable[[AsyncConnection], Awaitable[T]], *, writes: bool) -> T:
-    async with engine.execution_options(writes=writes).begin() as connection:
+    options: dict[str, Any] = {"writes": writes}
+    if not writes and engine.dialect.name == "postgresql":
+        # Each statement of such a transaction sees what is committed anyway: without it, BEGIN and COMMIT are saved.
+        options["isolation_level"] = "AUTOCOMMIT"
+    async with engine.execution_options(**options).begin() as connection:
         return await operation(connection)
 
 
@@ -351,6 +367,12 @@ def _create_postgres_engine(url: URL, patience: float) -> AsyncEngine:
         connect_args={"timeout": _CONNECTING, "server_settings": settings | {"application_name": "dial-client"}},
     )
 
+    @event.listens_for(engine.sync_engine, "connect")
+    def watch_connection(connection: Any, _record: Any) -> None:
+        transport = getattr(connection.driver_connection, "_transport", None)
+        if transport is not None:
+            notice_silence(transport.get_extra_info("socket"))
+
     @event.listens_for(engine.sync_engine, "checkout")
     def check_connection(connection: Any, record: Any, _fairy: Any) -> None:
         # SQLAlchemy's own test waits without end for a server that a failover has taken off the network.
@@ -358,7 +380,7 @@ def _create_postgres_engine(url: URL, patience: float) -> AsyncEngine:
             record.info["was_used"] = True
             return
         try:
-            connection.run_async(lambda driver: driver.execute(";", timeout=PING_TIMEOUT))
+            connection.run_async(lambda driver: driver.execute("SELECT 1", timeout=PING_TIMEOUT))
         except Exception as error:
             raise InvalidatePoolError from error
 
@@ -369,6 +391,16 @@ def _create_postgres_engine(url: URL, patience: float) -> AsyncEngine:
             context.is_disconnect = True
 
     return engine
+
+
+def notice_silence(connection: socket.socket) -> None:
+    """Let a connection end whose other end acknowledges nothing for `SILENCE` seconds."""
+    # A socket of the file system has none of these, and needs none.
+    with suppress(OSError):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEPALIVE.items():
+            if (option := getattr(socket, name, None)) is not None:
+                connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _create_sqlite_engine(url: URL, patience: float) -> AsyncEngine:

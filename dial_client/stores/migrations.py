@@ -141,8 +141,20 @@ _SHARED_VALUES = (
     )""",
 )
 
-# The beginning of the last answer, which a list shows. Conversations get it with their next answer: to read all messages
-# of a large database would stop its service.
+# What persons gave to a service for its servers, encrypted (`owner_credentials`).
+_OWNER_CREDENTIALS = (
+    """CREATE TABLE owner_credentials (
+        owner TEXT NOT NULL,
+        server TEXT NOT NULL,
+        name TEXT NOT NULL,
+        value TEXT NOT NULL,
+        changed_at VARCHAR(32) NOT NULL,
+        PRIMARY KEY (owner, server, name)
+    )""",
+)
+
+# The beginning of the last answer, which a list shows. Conversations get it with their next answer: to read all
+# messages of a large database would stop its service.
 _PREVIEW = ("ALTER TABLE conversations ADD COLUMN preview TEXT NOT NULL DEFAULT ''",)
 
 MigrationStep = str | Callable[["Connection"], None]
@@ -157,5 +169,6 @@ MIGRATIONS: tuple[Sequence[MigrationStep], ...] = (
     _ACCESS_TOKENS,
     _OWNER_USAGE,
     _SHARED_VALUES,
+    _OWNER_CREDENTIALS,
     _PREVIEW,
 )

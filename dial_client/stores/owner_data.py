@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 # Conversations that one transaction deletes, or reads: other requests wait no longer than that takes.
 BATCH = 50
 
-# The columns of rows that are exported, by table; never the digest of a token.
+# The columns of rows that are exported, by table; never the digest of a token, nor the value of a credential.
 _EXPORTED: Mapping[str, str] = {
     "access_tokens": "id, name, scopes, created_at, expires_at, requests_per_minute",
     "owner_usage": "day, turns, input_tokens, output_tokens, cost_usd",
+    "owner_credentials": "server, name, changed_at",
 }
 
 

@@ -36,6 +36,8 @@ T = TypeVar("T")
 
 # The columns of a conversation, except for the unfinished part of its turn, which may be large.
 COLUMNS = "id, title, created_at, updated_at, message_count, entry_count, turn, held_until, owner, metadata, preview"
+# Selects conversations whole, each with the time of the database; the clock is inserted.
+_SELECT = f"SELECT {COLUMNS}, unfinished, {{}} AS now FROM conversations WHERE id IN :ids"  # noqa: S608 - our own text
 # Limit of conversations that one statement reads; databases limit the number of parameters to some thousands.
 _MAX_IDS = 500
 _MAX_TURN = 64
@@ -148,12 +150,7 @@ class Rows:
 
 async def read_rows(connection: AsyncConnection, requests: Sequence[Request[Rows]]) -> None:
     """Read the conversations of the requests; the result is None for a conversation that does not exist."""
-    conversations = await _select(
-        connection,
-        f"SELECT {COLUMNS}, unfinished, {build_clock_expression(connection)} AS now"  # noqa: S608 - our own text
-        " FROM conversations WHERE id IN :ids",
-        requests,
-    )
+    conversations = await _select(connection, _SELECT.format(build_clock_expression(connection)), requests)
     messages: dict[str, list[tuple[int, str]]] = {row.id: [] for row in conversations}
     for id_, position, message in await _select(
         connection,
@@ -217,17 +214,15 @@ _ADD = (
 
 async def _load(connection: AsyncConnection, requests: Sequence[Request[Any]]) -> dict[str, RowChange]:
     """Lock the rows, in the same order in every process to prevent deadlocks, and read them."""
-    clock = build_clock_expression(connection)
     lock = " FOR UPDATE" if connection.dialect.name == "postgresql" else ""
     rows = await _select(
-        connection,
-        f"SELECT {COLUMNS}, unfinished FROM conversations WHERE id IN :ids ORDER BY id{lock}",  # noqa: S608
-        requests,
+        connection, f"{_SELECT.format(build_clock_expression(connection))} ORDER BY id{lock}", requests
     )
-    now = (await execute(connection, f"SELECT {clock}", {})).scalar_one()
-    changes = {request.conversation_id: RowChange(None, now) for request in requests}
+    # A conversation that does not exist has no lease, and needs no time.
+    changes = {request.conversation_id: RowChange(None, 0.0) for request in requests}
     for row in rows:
-        changes[row.id].record = to_record(row, now)
+        # The time may be from before the wait for the lock: leases then count as longer, and new ones are shorter.
+        changes[row.id] = RowChange(to_record(row, row.now), row.now)
     return changes
 
 

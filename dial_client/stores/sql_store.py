@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -26,15 +26,15 @@ from dial_client.stores.conversation_store import (
 )
 from dial_client.stores.database import Database, build_clock_expression, check_address
 from dial_client.stores.migrations import extract_search_text
+from dial_client.stores.owner_credentials import OwnerCredentials
 from dial_client.stores.owner_data import OwnerData
 from dial_client.stores.owner_usage import OwnerUsage
-from dial_client.stores.postgres_notifications import PostgresNotifications
 from dial_client.stores.row_batches import Batcher, EncodedMessage, Request, Rows, execute
 from dial_client.stores.shared_values import SharedValues
 from dial_client.stores.store_core import Change, StoreCore
 
 if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncConnection
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 log = get_logger(__name__)
 
@@ -79,6 +79,8 @@ class SQLStore(StoreCore):
         """Values that the processes with the same database share."""
         self.tokens = AccessTokens(self._database)
         """The access tokens of a service for several persons."""
+        self.credentials = OwnerCredentials(self._database)
+        """What persons gave to a service for its servers, encrypted."""
 
     @property
     def file(self) -> Path | None:
@@ -112,15 +114,12 @@ class SQLStore(StoreCore):
         """Whether the database is on a PostgreSQL server, which also carries messages between processes."""
         return isinstance(self.where, str) and not self.where.startswith("sqlite")
 
-    def build_notifications(
-        self, receive: Callable[[str], None], on_connected: Callable[[], None] = lambda: None
-    ) -> PostgresNotifications:
-        """Return the messages between the processes with the same PostgreSQL database; see `PostgresNotifications`."""
-        return PostgresNotifications(self._database, receive, on_connected)
+    async def open(self) -> AsyncEngine:
+        """Open the database now instead of at the first operation, and return SQLAlchemy's engine.
 
-    async def open(self) -> None:
-        """Open the database now instead of at the first operation; the driver is imported in a worker thread."""
-        await self._database.open()
+        The driver is imported in a worker thread.
+        """
+        return await self._database.open()
 
     async def check(self) -> None:
         """Read nothing from the database.

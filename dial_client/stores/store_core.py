@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 from dial_client.messages.errors import ConversationBusy, ConversationNotFound
 from dial_client.messages.message import Message, Role
 from dial_client.stores.conversation_store import (
+    MAX_PREVIEW,
     Conversation,
     ConversationStore,
-    MAX_PREVIEW,
     ConversationSummary,
     build_title,
     check_owner,

@@ -52,6 +52,43 @@ class FileChange:
     """The number of unchanged lines that are not in `lines`, because they are too far from a change."""
 
 
+@dataclass(frozen=True, slots=True)
+class FileTexts:
+    """A text in a file that a call would replace, for programs that draw the difference themselves."""
+
+    path: str
+    """The absolute path."""
+    old: str | None
+    """The text that is replaced; None for a new file."""
+    new: str
+
+
+def find_path(arguments: Mapping[str, Any], settings: ServerSettings | None) -> str | None:
+    """Return the absolute path of the file that a call names; None if it names none."""
+    path = next((arguments[name] for name in _PATHS if isinstance(arguments.get(name), str)), None)
+    if not path or "\0" in path:
+        return None
+    folder = settings.cwd if settings is not None else None
+    return str(Path(folder or find_current_folder(), path))
+
+
+def find_file_texts(arguments: Mapping[str, Any], settings: ServerSettings | None) -> list[FileTexts]:
+    """Return the texts that a call would replace in a file; a whole file is read where `find_changes` may read it."""
+    path = find_path(arguments, settings)
+    if path is None:
+        return []
+    pairs = [(before, after) for _, _, before, after in _find_pairs(arguments)]
+    pairs += [pair for name, items in arguments.items() for pair in _compare_edits(name, items)[1]]
+    if pairs:
+        return [FileTexts(path, before, after) for before, after in pairs]
+    name = next((name for name in _CONTENTS if isinstance(arguments.get(name), str)), None)
+    found = _read(path, settings) if name is not None else None
+    if name is None or found is None:
+        return []
+    old, title = found
+    return [FileTexts(path, None if title == NEW else old, arguments[name])]
+
+
 def find_changes(arguments: Mapping[str, Any], settings: ServerSettings | None) -> list[FileChange]:
     """Return the known changes that a call would make; reads the file that the arguments name.
 

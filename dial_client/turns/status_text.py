@@ -13,12 +13,14 @@ SELECTING = "Selecting tools…"
 PROCESSING = "Processing results…"
 CORRECTING = "Correcting the form of the answer…"
 FORMULATING = "Formulating response…"
+STORING = "The conversation cannot be stored; trying again…"
 _CODES = {
     ANALYZING: "analyzing",
     SELECTING: "selecting",
     PROCESSING: "processing",
     CORRECTING: "correcting",
     FORMULATING: "formulating",
+    STORING: "storing",
 }
 _USING = re.compile(r"Using (.+)…")
 _MAX_NAME_CHARS = 100

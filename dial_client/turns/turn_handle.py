@@ -138,6 +138,11 @@ class TurnHandle(Generic[OutputT_co]):
         """Whether the turn has ended."""
         return self._done.is_set()
 
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the turn was cancelled; it has not ended yet while its end is stored."""
+        return self._scope.cancel_called
+
     async def emit(self, event: Event) -> None:
         """Record and log an event; wait while the paced reader has too many unread events."""
         self.recorder.record(event)

@@ -34,6 +34,12 @@ LAST_LINES = 25
 ATTEMPTS = 2
 """How often a scenario may run by itself. The suite judges some scenarios by milliseconds, in which a busy machine
 starts no process; a host that is wrong fails each time."""
+EXTENSIONS = {
+    "2026-07-28": tuple(
+        f"sep-2640-client-{part}" for part in ("no-prefetch", "verify-digest", "verify-size", "verify-frontmatter")
+    )
+}
+"""The scenarios of extensions, which are in no list of a revision: each runs by itself."""
 REFUSED = {
     *("auth/iss-normalized", "auth/iss-supported-missing", "auth/iss-unexpected", "auth/iss-wrong-issuer"),
     *("auth/metadata-issuer-mismatch", "auth/resource-mismatch", "auth/scope-retry-limit"),
@@ -108,7 +114,7 @@ class Suite:
 def check(program: str, revision: str, may_fail: set[str]) -> bool:
     """Run all scenarios of a revision, and print the outcome; return True if exactly the expected scenarios failed."""
     suite, began = Suite(program, revision), time.monotonic()
-    outcomes = suite.run_all()
+    outcomes = suite.run_all() | dict.fromkeys(EXTENSIONS.get(revision, ()), False)
     outputs: dict[str, str] = {}
     for scenario in [name for name, passed in outcomes.items() if not passed and name not in may_fail]:
         for _ in range(ATTEMPTS):

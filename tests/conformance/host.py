@@ -22,7 +22,7 @@ import httpx2
 
 from dial_client import DialClient, ServerState
 from dial_client.extend import ElicitationAnswer
-from tests.inner import Callbacks, Elicitation, LoginFailed, LoginRequest, OAuthSettings, configuration
+from tests.inner import Callbacks, Elicitation, LoginFailed, LoginRequest, OAuthSettings, ServerError, configuration
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
 CONTEXT: Mapping[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
@@ -126,6 +126,19 @@ def sample(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {name: SAMPLES[of.get("type", "string")] for name, of in schema.get("properties", {}).items()}
 
 
+async def refuses_skill(dial: DialClient) -> bool:
+    """List the skills, and return whether the skill of the scenario is refused if the scenario is about reading it."""
+    [skill] = await dial.skills.list()
+    if SCENARIO == "sep-2640-client-no-prefetch":
+        return True
+    try:
+        await dial.skills.build_message(skill.name)
+    except ServerError as error:
+        print(error, file=sys.stderr)
+        return True
+    return False
+
+
 async def main(path: Path) -> int:
     """Connect to the server, list its tools, call them, and disconnect; return the exit code."""
     servers = configuration.load_config(path).servers
@@ -136,6 +149,8 @@ async def main(path: Path) -> int:
         status = dial.servers["it"]
         good = status.state is ServerState.READY
         print(status.state, status.protocol_version, status.tools, status.error, file=sys.stderr)
+        if SCENARIO.startswith("sep-2640-"):
+            good = good and await refuses_skill(dial)
         for name, arguments in calls(dial) if dial.tools and SCENARIO not in NOT_CALLED else ():
             result = await dial.call(name, arguments)
             good = good and result.success

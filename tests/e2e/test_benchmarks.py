@@ -61,6 +61,29 @@ def test_the_gateway_is_measured_beside_a_direct_connection() -> None:
     assert all(value > 0 for value in report["start"].values())
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the memory of another process")
+def test_the_service_is_measured_under_load() -> None:
+    command = [sys.executable, "-m", "benchmarks.load", "--smoke", "--json"]
+    ended = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    [figures] = json.loads(ended.stdout)["services"].values()
+    assert all(window["turns_a_second"] > 0 and window["processor_ms"] > 0 for window in figures["saturated"])
+    [waits] = figures["rates"].values()
+    assert (waits["failed"], len(figures["streams"])) == (0, 2)
+    assert all(value > 0 for value in (*waits["first_byte"], *waits["gap"]))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the processes that a process has started")
+def test_a_process_that_is_killed_under_load_loses_and_repeats_nothing() -> None:
+    command = [sys.executable, "-m", "benchmarks.load", "--faults", "--smoke", "--json"]
+    ended = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
+    assert ended.stdout, ended.stderr
+    [row] = json.loads(ended.stdout)
+    assert row["accepted"] == row["stored"] + row["noted"] > 0, row
+    assert row["turns"] == row["answered"] + row["told"] + row["cut_off"], row
+    assert [row[name] for name in ("lost", "repeated", "denied", "silent")] == [0, 0, 0, 0], row
+
+
 def test_a_row_has_the_medians_their_ratio_and_the_range_of_the_pairs() -> None:
     seconds = {"floor": (1, 2, 4), "dial": (3, 3, 6)}
     samples = {side: [{"t ms": value} for value in values] for side, values in seconds.items()}

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.browser import Browser, Tab
 from tests.support.program import HERE, python_server
+from tests.support.servers.skills import write_skill
 from tests.support.web_page import (
     DONE,
     assert_harmless,
@@ -167,6 +168,18 @@ def test_a_prompt_of_an_untrusted_server_taints_the_message(chromium: Browser, t
         tab.until(DONE)
         stored = fetch_conversation(tab)
         assert stored["messages"][0]["taint"] == "books"
+
+
+def test_a_skill_of_a_server_is_proposed_and_its_text_taints_the_message(chromium: Browser, tmp_path: Path) -> None:
+    write_skill(tmp_path / "served", "pdf-forms", "Read the form first.", "Fills forms.")
+    servers = {"docs": python_server(HERE / "servers" / "skills.py", str(tmp_path / "served"))}
+    with serve_page(tmp_path, ["Done."], servers) as address:
+        tab = open_page(chromium, address)
+        choose(tab, "/skill docs/pdf", "/skill docs/pdf-forms")
+        tab.until(f"{FIELD}.includes('Read the form first.')")
+        tab.press("Enter")
+        tab.until(DONE)
+        assert fetch_conversation(tab)["messages"][0]["taint"] == "docs"
 
 
 def test_hostile_names_of_prompts_are_shown_as_text(chromium: Browser, tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ async def test_no_process_has_a_byte_of_another_person(tmp_path: Path) -> None:
                     base_url=address, headers=headers, timeout=LONG, trust_env=False, verify=False
                 )
                 clients.append(await stack.enter_async_context(client))
-        (anna, *_), others = persons.values()
+        (anna, *_), strangers = persons.values()
         turns: dict[str, str] = {}
         for question in ("It is over.", "It waits."):
             id_ = (await anna.post("/conversations", json={"title": MARKER})).json()["id"]
@@ -150,7 +150,7 @@ async def test_no_process_has_a_byte_of_another_person(tmp_path: Path) -> None:
         (asked,) = (await anna.get("/approvals")).json()["approvals"]
         ids: dict[str, Any] = {"approvals": (asked["id"],), "response": response["id"]}
         estate = Estate(turns, **ids, tool="it__echo")
-        answers = [found for client in others for found in await ask_for_foreign(client, routes, estate)]
+        answers = [found for client in strangers for found in await ask_for_foreign(client, routes, estate)]
         assert (await anna.get("/approvals")).json() == {"approvals": [asked]}
     assert {(found.route, found.status) for found in answers if found.status != expect(found)} == set()
     assert {found.route for found in answers if MARKER.encode() in found.content} == set()

@@ -125,9 +125,9 @@ def build_pen() -> MCPServer:
 class Town:
     """Two processes with one database, and two persons."""
 
-    def __init__(self, here: HttpService, there: HttpService, model: Model, stack: AsyncExitStack) -> None:
-        self.processes, self.model, self._stack = (here, there), model, stack
-        self.routes = list_routes(build_routes(here.context))
+    def __init__(self, processes: list[HttpService], model: Model, stack: AsyncExitStack) -> None:
+        self.processes, self.model, self._stack = processes, model, stack
+        self.routes = list_routes(build_routes(processes[0].context))
 
     async def create_token(self, owner: str, *scopes: str, **limits: Any) -> str:
         store = self.processes[0].store
@@ -167,7 +167,7 @@ async def open_town(folder: Path, **options: Any) -> AsyncIterator[Town]:
                 **options,
             )
             processes.append(await stack.enter_async_context(service))
-        yield Town(*processes, model, stack)
+        yield Town(processes, model, stack)
 
 
 class Stream:

@@ -11,17 +11,7 @@ import anyio
 import pytest
 
 from dial_client import Message, SQLStore
-from tests.inner import (
-    APPROVAL,
-    EPOCH,
-    HandoffStore,
-    Peers,
-    PendingRequests,
-    PostgresNotifications,
-    RemoteTurns,
-    ServedModel,
-    TurnRegistry,
-)
+from tests.inner import APPROVAL, EPOCH, HandoffStore, Peers, PendingRequests, RemoteTurns, ServedModel, TurnRegistry
 from tests.support.http_service import MODEL, HttpService, serve
 from tests.support.other_process import other_process
 from tests.support.temporary_stores import database_url, needs_postgres, place
@@ -261,14 +251,14 @@ async def test_invalid_messages_of_another_process_are_skipped() -> None:
         await store.acquire(id_, "turn", [Message.user("Hi")], expected_count=0, lease=60.0, title="")
         async with anyio.create_task_group() as group, other_process(store, {"turn": [[1, "one"], [None, "end"]]}):
             group.start_soon(peers.run)
-            stranger = PostgresNotifications(store._database, lambda _: None)
+            stranger = Peers(store)
             group.start_soon(stranger.run)
             lines = await turns.find_events(id_, "turn", 0)
             assert lines is not None
             (reader,) = turns._readers
             for form in forms:
-                await stranger.send(form)
-                await stranger.send(
+                await stranger._notify(form)
+                await stranger._notify(
                     '{"kind": "events", "from": "x", "reader": "' + reader + f'", "events": {form or 7}}}'
                 )
             await write(store, "SELECT pg_notify('dial_client', 'no message of this program')")

@@ -17,9 +17,11 @@ from sqlalchemy import event
 
 from tests.inner import (
     INTERRUPTED,
+    STORING,
     CallChunk,
     Completion,
     Conversation,
+    ConversationBusy,
     ConversationManager,
     Delta,
     DialClient,
@@ -31,12 +33,15 @@ from tests.inner import (
     ModelInfo,
     ModelRequest,
     Role,
+    ScriptedProvider,
     SQLStore,
+    StatusChanged,
     StoreUnavailable,
     TextChunk,
     ToolCallRequest,
     Turn,
     database,
+    persistence,
 )
 from tests.support.database_proxy import DatabaseProxy
 from tests.support.managed_conversations import assert_valid
@@ -206,10 +211,61 @@ async def test_a_message_whose_acknowledgement_was_lost_is_stored_once() -> None
 
 
 @needs_postgres
+@MOMENTS
+async def test_a_database_that_is_away_for_longer_than_the_lease_loses_nothing(moment: str) -> None:
+    statuses: list[str] = []
+    async with proxied() as (proxy, store):
+        model = Model(moment, lambda: proxy.cut(refusals=4))
+        with anyio.fail_after(LONG):
+            async with DialClient(model, tools=[model.look]) as dial:
+                manager = ConversationManager(dial, store, lease=0.2)
+                conversation = await manager.create()
+                turn = await manager.start(conversation.id, "Look!")
+                statuses += [event.text async for event in turn.events() if isinstance(event, StatusChanged)]
+                check_nothing_is_lost(await turn.result(), await manager.get(conversation.id))
+    assert proxy.refused == 4
+    assert statuses.count(STORING) == 1
+
+
+@needs_postgres
+async def test_a_turn_that_lost_its_conversation_while_the_database_was_away_overwrites_nothing() -> None:
+    async with database_url() as url, SQLStore(url) as direct_store:
+        with DatabaseProxy(url) as proxy, anyio.fail_after(LONG):
+            store, model = SQLStore(proxy.url), Model("answer", proxy.cut)
+            async with DialClient(model, tools=[model.look]) as dial, DialClient(ScriptedProvider(["Well."])) as client:
+                manager = ConversationManager(dial, store, lease=0.4)
+                conversation = await manager.create()
+                turn = await manager.start(conversation.id, "Look!")
+                await (direct := ConversationManager(client, direct_store)).chat(conversation.id, "And now?")
+                stored = (await direct.get(conversation.id)).messages
+                proxy.restore()
+                with pytest.raises(ConversationBusy, match="taken over"):
+                    await turn.result()
+                assert (await direct.get(conversation.id)).messages == stored
+            await store.aclose()
+    assert [message.text for message in stored][-2:] == ["And now?", "Well."]
+
+
+@needs_postgres
+async def test_a_turn_that_is_stopped_while_the_database_is_away_does_not_wait_for_it() -> None:
+    async with proxied() as (proxy, store):
+        model = Model("result", proxy.cut)
+        with anyio.fail_after(LONG):
+            async with DialClient(model, tools=[model.look]) as dial:
+                manager = ConversationManager(dial, store, lease=0.2)
+                turn = await manager.start((await manager.create()).id, "Look!")
+                with pytest.raises(StoreUnavailable, match="the end of this turn is not stored"):
+                    async for event in turn.events():
+                        if event == StatusChanged(STORING):
+                            turn.cancel()
+
+
+@needs_postgres
 @pytest.mark.parametrize(("moment", "kept"), [("calls", 1), ("result", 2), ("answer", 3)])
-async def test_a_database_that_is_away_for_longer_than_the_lease_ends_the_turn_and_the_note_is_true(
-    moment: str, kept: int
+async def test_a_database_that_stays_away_ends_the_turn_and_the_note_is_true(
+    monkeypatch: pytest.MonkeyPatch, moment: str, kept: int
 ) -> None:
+    monkeypatch.setattr(persistence, "STORING_SECONDS", 0.0)
     async with proxied() as (proxy, store):
         model = Model(moment, proxy.cut)
         with anyio.fail_after(LONG):
@@ -276,7 +332,10 @@ def has_failed(manager: ConversationManager, conversation_id: str, until: str) -
     ("moment", "until"),
     [("question", "soon"), ("answer", "soon"), ("result", "failed"), ("answer", "failed"), ("answer", "ended")],
 )
-async def test_a_durable_turn_outlives_a_database_that_is_away(moment: str, until: str) -> None:
+async def test_a_durable_turn_outlives_a_database_that_is_away(
+    monkeypatch: pytest.MonkeyPatch, moment: str, until: str
+) -> None:
+    monkeypatch.setattr(persistence, "STORING_SECONDS", 0.0)
     async with proxied() as (proxy, store):
         lose = partial(proxy.cut, refusals=5) if until == "soon" else proxy.cut
         model = Model(moment, lose)
@@ -304,6 +363,29 @@ async def test_a_durable_turn_outlives_a_database_that_is_away(moment: str, unti
         assert [message.text for message in read.messages] == TEXTS
         assert (read.turn, read.notes) == ("", ())
         assert Message.user("Look!") == read.messages[0]
+
+
+@needs_postgres
+@needs_dbos
+async def test_dbos_is_not_asked_for_turns_while_the_database_is_away(caplog: pytest.LogCaptureFixture) -> None:
+    # DBOS itself would try again later and later, and resume nothing for a minute after the database is back.
+    caplog.set_level(logging.WARNING, "dial_client")
+    async with proxied() as (proxy, store):
+        model = Model("", lambda: None)
+        timings = DurableTimings(recovery_interval=0.1, idle_interval=0.1, database_timeout=0.5)
+        with anyio.fail_after(LONG):
+            async with (
+                DialClient(model, tools=[model.look]) as dial,
+                DurableTurns(dial, store, proxy.url, timings=timings),
+            ):
+                proxy.cut()
+                # The first search ends with one of these, and the next one begins with the other.
+                for event in ("durable_turns_not_seen", "database_failed"):
+                    while event not in caplog.text:  # noqa: ASYNC110 - the log has no event to wait for
+                        await anyio.sleep(0.02)
+                proxy.restore()
+                while "database_works_again" not in caplog.text:  # noqa: ASYNC110 - as above
+                    await anyio.sleep(0.02)
 
 
 @needs_postgres

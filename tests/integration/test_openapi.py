@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
@@ -13,7 +14,7 @@ from mcp.server import MCPServer
 
 from dial_client.serve import McpOptions
 from site_pages.http_pages import list_operations, read_openapi, resolve
-from tests.inner import APP_FRAME, HEALTH, IdentityProvider, OidcLogin, ScriptedProvider, build_routes
+from tests.inner import APP_FRAME, HEALTH, IdentityProvider, OidcLogin, ScriptedProvider, SQLStore, build_routes
 from tests.support.http_service import HttpService, serve
 
 pytestmark = [pytest.mark.once, pytest.mark.anyio]
@@ -75,15 +76,26 @@ def is_path_of(path: str, template: str) -> bool:
     return re.fullmatch(pattern, path.partition("?")[0]) is not None
 
 
-async def test_the_description_has_the_routes_of_the_service() -> None:
+async def test_the_description_has_the_routes_of_the_service(tmp_path: Path) -> None:
     login = OidcLogin(IdentityProvider("https://login.example.com"), "dial", "https://chat.example.com")
-    async with serve([], mcp=McpOptions(), login=login) as service:
+    async with serve([], mcp=McpOptions(), login=login, store=SQLStore(tmp_path / "x.db")) as service:
         assert list_routes(service) ^ OPERATIONS.keys() == set()
 
 
-async def test_responses_fit_the_description() -> None:
-    async with serve(["It is noon.", "It is twelve.", "Noon."], {"notes": notes}) as service:
-        for path in (HEALTH, "/servers", "/tools", "/models", "/v1/models", "/approvals", "/questions", "/waiting"):
+async def test_responses_fit_the_description(tmp_path: Path) -> None:
+    store = SQLStore(tmp_path / "x.db")
+    async with serve(["It is noon.", "It is twelve.", "Noon."], {"notes": notes}, store=store) as service:
+        for path in (
+            HEALTH,
+            "/servers",
+            "/credentials",
+            "/tools",
+            "/models",
+            "/v1/models",
+            "/approvals",
+            "/questions",
+            "/waiting",
+        ):
             await request(service, "GET", path)
         for path in ("/prompts", "/resources"):
             await request(service, "GET", path)

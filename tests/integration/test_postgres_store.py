@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from collections.abc import AsyncIterator
+from typing import Any
 
 import anyio
 import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
+from sqlalchemy import event
 
 from tests.inner import ConfigError, DialError, Message, SQLStore
 from tests.support.temporary_stores import MESSAGES, database_url, needs_postgres
@@ -74,6 +77,24 @@ async def test_programs_can_create_the_tables_concurrently(where: str) -> None:
 
 
 @needs_postgres
+async def test_a_connection_that_works_is_used_again(where: str) -> None:
+    async with SQLStore(where) as store:
+        made = await store.create()
+        engine = await store._database.open()
+        opened = 0
+
+        @event.listens_for(engine.sync_engine, "connect")
+        def count(*_: object) -> None:
+            nonlocal opened
+            opened += 1
+
+        for _ in range(3):
+            await store.append(made.id, [Message.user("Again.")])
+            await store.get(made.id)
+    assert opened == 0
+
+
+@needs_postgres
 async def test_a_connection_that_broke_is_replaced(where: str) -> None:
     import asyncpg
 
@@ -126,3 +147,14 @@ async def test_the_error_for_a_missing_driver_names_its_package(monkeypatch: pyt
     monkeypatch.setitem(sys.modules, "asyncpg", None)
     with pytest.raises(ConfigError, match=r"asyncpg.*dial-client\[postgres\]"):
         await SQLStore("postgresql://nobody@nowhere/x").list()
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux has this option")
+async def test_a_connection_ends_when_the_server_acknowledges_nothing_any_more(where: str) -> None:
+    async with SQLStore(where) as store:
+        engine = await store._database.open()
+        async with engine.connect() as connection:
+            driver: Any = (await connection.get_raw_connection()).driver_connection
+            opened = driver._transport.get_extra_info("socket")
+            assert opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 15_000
+            assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tests.inner import MAX_CONTENT, ResourceContent, content_to_dict
 from tests.support.http_service import HttpService, serve
 from tests.support.servers.library import PNG, TEMPLATE, library
+from tests.support.servers.skills import SkillServer, write_skill
 
 pytestmark = pytest.mark.anyio
 
@@ -95,3 +97,24 @@ async def test_the_taint_of_a_message_must_name_a_server() -> None:
         assert (await post(service, path, text="Hi", taint="books", stream=False))[0] == 200
         stored = (await service.http.get(f"/conversations/{conversation}")).json()
     assert stored["messages"][0]["taint"] == "books"
+
+
+async def test_skills_are_listed_without_folders_and_read_as_a_message(tmp_path: Path) -> None:
+    own, served = write_skill(tmp_path / "own", "notes", "Write briefly."), tmp_path / "served"
+    write_skill(served, "forms", "Fill them.", "Fills forms.")
+    async with serve([], {"docs": SkillServer(served).build()}, skills=[own]) as service:
+        answer = (await service.http.get("/skills")).json()
+        assert answer == {
+            "skills": [
+                {"name": "notes", "description": "Does it.", "server": "", "withheld": False},
+                {"name": "docs/forms", "description": "Fills forms.", "server": "docs", "withheld": False},
+            ]
+        }
+        status, read = await post(service, "/skills/get", name="docs/forms")
+        assert (status, read["taint"]) == (200, "docs")
+        assert "Fill them." in str(read["messages"])
+        status, read = await post(service, "/skills/get", name="notes")
+        assert (status, read["taint"]) == (200, "")
+        status, read = await post(service, "/skills/get", name="none")
+        assert status == 400
+        assert "there is no skill 'none'" in read["error"]["message"]

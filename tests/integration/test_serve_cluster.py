@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from mcp.server import MCPServer
 
-from tests.inner import Message, PostgresNotifications, Provider, ScriptedProvider, SQLStore, remote_turns
+from tests.inner import Message, Peers, Provider, ScriptedProvider, SQLStore, remote_turns
 from tests.integration.test_conversation_routes import Maths
 from tests.integration.test_human_input import ASKS, CALL, Pen, results, stream_chat, until
 from tests.support.http_service import MODEL, HttpService, ServerSentEvent, join_text, read_events, serve
@@ -86,13 +86,13 @@ async def next_text(events: AsyncIterator[ServerSentEvent]) -> ServerSentEvent:
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The messages between the processes."""
     messages: list[str] = []
-    send = PostgresNotifications.send
+    send = Peers.send
 
-    async def record(self: PostgresNotifications, text: str, to: str = "") -> None:
-        messages.append(text)
-        await send(self, text, to)
+    async def record(self: Peers, kind: str, content: Mapping[str, Any], to: str = "") -> None:
+        messages.append(kind)
+        await send(self, kind, content, to)
 
-    monkeypatch.setattr(PostgresNotifications, "send", record)
+    monkeypatch.setattr(Peers, "send", record)
     return messages
 
 

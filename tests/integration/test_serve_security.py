@@ -30,6 +30,7 @@ GUARDED = [
     "/assets",
     "/prompts",
     "/resources",
+    "/skills",
 ]
 
 

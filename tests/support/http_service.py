@@ -40,10 +40,12 @@ from tests.inner import (
     Provider,
     Proxies,
     ScriptedProvider,
+    SecretBox,
     ServedModel,
     ServerLogins,
     ServerSettings,
     SQLStore,
+    StoredCredentials,
     TitleWriter,
     TurnRegistry,
     UsageLedger,
@@ -57,6 +59,7 @@ from tests.support.program import LONG
 
 TOKEN = "a-token"
 MODEL = "the-model"
+BOX = SecretBox([b"k" * 32])
 ALWAYS_ASKED = Operations(check_interval=0.0)
 SOON = DurableTimings(recovery_interval=0.1, idle_interval=0.1)
 
@@ -129,6 +132,7 @@ async def serve(
     conversations = store or MemoryStore()
     served = ServedModel(MODEL)
     peers = Peers(conversations) if shared else None
+    credentials = StoredCredentials(conversations.credentials, BOX) if isinstance(conversations, SQLStore) else None
     requests = PendingRequests(peers, conversations.values if isinstance(conversations, SQLStore) else None)
     human_input = HumanInputBroker(
         turns, requests, timeout=answer_timeout, servers=servers, stores_grants=grants is not False
@@ -148,7 +152,8 @@ async def serve(
                 callbacks=Callbacks(
                     elicit=human_input.elicit, apps=True, callers=LaterCallers() if mcp is not None else None
                 ),
-                logins=True,
+                logins=credentials or True,
+                credentials=credentials,
                 **options,
             ) as dial,
             AsyncExitStack() as stack,

@@ -151,6 +151,23 @@ def test_a_partially_imported_trio_does_not_affect_asyncio(monkeypatch: pytest.M
     asyncio.run(main())
 
 
+async def test_closing_with_time_lets_tasks_end_and_cancels_those_that_do_not() -> None:
+    ended: list[str] = []
+
+    async def send() -> None:
+        await anyio.lowlevel.checkpoint()
+        ended.append("sent")
+
+    tasks = await BackgroundTasks.open()
+    tasks.start_soon(send)
+    await tasks.aclose(60.0)
+    assert ended == ["sent"]
+    tasks = await BackgroundTasks.open()
+    tasks.start_soon(anyio.sleep_forever)
+    await tasks.aclose(0.01)
+    assert tasks.is_closed
+
+
 @pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)  # only asyncio cancels a task in this way
 async def test_cancelling_open_leaves_no_task_running() -> None:
     before = asyncio.all_tasks()

@@ -34,6 +34,7 @@ HEAVY = (
     "boto3",
     "botocore",
     "google",
+    "acp",
     "mcp",
     "mcp_types",
     "xllamacpp",
@@ -120,6 +121,8 @@ LOADED_LATE |= {PACKAGE / "servers" / f"{name}.py" for name in ("tasks", "input_
 LOADED_LATE.add(PACKAGE / "tools" / "skills" / "skill_requests.py")
 # The gateway is a server of the SDK: nothing loads it but the command, and the service that mounts it.
 LOADED_LATE |= set((PACKAGE / "gateway").glob("*.py"))
+# The agent for editors is loaded by its command alone.
+LOADED_LATE |= set((PACKAGE / "acp").glob("*.py"))
 # Loaded while the model thinks about its first answer.
 LOADED_LATE |= {
     PACKAGE / "cli" / "markdown" / f"{name}.py" for name in ("block_renderer", "highlighter", "inline_markup")

@@ -108,7 +108,7 @@ def test_completions_for_bash_start_after_its_word_breaks(home: Path, capsys: py
         "dial-chat --allow time/g": "time/get_time\n",
         "dial-chat --allow 'time/*": "time/*\n",
         "dial-chat --allow time/\\*": "'time/*'\n",
-        "dial-chat --output ": "text\njson\njsonl\nsse\n",
+        "dial-chat --output ": "text\njson\njsonl\nsse\nai-sdk\nag-ui\n",
         "dial-chat 'au": "audit\n",
     }
     for line, expected in cases.items():

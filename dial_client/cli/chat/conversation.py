@@ -26,7 +26,7 @@ from dial_client.sinks.terminal import TerminalSink
 async def run_conversation(options: Options) -> None:
     """Run a conversation until the user leaves."""
     settings, provider = await read_with_model(options)
-    texts = await read_folder_texts(options)
+    texts = await read_folder_texts(options, settings)
     # Without any file `read_settings` has said so.
     is_only_users = (
         settings.sources and not options.config and Path.cwd() not in {file.parent for file in settings.sources}

@@ -100,7 +100,7 @@ async def answer(options: Options, question: str, typed: str = "") -> int:
 async def _answer(options: Options, question: str, typed: str, on_opened: Callable[[ChatSession], object]) -> int:
     schema = None if options.schema is None else read_schema(options.schema)
     settings, provider = await read_with_model(options)
-    texts = await read_folder_texts(options)
+    texts = await read_folder_texts(options, settings)
     user_input = UserInput(question, question, typed)
 
     async def answer_on(screen: CommandScreen, sink: TurnSink, wait: WaitForServers) -> int:

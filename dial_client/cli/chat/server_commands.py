@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dial_client.cli.approval_modes import MEANINGS, find_reason_against_auto
-from dial_client.cli.chat.chat_session import ChatSession
+from dial_client.cli.chat.chat_session import ChatSession, CommandResult
 from dial_client.cli.error_stream import warn
 from dial_client.cli.folder_texts import FolderTexts, read_folder_texts
 from dial_client.cli.load_settings import read_settings
@@ -55,6 +55,44 @@ async def show_resources(session: ChatSession, arguments: str) -> None:  # noqa:
 async def show_prompts(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
     """List the prompts of the servers."""
     await server_features.show(session.dial, "prompts")
+
+
+async def show_skills(session: ChatSession, arguments: str) -> None:
+    """List the skills, show one, or trust one of a server as it is now.
+
+    Raises:
+        ConfigError: There is no such action, or no such skill.
+    """
+    from dial_client.cli import skill_features
+
+    skills = session.dial.skills
+    action, _, name = arguments.partition(" ")
+    if action in ("show", "trust") and name.strip():
+        review = await (skills.review(name.strip()) if action == "show" else skills.trust(name.strip()))
+        trusted = "\nTrusted, until it changes." if action == "trust" else ""
+        session.print(f"{skill_features.format_review(review)}{trusted}")
+    elif arguments:
+        raise ConfigError(f"unknown argument {to_one_line(arguments, 60)!r}", "/skills, or /skills show|trust NAME")
+    else:
+        lines = [
+            f"{skill_features.format_name(skill)}  {skill_features.format_description(skill)}"
+            for skill in await skills.list()
+        ]
+        session.print(
+            "\n".join(lines) or "There are no skills: `dial-chat help skills` says where they are looked for."
+        )
+
+
+async def begin_skill(session: ChatSession, arguments: str) -> CommandResult:
+    """Send the text of a skill, with what follows its name.
+
+    Raises:
+        ConfigError: No skill is named, or there is no such skill.
+    """
+    name, _, text = arguments.partition(" ")
+    if not name:
+        raise ConfigError("missing name of a skill", hint="/skill NAME [TEXT]; /skills lists them")
+    return CommandResult(await session.dial.skills.build_message(name, text.strip()))
 
 
 async def restart(session: ChatSession, name: str) -> None:
@@ -175,10 +213,10 @@ def _add_rule(session: ChatSession, effect: Effect, pattern: str) -> None:
 async def reload(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
     """Reload the configuration, instructions and own commands: unchanged servers keep running, others are restarted."""
     before = session.texts
-    texts = await read_folder_texts(session.options)
+    settings = await read_settings(session.options, report=warn)
+    texts = await read_folder_texts(session.options, settings)
     session.use_texts(texts)
     session.print(_describe_texts(before, texts))
-    settings = await read_settings(session.options, report=warn)
     if not settings.sources and not session.settings.sources:
         session.print("There is no configuration file.")
         return
@@ -199,8 +237,10 @@ def _describe_texts(before: FolderTexts, after: FolderTexts) -> str:
     known = {(file.path, file.digest) for file in (*before.instructions, *before.commands)}
     used = [*after.instructions, *after.commands]
     changed = sum((file.path, file.digest) not in known for file in used)
+    changed += sum(skill not in before.skills for skill in after.skills)
     counts = count_noun(len(after.instructions), "file"), count_noun(len(after.commands), "own command")
-    return f"{counts[0]} with instructions, {counts[1]}: {changed} new or changed."
+    skills = f", {count_noun(len(after.skills), 'skill')}" if after.skills or before.skills else ""
+    return f"{counts[0]} with instructions, {counts[1]}{skills}: {changed} new or changed."
 
 
 async def log_in(session: ChatSession, arguments: str) -> None:

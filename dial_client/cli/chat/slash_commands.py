@@ -259,6 +259,8 @@ COMMANDS = (
     ChatCommand("/restart", "NAME", "restart a server", server_commands.restart),
     ChatCommand("/resources", "", "the servers' resources; @SERVER:URI attaches one", server_commands.show_resources),
     ChatCommand("/prompts", "", "the servers' prompts; /SERVER:PROMPT sends one", server_commands.show_prompts),
+    ChatCommand("/skills", "[show|trust NAME]", "the skills that the model can read", server_commands.show_skills),
+    ChatCommand("/skill", "NAME [TEXT]", "begin with a skill: its text is sent", server_commands.begin_skill),
     ChatCommand("/login", "NAME", "log in to a server", server_commands.log_in),
     ChatCommand(
         "/mode", "[MODE]", "what runs without asking (also Shift-Tab)", server_commands.show_or_set_mode, _always

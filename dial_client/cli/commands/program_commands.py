@@ -159,7 +159,7 @@ def conversations(
     form: Annotated[str, Option("--format", metavar="FORM", help="Export as markdown or json.")] = "markdown",
     as_json: AsJson = False,
 ) -> CommandRun:
-    """List the conversations of this folder, or show, delete, export or import one."""
+    """List, show, delete, export or import conversations."""
     from dial_client.cli.chat.stored_conversations import ConversationQuery, manage
 
     _refuse_unused(
@@ -228,6 +228,23 @@ def tokens(
     return manage(action, name, NewToken(owner, tuple(scope or ()), expires, rate), options, as_json=as_json)
 
 
+@command("credentials", "store")
+def credentials(
+    *,
+    action: Annotated[str, Argument(help="list, set, revoke or key.")] = "list",
+    server: Annotated[str | None, Argument(help="For set and revoke: the server.")] = None,
+    name: Annotated[str | None, Argument(help="The NAME in ${user.NAME}. The value is read from the input.")] = None,
+    owner: Annotated[str, Option(metavar="PERSON", help="Whose credentials.")] = "",
+    options: Options,
+    as_json: AsJson = False,
+) -> CommandRun:
+    """List, set and revoke credentials of persons: for servers of a service with `${user.NAME}`, or print a key."""
+    from dial_client.cli.credentials_command import manage_credentials
+
+    _refuse_unused(f"credentials {action}", {"--json": (as_json, "list")})
+    return manage_credentials(action, server, name, owner, options, as_json=as_json)
+
+
 @command("db", "store")
 def db(
     *,
@@ -276,7 +293,7 @@ def gateway(
     listing: ListingOptions,
     options: Options,
 ) -> CommandRun:
-    """Serve all servers as one MCP server on standard input and output, for another MCP host."""
+    """Serve all servers as one MCP server, for another MCP host."""
     early = None
     if host is None:  # before everything else is loaded: it answers the first requests meanwhile
         from dial_client.gateway.early_answers import begin_early_answers
@@ -287,6 +304,22 @@ def gateway(
     if early is None:
         return gateway_command.print_entry(host or "", options, list_given_words(context, "host"))
     return gateway_command.serve_gateway(options, listing, early)
+
+
+@command(
+    "acp",
+    *(*_CONFIGURATION, "server", "model", "base_url", "fallback_model", "tool_format", "system", "no_instructions"),
+    *("max_depth", "timeout", "tool_timeout", "allow", "deny", "mode", "yes", "policy", "sampling", "no_save"),
+    *("no_audit", "audit_arguments"),
+)
+def acp(*, options: Options) -> CommandRun:
+    """Serve an editor: Zed, JetBrains, Neovim and others that speak ACP."""
+    from dial_client.gateway.standard_files import claim_standard_files
+
+    files = claim_standard_files()  # before anything else can print
+    from dial_client.cli import acp_command
+
+    return acp_command.answer_editor(options, files)
 
 
 @command("audit")
@@ -485,7 +518,7 @@ def grants(
     ] = None,
     as_json: AsJson = False,
 ) -> CommandRun:
-    """List the tools that you always allow, allow one, or revoke such a grant."""
+    """List the tools that you always allow; allow or revoke one."""
     from dial_client.cli import policy_listing
     from dial_client.messages.errors import ConfigError
 

@@ -33,7 +33,10 @@ SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 COMMANDS: dict[str, CommandInfo] = {}
 # The groups of commands: ``dial-chat GROUP COMMAND``. Each has the module that registers its commands, which is
 # imported when a command of the group is named, and a text for ``--help``.
-GROUPS = {"servers": ("dial_client.cli.commands.servers_commands", "Add, change, test and list MCP servers.")}
+GROUPS = {
+    "servers": ("dial_client.cli.commands.servers_commands", "Add, change, test and list MCP servers."),
+    "skills": ("dial_client.cli.commands.skills_commands", "List, show, add and trust Agent Skills."),
+}
 
 
 def list_command_names(group: str = "") -> list[str]:

@@ -18,7 +18,7 @@ export function describeStopReason(reason) {
   return reason === "answered" ? "" : STOP_REASONS[reason] ?? translate("stopped.other", { reason });
 }
 
-const STATUSES = new Set(["analyzing", "selecting", "processing", "correcting", "formulating", "using"]);
+const STATUSES = new Set(["analyzing", "selecting", "processing", "correcting", "formulating", "storing", "using"]);
 
 /** Describe a status. A status whose code is not known here keeps the server's text. */
 export function describeStatus({ text, code, tool }) {

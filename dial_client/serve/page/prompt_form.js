@@ -25,6 +25,18 @@ export function openPromptForm(api, prompt, insert) {
   });
 }
 
+/** Read a skill; `insert({text, files, taint})` gets its text. A dialog says why a skill cannot be read. */
+export function openSkill(api, { name, server, description, withheld }, insert) {
+  openForm({
+    title: name,
+    origin: server ? translate("skill.origin", { server: escapeInvisible(server) }) : translate("completion.skill"),
+    description: withheld ? translate("skill.withheld") : description,
+    fields: [],
+    complete: () => null,
+    submit: async () => insert(toMessage(await api.fetchJson("POST", "skills/get", { name }))),
+  });
+}
+
 /** Open the form for the variables of a resource template; `insert(uri)` gets the expanded URI. */
 export function openTemplateForm(api, template, insert) {
   const { server, uri_template: uriTemplate } = template;

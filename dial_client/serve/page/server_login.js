@@ -7,13 +7,14 @@ import { translate } from "./language.js";
 import { describeError } from "./descriptions.js";
 
 /** Return the button that starts a login; `refresh` is called when the dialog closes. */
-export function createLoginButton(api, name, refresh) {
+export function createLoginButton(api, { name, per_user: isOwn }, refresh) {
   const shown = escapeInvisible(name);
   const onclick = async () => {
     button.disabled = true;
     try {
       const body = { redirect_uri: new URL("oauth/callback", document.baseURI).href };
-      const login = await api.fetchJson("POST", `servers/${encodeURIComponent(name)}/login`, body);
+      const path = `${isOwn ? "credentials" : "servers"}/${encodeURIComponent(name)}/login`;
+      const login = await api.fetchJson("POST", path, body);
       if (login.url) openDialog(shown, login, refresh);
       else refresh();
     } catch (error) {

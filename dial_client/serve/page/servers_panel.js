@@ -3,6 +3,7 @@
 import { byId, createFold, el } from "./dom.js";
 import { showToast } from "./dialogs.js";
 import { escapeInvisible } from "./invisible_characters.js";
+import { createCredentialsButton } from "./server_credentials.js";
 import { createLoginButton } from "./server_login.js";
 import { ServerResources } from "./server_resources.js";
 import { createSteadyContent } from "./steady_content.js";
@@ -12,7 +13,8 @@ import { describeError } from "./descriptions.js";
 /** Milliseconds between refreshes while the panel is open. */
 const REFRESH_INTERVAL = 3_000;
 
-const STATES = new Set(["starting", "sleeping", "ready", "restarting", "failed", "stopped", "disabled"]);
+const STATES = new Set(
+  ["starting", "sleeping", "ready", "restarting", "failed", "stopped", "disabled", "needs_credentials"]);
 const CAN_RESTART = new Set(["failed", "ready", "restarting", "sleeping"]);
 
 export class ServersPanel {
@@ -163,10 +165,12 @@ export class ServersPanel {
     const facts = [STATES.has(state) ? translate(`state.${state}`) : state, protocol, version, restarts];
     const dot = el("span.dot", { "aria-hidden": "true" });
     const restart = CAN_RESTART.has(state) ? this.#createRestartButton(name) : null;
-    const login = server.needs_login ? createLoginButton(this.#api, name, () => this.refreshSoon()) : null;
+    const refresh = () => this.refreshSoon();
+    const login = server.needs_login ? createLoginButton(this.#api, server, refresh) : null;
+    const credentials = server.per_user ? createCredentialsButton(this.#api, name, refresh) : null;
     const changes = this.#changes?.createChangeButtons(this.#api, server, () => this.refreshSoon()) ?? [];
     return el("article.server", { "data-state": state },
-      el("header", {}, dot, el("h3", {}, escapeInvisible(name)), login, restart, ...changes),
+      el("header", {}, dot, el("h3", {}, escapeInvisible(name)), credentials, login, restart, ...changes),
       el("p.quiet", {}, escapeInvisible(facts.filter(Boolean).join(" · "))),
       server.error ? el("p.failure", {}, escapeInvisible(server.error)) : null,
       ...(server.notes ?? []).map((note) => el("p.note", {}, escapeInvisible(note))),

@@ -1,4 +1,4 @@
-// The suggestions for `/` and `@` in the message field: commands, saved prompts and prompts of servers, resources, files.
+// The suggestions for `/` and `@` in the message field: commands, saved prompts, skills and prompts, resources, files.
 
 import { toMention } from "./mentions.js";
 import { loadSavedPrompts, openSavedPrompts } from "./saved_prompts.js";
@@ -26,7 +26,7 @@ export class Suggestions {
   /** Return the proposals for a text and a position in it, as CompletionList expects them. */
   async find(text, position) {
     const before = text.slice(0, position);
-    const command = /^\/(\S*(?: \w*)?)$/.exec(before);
+    const command = /^\/(\S*(?: [\w/-]*)?)$/.exec(before);
     if (command) return { from: 0, to: position, options: await this.#findCommands(command[1]) };
     const mention = MENTION.exec(before);
     if (!mention) return null;
@@ -39,14 +39,16 @@ export class Suggestions {
 
   /** Return the function that runs the command or prompt that a text names; null if it names none. */
   async findCommand(text) {
-    if (!/^\/\S+(?: \w+)?$/.test(text)) return null;
+    if (!/^\/\S+(?: [\w/-]+)?$/.test(text)) return null;
     const option = (await this.#findCommands(text.slice(1))).find(({ label }) => label === text);
     return option?.run ?? null;
   }
 
   async #findCommands(typed) {
     const { commands, insertText, insert } = this.#hooks;
-    const { prompts } = await this.#list("prompts", { prompts: [] });
+    const [{ prompts }, { skills }] = await Promise.all([
+      this.#list("prompts", { prompts: [] }), this.#list("skills", { skills: [] }),
+    ]);
     const options = [
       ...commands.map(({ name, detail, run }) => ({ label: `/${name}`, detail, run })),
       { label: "/prompts", detail: translate("command.prompts"), run: openSavedPrompts },
@@ -54,6 +56,12 @@ export class Suggestions {
         const badge = translate("completion.saved");
         return { label: `/${name}`, badge, detail: text.slice(0, 200), run: () => insertText(text) };
       }),
+      ...skills.map((skill) => ({
+        label: `/skill ${skill.name}`,
+        badge: skill.server || translate("completion.skill"),
+        detail: skill.withheld ? translate("skill.withheld") : skill.description,
+        run: async () => (await loadForms()).openSkill(this.#api, skill, insert),
+      })),
       ...prompts.map((prompt) => ({
         label: `/${prompt.server}:${prompt.name}`,
         badge: prompt.server,
@@ -87,7 +95,7 @@ export class Suggestions {
     return rank([file, ...(typed.includes(":") ? [] : prefixes), ...listed, ...formed], typed);
   }
 
-  /** Return the servers' prompts or resources. While the user types, a list is kept and used again. */
+  /** Return the skills, or the servers' prompts or resources. While the user types, a list is kept and used again. */
   #list(name, empty) {
     const kept = this.#lists.get(name);
     if (kept && performance.now() - kept.time < FRESH) return kept.promise;

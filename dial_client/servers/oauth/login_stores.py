@@ -43,6 +43,7 @@ class LoginStore(Protocol):
     """Stores the logins of one user to servers, each as a text under a key. The texts hold tokens: keep them private.
 
     A failure to load a login is an error of its server; a login that cannot be saved is used until the client closes.
+    An attribute ``login_hint``, if it has one, says what a person who has to log in can do.
     """
 
     async def load(self, key: str) -> str | None:
@@ -217,28 +218,30 @@ class FolderLogins:
         return self._folder / f"{self._prefix}{key}.json"
 
     async def _use_keyring(self, use: Callable[[Any], T]) -> T | None:
-        """Call `use` with the system's keyring, and return its result.
+        return await use_keyring(use) if self._has_keyring else None
 
-        Returns None if there is no keyring, or if it fails or does not answer within `KEYRING_SECONDS`.
-        """
-        if not self._has_keyring:
-            return None
-        try:
-            keyring: Any = import_module("keyring")
-        except ImportError:
-            return None
 
-        def run() -> T | None:
-            if keyring.get_keyring().priority <= 0:  # the placeholder backend of a system without keyring
-                return None
-            return use(keyring)
+async def use_keyring(use: Callable[[Any], T]) -> T | None:
+    """Call `use` with the system's keyring, and return its result.
 
-        with anyio.move_on_after(KEYRING_SECONDS):
-            try:
-                return await to_thread.run_sync(run, abandon_on_cancel=True)
-            except Exception as error:  # noqa: BLE001 (each backend has its own errors; a file is used instead)
-                log.debug("keyring_failed", error=type(error).__name__)
+    Returns None if there is no keyring, or if it fails or does not answer within `KEYRING_SECONDS`.
+    """
+    try:
+        keyring: Any = import_module("keyring")
+    except ImportError:
         return None
+
+    def run() -> T | None:
+        if keyring.get_keyring().priority <= 0:  # the placeholder backend of a system without keyring
+            return None
+        return use(keyring)
+
+    with anyio.move_on_after(KEYRING_SECONDS):
+        try:
+            return await to_thread.run_sync(run, abandon_on_cancel=True)
+        except Exception as error:  # noqa: BLE001 (each backend has its own errors; a file is used instead)
+            log.debug("keyring_failed", error=type(error).__name__)
+    return None
 
 
 def is_of_dial_chat(store: LoginStore) -> bool:

@@ -76,7 +76,8 @@ class ServerAuth:
         url_policy = UrlPolicy(settings.url or "", _list_trusted(settings.oauth or OAuthSettings()))
         self._http = OAuthHttpClient(url_policy)
         self._oauth = OAuthContext(settings, TokenStorage(settings, logins), url_policy, self._http, login, mask)
-        self._hint = build_login_hint(settings.name) + ("" if is_of_dial_chat(logins) else _PRIVATE_HINT)
+        usual = build_login_hint(settings.name) + ("" if is_of_dial_chat(logins) else _PRIVATE_HINT)
+        self._hint = getattr(logins, "login_hint", usual)
         self._provider = create_provider(self._oauth)
         self._lock = anyio.Lock()
         self._is_loaded = False

@@ -40,7 +40,7 @@ class SkillsPage(PaginatedResult, CacheableResult):
     skills: list[Any]
 
 
-class FoundSkill(CacheableResult):
+class GetSkillResult(CacheableResult):
     """The result of ``skills/get``."""
 
     skill: Any
@@ -90,7 +90,7 @@ async def request_skill(client: Client, server: str, uri: str) -> ServerSkill:
         mcp.MCPError: The server has no such skill.
     """
     request = SkillRequest(method="skills/get", params=SkillParams(uri=uri))
-    skill = parse_entry(server, (await client.session.send_request(request, FoundSkill)).skill)
+    skill = parse_entry(server, (await client.session.send_request(request, GetSkillResult)).skill)
     if skill.uri != uri:
         raise SkillProblem(server, f"it returned another skill than {to_one_line(uri, 120)}")
     return skill

@@ -1,0 +1,1 @@
+"""`dial-chat serve` under load, and under faults: ``python -m benchmarks.load``."""

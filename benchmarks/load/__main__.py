@@ -1,0 +1,223 @@
+"""`dial-chat serve` under load: ``python -m benchmarks.load [--faults] [--rounds N] [--smoke] [--json]``.
+
+A scripted model writes a token every 20 ms and calls a tool of 50 ms once in each turn, a real MCP server over standard
+input and output. Clients ask at a fixed rate whether or not earlier turns have ended, and waiting times count from when
+a turn was to begin: what a slow service delays is not left out. The services take turns within one run, so whatever
+else the machine does meets all of them. Processor time is that of the processes of the service, without their servers,
+the model and the clients, which use the same processors. Linux only.
+
+``--faults`` measures what is lost, repeated or not answered under faults instead (`faults`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import signal
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.endpoint import Endpoint
+from benchmarks.load.fault_cases import measure_faults, print_faults
+from benchmarks.load.figures import WORKERS, Saturated, Streams, Waits, build_waits, measure_saturated, measure_streams
+from benchmarks.load.postgres import Postgres, find_programs
+from benchmarks.load.service import PACE_MS, Service, build_arguments
+from benchmarks.load.turns import Clients
+from benchmarks.report import machine
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is measured, and for how long."""
+
+    services: Sequence[tuple[str, int]] = (
+        ("none", 1),
+        ("sqlite", 1),
+        ("postgres", 1),
+        ("durable", 1),
+        ("postgres", 2),
+        ("durable", 2),
+        ("durable", 4),
+    )
+    """Stores, each with the number of processes."""
+    conversations: int = 1_000
+    rates: Sequence[float] = (10, 20, 40)
+    streams: Sequence[int] = (50, 200)
+    rounds: int = 3
+    seconds: float = 4.0
+    """Seconds of each window."""
+    workers: int = WORKERS
+
+
+SMOKE = Plan(services=(("sqlite", 1),), conversations=80, rates=(10,), streams=(2, 4), rounds=1, seconds=0.5, workers=4)
+
+
+@dataclass(slots=True)
+class Figures:
+    """What was measured of a service."""
+
+    saturated: list[Saturated] = field(default_factory=list)
+    rates: dict[float, Waits] = field(default_factory=dict)
+    streams: list[Streams] = field(default_factory=list)
+    memory_kb: int = 0
+    """Memory of a process once it has answered some turns."""
+    growth_kb: float = 0.0
+    """Memory that each turn of the saturated service has left behind."""
+    connections: int = 0
+    """Connections of the service to PostgreSQL, under load."""
+
+    @property
+    def stream_kb(self) -> float:
+        """Memory of a further stream: between the fewest and the most streams."""
+        few, many = self.streams[0], self.streams[-1]
+        return (many.memory_kb - few.memory_kb) / (many.count - few.count)
+
+
+@contextmanager
+def open_services(plan: Plan) -> Iterator[tuple[dict[str, Clients], Postgres | None]]:
+    """Yield the clients of each service by its name, and the PostgreSQL server, if there is one."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory()))
+        url = stack.enter_context(Endpoint()).paced_url(PACE_MS)
+        needs_postgres = any(store in ("postgres", "durable") for store, _ in plan.services)
+        programs = find_programs() if needs_postgres else None
+        postgres = stack.enter_context(Postgres(programs)) if programs is not None else None
+        opened: dict[str, Clients] = {}
+        for store, processes in plan.services:
+            name, database, where = f"{store}{processes}", "", f"sqlite:///{folder / store}.db"
+            if store in ("postgres", "durable"):
+                if postgres is None:
+                    continue
+                database, where = name, postgres.create_database(name)
+            service = Service(
+                name, folder / name, url, build_arguments(store, where), processes=processes, database=database
+            )
+            clients = Clients(stack.enter_context(service))
+            stack.callback(clients.http.close)
+            opened[name] = clients
+        yield opened, postgres
+
+
+async def measure(plan: Plan) -> dict[str, Figures]:
+    """Return what was measured of each service."""
+    with open_services(plan) as (opened, postgres):
+        measured = {name: Figures() for name in opened}
+        _say("conversations")
+        for name, clients in opened.items():
+            await clients.create_conversations(plan.conversations)
+            await clients.ask_at_rate(10, 2)  # loads what a first turn loads
+            measured[name].memory_kb = round(clients.service.memory_kb / len(clients.service.ports))
+        for count in plan.streams:
+            _say(f"{count} streams")
+            for name, clients in opened.items():
+                if len(clients.service.ports) == 1:
+                    measured[name].streams.append(await measure_streams(clients, count, plan.seconds))
+        for rate in plan.rates:
+            _say(f"{rate} turns a second")
+            for name, clients in opened.items():
+                measured[name].rates[rate] = build_waits(await clients.ask_at_rate(rate, plan.seconds))
+        await _measure_saturated(plan, opened, postgres, measured)
+        for name, clients in opened.items():
+            if failed := [asked for asked in clients.asked if not asked.has_answer]:
+                raise RuntimeError(f"{name}: {len(failed)} turns failed, such as {failed[0].ending} {failed[0].error}")
+    return measured
+
+
+async def _measure_saturated(
+    plan: Plan, opened: Mapping[str, Clients], postgres: Postgres | None, measured: Mapping[str, Figures]
+) -> None:
+    before = {name: (clients.service.memory_kb, clients.answered) for name, clients in opened.items()}
+    for number in range(plan.rounds):
+        _say(f"as many turns as possible, round {number + 1}")
+        for name, clients in opened.items():
+            found = await measure_saturated(clients, postgres, plan.seconds, plan.workers)
+            measured[name].saturated.append(found)
+            if postgres is not None and clients.service.database:
+                measured[name].connections = postgres.count_connections(clients.service.database)
+    for name, clients in opened.items():
+        memory, turns = before[name]
+        measured[name].growth_kb = (clients.service.memory_kb - memory) / (clients.answered - turns)
+
+
+def _say(stage: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {stage}", file=sys.stderr, flush=True)
+
+
+WAITS = "first byte, ms: p50 | p95 | p99 | gap, ms: p50 | p95 | p99"
+
+
+def print_tables(measured: Mapping[str, Figures]) -> None:
+    """Print what was measured, as tables in Markdown."""
+    _print_head(
+        "service | turns a second | of the first service's | CPU, ms a turn | of PostgreSQL | statements a turn"
+    )
+    floor = next(iter(measured.values())).saturated
+    for name, figures in measured.items():
+        found = figures.saturated
+        ratios = [one.turns_a_second / base.turns_a_second for one, base in zip(found, floor, strict=True)]
+        turns, processor, database, statements = (
+            statistics.median(getattr(one, part) for one in found)
+            for part in ("turns_a_second", "processor_ms", "database_ms", "statements")
+        )
+        spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} - {max(ratios):.2f})"
+        print(f"| {name} | {turns:.0f} | {spread} | {processor:.1f} | {database:.1f} | {statements:.1f} |")
+    _print_head("service | memory of a process, MB | left by a turn, KB | a further stream, KB | connections")
+    for name, figures in measured.items():
+        stream = f"{figures.stream_kb:.0f}" if figures.streams else ""
+        memory = f"{figures.memory_kb / 1_000:.0f} | {figures.growth_kb:.1f} | {stream}"
+        print(f"| {name} | {memory} | {figures.connections} |")
+    _print_head(f"service | turns a second | {WAITS}")
+    for name, figures in measured.items():
+        for rate, waits in figures.rates.items():
+            print(f"| {name} | {rate} | {_cells(waits)} |")
+    _print_head(f"service | streams | CPU of a stream, ms a second | {WAITS}")
+    for name, figures in measured.items():
+        for streams in figures.streams:
+            print(f"| {name} | {streams.count} | {streams.processor_ms:.1f} | {_cells(streams.waits)} |")
+    print(f"\n{machine()}")
+
+
+def _print_head(heads: str) -> None:
+    print(f"\n| {heads} |\n|{'---|' * len(heads.split(' | '))}")
+
+
+def _cells(waits: Waits) -> str:
+    return " | ".join(f"{value:.0f}" for value in (*waits.first_byte, *waits.gap))
+
+
+def main() -> None:
+    """Run with the options of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--faults", action="store_true", help="what happens under faults, instead of figures")
+    parser.add_argument("--only", default="", help="only faults whose names contain this")
+    parser.add_argument("--rounds", type=int, default=Plan().rounds, help="windows of each saturated service")
+    parser.add_argument("--smoke", action="store_true", help="a short run, whose numbers mean nothing")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    if sys.platform != "linux":
+        sys.exit("only Linux tells the processor time and the memory of another process")
+    # A run that is stopped ends what it has started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    if options.faults:
+        rows = asyncio.run(measure_faults(options.only, is_smoke=options.smoke))
+        print(json.dumps([asdict(row) for row in rows])) if options.json else print_faults(rows)
+        sys.exit(0 if all(row.is_whole for row in rows) else 1)
+    plan = SMOKE if options.smoke else Plan(rounds=options.rounds)
+    measured = asyncio.run(measure(plan))
+    if options.json:
+        report: dict[str, Any] = {name: asdict(figures) for name, figures in measured.items()}
+        print(json.dumps({"machine": machine(), "services": report}))
+    else:
+        print_tables(measured)
+
+
+if __name__ == "__main__":
+    main()
