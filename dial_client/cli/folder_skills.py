@@ -47,6 +47,9 @@ def find_folder_skills(settings: Settings) -> list[FoundText]:
     named = [path for path in settings.skills if _is_below(path)]
     found: list[FoundText] = []
     for path in _list_valid([*(path for path in FOLDER_SKILLS if path.is_dir()), *named]):
+        if not _is_below(path):
+            warn_once(f"not used: {path} is a link out of the working folder")
+            continue
         try:
             found.append(read_found_skill(path))
         except ConfigError as error:

@@ -301,7 +301,7 @@ class ServerManager(Mapping[str, Connection]):
         before = self._find(name)
         if isinstance(own := self[name], OwnerConnection):  # a person restarts no server of another one
             own.end_sessions()
-            await own.prepare()
+            await own.wait_settled(STARTUP_PATIENCE)
             return own.status
         connection = await self._connect_and_start(name, self.targets[name], before)
         if self._tasks is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,18 @@ def test_a_skill_is_added_to_the_users_folder_or_to_the_working_folder(tmp_path:
     dial_chat(tmp_path, "skills", "add", str(source), "--folder")
     listed = json.loads(dial_chat(tmp_path, "skills", "list", "--json").stdout)
     assert [Path(skill["origin"]) for skill in listed] == [own], "the user's own is used"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a right in Windows")
+def test_a_link_out_of_the_working_folder_is_no_skill_of_the_folder(tmp_path: Path) -> None:
+    outside = write_skill(tmp_path / "private", "notes", "Private.")
+    folder = tmp_path / "cloned"
+    (folder / ".dial" / "skills").mkdir(parents=True)
+    (folder / ".dial" / "skills" / "notes").symlink_to(outside)
+    write_config(folder, {}, ["Done."])
+    listed = dial_chat(folder, "skills", "list", "--trust")
+    assert listed.stdout == ""
+    assert "notes is a link out of the working folder" in " ".join(listed.stderr.split())
 
 
 def test_a_wrong_skill_is_named_with_its_line_and_left_out(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from dial_client import DialClient
+from dial_client import DialClient, ServerChanged
 from dial_client.testing import ScriptedProvider
 from tests.inner import ServerState
 from tests.support.clients import call
@@ -43,10 +43,13 @@ def entry(log: Path | None = None, **more: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def client(*replies: Any, given: Given | None = None, servers: dict[str, Any]) -> AsyncIterator[DialClient]:
+async def client(
+    *replies: Any, given: Given | None = None, servers: dict[str, Any], **options: Any
+) -> AsyncIterator[DialClient]:
     model = ScriptedProvider(list(replies), after="error")
+    options |= {"credentials": given or Given(**SECRETS), "guidance": ""}
     with anyio.fail_after(LONG):
-        async with DialClient(model, servers=servers, credentials=given or Given(**SECRETS), guidance="") as dial:
+        async with DialClient(model, servers=servers, **options) as dial:
             dial.provider = model  # type: ignore[attr-defined]
             yield dial
 
@@ -123,6 +126,37 @@ async def test_a_value_that_is_taken_back_closes_the_session_and_a_new_one_opens
     assert "needs credentials" in refused
     assert second.split()[0] == name("another-secret-1")
     assert len(log.read_text().split()) == 3
+
+
+async def test_a_session_that_was_idle_leaves_the_tools_on_offer_and_the_next_call_opens_another() -> None:
+    async with client(servers={"it": entry()}) as dial:
+        first = await ask(dial, "anna")
+        with dial.act_for("anna"):
+            dial.parts.servers["it"].separate.end(owner="anna")  # as after `SEPARATE_SECONDS`
+            await until(lambda: dial.servers["it"].state is ServerState.SLEEPING)
+            offered = {tool.name for tool in dial.tools}
+        second = await ask(dial, "anna")
+    assert name(SECRETS["anna"]) in offered
+    assert first.split()[0] == second.split()[0]
+    assert first != second
+
+
+async def test_another_person_learns_nothing_of_the_state_of_a_server_during_a_turn() -> None:
+    used = anyio.Event()
+
+    async def wait() -> str:
+        """Wait until somebody else has used the server."""
+        await used.wait()
+        return "done"
+
+    given = Given(anna=SECRETS["anna"])
+    async with client(call("wait"), "Done.", given=given, servers={"it": entry()}, tools=[wait]) as dial:
+        turn = dial.start("Wait.", owner="bob", stream_events=False)
+        assert (await ask(dial, "anna")).startswith(name(SECRETS["anna"]))
+        used.set()
+        await turn.result()
+        events = [event async for _, event in turn.log.events()]
+    assert [event for event in events if isinstance(event, ServerChanged)] == []
 
 
 async def test_a_credential_is_masked_in_what_the_server_says(tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx2
 import pytest
-from mcp_types import TextResourceContents
+from mcp_types import Implementation, TextResourceContents, ToolListChangedNotification
 
 from dial_client import ConfigError
 from dial_client.serve import McpOptions
@@ -31,7 +32,7 @@ from tests.support.clients import call
 from tests.support.http_service import BOX, MODEL, TOKEN, HttpService, serve
 from tests.support.mcp_clients import mcp_client
 from tests.support.oauth_logins import find_stored_logins, redirect_user_data
-from tests.support.program import python_server
+from tests.support.program import LONG, python_server
 from tests.support.servers.launch import HERE, is_alive, until, web_server
 from tests.support.servers.oauth_server import guarded
 from tests.support.servers.whose import APP, name
@@ -170,20 +171,23 @@ async def test_a_person_without_credentials_is_told_what_is_missing_and_finds_no
     assert of_anna["state"] == "ready"
 
 
+async def find_process(town: Town, owner: str) -> int:
+    """Return the process that a person's call reaches."""
+    called = await town.persons[owner].post("/tools/call", json={"name": "whoami", "arguments": {}})
+    (process,) = {*re.findall(rf"{name(SECRETS[owner])} (\d+)", called.text)}
+    return int(process)
+
+
 async def test_a_revoked_value_closes_the_session_at_once(tmp_path: Path) -> None:
     async with open_town(tmp_path, []) as town:
         await town.give("anna", SECRETS["anna"])
         await town.give("bob", SECRETS["bob"])
-        processes = []
-        for owner, secret in SECRETS.items():
-            called = await town.persons[owner].post("/tools/call", json={"name": "whoami", "arguments": {}})
-            (process,) = {*re.findall(rf"{name(secret)} (\d+)", called.text)}
-            processes.append(int(process))
+        of_anna, of_bob = [await find_process(town, owner) for owner in SECRETS]
         foreign = await town.persons["bob"].delete("/credentials/crm/OTHER")
         revoked = await town.persons["anna"].delete("/credentials/crm/TOKEN")
         again = await town.persons["anna"].delete("/credentials/crm/TOKEN")
-        await until(lambda: not is_alive(processes[0]))
-        assert is_alive(processes[1]), "that of somebody else"
+        await until(lambda: not is_alive(of_anna))
+        assert await find_process(town, "bob") == of_bob
         (server,) = (await town.persons["anna"].get("/servers")).json()["servers"]
     assert (foreign.status_code, revoked.status_code, again.status_code) == (404, 204, 404)
     assert server["state"] == "needs_credentials"
@@ -281,6 +285,42 @@ async def test_an_older_key_still_decrypts_and_the_newer_one_encrypts(tmp_path: 
     for text in ("", "short", newer[:-4], f"{newer} x"):
         with pytest.raises(ConfigError, match="DIAL_CREDENTIALS_KEY"):
             SecretBox.from_text(text)
+
+
+async def test_a_client_of_mcp_is_told_when_its_person_has_filled_in_credentials(tmp_path: Path) -> None:
+    changed = anyio.Event()
+
+    async def note(message: Any) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            changed.set()
+
+    async with (
+        open_town(tmp_path, []) as town,
+        mcp_client(town.service, "legacy", town.tokens["anna"], message_handler=note) as client,
+    ):
+        before = (await client.list_tools()).tools
+        await town.give("anna", SECRETS["anna"])
+        with anyio.fail_after(LONG):
+            await changed.wait()
+        after = (await client.list_tools()).tools
+    assert before == []
+    assert "crm__whoami" in [tool.name for tool in after]
+
+
+async def test_with_both_keys_each_client_of_a_person_has_a_session_with_the_credential_of_the_person(
+    tmp_path: Path,
+) -> None:
+    answers: dict[str, list[str]] = {"anna": [], "bob": []}
+    async with open_town(tmp_path, [], {"crm": stdio(perClient=True)}) as town:
+        for owner, secret in SECRETS.items():
+            await town.give(owner, secret)
+            for program in ("one", "two"):
+                info = Implementation(name=program, version="1")
+                async with mcp_client(town.service, "2026-07-28", town.tokens[owner], client_info=info) as client:
+                    await client.list_tools()
+                    result = await client.call_tool("crm__whoami", {})
+                answers[owner] += re.findall(rf"{name(secret)} \d+", str(result.content))[:1]
+    assert [len({*found}) for found in answers.values()] == [2, 2]
 
 
 async def log_in(town: Town, owner: str) -> int:

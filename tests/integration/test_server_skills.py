@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp import MCPError
+from mcp_types import INTERNAL_ERROR, RequestParams
 
 from dial_client import Approval, DialClient, Limits, Turn
 from dial_client.testing import ScriptedProvider
@@ -142,6 +144,29 @@ async def test_an_invalid_entry_is_left_out_with_a_note(served: SkillServer, cha
         await dial.run("Fill the form.")
         assert [skill.name for skill in await dial.skills.list()] == ["docs/good"]
         assert any(note in text for text in dial.servers["docs"].notes)
+
+
+@pytest.mark.parametrize("word", ["a", "a://", "a://b/"])
+async def test_the_text_of_a_skill_is_searched_in_bounded_time(served: SkillServer, word: str) -> None:
+    write_skill(served.folder, "forms", word * (400_000 // len(word)), "Fills forms.")
+    turn, _ = await turn_of(served, reads(name="docs/forms"))
+    assert turn.tool_calls[0].result.success
+
+
+async def test_a_list_that_cannot_be_read_is_not_asked_for_in_each_turn(served: SkillServer) -> None:
+    asked: list[object] = []
+
+    async def refuse(context: Any, params: Any) -> Any:
+        asked.append(params)
+        raise MCPError(INTERNAL_ERROR, "out of order")
+
+    server = served.build()
+    server.add_request_handler("skills/list", RequestParams, refuse)
+    async with DialClient(ScriptedProvider(["One.", "Two."]), servers={"docs": server}) as dial:
+        await dial.run("Hello")
+        await dial.run("Hello again")
+        assert any("its skills cannot be listed" in note for note in dial.servers["docs"].notes)
+    assert len(asked) == 1
 
 
 async def test_every_page_of_the_list_is_read(served: SkillServer) -> None:

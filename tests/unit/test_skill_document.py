@@ -59,9 +59,9 @@ def test_a_byte_order_mark_and_lines_of_windows_are_read() -> None:
         ("---\nname: &a x\ndescription: *a\n---\n", "front matter has no aliases"),
         ("---\nname: x\ndescription: !!python/object:os.system y\n---\n", "s/SKILL.md:3: front matter has no tags"),
         ("---\nname: x\ndescription: y\n<<: {a: b}\n---\n", "s/SKILL.md:4: expected a key that is a text"),
-        (f"---\n{'[' * 20000}\n---\n", "front matter is nested too deeply"),
+        (f"---\n{'[' * 10000}\n---\n", "front matter is nested too deeply"),
         (f"---\nname: x\ndescription: y\nz: {'[' * 30}{']' * 30}\n---\n", "front matter is nested too deeply"),
-        (f"---\nname: x # {'y' * 70000}\n---\n", "front matter has at most 65,536 bytes"),
+        (f"---\nname: x # {'y' * 20000}\n---\n", "front matter has at most 16,384 bytes"),
         ("---\nname: x\ndescription: y\nmetadata: z\n---\n", "s/SKILL.md:4: expected metadata as keys with texts"),
     ],
 )

@@ -25,7 +25,7 @@ from dial_client.servers.resources import ask_server
 from dial_client.servers.server_cache import compare_definitions
 from dial_client.servers.status import ServerState
 from dial_client.tools.skills.skill_document import FILE_NAME, is_same, parse_skill
-from dial_client.tools.skills.skill_folders import compute_digest
+from dial_client.tools.skills.skill_folders import MAX_DOCUMENT, compute_digest
 from dial_client.tools.skills.skill_manifest import ServerSkill, SkillProblem
 from dial_client.tools.skills.skill_pins import SkillPins
 
@@ -49,7 +49,7 @@ class ServerSkills:
     def __init__(self, connections: Mapping[str, Connection], pins: SkillPins) -> None:
         self._connections, self._pins = connections, pins
         # The lists by connection, not by name: another server may get the same name. Each with the time until which it
-        # is valid, and the revision of the server's resources.
+        # is valid, and the revision of the server's resources, or -1 if it was not read for the present one.
         self._lists: WeakKeyDictionary[Connection, tuple[tuple[ServerSkill, ...], float, int]] = WeakKeyDictionary()
 
     def find(self) -> tuple[ServerSkill, ...]:
@@ -61,6 +61,9 @@ class ServerSkills:
         """Read the lists that may have changed, of servers that declare skills; a slow server is left out."""
 
         async def read(connection: Connection) -> None:
+            # A server that does not answer, or is given up below, must not delay the next turns, too.
+            skills, _, _ = self._lists.get(connection, ((), 0.0, -1))
+            self._lists[connection] = skills, anyio.current_time() + CACHE_SECONDS, -1
             try:
                 await self._read_list(connection)
             except ServerError as error:
@@ -75,7 +78,8 @@ class ServerSkills:
 
     def _is_fresh(self, connection: Connection) -> bool:
         _, until, revision = self._lists.get(connection, ((), -1.0, -1))
-        return revision == connection.notifications.revisions[Listing.RESOURCES] and anyio.current_time() < until
+        is_same = revision in (-1, connection.notifications.revisions[Listing.RESOURCES])
+        return is_same and anyio.current_time() < until
 
     async def _read_list(self, connection: Connection) -> None:
         revision = connection.notifications.revisions[Listing.RESOURCES]
@@ -166,6 +170,8 @@ class ServerSkills:
 
     async def _read_document(self, skill: ServerSkill) -> str:
         """Return the text of a ``SKILL.md`` whose bytes and front matter are those of the list."""
+        if skill.digests[FILE_NAME][1] > MAX_DOCUMENT:
+            raise SkillProblem(skill.server, f"{to_one_line(skill.uri, 120)} has more than {MAX_DOCUMENT:,} bytes")
         data = await self.read_file(skill, FILE_NAME)
         try:
             document = parse_skill(data, to_one_line(skill.uri, 120))

@@ -24,6 +24,8 @@ class SkillPins:
         self._cache, self._connections = cache, connections
         # The pins of this run, by person, server and URI: they hold also if the file cannot be written.
         self._known: dict[tuple[str, str, str], dict[str, str]] = {}
+        # The files as they were read last, by name, with their times of modification: a turn looks up many skills.
+        self._files: dict[str, tuple[int, dict[str, dict[str, str]]]] = {}
 
     def find(self, skill: ServerSkill) -> dict[str, str]:
         """Return the pinned ``manifest`` and ``text`` of a skill; empty if it was never read."""
@@ -47,10 +49,22 @@ class SkillPins:
             # Texts are only for showing a change: without them, the manifests still find every change.
             if not self._cache.write(key, {"skills": pins}):
                 self._cache.write(key, {"skills": {uri: {**old, "text": ""} for uri, old in pins.items()}})
+            self._files.pop(key, None)
 
     def _read(self, key: str) -> dict[str, dict[str, str]]:
-        found = self._cache.read(key).get("skills") if self._cache is not None else None
-        return {uri: pin for uri, pin in found.items() if isinstance(pin, dict)} if isinstance(found, dict) else {}
+        """Return the stored pins of a server by URI; the file is read again when it has changed."""
+        if self._cache is None:
+            return {}
+        try:
+            changed_at = self._cache.find_path(key).stat().st_mtime_ns
+        except OSError:
+            return {}
+        known = self._files.get(key)
+        if known is None or known[0] != changed_at:
+            found = self._cache.read(key).get("skills")
+            pins = found.items() if isinstance(found, dict) else ()
+            known = self._files[key] = changed_at, {uri: pin for uri, pin in pins if isinstance(pin, dict)}
+        return known[1]
 
     def _find_key(self, server: str) -> str:
         """Return the name of the server's file; empty for a server object in this process."""
