@@ -228,7 +228,6 @@ class OwnerConnection(Connection):
             if status.state is not ServerState.STARTING:
                 self.set_tools(own.tools)
                 self.declares_skills = own.declares_skills
-                self.declares_skills = own.declares_skills
             self.was_settled = True
             self.set(own.summary)
             self.notify()
