@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 from dial_client.messages.events import Event, ServerChanged, StatusChanged
 from dial_client.serve.http_messages import parse_number
 from dial_client.sinks import sse_encoder
+from dial_client.sinks.stream_forms import StreamForm
 from dial_client.turns.status_text import find_code
 from dial_client.turns.turn_handle import TurnHandle
 
@@ -128,6 +129,39 @@ async def read_turn(turn: TurnHandle, after: int, model: str) -> AsyncGenerator[
         yield None, encode_end(error, chunk)
     else:
         yield None, encode_end(None, chunk)
+
+
+async def read_for_front_end(
+    turn: TurnHandle, form: StreamForm, after: int = 0
+) -> AsyncGenerator[tuple[int | None, str], None]:
+    """Yield the positions and the encoded events of a turn as `read_turn` does, until it ends or waits for a person.
+
+    Args:
+        turn: The turn.
+        form: The form of the stream, and where it goes on.
+        after: Events up to this position were read already.
+    """
+    failure: Exception | None = None
+    encoder = form.build_encoder(turn.id, turn.conversation_id)
+    is_silent, begin = form.resumes > 0, "" if after else encoder.begin()
+    try:
+        async with aclosing(turn.log.events()) as events:
+            async for position, event in events:
+                text = encoder.encode(event, position)
+                if is_silent:
+                    if position < form.resumes or not encoder.frames.is_waiting():
+                        continue
+                    is_silent, text = False, encoder.begin()
+                    begin = ""
+                if position > after:
+                    yield position, begin + text
+                    begin = ""
+                if encoder.frames.is_waiting(form.resumes):
+                    yield None, encoder.pause()
+                    return
+    except Exception as error:  # noqa: BLE001 - any failure must end the stream for the client
+        failure = error
+    yield None, begin + encoder.end(failure)
 
 
 def encode_event(event: Event, id_: str, chunk: dict[str, object]) -> str:
