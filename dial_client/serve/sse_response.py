@@ -65,8 +65,7 @@ class SSEResponse:
 
         try:
             async with aclosing(self.events) as events, anyio.create_task_group() as group:
-                group.start_soon(self._send_keepalives, send)
-                group.start_soon(call_on_disconnect, receive, group.cancel_scope.cancel)
+                group.start_soon(self._watch, receive, send, group.cancel_scope.cancel)
                 try:
                     async for event in events:
                         await self._send_text(event, send)
@@ -91,10 +90,14 @@ class SSEResponse:
             await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
         self._last_sent = anyio.current_time()
 
-    async def _send_keepalives(self, send: Send) -> None:
+    async def _watch(self, receive: Receive, send: Send, cancel: Callable[[], None]) -> None:
+        """Send keepalives until the client disconnects, then call `cancel`: a task less for each stream."""
         while True:
             interval = self.keepalive_interval if self._has_started else self.head_delay
-            await anyio.sleep(max(0.0, self._last_sent + interval - anyio.current_time()))
+            with anyio.move_on_after(self._last_sent + interval - anyio.current_time()) as waiting:
+                await call_on_disconnect(receive, cancel)
+            if not waiting.cancelled_caught:
+                return
             if anyio.current_time() - self._last_sent >= interval:
                 await self._send_text(self.keepalive, send)
 
