@@ -168,7 +168,9 @@ def print_tables(measured: Mapping[str, Figures]) -> None:
             for part in ("turns_a_second", "processor_ms", "database_ms", "statements")
         )
         spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} - {max(ratios):.2f})"
-        print(f"| {name} | {turns:.0f} | {spread} | {processor:.1f} | {database:.1f} | {statements:.1f} |")
+        share = statistics.median(one.processor_ms for one in floor) / processor
+        costs = f"{processor:.1f} | {share:.2f} | {database:.1f} | {statements:.1f}"
+        print(f"| {name} | {turns:.0f} | {spread} | {costs} |")
     _print_head("service | memory of a process, MB | left by a turn, KB | a further stream, KB | connections")
     for name, figures in measured.items():
         stream = f"{figures.stream_kb:.0f}" if figures.streams else ""
