@@ -57,7 +57,7 @@ class Plan:
     workers: int = WORKERS
 
 
-SMOKE = Plan(services=(("sqlite", 1),), conversations=80, rates=(10,), streams=(2, 4), rounds=1, seconds=0.5, workers=4)
+SMOKE = Plan(services=(("sqlite", 1),), conversations=40, rates=(10,), streams=(4,), rounds=1, seconds=0.5, workers=8)
 
 
 @dataclass(slots=True)
@@ -76,9 +76,9 @@ class Figures:
 
     @property
     def stream_kb(self) -> float:
-        """Memory of a further stream: between the fewest and the most streams."""
+        """Memory of a further stream: between the fewest and the most streams; 0 if both are the same."""
         few, many = self.streams[0], self.streams[-1]
-        return (many.memory_kb - few.memory_kb) / (many.count - few.count)
+        return (many.memory_kb - few.memory_kb) / max(1, many.count - few.count)
 
 
 @contextmanager
@@ -113,7 +113,7 @@ async def measure(plan: Plan) -> dict[str, Figures]:
         _say("conversations")
         for name, clients in opened.items():
             await clients.create_conversations(plan.conversations)
-            await clients.ask_at_rate(10, 2)  # loads what a first turn loads
+            await clients.ask_at_rate(10, plan.seconds / 2)  # loads what a first turn loads
             measured[name].memory_kb = round(clients.service.memory_kb / len(clients.service.ports))
         for count in plan.streams:
             _say(f"{count} streams")

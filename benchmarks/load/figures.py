@@ -42,7 +42,7 @@ async def measure_saturated(clients: Clients, postgres: Postgres | None, seconds
         return loop.time(), clients.answered, service.processor_seconds, database, statements
 
     async with clients.busy(workers):
-        await asyncio.sleep(RAMP * workers)
+        await asyncio.sleep(max(1.0, RAMP * workers))
         before = read()
         await asyncio.sleep(seconds)
         after = read()
