@@ -57,7 +57,7 @@ class Plan:
     workers: int = WORKERS
 
 
-SMOKE = Plan(services=(("sqlite", 1),), conversations=80, rates=(10,), streams=(2, 4), rounds=1, seconds=0.5, workers=4)
+SMOKE = Plan(services=(("sqlite", 1),), conversations=40, rates=(10,), streams=(4,), rounds=1, seconds=0.5, workers=8)
 
 
 @dataclass(slots=True)
@@ -76,9 +76,9 @@ class Figures:
 
     @property
     def stream_kb(self) -> float:
-        """Memory of a further stream: between the fewest and the most streams."""
+        """Memory of a further stream: between the fewest and the most streams; 0 if both are the same."""
         few, many = self.streams[0], self.streams[-1]
-        return (many.memory_kb - few.memory_kb) / (many.count - few.count)
+        return (many.memory_kb - few.memory_kb) / max(1, many.count - few.count)
 
 
 @contextmanager
@@ -113,7 +113,7 @@ async def measure(plan: Plan) -> dict[str, Figures]:
         _say("conversations")
         for name, clients in opened.items():
             await clients.create_conversations(plan.conversations)
-            await clients.ask_at_rate(10, 2)  # loads what a first turn loads
+            await clients.ask_at_rate(10, plan.seconds / 2)  # loads what a first turn loads
             measured[name].memory_kb = round(clients.service.memory_kb / len(clients.service.ports))
         for count in plan.streams:
             _say(f"{count} streams")
@@ -168,7 +168,9 @@ def print_tables(measured: Mapping[str, Figures]) -> None:
             for part in ("turns_a_second", "processor_ms", "database_ms", "statements")
         )
         spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} - {max(ratios):.2f})"
-        print(f"| {name} | {turns:.0f} | {spread} | {processor:.1f} | {database:.1f} | {statements:.1f} |")
+        share = statistics.median(one.processor_ms for one in floor) / processor
+        costs = f"{processor:.1f} | {share:.2f} | {database:.1f} | {statements:.1f}"
+        print(f"| {name} | {turns:.0f} | {spread} | {costs} |")
     _print_head("service | memory of a process, MB | left by a turn, KB | a further stream, KB | connections")
     for name, figures in measured.items():
         stream = f"{figures.stream_kb:.0f}" if figures.streams else ""

@@ -56,6 +56,8 @@ class Fault:
     """Events after which the connection of each client breaks; 0 for never."""
     has_clock: bool = False
     """Whether the clock of the first process of each service can be set."""
+    turns: int = 600
+    """The most turns: each has a conversation, which is there before."""
 
 
 async def kill_processes(place: Place, times: int = 3, interval: float = 10.0) -> None:
@@ -118,9 +120,9 @@ async def set_clock(place: Place) -> None:
         await asyncio.sleep(3.0)
 
 
-async def kill_servers(place: Place) -> None:
+async def kill_servers(place: Place, times: int = 4) -> None:
     """Kill the MCP servers of all processes again and again."""
-    for _ in range(4):
+    for _ in range(times):
         for process in place.processes:
             for server in process.find_servers():
                 with suppress(ProcessLookupError):
@@ -141,12 +143,12 @@ FAULTS = (
 )
 
 
-async def kill_once(place: Place) -> None:
-    """Kill a process of each service once."""
-    await kill_processes(place, times=1)
+async def kill_servers_once(place: Place) -> None:
+    """Kill the MCP servers of all processes once."""
+    await kill_servers(place, times=1)
 
 
-SMOKE = Fault("a process is killed", (("sqlite", 1),), kill_once)
+SMOKE = Fault("MCP servers are killed", (("sqlite", 1),), kill_servers_once, turns=40)
 
 
 async def measure_faults(only: str = "", *, is_smoke: bool = False) -> list[FaultRow]:
@@ -189,9 +191,9 @@ async def _measure_fault(fault: Fault, place: Place, url: str, number: int) -> l
             if store == "sqlite" or place.postgres is not None
         ]
         for clients in place.services:
-            await clients.create_conversations(_MAX_TURNS)
+            await clients.create_conversations(fault.turns)
         is_over = asyncio.Event()
-        loads = [asyncio.create_task(_ask_until(is_over, clients, fault.cut_after)) for clients in place.services]
+        loads = [asyncio.create_task(_ask_until(is_over, clients, fault)) for clients in place.services]
         await asyncio.sleep(BEFORE)
         await fault.cause(place)
         is_over.set()
@@ -203,10 +205,6 @@ async def _measure_fault(fault: Fault, place: Place, url: str, number: int) -> l
             await judge(clients, fault.name, seconds)
             for clients, seconds in zip(place.services, recovered, strict=True)
         ]
-
-
-_MAX_TURNS = 600
-"""Conversations for turns: each has one."""
 
 
 @contextmanager
@@ -245,17 +243,17 @@ def _mounted(folder: Path, *, is_needed: bool) -> Iterator[None]:
         subprocess.run(["umount", str(folder)], check=True)
 
 
-async def _ask_until(is_over: asyncio.Event, clients: Clients, cut_after: int) -> None:
+async def _ask_until(is_over: asyncio.Event, clients: Clients, fault: Fault) -> None:
     """Ask for `RATE` turns a second until the event."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     async with asyncio.TaskGroup() as turns:
-        for number in range(_MAX_TURNS):
+        for number in range(fault.turns):
             due = began + number / RATE
             await asyncio.sleep(due - loop.time())
             if is_over.is_set():
                 break
-            turns.create_task(clients.ask(due, cut_after=cut_after))
+            turns.create_task(clients.ask(due, cut_after=fault.cut_after))
 
 
 HEADS = (

@@ -11,10 +11,10 @@ from benchmarks.load.postgres import Postgres
 from benchmarks.load.service import PACE_MS
 from benchmarks.load.turns import Asked, Clients
 
-WORKERS = 100
-"""Clients that ask again at once: more than a process can answer."""
-RAMP = 1.5
-"""Seconds until as many turns end as begin."""
+WORKERS = 50
+"""Clients of each process that ask again at once: more than it can answer."""
+RAMP = 0.03
+"""Seconds for each client until as many turns end as begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,9 @@ class Saturated:
 
 
 async def measure_saturated(clients: Clients, postgres: Postgres | None, seconds: float, workers: int) -> Saturated:
-    """Return what a service does for `seconds`, while `workers` clients ask again and again."""
+    """Return what a service does for `seconds`, while `workers` clients of each process ask again and again."""
     service, loop = clients.service, asyncio.get_running_loop()
+    workers *= len(service.ports)
 
     def read() -> tuple[float, int, float, float, int]:
         has_database = postgres is not None and service.database
@@ -41,7 +42,7 @@ async def measure_saturated(clients: Clients, postgres: Postgres | None, seconds
         return loop.time(), clients.answered, service.processor_seconds, database, statements
 
     async with clients.busy(workers):
-        await asyncio.sleep(RAMP)
+        await asyncio.sleep(max(1.0, RAMP * workers))
         before = read()
         await asyncio.sleep(seconds)
         after = read()

@@ -17,8 +17,9 @@ import anyio
 
 from dial_client.messages.errors import ConversationNotFound, DialError
 from dial_client.serve.peers import Peers
-from dial_client.serve.sse_response import OPENING_COMMENT, encode_end, read_turn
+from dial_client.serve.sse_response import OPENING_COMMENT, encode_end, read_for_front_end, read_turn
 from dial_client.serve.turn_registry import ServedModel, TurnRegistry
+from dial_client.sinks.stream_forms import StreamForm
 from dial_client.turns.turn_handle import TurnHandle
 
 # Seconds to wait until another process responds. Programs that use the database without serving never do.
@@ -93,7 +94,20 @@ class RemoteTurns:
         if not (turn.isascii() and turn.isprintable()):
             return None
         is_running = await self._find_holder(conversation_id) == (turn, True)
-        reader = _Reader(self._peers, conversation_id, turn, after)
+        return await self._begin(_Reader(self._peers, conversation_id, turn, after), is_running=is_running)
+
+    async def find_running(self, conversation_id: str, form: StreamForm) -> AsyncGenerator[str, None] | None:
+        """Return the stream of a conversation's running turn for a front end; None if no process has it.
+
+        Raises:
+            DialError: The other processes cannot be asked.
+        """
+        turn, is_running = await self._find_holder(conversation_id)
+        if not turn or not (is_running or form.resumes):
+            return None
+        return await self._begin(_Reader(self._peers, conversation_id, turn, 0, form), is_running=is_running)
+
+    async def _begin(self, reader: _Reader, *, is_running: bool) -> AsyncGenerator[str, None] | None:
         self._readers[reader.id] = reader
         await reader.ask()
         batch = await reader.read(REQUEST_TIMEOUT if is_running else ENDED_TIMEOUT)
@@ -126,7 +140,9 @@ class RemoteTurns:
                         await reader.ask()
                 batch = await reader.read(SILENCE_TIMEOUT)
         except Exception as error:  # noqa: BLE001 - any failure must end the stream for the client
-            yield encode_end(error, {})
+            form = reader.form
+            encoder = None if form is None else form.build_encoder(reader.turn, reader.conversation_id)
+            yield encode_end(error, {}) if encoder is None else encoder.end(error)
 
     async def _find_holder(self, conversation_id: str) -> tuple[str, bool]:
         """Return the conversation's running turn, or its last turn, and True if the turn is running."""
@@ -160,21 +176,23 @@ class RemoteTurns:
         turn = self._find_running(content["turn"]) or self._find_turn(content["conversation"], content["turn"])
         if turn is None or turn.conversation_id != content["conversation"]:
             return
+        form = None if content.get("form") is None else StreamForm.from_dict(content["form"])
         is_served = reader in self._served
         self._served[reader] = anyio.current_time() + READER_TIMEOUT
         if not is_served:
-            self._peers.start_soon(self._send_events, turn, after, reader, sender)
+            self._peers.start_soon(self._send_events, turn, after, form, reader, sender)
 
     def _find_running(self, turn_id: str) -> TurnHandle | None:
         return next((turn for turn in self._turns.conversation_turns if turn.id == turn_id), None)
 
-    async def _send_events(self, turn: TurnHandle, after: int, reader: str, to: str) -> None:
+    async def _send_events(self, turn: TurnHandle, after: int, form: StreamForm | None, reader: str, to: str) -> None:
         """Send the events of a turn after a position, until it ends or the reader no longer asks for them."""
         batch: list[tuple[int | None, str]] = []
         try:
             # A first empty message tells the reader that the turn is here.
             await self._peers.send("events", {"reader": reader, "events": batch}, to)
-            async with aclosing(read_turn(turn, after, self._model.name)) as events:
+            read = read_turn(turn, after, self._model.name) if form is None else read_for_front_end(turn, form, after)
+            async with aclosing(read) as events:
                 async for position, text in events:
                     batch.append((position, text))
                     if position is not None and position < turn.log.last and len(batch) < MAX_BATCH:
@@ -193,10 +211,14 @@ class RemoteTurns:
 class _Reader:
     """A reader of a turn of another process."""
 
-    def __init__(self, peers: Peers, conversation_id: str, turn: str, after: int) -> None:
+    def __init__(
+        self, peers: Peers, conversation_id: str, turn: str, after: int, form: StreamForm | None = None
+    ) -> None:
         self.id = secrets.token_hex(8)
         self.conversation_id = conversation_id
         self.turn = turn
+        self.form = form
+        """The form of the stream for a front end; None for that of the page."""
         self.after = after
         """The position of the last event that was read."""
         self.asked = -math.inf
@@ -215,7 +237,8 @@ class _Reader:
         """
         self.asked = anyio.current_time()
         about = {"conversation": self.conversation_id, "turn": self.turn}
-        await self._peers.send("read", {**about, "after": self.after, "reader": self.id})
+        form = {} if self.form is None else {"form": self.form.to_dict()}
+        await self._peers.send("read", {**about, "after": self.after, "reader": self.id, **form})
 
     def restart(self) -> str:
         """Become another reader, which gets all events after the last one; return its id."""

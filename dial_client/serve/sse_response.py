@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 from dial_client.messages.events import Event, ServerChanged, StatusChanged
 from dial_client.serve.http_messages import parse_number
 from dial_client.sinks import sse_encoder
+from dial_client.sinks.stream_forms import StreamForm
 from dial_client.turns.status_text import find_code
 from dial_client.turns.turn_handle import TurnHandle
 
@@ -64,8 +65,7 @@ class SSEResponse:
 
         try:
             async with aclosing(self.events) as events, anyio.create_task_group() as group:
-                group.start_soon(self._send_keepalives, send)
-                group.start_soon(call_on_disconnect, receive, group.cancel_scope.cancel)
+                group.start_soon(self._watch, receive, send, group.cancel_scope.cancel)
                 try:
                     async for event in events:
                         await self._send_text(event, send)
@@ -90,10 +90,14 @@ class SSEResponse:
             await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
         self._last_sent = anyio.current_time()
 
-    async def _send_keepalives(self, send: Send) -> None:
+    async def _watch(self, receive: Receive, send: Send, cancel: Callable[[], None]) -> None:
+        """Send keepalives until the client disconnects, then call `cancel`: a task less for each stream."""
         while True:
             interval = self.keepalive_interval if self._has_started else self.head_delay
-            await anyio.sleep(max(0.0, self._last_sent + interval - anyio.current_time()))
+            with anyio.move_on_after(self._last_sent + interval - anyio.current_time()) as waiting:
+                await call_on_disconnect(receive, cancel)
+            if not waiting.cancelled_caught:
+                return
             if anyio.current_time() - self._last_sent >= interval:
                 await self._send_text(self.keepalive, send)
 
@@ -128,6 +132,39 @@ async def read_turn(turn: TurnHandle, after: int, model: str) -> AsyncGenerator[
         yield None, encode_end(error, chunk)
     else:
         yield None, encode_end(None, chunk)
+
+
+async def read_for_front_end(
+    turn: TurnHandle, form: StreamForm, after: int = 0
+) -> AsyncGenerator[tuple[int | None, str], None]:
+    """Yield the positions and the encoded events of a turn as `read_turn` does, until it ends or waits for a person.
+
+    Args:
+        turn: The turn.
+        form: The form of the stream, and where it goes on.
+        after: Events up to this position were read already.
+    """
+    failure: Exception | None = None
+    encoder = form.build_encoder(turn.id, turn.conversation_id)
+    is_silent, begin = form.resumes > 0, "" if after else encoder.begin()
+    try:
+        async with aclosing(turn.log.events()) as events:
+            async for position, event in events:
+                text = encoder.encode(event, position)
+                if is_silent:
+                    if position < form.resumes or not encoder.frames.is_waiting():
+                        continue
+                    is_silent, text = False, encoder.begin()
+                    begin = ""
+                if position > after:
+                    yield position, begin + text
+                    begin = ""
+                if encoder.frames.is_waiting(form.resumes):
+                    yield None, encoder.pause()
+                    return
+    except Exception as error:  # noqa: BLE001 - any failure must end the stream for the client
+        failure = error
+    yield None, begin + encoder.end(failure)
 
 
 def encode_event(event: Event, id_: str, chunk: dict[str, object]) -> str:

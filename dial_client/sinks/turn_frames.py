@@ -98,10 +98,15 @@ class TurnFrames:
         self._texts = 0
         self._running: set[str] = set()
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether the stream ends here: a question is open, or all calls that have started wait for approval."""
+    def is_waiting(self, after: int = 0) -> bool:
+        """Return whether a stream ends here: a question is open, or all calls that have started wait for approval.
+
+        Args:
+            after: Requests up to this position are answered, whether or not the log has the answer already.
+        """
         asked = [waiting.request for waiting in self.waiting.values()]
+        if all(waiting.position <= after for waiting in self.waiting.values()):
+            return False
         held = {request.about["call"]["id"] for request in asked if request.kind == APPROVAL}
         has_question = self._pauses_for_questions and len(held) < len(asked)
         return has_question or (bool(held) and self._running <= held)

@@ -69,12 +69,12 @@ def test_the_service_is_measured_under_load() -> None:
     [figures] = json.loads(ended.stdout)["services"].values()
     assert all(window["turns_a_second"] > 0 and window["processor_ms"] > 0 for window in figures["saturated"])
     [waits] = figures["rates"].values()
-    assert (waits["failed"], len(figures["streams"])) == (0, 2)
+    assert (waits["failed"], len(figures["streams"])) == (0, 1)
     assert all(value > 0 for value in (*waits["first_byte"], *waits["gap"]))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the processes that a process has started")
-def test_a_process_that_is_killed_under_load_loses_and_repeats_nothing() -> None:
+def test_servers_that_are_killed_under_load_lose_and_repeat_nothing() -> None:
     command = [sys.executable, "-m", "benchmarks.load", "--faults", "--smoke", "--json"]
     ended = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
     assert ended.stdout, ended.stderr

@@ -11,6 +11,7 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import BaseModel
 
+from dial_client import ServerChanged
 from tests.inner import (
     SQLITE_IS_TOO_OLD,
     AccessPolicy,
@@ -20,8 +21,10 @@ from tests.inner import (
     SQLStore,
     TokenAuthenticator,
 )
+from tests.integration.test_serve_cluster import two
 from tests.support.front_end_clients import needs_front_ends, run_ag_ui, run_ai_sdk
 from tests.support.http_service import TOKEN, HttpService, serve
+from tests.support.temporary_stores import needs_postgres
 
 pytestmark = [pytest.mark.anyio, needs_front_ends]
 
@@ -284,6 +287,36 @@ async def test_a_person_sees_only_own_chats_and_answers_only_with_the_scope(tmp_
     assert [part["text"] for part in find_parts(of_bob, "text")] == ["Go!", "For Bob."]
     assert "scope approve" in decided["error"] and pen.written == []
     assert len(shown.json()["conversations"]) == 2
+
+
+@needs_postgres
+async def test_any_process_takes_the_answers_and_goes_on_with_the_turn_of_another() -> None:
+    pen = Pen()
+    approved = {"status": "resolved", "payload": {"approved": True}}
+    servers = {"pen": pen.server}
+    async with two([WRITE, "Done.", WRITE, "Again."], servers=servers) as (here, there):
+        waiting = await run_ai_sdk(here.url, TOKEN, [GO])
+        steps = [{"resume": True}, {"decide": [True]}]
+        chat = await run_ai_sdk(there.url, TOKEN, steps)
+        asks = await run_ag_ui(here.url, TOKEN, [GO])
+        agent = await run_ag_ui(there.url, TOKEN, [{"answers": [approved]}], pending=asks["open"])
+    assert [part["state"] for part in find_parts(waiting, "dynamic-tool")] == ["approval-requested"]
+    assert [part["state"] for part in find_parts(chat, "dynamic-tool")] == ["output-available"]
+    assert find_parts(chat, "text")[-1]["text"] == "Done."
+    assert agent["failures"] == [] and agent["messages"][-1]["content"] == "Again."
+    assert find_types(agent)[:2] == ["RUN_STARTED", "TOOL_CALL_RESULT"]
+    assert pen.written == ["a", "a"]
+
+
+async def test_a_stream_that_goes_on_does_not_ask_again_what_is_answered() -> None:
+    pen = Pen()
+    async with serve([TWO, "Done."], {"pen": pen.server}) as service:
+        waiting = await run_ai_sdk(service.url, TOKEN, [GO])
+        (turn,) = service.turns.conversation_turns
+        turn.announce(ServerChanged("pen", "ready"))  # after the requests, and before the answers
+        chat = await run_ai_sdk(service.url, TOKEN, [{"decide": [True, True]}], messages=waiting["messages"])
+    assert [part["state"] for part in find_parts(chat, "dynamic-tool")] == ["output-available"] * 2
+    assert len(chat["responses"]) == 1
 
 
 @pytest.mark.parametrize("path", ["/ag-ui", "/ai-sdk/chat", "/ai-sdk/chat/a-chat/stream"])

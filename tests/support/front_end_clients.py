@@ -78,6 +78,7 @@ const agent = new HttpAgent({
   fetch: async (...request) => given.printed ?
     new Response(given.printed, { headers: { "content-type": "text/event-stream" } }) : await fetch(...request),
 });
+agent.pendingInterrupts = given.pending ?? [];
 const events = [], failures = [], interrupts = [];
 const subscriber = {
   onEvent: ({ event }) => { events.push(event); if (given.stopAt && given.stopAt === event.name) agent.abortRun(); },

@@ -19,21 +19,20 @@ from starlette.routing import Route
 
 from dial_client.conversations.turn_input import ConversationInput, EditedMessage, Regeneration
 from dial_client.messages.errors import ConversationNotFound
-from dial_client.messages.events import InputRequested
 from dial_client.messages.message import Message, Role
 from dial_client.serve.authentication import AG_UI, AI_SDK, APPROVE
 from dial_client.serve.front_ends.ag_ui_request import parse_run_input
 from dial_client.serve.front_ends.ai_sdk_request import parse_ai_sdk_request
 from dial_client.serve.front_ends.chat_request import ChatRequest
 from dial_client.serve.http_messages import HttpError, build_preflight_response, read_json
-from dial_client.serve.human_input import APPROVAL, HumanInputBroker
+from dial_client.serve.human_input import HumanInputBroker
+from dial_client.serve.remote_turns import RemoteTurns
 from dial_client.serve.security import find_person, select_owned
-from dial_client.serve.sse_response import SSEResponse
+from dial_client.serve.sse_response import SSEResponse, read_for_front_end
 from dial_client.serve.turn_starter import TurnStarter
 from dial_client.sinks import ai_sdk_stream
-from dial_client.sinks.ag_ui_stream import AgUiEncoder
-from dial_client.sinks.ai_sdk_stream import AiSdkEncoder
-from dial_client.sinks.turn_frames import TurnEncoder, parse_request_id
+from dial_client.sinks.stream_forms import StreamForm
+from dial_client.sinks.turn_frames import parse_request_id
 from dial_client.turns.turn_handle import TurnHandle
 
 
@@ -43,6 +42,8 @@ class FrontEndRoutes:
 
     _starter: TurnStarter
     _human_input: HumanInputBroker
+    # The turns of other processes; None without a shared database.
+    _remote_turns: RemoteTurns | None
 
     def build_routes(self) -> list[Route]:
         """Return the routes."""
@@ -55,61 +56,69 @@ class FrontEndRoutes:
     async def _run_agent(self, request: Request) -> Any:
         if request.method == "OPTIONS":
             return build_preflight_response(request.headers)
-        asked = parse_run_input(await read_json(request))
-        turn, after = await self._find_turn(request, asked)
-        encoder = AgUiEncoder(turn.id, asked.chat, asked.run)
-        return _respond(turn, encoder, after, keeps_running=asked.keeps_running)
+        return await self._run(request, parse_run_input(await read_json(request)))
 
     async def _chat(self, request: Request) -> Any:
         if request.method == "OPTIONS":
             return build_preflight_response(request.headers)
-        asked = parse_ai_sdk_request(await read_json(request))
-        turn, after = await self._find_turn(request, asked)
-        return _respond(turn, _build_ai_sdk(turn), after, keeps_running=asked.keeps_running)
+        return await self._run(request, parse_ai_sdk_request(await read_json(request)))
 
     async def _reconnect(self, request: Request) -> Any:
         """Send the running turn of a chat from its start, as `useChat({resume: true})` asks; 204 if there is none."""
         if request.method == "OPTIONS":
             return build_preflight_response(request.headers)
-        turn = None
         with suppress(ConversationNotFound):
             conversation_id = await self._find_conversation(request, request.path_params["chat"])
-            turn = select_owned(self._starter.manager, request).find_turn(conversation_id)
-        if turn is None or turn.has_ended:
-            return Response(status_code=204)
-        return _respond(turn, _build_ai_sdk(turn), 0, keeps_running=True)
+            if (events := await self._find_events(request, conversation_id, StreamForm())) is not None:
+                return SSEResponse(events, _build_headers(conversation_id, StreamForm()))
+        return Response(status_code=204)
 
-    async def _find_turn(self, request: Request, asked: ChatRequest) -> tuple[TurnHandle, int]:
-        """Return the turn that a request starts or answers, and the position in its log after which to go on.
+    async def _run(self, request: Request, asked: ChatRequest) -> SSEResponse:
+        """Start a turn, or answer one; return its stream.
 
         Raises:
             DialError: The conversation cannot go on.
             HttpError: The request cannot be fulfilled.
         """
         if not asked.answers:
-            return await self._start(request, asked), 0
+            turn, form = await self._start(request, asked), StreamForm(asked.run, asked.chat)
+            events = _stream(turn, form, keeps_running=asked.keeps_running)
+            return SSEResponse(events, _build_headers(turn.conversation_id, form) | {"x-turn-id": turn.id})
         conversation_id = await self._find_conversation(request, asked.chat)
-        turn = select_owned(self._starter.manager, request).find_turn(conversation_id)
-        if turn is None:
-            message = "the turn that asked does not run in this process any more: send a new message"
+        await self._answer(request, asked.answers)
+        form = StreamForm(asked.run, asked.chat, max(parse_request_id(id_)[1] for id_ in asked.answers))
+        found = await self._find_events(request, conversation_id, form, keeps_running=asked.keeps_running)
+        if found is None:
+            message = "the turn that asked does not run any more: send a new message"
             raise HttpError(409, message, "turn_not_found")
-        await self._answer(request, turn, asked.answers)
-        return turn, max(parse_request_id(id_)[1] for id_ in asked.answers)
+        return SSEResponse(found, _build_headers(conversation_id, form))
 
-    async def _answer(self, request: Request, turn: TurnHandle, answers: Mapping[str, Mapping[str, Any]]) -> None:
+    async def _find_events(
+        self, request: Request, conversation_id: str, form: StreamForm, *, keeps_running: bool = True
+    ) -> AsyncGenerator[str, None] | None:
+        """Return the stream of a conversation's running turn, which another process may run; None if there is none.
+
+        A turn whose answer has just ended it has a stream, too.
+        """
+        turn = select_owned(self._starter.manager, request).find_turn(conversation_id)
+        if turn is not None and (form.resumes or not turn.has_ended):
+            return _stream(turn, form, keeps_running=keeps_running)
+        return None if self._remote_turns is None else await self._remote_turns.find_running(conversation_id, form)
+
+    async def _answer(self, request: Request, answers: Mapping[str, Mapping[str, Any]]) -> None:
         """Deliver the answers; those to requests that have an answer already are without effect."""
         person = find_person(request)
         if APPROVE not in person.scopes:
             raise HttpError(403, "answers need a token with the scope approve", "insufficient_scope")
-        kinds = {event.id: event.kind for _, event in turn.log.since(0) if isinstance(event, InputRequested)}
         for id_, body in answers.items():
-            request_id = parse_request_id(id_)[0]
-            deliver = self._human_input.decide if kinds.get(request_id) == APPROVAL else self._human_input.answer
-            try:
-                await deliver(person, request_id, body)
-            except HttpError as error:
-                if error.status != 404:
-                    raise
+            for deliver in (self._human_input.decide, self._human_input.answer):
+                try:
+                    await deliver(person, parse_request_id(id_)[0], body)
+                except HttpError as error:
+                    if error.status != 404:
+                        raise
+                else:
+                    break
 
     async def _start(self, request: Request, asked: ChatRequest) -> TurnHandle:
         message, notes = await self._starter.attach(request, asked.content)
@@ -156,45 +165,19 @@ def _change(position: int, message: Message, asked: ChatRequest) -> Conversation
     return Regeneration(position) if asked.regenerates else EditedMessage(position, message)
 
 
-def _build_ai_sdk(turn: TurnHandle) -> AiSdkEncoder:
-    return AiSdkEncoder(turn.id, {"conversationId": turn.conversation_id})
+def _build_headers(conversation_id: str, form: StreamForm) -> dict[str, str]:
+    return {"x-conversation-id": conversation_id, **({} if form.run else ai_sdk_stream.HEADERS)}
 
 
-def _respond(turn: TurnHandle, encoder: TurnEncoder, after: int, *, keeps_running: bool) -> SSEResponse:
-    headers = {"x-turn-id": turn.id, "x-conversation-id": turn.conversation_id}
-    if isinstance(encoder, AiSdkEncoder):
-        headers |= ai_sdk_stream.HEADERS
-    return SSEResponse(_stream(turn, encoder, after, keeps_running=keeps_running), headers)
-
-
-async def _stream(
-    turn: TurnHandle, encoder: TurnEncoder, after: int, *, keeps_running: bool
-) -> AsyncGenerator[str, None]:
-    """Yield a turn's events after a position at which it waited, until it ends or waits for a person again."""
-    is_skipping, is_over, failure = after > 0, False, None
+async def _stream(turn: TurnHandle, form: StreamForm, *, keeps_running: bool) -> AsyncGenerator[str, None]:
+    """Yield the stream of a turn of this process; stop the turn if the front end closes its connection before."""
+    is_over = keeps_running
     try:
-        if not is_skipping:
-            yield encoder.begin()
-        try:
-            async with aclosing(turn.log.events()) as events:
-                async for position, event in events:
-                    text = encoder.encode(event, position)
-                    if is_skipping:
-                        if position >= after and encoder.frames.is_waiting:
-                            is_skipping = False
-                            yield encoder.begin()
-                        continue
-                    if text:
-                        yield text
-                    if encoder.frames.is_waiting:
-                        is_over = True
-                        yield encoder.pause()
-                        return
-        except Exception as error:  # noqa: BLE001 - any failure must end the stream for the client
-            failure = error
-        is_over = True
-        yield (encoder.begin() if is_skipping else "") + encoder.end(failure)
+        async with aclosing(read_for_front_end(turn, form)) as parts:
+            async for position, text in parts:
+                is_over = is_over or position is None
+                if text:
+                    yield text
     finally:
-        # A front end stops a turn by closing its connection. It has no other way.
-        if not is_over and not keeps_running:
+        if not is_over:  # a front end has no other way to stop a turn
             turn.cancel()
