@@ -43,7 +43,7 @@ PACKAGES = (
     *("mcp.client.streamable_http", "mcp.server.mcpserver", "mcp.server.stdio", "openai", "prompt_toolkit.shortcuts"),
     *DEMO_SERVERS,
     *("pydantic", "pygments.lexers", "rich.console", "sqlalchemy.dialects.sqlite.aiosqlite", "sqlalchemy.ext.asyncio"),
-    *("starlette.applications", "starlette.routing", "typer", "uvicorn"),
+    *("starlette.applications", "starlette.routing", "structlog.dev", "typer", "uvicorn", "uvicorn.lifespan.off"),
 )
 """What programs import of other packages; a package that is not there is left to the program."""
 MODULES = (
@@ -54,7 +54,8 @@ MODULES = (
     ),
     *("dial_client.cli.chat.one_shot", "dial_client.cli.prompt_input", "dial_client.cli.chat.conversation"),
     *("dial_client.cli.serve_command", "dial_client.cli.servers.server_features", "dial_client.providers.chat_api"),
-    *("dial_client.providers.scripted", "dial_client.servers.oauth", "dial_client.servers.transports.response_repair"),
+    *("dial_client.providers.scripted", "dial_client.servers.oauth", "dial_client.servers.tasks"),
+    "dial_client.servers.transports.response_repair",
     *("dial_client.servers.transports.stdio", "dial_client.servers.transports.streamable_http"),
     *("dial_client.stores.sql_store", "dial_client.runtime.error_lines"),
 )
