@@ -75,11 +75,15 @@ async def test_a_session_is_loaded_with_its_messages_and_is_a_conversation_of_th
     write_config(tmp_path, {"time": TIME}, ["You asked about the time."])
     async with started_editor(tmp_path) as later:
         await later.connection.load_session(cwd=str(tmp_path), session_id=session.session_id, mcp_servers=[])
+        sessions = (await later.connection.list_sessions(cwd=str(tmp_path))).sessions
+        elsewhere = (await later.connection.list_sessions(cwd=str(tmp_path / "home"))).sessions
         replayed = [update.session_update for update in later.updates]
         await later.prompt(session.session_id, "What did I ask?")
         with pytest.raises(acp.RequestError):
             await later.connection.load_session(cwd=str(tmp_path), session_id="unknown", mcp_servers=[])
     assert replayed == ["user_message_chunk", "tool_call", "tool_call_update", "agent_message_chunk"]
+    assert [(each.session_id, each.title) for each in sessions] == [(session.session_id, "What time is it?")]
+    assert elsewhere == []
     assert later.text == "You asked about the time."
     listed = json.loads(dial_chat(tmp_path, "conversations", "--json").stdout)
     assert [conversation["id"] for conversation in listed] == [session.session_id]
@@ -204,10 +208,10 @@ async def test_a_command_of_the_user_is_offered_and_expanded(tmp_path: Path) -> 
     (commands / "look.md").write_text("---\ndescription: look at it\nargument-hint: WHAT\n---\nLook at $1 now.")
     async with started_editor(tmp_path) as editor:
         session = await open_session(editor, tmp_path)
+        await editor.has_commands.wait()
         await editor.prompt(session.session_id, "/look here")
-    (offered,) = editor.find("available_commands_update")
     shown = dial_chat(tmp_path, "conversations", "show", session.session_id, "--json")
-    assert [(command.name, command.description) for command in offered.available_commands] == [("look", "look at it")]
+    assert [(command.name, command.description) for command in editor.commands] == [("look", "look at it")]
     assert json.loads(shown.stdout)["messages"][0]["content"] == "Look at here now."
 
 
