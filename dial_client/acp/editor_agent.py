@@ -48,10 +48,13 @@ from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.gateway.standard_files import StandardFiles
 from dial_client.messages.errors import ConversationNotFound, DialError
 from dial_client.runtime.logs import get_logger
+from dial_client.settings.config_types import ServerSettings
 from dial_client.tools.approval_mode import ApprovalMode
 
 log = get_logger(__name__)
 
+# Seconds for which a session waits for the servers that its editor passes.
+_PATIENCE = 5.0
 # Bytes of one message of an editor, which may have images.
 _MAX_MESSAGE = 64 * 1024 * 1024
 
@@ -208,8 +211,7 @@ class EditorAgent:
             notes = list(opened.notes)
             added = dict(read_editor_servers(servers, opened.servers, cwd, notes.append))
             person.servers = {**opened.servers, **added}
-            for name, entry in added.items():
-                await opened.dial.add_server(name, entry)  # a server that fails is a note of the turn
+            await _add_servers(opened.dial, added, stack, notes)
             if known is None:
                 known = (await opened.manager.create(metadata=opened.metadata)).id
             else:
@@ -263,6 +265,31 @@ class EditorAgent:
             session, stack = found
             session.cancel()
             await stack.aclose()
+
+
+async def _add_servers(
+    dial: DialClient, servers: Mapping[str, ServerSettings], stack: AsyncExitStack, notes: list[str]
+) -> None:
+    """Connect servers side by side; one that is not ready after a while goes on starting, and delays nobody.
+
+    A server that fails is a note of the turn.
+    """
+    adding = [asyncio.create_task(dial.add_server(name, entry)) for name, entry in servers.items()]
+    if not adding:
+        return
+
+    async def stop() -> None:
+        for task in adding:
+            task.cancel()
+        await asyncio.gather(*adding, return_exceptions=True)
+
+    stack.push_async_callback(stop)
+    ended, _ = await asyncio.wait(adding, timeout=_PATIENCE)
+    notes += [f"a server of the editor is left out: {error}" for error in map(_find_error, ended) if error]
+
+
+def _find_error(task: asyncio.Task[Any]) -> BaseException | None:
+    return None if task.cancelled() else task.exception()
 
 
 async def serve_editor(agent: EditorAgent, files: StandardFiles) -> None:

@@ -14,7 +14,7 @@ from acp.schema import EnvVariable, HttpHeader, HttpMcpServer, McpServerStdio
 
 from tests.e2e.test_main_job import NPM, needs_npm
 from tests.support.editors import started_editor
-from tests.support.program import dial_chat, python_server, write_config
+from tests.support.program import RAW, dial_chat, python_server, write_config
 
 pytestmark = pytest.mark.anyio
 
@@ -127,6 +127,18 @@ async def test_a_server_of_the_editor_does_not_get_the_rules_of_a_server_of_the_
     ((asked, _),) = editor.asked
     assert asked.title is not None and asked.title.startswith("editor-time.get_current_time")
     assert "a server of the editor is left out" in editor.find("agent_thought_chunk")[0].content.text
+
+
+async def test_servers_of_the_editor_that_hang_or_do_not_exist_delay_and_harm_nobody(tmp_path: Path) -> None:
+    write_config(tmp_path, {"time": TIME}, [NOW, "It is late."], startupPatience=1)
+    hangs = McpServerStdio(name="hangs", command=RAW[0], args=[*RAW[1:], "hangs"], env=[])
+    missing = McpServerStdio(name="missing", command=str(tmp_path / "missing"), args=[], env=[])
+    async with started_editor(tmp_path) as editor:
+        session = await open_session(editor, tmp_path, [hangs, missing])
+        ended = await editor.prompt(session.session_id, "What time is it?")
+    thoughts = "".join(update.content.text for update in editor.find("agent_thought_chunk"))
+    assert ended.stop_reason == "end_turn" and editor.text == "It is late."
+    assert "hangs" in thoughts and "missing" in thoughts
 
 
 async def test_a_prompt_may_have_images_texts_and_names_of_files(tmp_path: Path) -> None:
