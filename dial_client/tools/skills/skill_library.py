@@ -97,6 +97,12 @@ class SkillLibrary:
         )
 
     @property
+    def names(self) -> dict[str, str]:
+        """The names of the skills that were listed last, with their descriptions."""
+        local = {name: skill.document.description for name, skill in sorted(self._local.items())}
+        return local | {name: skill.description for name, skill in sorted(self._name_listed().items())}
+
+    @property
     def is_empty(self) -> bool:
         """True if there is no skill, and no server that may have one."""
         return not self._local and not any(server.has_skills for server in self._connections.values())
