@@ -597,6 +597,7 @@ from dial_client.serve.turn_registry import TurnRegistry as TurnRegistry
 from dial_client.serve.usage_ledger import UsageLedger as UsageLedger
 from dial_client.servers import notifications as notifications
 from dial_client.servers import restart_policy as restart_policy
+from dial_client.servers import separate_sessions as separate_sessions
 from dial_client.servers import server_requests as server_requests
 from dial_client.servers import session as session
 from dial_client.servers.connection import Connection as Connection
