@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 
 from dial_client.cli.error_stream import print_notes
 from dial_client.cli.folder_skills import FOLDER_SKILLS, SKILL_FILE, USER_SKILLS, find_folder_skills, read_found_skill
@@ -136,7 +137,7 @@ def format_name(skill: SkillSummary) -> str:
 def format_description(skill: SkillSummary) -> str:
     """Return the description of a skill in one line; of one that is withheld, why, and what to do."""
     if skill.is_withheld:
-        name = format_name(skill)
+        name = quote(format_name(skill))  # a server has chosen it, and the user may paste the command
         return f"withheld: it has changed since its first use; `dial-chat skills show {name}` shows the change"
     return to_one_line(skill.description, _MAX_DESCRIPTION)
 
