@@ -83,7 +83,6 @@ STATUSES: Mapping[str, int] = {
     "POST /apps/call": 404,
     "GET /models": 200,
     "GET /servers": 200,
-    "GET /skills": 200,
     "POST /servers": 403,
     "POST /servers/{name:path}/login": 403,
     "POST /servers/{name:path}/restart": 403,
