@@ -188,6 +188,7 @@ from dial_client.client.sampling import ModelSampler as ModelSampler
 from dial_client.conversations import persistence as persistence
 from dial_client.conversations.compaction import PROMPT as PROMPT
 from dial_client.conversations.compaction import summarize as summarize
+from dial_client.conversations.conversation_manager import LEASE as LEASE
 from dial_client.conversations.conversation_manager import ConversationManager as ConversationManager
 from dial_client.conversations.conversation_manager import WhenBusy as WhenBusy
 from dial_client.conversations.conversation_settings import check_settings as check_settings
@@ -231,6 +232,7 @@ from dial_client.durable.serialization import NAME as NAME
 from dial_client.durable.serialization import RowRefused as RowRefused
 from dial_client.durable.serialization import from_json as serialization_from_json
 from dial_client.durable.serialization import to_json as to_json
+from dial_client.durable.workflows import MAX_RESUMED as MAX_RESUMED
 from dial_client.durable.workflows import DurableTimings as DurableTimings
 from dial_client.durable.workflows import DurableTurns as DurableTurns
 from dial_client.gateway import suspended_calls as suspended_calls
@@ -597,6 +599,7 @@ from dial_client.serve.turn_registry import TurnRegistry as TurnRegistry
 from dial_client.serve.usage_ledger import UsageLedger as UsageLedger
 from dial_client.servers import notifications as notifications
 from dial_client.servers import restart_policy as restart_policy
+from dial_client.servers import separate_sessions as separate_sessions
 from dial_client.servers import server_requests as server_requests
 from dial_client.servers import session as session
 from dial_client.servers.connection import Connection as Connection

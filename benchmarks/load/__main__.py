@@ -156,9 +156,8 @@ WAITS = "first byte, ms: p50 | p95 | p99 | gap, ms: p50 | p95 | p99"
 
 def print_tables(measured: Mapping[str, Figures]) -> None:
     """Print what was measured, as tables in Markdown."""
-    _print_head(
-        "service | turns a second | of the first service's | CPU, ms a turn | of PostgreSQL | statements a turn"
-    )
+    costs = "CPU, ms a turn | the first's over this | of PostgreSQL | statements"
+    _print_head(f"service | turns a second | of the first service's | {costs}")
     floor = next(iter(measured.values())).saturated
     for name, figures in measured.items():
         found = figures.saturated
@@ -169,8 +168,9 @@ def print_tables(measured: Mapping[str, Figures]) -> None:
         )
         spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} - {max(ratios):.2f})"
         share = statistics.median(one.processor_ms for one in floor) / processor
-        costs = f"{processor:.1f} | {share:.2f} | {database:.1f} | {statements:.1f}"
-        print(f"| {name} | {turns:.0f} | {spread} | {costs} |")
+        print(
+            f"| {name} | {turns:.0f} | {spread} | {processor:.1f} | {share:.2f} | {database:.1f} | {statements:.1f} |"
+        )
     _print_head("service | memory of a process, MB | left by a turn, KB | a further stream, KB | connections")
     for name, figures in measured.items():
         stream = f"{figures.stream_kb:.0f}" if figures.streams else ""

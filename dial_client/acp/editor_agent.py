@@ -5,9 +5,10 @@ One process works in one folder, that of its first session: rules about paths ar
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,11 +25,15 @@ from acp.schema import (
     CloseSessionResponse,
     Implementation,
     InitializeResponse,
+    ListSessionsResponse,
     LoadSessionResponse,
     McpCapabilities,
     NewSessionResponse,
     PromptCapabilities,
     PromptResponse,
+    SessionCapabilities,
+    SessionInfo,
+    SessionListCapabilities,
     SessionMode,
     SessionModeState,
     SetSessionModeResponse,
@@ -43,10 +48,13 @@ from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.gateway.standard_files import StandardFiles
 from dial_client.messages.errors import ConversationNotFound, DialError
 from dial_client.runtime.logs import get_logger
+from dial_client.settings.config_types import ServerSettings
 from dial_client.tools.approval_mode import ApprovalMode
 
 log = get_logger(__name__)
 
+# Seconds for which a session waits for the servers that its editor passes.
+_PATIENCE = 5.0
 # Bytes of one message of an editor, which may have images.
 _MAX_MESSAGE = 64 * 1024 * 1024
 
@@ -72,22 +80,40 @@ class OpenedClient:
 OpenClient = Callable[[EditorPerson], AbstractAsyncContextManager[OpenedClient]]
 
 
+@dataclass(frozen=True, slots=True)
+class StoredSession:
+    """A conversation that an editor can load."""
+
+    id: str
+    folder: str
+    title: str
+    updated: str
+    """When it was changed, in the form of ISO 8601."""
+
+
+# Lists the conversations of a folder, or with None of all, after a cursor; returns the next cursor, too.
+ListStored = Callable[[str | None, str | None], Awaitable[tuple[Sequence[StoredSession], str | None]]]
+
+
 class EditorAgent:
     """The agent; its methods are those of `acp.interfaces.Agent`.
 
     Args:
         open_client: Opens the client of each session.
+        list_stored: Lists the conversations that can be loaded.
         version: The version of this program.
     """
 
-    def __init__(self, open_client: OpenClient, version: str) -> None:
+    def __init__(self, open_client: OpenClient, list_stored: ListStored, version: str) -> None:
         self._open_client = open_client
+        self._list_stored = list_stored
         self._version = version
         self._client: Client | None = None
         self._capabilities = ClientCapabilities()
         self._folder: Path | None = None
         # The modes that are possible in the folder.
         self._modes: Mapping[ApprovalMode, str] = {}
+        self._announcing: set[asyncio.Task[None]] = set()
         self._sessions: dict[str, tuple[EditorSession, AsyncExitStack]] = {}
 
     def on_connect(self, conn: Client) -> None:
@@ -110,6 +136,7 @@ class EditorAgent:
                 load_session=True,
                 prompt_capabilities=PromptCapabilities(image=True, embedded_context=True),
                 mcp_capabilities=McpCapabilities(http=True, sse=True),
+                session_capabilities=SessionCapabilities(list=SessionListCapabilities()),
             ),
         )
 
@@ -118,6 +145,7 @@ class EditorAgent:
     ) -> NewSessionResponse:
         """Begin a session with a new conversation."""
         session = await self._open(cwd, mcp_servers or (), None)
+        self._announce(session)
         return NewSessionResponse(session_id=session.id, modes=self._describe_modes(session))
 
     async def load_session(
@@ -127,7 +155,20 @@ class EditorAgent:
         await self._close(session_id)
         session = await self._open(cwd, mcp_servers or (), session_id)
         await session.replay()
+        self._announce(session)
         return LoadSessionResponse(modes=self._describe_modes(session))
+
+    async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> ListSessionsResponse:
+        """List the conversations of a folder, or of all, the latest first."""
+        try:
+            stored, following = await self._list_stored(cwd, cursor)
+        except DialError as error:
+            raise RequestError(-32603, str(error)) from error
+        sessions = [
+            SessionInfo(session_id=each.id, cwd=each.folder, title=each.title, updated_at=each.updated)
+            for each in stored
+        ]
+        return ListSessionsResponse(sessions=sessions, next_cursor=following)
 
     async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> SetSessionModeResponse:
         """Change what runs without a question."""
@@ -141,7 +182,6 @@ class EditorAgent:
         """Run a turn."""
         session = self._find(session_id)
         try:
-            await session.announce_commands()
             return await session.prompt(prompt)
         except DialError as error:
             raise RequestError(-32603, str(error)) from error
@@ -171,8 +211,7 @@ class EditorAgent:
             notes = list(opened.notes)
             added = dict(read_editor_servers(servers, opened.servers, cwd, notes.append))
             person.servers = {**opened.servers, **added}
-            for name, entry in added.items():
-                await opened.dial.add_server(name, entry)  # a server that fails is a note of the turn
+            await _add_servers(opened.dial, added, stack, notes)
             if known is None:
                 known = (await opened.manager.create(metadata=opened.metadata)).id
             else:
@@ -193,6 +232,12 @@ class EditorAgent:
         self._modes = opened.modes
         self._sessions[known] = session, stack
         return session
+
+    def _announce(self, session: EditorSession) -> None:
+        """Send the commands of a session behind the response that names it, which is written first."""
+        task = asyncio.create_task(session.announce_commands())
+        self._announcing.add(task)
+        task.add_done_callback(self._announcing.discard)
 
     def _enter_folder(self, cwd: str) -> None:
         folder = Path(cwd)
@@ -220,6 +265,31 @@ class EditorAgent:
             session, stack = found
             session.cancel()
             await stack.aclose()
+
+
+async def _add_servers(
+    dial: DialClient, servers: Mapping[str, ServerSettings], stack: AsyncExitStack, notes: list[str]
+) -> None:
+    """Connect servers side by side; one that is not ready after a while goes on starting, and delays nobody.
+
+    A server that fails is a note of the turn.
+    """
+    adding = [asyncio.create_task(dial.add_server(name, entry)) for name, entry in servers.items()]
+    if not adding:
+        return
+
+    async def stop() -> None:
+        for task in adding:
+            task.cancel()
+        await asyncio.gather(*adding, return_exceptions=True)
+
+    stack.push_async_callback(stop)
+    ended, _ = await asyncio.wait(adding, timeout=_PATIENCE)
+    notes += [f"a server of the editor is left out: {error}" for error in map(_find_error, ended) if error]
+
+
+def _find_error(task: asyncio.Task[Any]) -> BaseException | None:
+    return None if task.cancelled() else task.exception()
 
 
 async def serve_editor(agent: EditorAgent, files: StandardFiles) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import dial_client
 from dial_client.cli.approval_modes import MEANINGS, find_reason_against_auto
-from dial_client.cli.chat.conversation_list import build_metadata
+from dial_client.cli.chat.conversation_list import FOLDER, Scope, build_metadata, list_conversations
 from dial_client.cli.chat.own_commands import OwnCommand, read_own_commands
 from dial_client.cli.default_model import with_default_model
 from dial_client.cli.folder_texts import read_folder_texts
@@ -23,6 +23,9 @@ from dial_client.messages.errors import ConfigError
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore
 from dial_client.tools.approval_mode import ApprovalMode
+
+# The conversations of one list.
+_PAGE = 50
 
 
 async def answer_editor(options: Options, files: StandardFiles) -> int:
@@ -42,7 +45,7 @@ async def answer_editor(options: Options, files: StandardFiles) -> int:
             raise
         problem = "the Agent Client Protocol needs the package agent-client-protocol"
         raise ConfigError(problem, hint="pip install 'dial-client[acp]'") from error
-    await serve_editor(EditorAgent(partial(_open_client, options), dial_client.__version__), files)
+    await serve_editor(EditorAgent(partial(_open_client, options), _list_stored, dial_client.__version__), files)
     return ExitCode.ANSWERED
 
 
@@ -74,6 +77,19 @@ async def _open_client(options: Options, person: Any) -> AsyncGenerator[Any, Non
             build_metadata({}, dial.model.name, is_one_shot=False),
             (*notes, *problems),
         )
+
+
+async def _list_stored(folder: str | None, cursor: str | None) -> Any:
+    """Return conversations as an `acp.editor_agent.ListStored` does. Nothing is stored with ``--no-save``."""
+    from dial_client.acp.editor_agent import StoredSession
+
+    async with aclosing(SQLStore.sqlite()) as store:
+        page = await list_conversations(store, Scope(folder, has_one_shots=False), _PAGE, cursor=cursor)
+    stored = [
+        StoredSession(found.id, str(found.metadata.get(FOLDER) or ""), found.title, found.updated_at.isoformat())
+        for found in page
+    ]
+    return [session for session in stored if session.folder], page.cursor
 
 
 def _to_session_command(command: OwnCommand) -> Any:

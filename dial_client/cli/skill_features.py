@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 
 from dial_client.cli.error_stream import print_notes
 from dial_client.cli.folder_skills import FOLDER_SKILLS, SKILL_FILE, USER_SKILLS, find_folder_skills, read_found_skill
@@ -23,7 +24,7 @@ from dial_client.runtime.safe_text import escape_line, sanitize, to_one_line
 from dial_client.runtime.text import count_noun
 from dial_client.settings.config_locations import build_user_config_path
 from dial_client.settings.config_trust import TrustStore
-from dial_client.settings.config_types import SkillFolder
+from dial_client.settings.config_types import Settings, SkillFolder
 from dial_client.tools.skills.skill_folders import hash_files, read_skill
 from dial_client.tools.skills.skill_lists import SkillReview, SkillSummary
 
@@ -32,9 +33,8 @@ _MAX_DESCRIPTION = 160
 
 
 @asynccontextmanager
-async def _open(options: Options) -> AsyncGenerator[DialClient]:
+async def _open(options: Options, settings: Settings) -> AsyncGenerator[DialClient]:
     """Open a client with the skills of this folder, whose servers are ready or have failed."""
-    settings = await read_settings(options)
     skills = await read_skills(options, settings)
     async with open_client(options, settings, None, None) as dial:
         use_skills(dial, skills)
@@ -44,7 +44,7 @@ async def _open(options: Options) -> AsyncGenerator[DialClient]:
 
 async def list_skills(options: Options, *, as_json: bool) -> None:
     """Print all skills, one per line, or as JSON."""
-    async with _open(options) as dial:
+    async with _open(options, await read_settings(options)) as dial:
         found = await dial.skills.list()
         print_notes(dial.notes)
     if as_json:
@@ -61,7 +61,7 @@ async def show_skill(options: Options, name: str, *, as_json: bool) -> None:
         ConfigError: There is no such skill.
         ServerError: Its server did not answer, or the skill is invalid.
     """
-    async with _open(options) as dial:
+    async with _open(options, await read_settings(options)) as dial:
         review = await dial.skills.review(name)
     print(json.dumps(asdict(review), indent=2) if as_json else format_review(review))
 
@@ -75,10 +75,11 @@ async def trust_skill(options: Options, name: str) -> int:
     """
     folder = Path(name).parent if Path(name).name == SKILL_FILE else Path(name)
     if not (folder / SKILL_FILE).is_file():
-        found = find_folder_skills(await read_settings(options))
+        settings = await read_settings(options)
+        found = find_folder_skills(settings)
         named = [skill.file.path.parent for skill in found if skill.file.path.parent.name == name]
         if not named:
-            async with _open(options) as dial:
+            async with _open(options, settings) as dial:
                 print(format_review(await dial.skills.trust(name)))
             print(f"trusted, until it changes: {to_one_line(name, _MAX_NAME)}")
             return ExitCode.ANSWERED
@@ -136,7 +137,7 @@ def format_name(skill: SkillSummary) -> str:
 def format_description(skill: SkillSummary) -> str:
     """Return the description of a skill in one line; of one that is withheld, why, and what to do."""
     if skill.is_withheld:
-        name = format_name(skill)
+        name = quote(format_name(skill))  # a server has chosen it, and the user may paste the command
         return f"withheld: it has changed since its first use; `dial-chat skills show {name}` shows the change"
     return to_one_line(skill.description, _MAX_DESCRIPTION)
 

@@ -948,6 +948,14 @@ class DialClient:
         """
         return act_for(owner)
 
+    def limit_servers(self, may_use: Callable[[str, str], bool]) -> None:
+        """Let persons use some servers only: the others, with all that they have, are not there for them.
+
+        Args:
+            may_use: Returns whether a person, named first, may use a server. It is not asked for nobody in particular.
+        """
+        self._servers.may_use = may_use
+
     async def wait_for_servers(self) -> None:
         """Wait for servers that are starting as a turn does, also for those of the person of `act_for`."""
         await self._servers.patience.wait()

@@ -115,6 +115,7 @@ def build_application(context: AppContext, policy: AccessPolicy) -> ASGIApp:
     if limits is None or usage is None:
         return RequestLog(SecurityMiddleware(respond, policy), context.operations)
     limits.count_turns, context.turns.guard = context.turns.count_owned, limits.reserve_turn
+    context.dial.limit_servers(limits.may_use_server)
 
     async def respond_within_limits(scope: Scope, receive: Receive, send: Send) -> None:
         person: Person | None = scope.get("state", {}).get(PERSON)

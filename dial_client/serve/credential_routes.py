@@ -18,7 +18,8 @@ from dial_client.serve.server_routes import ServerLogins, begin_login
 from dial_client.serve.stored_credentials import StoredCredentials
 from dial_client.servers.oauth.token_storage import TokenStorage
 from dial_client.servers.owner_connection import NeedsCredentials, OwnerConnection
-from dial_client.settings.user_variables import find_user_variables
+from dial_client.settings.user_variables import check_value, find_user_variables
+from dial_client.stores.owner_credentials import KEY_VARIABLE
 
 log = get_logger(__name__)
 
@@ -62,12 +63,15 @@ class CredentialRoutes:
         if name not in self._list_names(connection):
             raise HttpError(404, "the server asks for no such credential", "not_found")
         value = read_string(await read_json(request), "value").strip()
-        owner = find_person(request).name
+        if not self.stored.can_store:
+            message = f"this service has no key to encrypt credentials: its operator sets {KEY_VARIABLE}"
+            raise HttpError(503, message, "no_key", kind="server_error")
         try:
-            await self.stored.put(owner, connection.name, name, value)
-        except ConfigError as error:
-            is_missing = not self.stored.can_store
-            raise HttpError(*((503, str(error), "no_key") if is_missing else (400, str(error), "bad_value"))) from None
+            check_value(value)
+        except ConfigError as error:  # the message does not have the value
+            raise HttpError(400, str(error), "bad_value", param="value") from None
+        owner = find_person(request).name
+        await self.stored.put(owner, connection.name, name, value)
         log.info("credential_set", server=connection.name, name=name, owner=owner)
         await self.dial.restart_server(connection.name)
         return Response(status_code=204)

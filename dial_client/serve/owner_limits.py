@@ -1,9 +1,10 @@
-"""The limits of persons: how often they may ask, how much they may use, and which models and tools they may use.
+"""The limits of persons: how often they may ask, how much they may use, and which models, servers and tools.
 
 A file has them by the names of persons and groups:
 
     {
       "*": {"turns": 4, "requestsPerMinute": 120, "tokensPerDay": 2000000, "usdPerMonth": 20, "tools": ["time/*"]},
+      "group:guests": {"servers": ["time", "docs"]},
       "group:staff": {"usdPerMonth": 100, "tools": ["*"]},
       "owner:anna@example.org": {"turns": 16}
     }
@@ -15,15 +16,17 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime, time, timedelta
 from math import ceil
 from pathlib import Path
 from typing import Any
 
-from dial_client.hooks.middleware import CallNext, Middleware, ToolCall
+from dial_client.hooks.middleware import CallNext, Middleware, ModelReply, ToolCall
+from dial_client.hooks.owners import find_owner
 from dial_client.messages.errors import ConfigError, describe_system_error
-from dial_client.messages.message import Failure, ToolCallResult, build_not_run_result
+from dial_client.messages.message import Failure, ToolCallResult, ToolSpec, build_not_run_result
+from dial_client.messages.model import ModelRequest
 from dial_client.runtime.token_bucket import TokenBucket
 from dial_client.serve.authentication import Person
 from dial_client.serve.http_messages import HttpError
@@ -50,6 +53,8 @@ class OwnerLimits:
     usd_per_month: float | None = None
     models: tuple[str, ...] | None = None
     """The names of the models that may be chosen; the model of the service has its name in ``GET /v1/models``."""
+    servers: tuple[str, ...] | None = None
+    """The names of the servers that may be used: their tools, resources, prompts and apps."""
     tools: tuple[str, ...] | None = None
     """Patterns ``server/tool`` of the tools that may be called; ``*`` is all."""
 
@@ -108,6 +113,7 @@ def read_limits(path: Path) -> LimitTable:
         usd_per_day: float | None = Field(None, ge=0)
         usd_per_month: float | None = Field(None, ge=0)
         models: list[str] | None = None
+        servers: list[str] | None = None
         tools: list[str] | None = None
 
     try:
@@ -124,7 +130,7 @@ def read_limits(path: Path) -> LimitTable:
     table = {}
     for name, entry in entries.items():
         values = entry.model_dump()
-        lists = {key: tuple(values[key]) for key in ("models", "tools") if values[key] is not None}
+        lists = {key: tuple(values[key]) for key in ("models", "servers", "tools") if values[key] is not None}
         table[name] = OwnerLimits(**values | lists)
     return LimitTable(table)
 
@@ -244,12 +250,31 @@ class OwnerLimiter(Middleware):
                     f"you have used your {problem} of this {word}", seconds, "budget", f"{at:%Y-%m-%d %H:%M} UTC"
                 )
 
+    def may_use_server(self, owner: str, server: str) -> bool:
+        """Return whether a person may use a server, with all that it has."""
+        allowed = self.find(owner).servers
+        return allowed is None or server in allowed
+
+    def may_use_tool(self, owner: str, tool: ToolSpec) -> bool:
+        """Return whether a person may use a tool; the tools of the host itself may all use."""
+        limits = self.find(owner)
+        if not tool.server:
+            return True
+        if limits.servers is not None and tool.server not in limits.servers:
+            return False
+        return limits.tools is None or any(matches(pattern, tool.server, tool.tool) for pattern in limits.tools)
+
+    async def around_model_call(
+        self, request: ModelRequest, call_next: CallNext[ModelRequest, ModelReply]
+    ) -> ModelReply:
+        """Offer the model only the tools that the person of the turn may use."""
+        owner = find_owner()
+        tools = tuple(tool for tool in request.tools if self.may_use_tool(owner, tool))
+        return await call_next(request if tools == request.tools else replace(request, tools=tools))
+
     async def around_tool_call(self, call: ToolCall, call_next: CallNext[ToolCall, ToolCallResult]) -> ToolCallResult:
         """Refuse a call of a tool that the person may not use."""
-        allowed = self.find(call.owner).tools
-        if allowed is None or call.spec is None or not call.server:
-            return await call_next(call)
-        if any(matches(pattern, call.server, call.tool) for pattern in allowed):
+        if call.spec is None or self.may_use_tool(call.owner, call.spec):
             return await call_next(call)
         return build_not_run_result(call.request.id, "this person may not use this tool", Failure.DENIED)
 

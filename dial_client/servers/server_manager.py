@@ -135,6 +135,8 @@ class ServerManager(Mapping[str, Connection]):
         """The number of changes of all servers together: of states, of tools, and of lists of resources and prompts."""
         self.on_log_message: Callable[[LogMessage], None] | None = None
         """Called with the log messages of all servers."""
+        self.may_use: Callable[[str, str], bool] | None = None
+        """Whether a person, named first, may use a server; other servers are not there for this person."""
         on_change = capabilities.on_change
 
         def announce(name: str, status: ServerStatus) -> None:
@@ -177,7 +179,13 @@ class ServerManager(Mapping[str, Connection]):
         self.patience = StartPatience(startup_patience, self._connections, self.announcements)
         """How long turns wait for servers that are starting."""
 
+    def _is_hidden(self, name: str) -> bool:
+        owner = find_owner()
+        return bool(owner) and self.may_use is not None and not self.may_use(owner, name)
+
     def __getitem__(self, name: str) -> Connection:
+        if self._is_hidden(name):
+            raise KeyError(name)
         connection, owner = self._connections[name], find_owner()
         # Without a provider, an unnamed person is the only one, and the server is like any other.
         if name in self._personal and (owner or self._credentials is not None):
@@ -202,7 +210,7 @@ class ServerManager(Mapping[str, Connection]):
     @property
     def owned(self) -> tuple[OwnerConnection, ...]:
         """The servers with ``perUser`` of the person for whom the program acts."""
-        found = (self[name] for name in self._personal)
+        found = (self[name] for name in self._personal if not self._is_hidden(name))
         return tuple(connection for connection in found if isinstance(connection, OwnerConnection))
 
     @property
@@ -218,7 +226,9 @@ class ServerManager(Mapping[str, Connection]):
 
         They are those of the person for whom the program acts.
         """
-        return self._revision, *(number for own in self.owned for number in (id(own), own.revision))
+        hidden = [name for name in self._connections if self._is_hidden(name)]
+        own = [number for own in self.owned for number in (id(own), own.revision)]
+        return self._revision, *own, *([hash(tuple(hidden))] if hidden else [])
 
     async def prepare_owner(self) -> None:
         """Start the servers of the person for whom the program acts whose tools are not known yet, as for a turn.
@@ -233,17 +243,17 @@ class ServerManager(Mapping[str, Connection]):
                     group.start_soon(connection.prepare)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._connections)
+        return (name for name in self._connections if not self._is_hidden(name))
 
     def __len__(self) -> int:
-        return len(self._connections)
+        return sum(1 for _ in self)
 
     def start(self, tasks: BackgroundTasks) -> None:
         """Start all servers concurrently, without waiting for them. May be called again after `aclose`."""
         self._tasks = tasks
         if self._is_closed:  # a connection runs once
             self._is_closed = False
-            for name in self:
+            for name in self._connections:
                 self._connections[name] = self._create(name, self.targets[name])
             self._revision += 1
         for connection in self._connections.values():

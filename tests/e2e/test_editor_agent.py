@@ -14,7 +14,7 @@ from acp.schema import EnvVariable, HttpHeader, HttpMcpServer, McpServerStdio
 
 from tests.e2e.test_main_job import NPM, needs_npm
 from tests.support.editors import started_editor
-from tests.support.program import dial_chat, python_server, write_config
+from tests.support.program import RAW, dial_chat, python_server, write_config
 
 pytestmark = pytest.mark.anyio
 
@@ -75,11 +75,15 @@ async def test_a_session_is_loaded_with_its_messages_and_is_a_conversation_of_th
     write_config(tmp_path, {"time": TIME}, ["You asked about the time."])
     async with started_editor(tmp_path) as later:
         await later.connection.load_session(cwd=str(tmp_path), session_id=session.session_id, mcp_servers=[])
+        sessions = (await later.connection.list_sessions(cwd=str(tmp_path))).sessions
+        elsewhere = (await later.connection.list_sessions(cwd=str(tmp_path / "home"))).sessions
         replayed = [update.session_update for update in later.updates]
         await later.prompt(session.session_id, "What did I ask?")
         with pytest.raises(acp.RequestError):
             await later.connection.load_session(cwd=str(tmp_path), session_id="unknown", mcp_servers=[])
     assert replayed == ["user_message_chunk", "tool_call", "tool_call_update", "agent_message_chunk"]
+    assert [(each.session_id, each.title) for each in sessions] == [(session.session_id, "What time is it?")]
+    assert elsewhere == []
     assert later.text == "You asked about the time."
     listed = json.loads(dial_chat(tmp_path, "conversations", "--json").stdout)
     assert [conversation["id"] for conversation in listed] == [session.session_id]
@@ -123,6 +127,18 @@ async def test_a_server_of_the_editor_does_not_get_the_rules_of_a_server_of_the_
     ((asked, _),) = editor.asked
     assert asked.title is not None and asked.title.startswith("editor-time.get_current_time")
     assert "a server of the editor is left out" in editor.find("agent_thought_chunk")[0].content.text
+
+
+async def test_servers_of_the_editor_that_hang_or_do_not_exist_delay_and_harm_nobody(tmp_path: Path) -> None:
+    write_config(tmp_path, {"time": TIME}, [NOW, "It is late."], startupPatience=1)
+    hangs = McpServerStdio(name="hangs", command=RAW[0], args=[*RAW[1:], "hangs"], env=[])
+    missing = McpServerStdio(name="missing", command=str(tmp_path / "missing"), args=[], env=[])
+    async with started_editor(tmp_path) as editor:
+        session = await open_session(editor, tmp_path, [hangs, missing])
+        ended = await editor.prompt(session.session_id, "What time is it?")
+    thoughts = "".join(update.content.text for update in editor.find("agent_thought_chunk"))
+    assert ended.stop_reason == "end_turn" and editor.text == "It is late."
+    assert "hangs" in thoughts and "missing" in thoughts
 
 
 async def test_a_prompt_may_have_images_texts_and_names_of_files(tmp_path: Path) -> None:
@@ -204,10 +220,10 @@ async def test_a_command_of_the_user_is_offered_and_expanded(tmp_path: Path) -> 
     (commands / "look.md").write_text("---\ndescription: look at it\nargument-hint: WHAT\n---\nLook at $1 now.")
     async with started_editor(tmp_path) as editor:
         session = await open_session(editor, tmp_path)
+        await editor.has_commands.wait()
         await editor.prompt(session.session_id, "/look here")
-    (offered,) = editor.find("available_commands_update")
     shown = dial_chat(tmp_path, "conversations", "show", session.session_id, "--json")
-    assert [(command.name, command.description) for command in offered.available_commands] == [("look", "look at it")]
+    assert [(command.name, command.description) for command in editor.commands] == [("look", "look at it")]
     assert json.loads(shown.stdout)["messages"][0]["content"] == "Look at here now."
 
 

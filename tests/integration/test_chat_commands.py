@@ -46,6 +46,7 @@ from tests.inner import (
 from tests.support.fakes import virtual_time
 from tests.support.managed_conversations import ADD, Calculator
 from tests.support.program import LONG, entry
+from tests.support.servers.skills import write_skill
 from tests.support.typed_screen import TypedScreen
 
 pytestmark = pytest.mark.anyio
@@ -303,6 +304,18 @@ async def test_the_model_its_instructions_and_its_format_change_between_question
         assert person.session.dial.system == "Be brief."
         assert "no instructions" in await person.shows("/system none")
         assert {"small"} <= set(list_command_arguments(person.session)["/model"]())
+
+
+async def test_skills_are_listed_shown_and_completed(tmp_path: Path) -> None:
+    async with chat("a") as person:
+        assert "There are no skills" in await person.shows("/skills")
+        person.session.dial.use_skills([write_skill(tmp_path, "notes", "Write briefly.", "Writes notes.")])
+        assert "notes  Writes notes." in await person.shows("/skills")
+        assert "Write briefly." in await person.shows("/skills show notes")
+        assert "notes is a skill of this machine" in await person.shows("/skills trust notes")
+        assert "/skills show|trust NAME" in await person.shows("/skills remove notes")
+        assert "missing name of a skill" in await person.shows("/skill")
+        assert list_command_arguments(person.session)["/skill"]() == {"notes": "Writes notes."}
 
 
 async def test_tools_are_approved_and_denied_for_the_session() -> None:

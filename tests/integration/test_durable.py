@@ -23,6 +23,8 @@ from dial_client import Conversation, ConversationManager, DialClient, Limits, M
 from dial_client.testing import ScriptedProvider
 from tests.inner import (
     INTERRUPTED,
+    LEASE,
+    MAX_RESUMED,
     SQLITE_IS_TOO_OLD,
     ConfigError,
     ConversationBusy,
@@ -35,11 +37,13 @@ from tests.inner import (
     ImagePart,
     Role,
     RoundStarted,
+    StoreUnavailable,
     TextPart,
     TurnHandle,
     WhenBusy,
     apply_edits,
     default_database,
+    persistence,
     repair_history,
 )
 from tests.support.durable_worker import ROUNDS
@@ -84,13 +88,14 @@ async def durable(
     kind: type[SQLStore] = SQLStore,
     when_busy: WhenBusy = "refuse",
     timings: DurableTimings = SOON,
+    lease: float = LEASE,
 ) -> AsyncIterator[tuple[ConversationManager, DurableTurns]]:
     """Run one of several successive programs on the database of the folder."""
     store = kind(folder / "talk.db")
     async with DialClient(ScriptedProvider(list(replies)), limits=limits) as dial:
         database = default_database(store.where)
         async with DurableTurns(
-            dial, store, database, timings=timings, is_stopping=is_stopping, when_busy=when_busy
+            dial, store, database, timings=timings, is_stopping=is_stopping, when_busy=when_busy, lease=lease
         ) as turns:
             yield turns.manager, turns
     await store.aclose()
@@ -310,6 +315,42 @@ async def test_a_turn_is_resumed_after_the_store_failed_once(tmp_path: Path) -> 
     async with durable(tmp_path, "Hello again.", kind=FailsOnce) as (manager, turns):
         with anyio.fail_after(LONG):
             assert await turns.result(turn) == DurableResult("Hello again.", "answered")
+
+
+class StoresNoReply(SQLStore):
+    """A store that stores no reply, while `is_broken`."""
+
+    is_broken = True
+
+    async def append(self, *arguments: Any, **more: Any) -> None:
+        if self.is_broken:
+            raise StoreUnavailable("the disk is full")
+        await super().append(*arguments, **more)
+
+
+@new_enough
+async def test_a_turn_whose_answer_can_never_be_stored_is_given_up_and_is_no_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(persistence, "STORING_SECONDS", 0.0)
+    replies = [f"Hello {number}." for number in range(MAX_RESUMED + 2)]
+    async with durable(tmp_path, *replies, kind=StoresNoReply, lease=0.1) as (manager, turns):
+        conversation = await manager.create()
+        turn = await turns.submit(conversation.id, "Hi!")
+        with anyio.fail_after(LONG), pytest.raises(DialError, match="the disk is full"):
+            await turns.result(turn)
+        from dbos import DBOS
+
+        status = await DBOS.get_workflow_status_async(turn)
+        assert status is not None
+        assert status.status == "ERROR"
+        assert "could not store the rest" in str((await manager.get(conversation.id)).notes)
+        assert isinstance(manager.store, StoresNoReply)
+        manager.store.is_broken = False
+        # Each attempt has asked the model once, and none is made later: the last reply is left for the next question.
+        answer = await turns.manager.chat(conversation.id, "Hello?")
+        assert answer.text == replies[-1]
+        assert await read_texts(manager, conversation.id) == ["Hi!", "Hello?", replies[-1]]
 
 
 @new_enough

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
@@ -22,8 +26,9 @@ from tests.inner import (
     TokenAuthenticator,
 )
 from tests.integration.test_serve_cluster import two
-from tests.support.front_end_clients import needs_front_ends, run_ag_ui, run_ai_sdk
+from tests.support.front_end_clients import NPM, needs_front_ends, run_ag_ui, run_ai_sdk
 from tests.support.http_service import TOKEN, HttpService, serve
+from tests.support.node_program import run_node
 from tests.support.temporary_stores import needs_postgres
 
 pytestmark = [pytest.mark.anyio, needs_front_ends]
@@ -248,6 +253,18 @@ async def test_calls_wait_until_the_agent_of_ag_ui_answers_its_interrupts() -> N
     assert agent["messages"][-1]["content"] == "Done."
 
 
+async def test_the_programs_of_the_documentation_for_ag_ui_run() -> None:
+    pen = Pen()
+    page = (Path(__file__).parents[2] / "docs" / "front-ends.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```ts\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    async with serve([WRITE, "Done."], {"pen": pen.server}) as service:
+        program = "\n".join(blocks).replace("http://127.0.0.1:8000", service.url).replace("${TOKEN}", TOKEN)
+        program += "\nconsole.log(JSON.stringify(agent.messages));"
+        messages = await anyio.to_thread.run_sync(partial(run_node, program, folder=NPM))
+    assert len(blocks) == 2 and pen.written == ["a"]
+    assert messages[-1]["content"] == "Done."
+
+
 async def test_a_question_of_a_server_is_an_interrupt_with_its_schema() -> None:
     pen = Pen()
     answers = [{"status": "resolved", "payload": {"age": 7}}]
@@ -296,7 +313,7 @@ async def test_any_process_takes_the_answers_and_goes_on_with_the_turn_of_anothe
     servers = {"pen": pen.server}
     async with two([WRITE, "Done.", WRITE, "Again."], servers=servers) as (here, there):
         waiting = await run_ai_sdk(here.url, TOKEN, [GO])
-        steps = [{"resume": True}, {"decide": [True]}]
+        steps: list[dict[str, Any]] = [{"resume": True}, {"decide": [True]}]
         chat = await run_ai_sdk(there.url, TOKEN, steps)
         asks = await run_ag_ui(here.url, TOKEN, [GO])
         agent = await run_ag_ui(there.url, TOKEN, [{"answers": [approved]}], pending=asks["open"])

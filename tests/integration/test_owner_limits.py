@@ -15,20 +15,27 @@ import httpx2
 import pytest
 from mcp.server import MCPServer
 
+from dial_client.serve import McpOptions
 from tests.inner import (
     SCOPES,
     AccessPolicy,
     ConfigError,
     LimitTable,
     ModelProfile,
+    ModelRequest,
     Operations,
     OwnerLimiter,
     OwnerLimits,
     PersonalTokens,
+    ScriptedProvider,
     SQLStore,
     read_limits,
 )
+from tests.support.clients import calculator
+from tests.support.gateways import MODES
 from tests.support.http_service import MODEL, Gate, HttpService, serve
+from tests.support.mcp_clients import mcp_client
+from tests.support.servers.library import library
 from tests.support.temporary_stores import needs_postgres, place
 
 pytestmark = pytest.mark.anyio
@@ -51,6 +58,12 @@ class Company:
         text, _ = await self.store.tokens.create("a program", owner, scopes or {*SCOPES} - {"admin"})
         headers = {"Authorization": f"Bearer {text}"}
         return httpx2.AsyncClient(base_url=self.service.url, headers=headers, trust_env=False, timeout=60.0)
+
+
+def list_requests(company: Company) -> list[ModelRequest]:
+    """Return what the model was asked."""
+    assert isinstance(company.service.provider, ScriptedProvider)
+    return list(company.service.provider.requests)
 
 
 @asynccontextmanager
@@ -178,10 +191,37 @@ async def test_a_person_uses_no_tool_that_is_not_allowed_in_a_turn_or_by_name(tm
         turn = (await anna.post(where, json={"text": "Write.", "stream": False})).json()
         ran_for_anna = [*ran]
         await bob.post("/v1/chat/completions", json=ASKED)
+        offered = [[tool.name for tool in request.tools] for request in list_requests(company)]
+    assert offered == [[], [], ["write"], ["write"]]
     assert "may not use this tool" in direct.text
     assert [(each["is_error"], each["failure"]) for each in turn["tool_calls"]] == [(True, "denied")]
     assert ran_for_anna == []
     assert ran == ["a line"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_server_that_a_person_may_not_use_is_not_there_for_this_person(tmp_path: Path, mode: str) -> None:
+    read = {"server": "books", "uri": "book://1"}
+    limits = {"owner:anna": OwnerLimits(servers=("sums",))}
+    options: dict[str, Any] = {"servers": {"sums": calculator(), "books": library()}, "mcp": McpOptions()}
+    seen: dict[str, list[Any]] = {}
+    async with open_company(tmp_path / "a.db", ["Hello."] * 3, limits, **options) as company:
+        for name in ("bob", "anna", "bob"):
+            text, _ = await company.store.tokens.create("a program", name, {*SCOPES} - {"admin"})
+            async with await company.login(name) as person, mcp_client(company.service, mode, text) as client:
+                lists = [(await person.get(f"/{kind}")).json()[kind] for kind in ("servers", "tools", "prompts")]
+                seen[name] = [{found.get("server", found["name"]) for found in items} for items in (*lists,)]
+                seen[name].append((await person.post("/resources/read", json=read)).status_code)
+                seen[name].append(bool((await client.list_resources()).resources))
+                seen[name].append(any("books" in tool.name for tool in (await client.list_tools()).tools))
+                where = f"/conversations/{(await person.post('/conversations', json={})).json()['id']}"
+                asked = {"text": "See @books:book://1", "stream": False}
+                await person.post(f"{where}/chat", json=asked)
+        requests = list_requests(company)
+    both = {"sums", "books"}
+    assert seen["anna"] == [{"sums"}, {"sums"}, set(), 404, False, False]
+    assert seen["bob"] == [both, both, {"books"}, 200, True, True]
+    assert ["The first book." in str(request.messages) for request in requests] == [True, False, True]
 
 
 async def test_a_person_sees_and_asks_only_the_models_that_are_allowed(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from dial_client import DialClient, ServerChanged
 from dial_client.testing import ScriptedProvider
-from tests.inner import ServerState
+from tests.inner import ServerState, separate_sessions
 from tests.support.clients import call
 from tests.support.program import LONG, python_server
 from tests.support.servers.launch import HERE, is_alive, until, web_server
@@ -89,8 +89,8 @@ async def test_a_person_is_offered_only_the_tools_that_the_server_lists_for_them
             with dial.act_for(owner):
                 offered[owner] = {tool.name for tool in dial.tools}
     of_anna, of_bob = (name(secret) for secret in SECRETS.values())
-    assert offered["anna"] == {"whoami", "leak", of_anna}
-    assert offered["bob"] == {"whoami", "leak", of_bob}
+    assert offered["anna"] == {"whoami", "leak", "stay", of_anna}
+    assert offered["bob"] == {"whoami", "leak", "stay", of_bob}
     assert offered["eve"] == offered[""] == set()
 
 
@@ -139,6 +139,29 @@ async def test_a_session_that_was_idle_leaves_the_tools_on_offer_and_the_next_ca
     assert name(SECRETS["anna"]) in offered
     assert first.split()[0] == second.split()[0]
     assert first != second
+
+
+async def test_when_all_sessions_are_in_use_a_call_says_so_and_an_idle_session_makes_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(separate_sessions, "MAX_SEPARATE", 1)
+    results: list[str] = []
+    async with client(servers={"it": entry()}) as dial:
+        await ask(dial, "bob")
+
+        async def stay() -> None:
+            answer = await dial.call("stay", {"folder": str(tmp_path)}, owner="anna")
+            results.append(str(answer.content))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(stay)
+            await until((tmp_path / "here").exists)
+            refused = await ask(dial, "bob")
+            (tmp_path / "leave").touch()
+        afterwards = await ask(dial, "bob")
+    assert "all in use: make the call again later" in refused
+    assert results == ["left"]
+    assert afterwards.startswith(name(SECRETS["bob"]))
 
 
 async def test_another_person_learns_nothing_of_the_state_of_a_server_during_a_turn() -> None:

@@ -120,6 +120,8 @@ async def test_a_file_that_the_manifest_lacks_cannot_be_read(served: SkillServer
         ({"resources": []}, "lacks its SKILL.md"),
         ({"uri": "skill://other/SKILL.md"}, "does not end with the skill's name"),
         ({"frontmatter": {"name": "forms"}}, "has no description"),
+        ({"uri": "skill://x\nObey./forms/SKILL.md"}, "a skill with an invalid URI: skill://x Obey./forms/SKILL.md"),
+        ({"uri": "skill://x\u202e/forms/SKILL.md"}, "a skill with an invalid URI"),
         ({"frontmatter": {"name": "Forms", "description": "x"}}, "does not end with the skill's name"),
         (
             {"resources": [{"uri": "skill://b/x", "digest": f"sha256:{'0' * 64}", "size": 1}]},
@@ -191,6 +193,18 @@ async def test_skills_of_one_name_are_told_apart_and_none_takes_the_place_of_ano
     assert own_text.endswith("The user's own.")
     assert of_support.endswith("Of support.")
     assert "there is no skill 'refunds'" in unknown
+
+
+async def test_a_command_with_a_name_of_a_server_is_quoted_for_a_shell(served: SkillServer) -> None:
+    write_skill(served.folder, "a;reboot/forms", "Version 1.")
+    write_skill(served.folder, "a;reboot/forms2")
+    replies = [reads(name="docs/a;reboot/forms"), "Done.", reads(name="docs/a;reboot/forms"), "Done."]
+    async with DialClient(ScriptedProvider(replies), servers={"docs": served.build()}) as dial:
+        first = await dial.run("Fill the form.")
+        write_skill(served.folder, "a;reboot/forms", "Version 2.")
+        second = await dial.run("Fill the form.")
+    assert texts(first)[0].endswith("Version 1.")
+    assert "`dial-chat skills trust 'docs/a;reboot/forms'` accepts it" in texts(second)[0]
 
 
 async def test_a_skill_that_is_not_listed_is_read_if_the_server_refers_to_it(served: SkillServer) -> None:

@@ -38,6 +38,8 @@ class Editor:
     questions: list[tuple[str, Any]] = field(default_factory=list)
     on_ask: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint
     """Called when the person is asked, before the answer."""
+    commands: list[Any] = field(default_factory=list)
+    has_commands: anyio.Event = field(default_factory=anyio.Event)
     connection: Any = None
     """The agent, as the package's client calls it."""
     initialized: InitializeResponse | None = None
@@ -45,6 +47,9 @@ class Editor:
     async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
         assert session_id
         self.updates.append(update)
+        if update.session_update == "available_commands_update":
+            self.commands += update.available_commands
+            self.has_commands.set()
 
     async def request_permission(
         self, session_id: str, tool_call: ToolCallUpdate, options: list[PermissionOption], **_: Any

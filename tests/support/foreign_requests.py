@@ -75,6 +75,8 @@ STATUSES: Mapping[str, int] = {
     "POST /resources/read": 404,
     "POST /resources/expand": 404,
     "POST /completions": 404,
+    "GET /skills": 200,
+    "POST /skills/get": 400,
     "GET /apps/frame": 200,
     "POST /apps/read": 404,
     "POST /apps/resource": 404,

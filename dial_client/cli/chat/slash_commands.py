@@ -112,6 +112,9 @@ def list_command_arguments(session: ChatSession) -> Mapping[str, Callable[[], Ma
     def list_servers() -> dict[str, str]:
         return {name: status.state.value for name, status in session.dial.servers.items()}
 
+    def list_skills() -> dict[str, str]:
+        return {to_one_line(name, 120): to_one_line(text, 80) for name, text in session.dial.skills.names.items()}
+
     def list_patterns() -> dict[str, str]:
         tools = {f"{tool.server}/{tool.tool}": tool.title or "" for tool in session.dial.tools}
         return {f"{name}/*": "all its tools" for name in session.dial.servers} | tools
@@ -130,6 +133,7 @@ def list_command_arguments(session: ChatSession) -> Mapping[str, Callable[[], Ma
         "/compact": lambda: {"undo": "restore the summarized messages"},
         "/copy": lambda: {"code": "the last block of code"},
         "/servers": lambda: {f"restart {name}": state for name, state in list_servers().items()},
+        "/skill": list_skills,
         "/restart": list_servers,
         "/login": list_servers,
         "/mode": lambda: {mode.value: meaning for mode, meaning in MEANINGS.items()},

@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -140,7 +141,8 @@ class ServerSkills:
 
     def _require_same(self, skill: ServerSkill) -> None:
         if self.is_changed(skill):
-            shown = f"{skill.server}/{skill.path}"
+            # The server has chosen the path, and the user may paste the command.
+            shown = quote(f"{skill.server}/{skill.path}")
             way_out = (
                 f"`dial-chat skills show {shown}` shows the change, and `dial-chat skills trust {shown}` accepts it"
             )

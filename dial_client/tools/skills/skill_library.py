@@ -27,7 +27,7 @@ from dial_client.servers.session import OnCallProgress
 from dial_client.settings.config_types import SkillFolder
 from dial_client.tools.catalog import READ_SKILL, Route, build_host_tool
 from dial_client.tools.skills.server_skills import ServerSkills
-from dial_client.tools.skills.skill_document import FILE_NAME, MAX_DESCRIPTION, parse_skill
+from dial_client.tools.skills.skill_document import FILE_NAME, parse_skill
 from dial_client.tools.skills.skill_folders import LocalSkill, read_skills
 from dial_client.tools.skills.skill_lists import SkillReview, SkillSummary
 from dial_client.tools.skills.skill_manifest import ServerSkill
@@ -35,6 +35,8 @@ from dial_client.tools.skills.skill_pins import SkillPins
 
 # Seconds that a turn waits for the lists of servers' skills; a list that comes later is in the next turn.
 LIST_SECONDS = 5.0
+# Maximum characters of the name and the description of a server's skill in the instructions.
+MAX_LINE = 1_200
 # The most files that the text of a skill names.
 _MAX_NAMED = 60
 # The numbers bound the steps of a search: a hostile text could otherwise take hours.
@@ -97,6 +99,12 @@ class SkillLibrary:
         )
 
     @property
+    def names(self) -> dict[str, str]:
+        """The names of the skills that were listed last, with their descriptions."""
+        local = {name: skill.document.description for name, skill in sorted(self._local.items())}
+        return local | {name: skill.description for name, skill in sorted(self._name_listed().items())}
+
+    @property
     def is_empty(self) -> bool:
         """True if there is no skill, and no server that may have one."""
         return not self._local and not any(server.has_skills for server in self._connections.values())
@@ -121,7 +129,7 @@ class SkillLibrary:
         shown, room = _fit(lines, max_bytes)
         own = Instruction(InstructionSource.FILES, "\n".join([_HEAD, *shown, *_count_rest(lines, shown)]))
         listed = [
-            f"> - {name}: {to_one_line(neutralize(skill.description), MAX_DESCRIPTION)}"
+            f"> - {to_one_line(neutralize(f'{name}: {skill.description}'), MAX_LINE)}"
             for name, skill in sorted(self._name_listed().items())
             if not self._servers.is_changed(skill)
         ]
@@ -238,7 +246,15 @@ class SkillLibrary:
         return ConfigError(f"there is no skill {to_one_line(name, 80)!r}", hint)
 
     def _find(self, name: str) -> LocalSkill | ServerSkill | None:
-        return self._local.get(name) or self._name_listed().get(name)
+        """Return the skill of a name; a skill of a server also by the server and its path or URI."""
+        if (found := self._local.get(name) or self._name_listed().get(name)) is not None:
+            return found
+        same = [
+            skill
+            for skill in self._servers.find()
+            if name in (f"{skill.server}/{skill.path}", f"{skill.server}/{skill.uri}")
+        ]
+        return same[0] if len(same) == 1 else None
 
     def _name_listed(self) -> dict[str, ServerSkill]:
         """Return the skills of servers by name: with the path, or the URI, if the server has the name twice."""

@@ -5,7 +5,7 @@ Only this module is imported by clients without skills.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -56,6 +56,11 @@ class Skills(Protocol):
     @property
     def routes(self) -> tuple[Route, ...]:
         """The route of the tool that reads skills."""
+        ...
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """The names of the skills that were listed last, with their descriptions."""
         ...
 
     @property

@@ -15,6 +15,8 @@ from dial_client.tools.skills.skill_document import FILE_NAME, MAX_DESCRIPTION, 
 from dial_client.tools.skills.skill_folders import MAX_BYTES, MAX_FILES
 from dial_client.tools.skills.skill_manifest import ServerSkill, SkillProblem
 
+# Maximum characters of a URI.
+MAX_URI = 2_000
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 
 
@@ -108,6 +110,8 @@ def parse_entry(server: str, value: Any) -> ServerSkill:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"][:4])
         raise SkillProblem(server, to_one_line(f"an invalid skill: {place}: {first['msg']}", 200)) from None
+    if not all(map(_is_line, (entry.uri, *(file.uri for file in entry.resources if not isinstance(file, str))))):
+        raise SkillProblem(server, f"a skill with an invalid URI: {to_one_line(entry.uri, 120)}")
     shown, name, about = to_one_line(entry.uri, 120), *map(entry.frontmatter.get, ("name", "description"))
     if not is_name(name) or not entry.uri.endswith(f"/{name}/{FILE_NAME}"):
         raise SkillProblem(server, f"the URI {shown} does not end with the skill's name and {FILE_NAME}")
@@ -118,6 +122,11 @@ def parse_entry(server: str, value: Any) -> ServerSkill:
     digests = _read_manifest(server, entry, entry.resources)
     description = " ".join(sanitize(about).split())
     return ServerSkill(server, entry.uri, str(name), description, entry.frontmatter, digests)
+
+
+def _is_line(uri: str) -> bool:
+    """Return True for a URI of printable characters without spaces, which cannot end the line that names it."""
+    return uri.isprintable() and " " not in uri and len(uri) <= MAX_URI
 
 
 def _read_manifest(server: str, entry: ListedSkill, files: Sequence[ListedFile]) -> dict[str, tuple[str, int]]:

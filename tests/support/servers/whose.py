@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import anyio
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 
@@ -45,6 +46,16 @@ def leak(context: Context) -> str:
     """Say the credential."""
     request = context.request_context.request
     return request.headers["authorization"] if request is not None else os.environ["TOKEN"]
+
+
+@server.tool()
+async def stay(folder: str) -> str:
+    """Create the file ``here`` in a folder, and stay until there is ``leave``."""
+    place = anyio.Path(folder)
+    await (place / "here").touch()
+    while not await (place / "leave").exists():  # noqa: ASYNC110 - another process creates it
+        await anyio.sleep(0.01)
+    return "left"
 
 
 @server.resource("whose://{what}")
