@@ -941,7 +941,7 @@ class DialClient:
             return await executor.execute(request, discard, Deadline(self.limits.timeout))
 
     def act_for(self, owner: str) -> AbstractContextManager[None]:
-        """Act for a person in a ``with`` block: servers with ``perUser`` are those of this person.
+        """Return the context in which the program acts for a person: servers with ``perUser`` are this person's.
 
         It is for what has no keyword ``owner``: `tools`, `servers`, `resources`, `prompts`, `apps`; turns and calls in
         the block are for this person unless they name another one.
