@@ -84,7 +84,6 @@ STATUSES: Mapping[str, int] = {
     "GET /models": 200,
     "GET /servers": 200,
     "POST /servers": 403,
-    "POST /skills/get": 400,
     "POST /servers/{name:path}/login": 403,
     "POST /servers/{name:path}/restart": 403,
     "POST /servers/{name:path}/enable": 403,
