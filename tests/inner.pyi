@@ -145,6 +145,7 @@ from dial_client.cli.servers.server_proposals import choose_by_name as choose_by
 from dial_client.cli.servers.server_proposals import find_proposals as find_proposals
 from dial_client.cli.servers.tool_call import read_arguments as read_arguments
 from dial_client.cli.service_access import choose_access as choose_access
+from dial_client.cli.service_access import list_host_names as list_host_names
 from dial_client.cli.terminal import banner as banner
 from dial_client.cli.terminal import live_area as live_area
 from dial_client.cli.terminal.inline_images import CHUNK as CHUNK

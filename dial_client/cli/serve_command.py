@@ -24,7 +24,7 @@ from dial_client.cli.load_settings import find_model_name, read_settings
 from dial_client.cli.open_client import apply_configuration, open_client, use_skills
 from dial_client.cli.option_checks import parse_lifetime
 from dial_client.cli.options import ConfigChoice, ExitCode, Options, ServeOptions
-from dial_client.cli.service_access import PERSONAL_TOKENS, choose_access
+from dial_client.cli.service_access import PERSONAL_TOKENS, choose_access, list_host_names
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_settings import KEYS
 from dial_client.gateway.tool_listing import parse_tool_listing
@@ -93,7 +93,7 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
                 *(dial, user),
                 token=access.token,
                 host=serve_options.host,
-                allow_hosts=serve_options.allow_host,
+                allow_hosts=list_host_names(serve_options),
                 store=store,
                 name=_choose_model_name(options, settings, provider),
                 max_turns=serve_options.max_turns,

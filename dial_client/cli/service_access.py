@@ -6,6 +6,7 @@ import os
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from dial_client.cli.options import ServeOptions
 from dial_client.messages.errors import ConfigError
@@ -47,6 +48,22 @@ class ServiceAccess:
     """The headers that only proxies may send."""
     login: OidcLogin | None = None
     """Logs persons in on the page; None if the page asks for a token."""
+
+
+def list_host_names(serve_options: ServeOptions) -> tuple[str, ...]:
+    """Return the names of ``--allow-host``, and that of ``--public-url``: clients send it as they reach the service.
+
+    Raises:
+        ConfigError: The URL has no host.
+    """
+    url = serve_options.public_url
+    try:
+        name = urlsplit(url).hostname
+    except ValueError:  # such as an unfinished IPv6 address
+        name = None
+    if url and not name:
+        raise ConfigError(f"--public-url: {url!r} has no host", hint="such as https://chat.example.com")
+    return (*serve_options.allow_host, *([name] if name else []))
 
 
 def choose_access(serve_options: ServeOptions, store: SQLStore | MemoryStore) -> ServiceAccess:

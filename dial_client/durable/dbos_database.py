@@ -84,7 +84,7 @@ def build_dbos_options(database: str | Path) -> dict[str, Any]:
 
 
 def reduce_polling() -> None:
-    """Stop what DBOS looks for every second and this package has not: named queues, delays, and timeouts of workflows.
+    """Stop what DBOS looks for every second and this package has not: named queues, schedules, delays, timeouts.
 
     Call it after the launch. Names of DBOS that another version does not have are ignored: that version only asks more.
     """
@@ -92,7 +92,7 @@ def reduce_polling() -> None:
     if (stop := getattr(instance, "_background_jobs_stop_event", None)) is not None:
         stop.set()
     if (system_database := getattr(instance, "_sys_db", None)) is not None:
-        system_database.list_queues = lambda **_: []
+        system_database.list_queues = system_database.list_schedules = lambda **_: []
 
 
 def set_queue_polling(seconds: float) -> None:

@@ -24,6 +24,7 @@ from acp.schema import (
     ToolCallUpdate,
 )
 
+from tests.support.fork_server import FORK_CLIENT, can_fork, start_server
 from tests.support.program import LONG, environment
 
 
@@ -81,17 +82,24 @@ class Editor:
         return await self.connection.prompt(session_id=session_id, prompt=given)
 
 
+def build_command(words: list[str], variables: dict[str, str]) -> list[str]:
+    """Return the command of a Python program, which is a fork where that is possible."""
+    if can_fork([sys.executable, *words], variables):
+        return [sys.executable, "-S", "-E", str(FORK_CLIENT), start_server(), *words]
+    return [sys.executable, *words]
+
+
 @asynccontextmanager
 async def started_editor(folder: Path, *words: str, answer: str = "once", **env: str) -> AsyncIterator[Editor]:
     """Start ``dial-chat acp`` as an editor does: in another folder than that of the session."""
     editor = Editor(answer)
-    elsewhere = folder / "home"
+    elsewhere, variables = folder / "home", environment(folder, **env)
     elsewhere.mkdir(exist_ok=True)
     with (folder / "stderr.txt").open("w") as stderr, anyio.fail_after(LONG):
         async with acp.spawn_agent_process(
             editor,  # type: ignore[arg-type]  # it has the methods that these tests need
-            *(sys.executable, "-m", "dial_client", "acp", *words),
-            env=environment(folder, **env),
+            *build_command(["-m", "dial_client", "acp", *words], variables),
+            env=variables,
             cwd=elsewhere,
             transport_kwargs={"stderr": stderr, "limit": 2**26, "shutdown_timeout": LONG},
             use_unstable_protocol=True,

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from tests.inner import ConfigError, MemoryStore, OidcLogin, Person, ServeOptions, SQLStore, choose_access
+from tests.inner import (
+    ConfigError,
+    MemoryStore,
+    OidcLogin,
+    Person,
+    ServeOptions,
+    SQLStore,
+    choose_access,
+    list_host_names,
+)
 
 ISSUER = "https://login.example.com/realm"
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -79,3 +88,12 @@ def test_with_a_client_id_the_page_logs_persons_in_and_clients_of_mcp_find_the_p
     metadata = access.authenticator.metadata
     assert metadata is not None
     assert (metadata.resource, metadata.authorization_servers) == ("https://chat.example.com/mcp", (ISSUER,))
+
+
+def test_the_host_of_the_public_url_is_a_name_of_the_service() -> None:
+    options = ServeOptions(allow_host=("chat",), public_url="https://Chat.Example.com:8443/below")
+    assert list_host_names(options) == ("chat", "chat.example.com")
+    assert list_host_names(ServeOptions()) == ()
+    for url in ("chat.example.com", "https://[::1"):
+        with pytest.raises(ConfigError, match="has no host"):
+            list_host_names(ServeOptions(public_url=url))
