@@ -120,11 +120,16 @@ class Database:
             ConfigError: The database cannot be used, or a newer version of this program created it.
             DialError: The database failed.
         """
-        if self._engine is not None:
-            return self._engine
+        if (engine := self._engine) is not None:
+            return engine
         async with self._opening:
-            if self._engine is None:
+            if (engine := self._engine) is not None:
+                return engine
+            # A connection to SQLite that a cancelled caller leaves half open has a thread, which outlives the loop.
+            is_sqlite = isinstance(self._where, Path) or self._where.startswith("sqlite")
+            with anyio.CancelScope(shield=is_sqlite):
                 self._engine = await self._open_engine()
+            assert self._engine is not None
             return self._engine
 
     async def run(self, operation: Callable[[AsyncConnection], Awaitable[T]], *, writes: bool) -> T:

@@ -87,6 +87,29 @@ async def test_a_closed_store_leaves_one_file_and_no_thread(sql: SQLStore, file:
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
+def test_a_start_that_is_cancelled_needs_its_event_loop_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, failures = set(threading.enumerate()), list[Any]()
+    monkeypatch.setattr(threading, "excepthook", failures.append)
+
+    def find_new() -> set[threading.Thread]:
+        return {each for each in set(threading.enumerate()) - before if "connection" in each.name}  # of aiosqlite
+
+    async def start() -> None:
+        store = SQLStore(tmp_path / "conversations.db")
+        async with anyio.create_task_group() as group:
+            group.start_soon(store.open)
+            while not find_new():
+                await anyio.lowlevel.checkpoint()
+            group.cancel_scope.cancel()
+        await store.aclose()
+
+    anyio.run(start)
+    join_threads(find_new())
+    assert failures == []
+
+
 async def test_every_append_is_forced_to_the_disk(sql: SQLStore) -> None:
     await sql.open()
 
