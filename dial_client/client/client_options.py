@@ -15,6 +15,7 @@ from dial_client.messages.limits import Limits
 from dial_client.messages.message import ToolSpec
 from dial_client.messages.model import Provider, ToolFormat, ToolFormatHandler
 from dial_client.servers.oauth.login_stores import LoginStore
+from dial_client.settings.agent import Agent
 from dial_client.settings.argument_types import check_folders, check_items
 from dial_client.settings.config_types import ModelProfile, SkillFolder
 from dial_client.settings.policy_config import EVERYTHING, Policy
@@ -124,4 +125,5 @@ class ClientOptions(TypedDict, total=False):
     middleware: Sequence[Middleware]
     on_tool_error: OnToolError | None
     skills: Sequence[Skill]
+    agents: Sequence[Agent]
     record: str | os.PathLike[str] | None

@@ -19,7 +19,7 @@ import anyio.lowlevel
 
 from dial_client.hooks import call_context
 from dial_client.hooks.audit.entries import CallAudit, Origin, TurnAudit
-from dial_client.hooks.call_context import CallContext, Caller, InputRequired, Spend
+from dial_client.hooks.call_context import CallContext, Caller, InputRequired, Spend, TurnScope
 from dial_client.hooks.middleware import MiddlewareChain, ToolCall
 from dial_client.messages.errors import ServerError
 from dial_client.messages.events import AppOpened, Emit, ToolCallFinished, ToolCallProgress, ToolCallStarted
@@ -113,6 +113,7 @@ class CallScope:
     """The ``_meta`` of the request to the server; None for none."""
     caller: Caller | None = None
     """The client of a gateway that makes the calls, and that answers the requests of servers during them."""
+    turn: TurnScope = TurnScope()  # noqa: RUF009 - frozen
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -266,7 +267,8 @@ class ToolExecutor:
                     answer = await self._call(cleared.call, cleared.route, round_, audit)
                     result = _add_note_of_changes(answer, call, cleared.call)
             audit.record_result(result)
-        source = find_taint_source(call, result, cleared.route if cleared is not None else None)
+        # Of an agent, only the result itself says what the agent has read.
+        source = find_taint_source(call, result, cleared.route if cleared is not None else None) or result.taint
         if source != result.taint:
             result = replace(result, taint=source)
         return _Attempt(result, started_at, cleared)
@@ -353,8 +355,16 @@ class ToolExecutor:
         own_timeout = settings.tool_timeout if settings is not None else None
         timeout = self.limits.tool_timeout if own_timeout is None else own_timeout
         call_deadline = Deadline(timeout, max(timeout, self.limits.tool_timeout_max))
+        shared = self.scope
         context = CallContext(
-            round_.deadline, call_deadline, self.scope.spend, self.audit.origin, self.scope.meta, self.scope.caller
+            round_.deadline,
+            call_deadline,
+            shared.spend,
+            self.audit.origin,
+            shared.meta,
+            shared.caller,
+            shared.turn,
+            round_.taint,
         )
         with call_deadline.scope() as scope, call_context.set_current(context):
             is_over = False

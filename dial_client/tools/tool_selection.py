@@ -15,7 +15,7 @@ from dial_client.messages.message import Failure, Message, Role, ToolCallResult,
 from dial_client.runtime.safe_text import sanitize
 from dial_client.servers.server_manager import OwnerViews, ServerManager
 from dial_client.servers.session import OnCallProgress
-from dial_client.tools.catalog import SEARCH_TOOLS, Catalog, Key, Route, build_catalog, build_host_tool
+from dial_client.tools.catalog import SEARCH_TOOLS, Catalog, Key, Route, ToolServer, build_catalog, build_host_tool
 from dial_client.tools.function_tools import FunctionTools
 from dial_client.tools.result_content import READ_RESULT, ResultStore
 from dial_client.tools.search_index import SearchIndex
@@ -131,14 +131,26 @@ class ToolSnapshots:
 
     def __post_init__(self) -> None:
         self._views: OwnerViews[ToolSnapshot] = OwnerViews(self._servers)
+        self._agents: tuple[ToolServer, ...] = ()
+        self._changes = 0
+
+    def set_agents(self, agents: ToolServer | None) -> None:
+        """Offer agents from the next round on, in place of earlier ones; None for no agents."""
+        self._agents, self._changes = (() if agents is None else (agents,)), self._changes + 1
+
+    @property
+    def own(self) -> tuple[ToolServer, ...]:
+        """What has tools besides the servers: the functions and the agents, if there are any."""
+        return tuple(backend for backend in (self.functions, *self._agents) if backend.tools)
 
     def take_snapshot(self) -> ToolSnapshot:
         """Return the servers' current tools."""
-        return self._views.get(self._build, self.functions.revision)
+        return self._views.get(self._build, self.functions.revision + self._changes)
 
     def _build(self) -> ToolSnapshot:
-        pinned = (name for name, server in self._servers.items() if server.settings and server.settings.pinned)
-        catalog = build_catalog((*self._servers.values(), self.functions), has_apps=self._has_apps)
+        backends = (*self._servers.values(), *self.own)
+        pinned = (backend.name for backend in backends if backend.settings and backend.settings.pinned)
+        catalog = build_catalog(backends, has_apps=self._has_apps)
         return ToolSnapshot(catalog, frozenset(pinned), self._own_tools())
 
     def get_catalog(self) -> Catalog:

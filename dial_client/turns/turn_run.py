@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Self
 
 from dial_client.hooks.audit.entries import TurnAudit
+from dial_client.hooks.call_context import CallContext, TurnScope
 from dial_client.hooks.middleware import MiddlewareChain, TurnRequest
 from dial_client.messages.events import (
     Event,
@@ -52,7 +53,7 @@ from dial_client.turns.resolution import Outcome, Reply, resolve
 from dial_client.turns.status_model import StatusModel
 from dial_client.turns.status_text import describe_tool
 from dial_client.turns.turn_handle import TurnHandle
-from dial_client.turns.turn_recorder import find_limit
+from dial_client.turns.turn_recorder import TurnRecorder, find_limit, is_spent
 from dial_client.turns.typed_answer import TypedAnswer, is_answer
 
 log = get_logger(__name__)
@@ -100,6 +101,10 @@ class TurnServices:
     """The calls of the last of these rounds that have not run, which the turn makes before it asks the model."""
     output: OutputType | None = None
     """The type of the answer; None for text."""
+    scope: TurnScope = field(default_factory=TurnScope)
+    """What holds for the turns that calls of this turn run, without the budget, which the turn itself knows."""
+    outer: CallContext | None = None
+    """The call that runs this turn, whose deadlines pause while this turn waits for the user; None if there is none."""
 
     def without_host(self) -> TurnServices:
         """Return the services without the servers' and the host's own tools, and without the host's instructions."""
@@ -218,7 +223,8 @@ class TurnRun:
         self._services = services
         self._turn = turn
         reserve = min(limits.timeout * _ANSWER_SHARE, _MAX_ANSWER_SECONDS)
-        self._deadline = Deadline(limits.timeout - reserve, reserve=reserve)
+        outer = () if services.outer is None else (services.outer.turn, services.outer.call)
+        self._deadline = Deadline(limits.timeout - reserve, reserve=reserve, outer=outer)
         self._tools = TurnTools(
             services.tool_snapshot,
             services.result_store,
@@ -260,6 +266,7 @@ class TurnRun:
                 turn.recorder.add_usage,
                 taint,
                 turn.recorder.note,
+                turn=replace(services.scope, is_spent=partial(_is_spent, turn.recorder, limits, services.outer)),
             ),
             replace(services.audit, origin=turn.origin),
             services.middleware,
@@ -414,6 +421,8 @@ class TurnRun:
         """Return the limit that ends the turn before its next round; None if the turn may continue."""
         if self._deadline.is_over:
             return StopReason.TIMEOUT
+        if (outer := self._services.outer) is not None and outer.scope.is_spent():
+            return StopReason.TOKEN_BUDGET
         recorder = self._turn.recorder
         return find_limit(recorder.rounds, recorder.usage, self._services.limits)
 
@@ -424,3 +433,8 @@ class TurnRun:
         """Return whether the endpoint can search the tools itself; this requires native tool calls."""
         model = self._services.model
         return model.format.handler.format is ToolFormat.NATIVE and model.provider.info.searches_tools
+
+
+def _is_spent(recorder: TurnRecorder, limits: Limits, outer: CallContext | None) -> bool:
+    """Return whether the tokens of a turn, or of the turn that waits for it, are used up."""
+    return is_spent(recorder.usage, limits) or (outer is not None and outer.scope.is_spent())
