@@ -14,10 +14,10 @@ from typing import Any, Literal, Never, Self, TypeVar, Unpack, overload
 
 import anyio
 from anyio import from_thread, to_thread
-from anyio.lowlevel import EventLoopToken, current_token
+from anyio.lowlevel import current_token
 
 from dial_client.client import client_setup
-from dial_client.client.blocking_client import BlockingClient
+from dial_client.client.blocking_client import BlockingClient, find_worker_loop
 from dial_client.client.client_options import ApprovalPolicy, ClientOptions, Directory, Logins, Skill, StartKeywords
 from dial_client.client.client_parts import ClientParts
 from dial_client.client.config_changes import ConfigChanges, ConfigInUse, change_servers
@@ -843,7 +843,7 @@ class DialClient:
             )
         run = partial(self.run, messages, output_type=output_type, **keywords)
         tasks = self._tasks  # another thread may close the client meanwhile
-        if tasks is not None and tasks.loop == _find_worker_loop():
+        if tasks is not None and tasks.loop == find_worker_loop():
             return from_thread.run(run)
 
         async def open_and_run() -> Turn[Any]:
@@ -1189,12 +1189,3 @@ class DialClient:
 
 def _build_origin(origin: Origin, owner: str | None) -> Origin:
     return replace(origin, owner=owner if owner is not None else origin.owner or find_owner())
-
-
-def _find_worker_loop() -> EventLoopToken | None:
-    """Return the event loop that started this worker thread; None in any other thread."""
-    try:
-        from_thread.check_cancelled()
-        return from_thread.run_sync(current_token)
-    except RuntimeError:
-        return None

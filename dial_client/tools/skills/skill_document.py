@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dial_client.runtime.safe_text import sanitize
-from dial_client.tools.front_matter import MAX_DESCRIPTION, MAX_NAME, is_name, read_front_matter
+from dial_client.settings.front_matter import MAX_DESCRIPTION, MAX_NAME, is_name, read_front_matter
 
 FILE_NAME = "SKILL.md"
 MAX_COMPATIBILITY = 500

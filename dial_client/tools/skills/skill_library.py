@@ -26,7 +26,6 @@ from dial_client.servers.server_cache import JsonCache
 from dial_client.servers.session import OnCallProgress
 from dial_client.settings.config_types import SkillFolder
 from dial_client.tools.catalog import READ_SKILL, Route, build_host_tool
-from dial_client.tools.front_matter import MAX_DESCRIPTION
 from dial_client.tools.skills.server_skills import ServerSkills
 from dial_client.tools.skills.skill_document import FILE_NAME, parse_skill
 from dial_client.tools.skills.skill_folders import LocalSkill, read_skills
