@@ -13,7 +13,6 @@ const STATES = {
   waiting: translate("call.waiting"),
   done: translate("call.done"),
   failed: translate("call.failed"),
-  background: translate("call.background"),
   unknown: translate("call.unknown"),
 };
 const ICONS = { waiting: "shield", done: "check", failed: "cross" };
@@ -97,9 +96,9 @@ export class ToolCard {
   }
 
   /** Show the result: `success`, the `content` of its message, `duration` in seconds if it is known, and its `app`. */
-  finish({ success, content, duration, app, background }) {
+  finish({ success, content, duration, app }) {
     clearInterval(this.#timer);
-    this.#setState(background ? "background" : success ? "done" : "failed");
+    this.#setState(success ? "done" : "failed");
     this.#time.textContent = duration === undefined ? "" : formatDuration(duration);
     this.#progress.hidden = true;
     this.#result.hidden = false;
