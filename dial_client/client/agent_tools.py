@@ -40,9 +40,15 @@ MAIN = "main"
 _SEPARATOR = " > "
 _HEAD = "An agent, which works on a task of its own and answers with the result."
 # What an agent may do is decided call by call, so that the call of the agent itself needs no approval unless a rule
-# asks for one. Its time is that of its own turn.
+# asks for one. Its time is that of its own turn, which ends with the turn that calls.
 SETTINGS = ServerSettings(
-    AGENTS, Transport.STDIO, auto_approve=("*",), trusted=True, pinned=True, tool_timeout=math.inf
+    AGENTS,
+    Transport.STDIO,
+    auto_approve=("*",),
+    trusted=True,
+    pinned=True,
+    tool_timeout=math.inf,
+    background_after={"*": math.inf},
 )
 
 

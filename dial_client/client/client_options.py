@@ -21,6 +21,7 @@ from dial_client.settings.config_types import ModelProfile, SkillFolder
 from dial_client.settings.policy_config import EVERYTHING, Policy
 from dial_client.tools.approval import Approver, Decisions
 from dial_client.tools.approval_mode import ApprovalMode
+from dial_client.tools.background_calls import BackgroundCalls
 from dial_client.tools.function_definition import Function, FunctionTool
 from dial_client.tools.function_tools import OnToolError
 from dial_client.turns.turn_handle import TurnObserver
@@ -97,6 +98,7 @@ class StartKeywords(TurnKeywords, total=False):
     hidden_tools: Collection[str]
     decisions: Decisions | None
     plain: bool
+    background: BackgroundCalls | None
 
 
 class ClientOptions(TypedDict, total=False):

@@ -54,6 +54,7 @@ from dial_client.stores.conversation_store import ConversationStore
 from dial_client.tools.approval import ApprovalChecker, Approver, Decisions, match_decisions
 from dial_client.tools.approval_mode import ApprovalMode
 from dial_client.tools.apps import Apps
+from dial_client.tools.background_calls import BackgroundCalls
 from dial_client.tools.executor import CallScope, ToolExecutor
 from dial_client.tools.function_definition import Function, FunctionOptions, FunctionT, FunctionTool
 from dial_client.tools.function_tools import FunctionTools, OnToolError
@@ -561,6 +562,7 @@ class DialClient:
         hidden_tools: Collection[str] = (),
         decisions: Decisions | None = None,
         plain: bool = False,
+        background: BackgroundCalls | None = None,
         output_type: Any = None,
         **keywords: Unpack[TurnKeywords],
     ) -> TurnHandle[Any]:
@@ -580,6 +582,8 @@ class DialClient:
             decisions: For a turn that continues an earlier one, whose messages are at the end of `messages`: the
                 decisions about its calls that wait for approval, as for `resume`. None for a new turn.
             plain: True for the model alone: no tools but `client_tools`, and no instructions but those of `messages`.
+            background: The calls of the conversation that go on in the background after its turns; None to stop such
+                calls at the end of this turn.
             output_type: The type of the answer, as for `run`.
             keywords: Further keywords, as for `run`.
 
@@ -622,6 +626,7 @@ class DialClient:
             origin=_build_origin(origin or Origin(turn=token_hex(16)), keywords.get("owner")),
             raise_at_limits=self._on_limit == "raise",
             require_output=output is not None and self._on_limit != "answer",
+            background_calls=background or BackgroundCalls(),
         )
         if self.model.retired and not self._turns.are_running:
             tasks.start_soon(self.model.close_retired)

@@ -50,6 +50,11 @@ class Deadline:
                 self._move(self._at)
 
     @property
+    def seconds_left(self) -> float:
+        """The seconds until the deadline, without a pause that has begun; below 0 after it."""
+        return self._at - anyio.current_time()
+
+    @property
     def is_over(self) -> bool:
         """Whether the deadline has passed."""
         return not self._waiting and anyio.current_time() >= self._at

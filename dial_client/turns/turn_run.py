@@ -233,6 +233,7 @@ class TurnRun:
             services.model.window.tokens,
             self._has_endpoint_search,
             turn.origin.owner,
+            turn.background_calls,
         )
         self._client_tool_names = frozenset(tool.name for tool in services.client_tools)
         self._offers_client_tools_only = False
@@ -267,6 +268,7 @@ class TurnRun:
                 taint,
                 turn.recorder.note,
                 turn=replace(services.scope, is_spent=partial(_is_spent, turn.recorder, limits, services.outer)),
+                background=turn.background_calls,
             ),
             replace(services.audit, origin=turn.origin),
             services.middleware,
@@ -283,7 +285,15 @@ class TurnRun:
         del self._turn, self._executor
 
     async def begin(self) -> ConversationContext:
-        """Return the conversation at the start of the turn, with results of the calls that waited for approval."""
+        """Return the conversation at the start of the turn, with results of the calls that waited for approval.
+
+        The results of calls in the background follow, also of those whose result is lost.
+        """
+        context = await self._run_waiting_calls()
+        lost = self._turn.background_calls.describe_lost(context.messages)
+        return context.extend(*await self._add_messages((*lost, *self._take_background_results())))
+
+    async def _run_waiting_calls(self) -> ConversationContext:
         messages, waiting = self.context.messages, self._services.waiting
         if not waiting:
             return self.context
@@ -379,12 +389,21 @@ class TurnRun:
         return (*messages, *await self._add_steering(calls))
 
     async def _add_steering(self, calls: Sequence[ToolCallRequest]) -> tuple[Message, ...]:
-        """Return the user's messages that follow the results of a round, unless the turn ends with these results."""
+        """Return the messages that follow the results of a round, unless the turn ends with these results.
+
+        They are the results of calls in the background, and the user's messages.
+        """
         has_client_calls = len(self._select_server_calls(calls)) < len(calls)
         if has_client_calls or self._turn.recorder.is_waiting or self._find_limit():
             return ()
-        messages = self._turn.unsent
+        steering = self._turn.unsent
         self._turn.take_unsent()
+        return await self._add_messages((*self._take_background_results(), *steering))
+
+    def _take_background_results(self) -> tuple[Message, ...]:
+        return self._turn.background_calls.take_ended(self._executor.shorten)
+
+    async def _add_messages(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         for message in messages:
             self._executor.add_taint(message.taint)
             await self.emit(MessageCompleted(message))
