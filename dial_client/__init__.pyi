@@ -58,6 +58,7 @@ from dial_client.messages.turn_result import ToolCallRecord as ToolCallRecord
 from dial_client.messages.turn_result import Turn as Turn
 from dial_client.servers.status import ServerState as ServerState
 from dial_client.servers.status import ServerStatus as ServerStatus
+from dial_client.settings.agent import Agent as Agent
 from dial_client.settings.config_types import ModelProfile as ModelProfile
 from dial_client.settings.config_types import ServerSettings as ServerSettings
 from dial_client.settings.configuration import load_config as load_config
@@ -78,6 +79,7 @@ from dial_client.turns.turn_keywords import TurnKeywords as TurnKeywords
 __version__: str
 
 __all__ = [
+    "Agent",
     "AppOpened",
     "Approval",
     "ApprovalContext",

@@ -19,7 +19,9 @@ from types import TracebackType
 from typing import Any, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
 import anyio
+from anyio import from_thread
 from anyio.from_thread import BlockingPortal
+from anyio.lowlevel import EventLoopToken, current_token
 
 from dial_client.client.config_changes import ConfigChanges
 from dial_client.messages.events import Event
@@ -234,3 +236,12 @@ def _check_thread() -> None:
     except RuntimeError:
         return
     raise RuntimeError("an event loop runs in this thread, which must not wait: use `DialClient` itself there")
+
+
+def find_worker_loop() -> EventLoopToken | None:
+    """Return the event loop that started this worker thread; None in any other thread."""
+    try:
+        from_thread.check_cancelled()
+        return from_thread.run_sync(current_token)
+    except RuntimeError:
+        return None

@@ -15,11 +15,13 @@ from dial_client.messages.limits import Limits
 from dial_client.messages.message import ToolSpec
 from dial_client.messages.model import Provider, ToolFormat, ToolFormatHandler
 from dial_client.servers.oauth.login_stores import LoginStore
+from dial_client.settings.agent import Agent
 from dial_client.settings.argument_types import check_folders, check_items
 from dial_client.settings.config_types import ModelProfile, SkillFolder
 from dial_client.settings.policy_config import EVERYTHING, Policy
 from dial_client.tools.approval import Approver, Decisions
 from dial_client.tools.approval_mode import ApprovalMode
+from dial_client.tools.background_calls import BackgroundCalls
 from dial_client.tools.function_definition import Function, FunctionTool
 from dial_client.tools.function_tools import OnToolError
 from dial_client.turns.turn_handle import TurnObserver
@@ -96,6 +98,7 @@ class StartKeywords(TurnKeywords, total=False):
     hidden_tools: Collection[str]
     decisions: Decisions | None
     plain: bool
+    background: BackgroundCalls | None
 
 
 class ClientOptions(TypedDict, total=False):
@@ -124,4 +127,5 @@ class ClientOptions(TypedDict, total=False):
     middleware: Sequence[Middleware]
     on_tool_error: OnToolError | None
     skills: Sequence[Skill]
+    agents: Sequence[Agent]
     record: str | os.PathLike[str] | None

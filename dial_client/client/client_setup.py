@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Container, Iterable, Mapping
+from collections import ChainMap
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -18,14 +19,17 @@ from dial_client.hooks.audit.entries import AuditRecorder, TurnAudit
 from dial_client.hooks.server_callbacks import LOG_LEVELS, Callbacks, Sampler
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.limits import Limits
+from dial_client.messages.message import Message
 from dial_client.providers import is_recorded_server
 from dial_client.servers.oauth.login_stores import FolderLogins, LoginStore, MemoryLogins
 from dial_client.servers.resources import Resources
 from dial_client.servers.server_cache import JsonCache, ToolPins
 from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.server_requests import ClientCapabilities
+from dial_client.settings.agent import AGENTS, Agent
 from dial_client.settings.argument_types import (
     check_functions,
+    check_items,
     check_members,
     check_plain_functions,
     check_types,
@@ -44,6 +48,7 @@ from dial_client.tools.resource_tools import ResourceTools
 from dial_client.tools.skills.skill_lists import Skills
 from dial_client.tools.tool_selection import ToolSnapshots
 from dial_client.turns.client_model import ClientModel
+from dial_client.turns.turn_handle import TurnHandle
 
 # Subfolders of the user's cache folder, of the user's folder for state that cannot be rebuilt, and of the user's data
 # folder.
@@ -294,29 +299,65 @@ def open_tools(
     capabilities: ClientCapabilities,
     *,
     resource_tools: bool,
-    on_tool_error: OnToolError | None = None,
+    on_error: OnToolError | None = None,
 ) -> ToolSnapshots:
     """Return the tools of a client: its servers' tools, its functions, and the tools that read `resources`.
 
     Raises:
         ConfigError: A server has the name ``functions``, which is reserved for functions.
-        TypeError: A function cannot be a tool, `resource_tools` is neither True nor False, or `on_tool_error` is no
+        TypeError: A function cannot be a tool, `resource_tools` is neither True nor False, or `on_error` is no
             function.
     """
     check_types(resource_tools=(resource_tools, bool))
-    check_plain_functions(on_tool_error=on_tool_error)
-    function_tools = FunctionTools(functions, capabilities, on_tool_error)
+    check_plain_functions(on_tool_error=on_error)
+    function_tools = FunctionTools(functions, capabilities, on_error)
     if function_tools.tools:
         check_name(FunctionTools.name, servers)
     own_tools = ResourceTools(resources, servers, for_all=resource_tools)
     return ToolSnapshots(servers, own_tools.list_routes, function_tools, capabilities.callbacks.apps)
 
 
+def set_agents(
+    agents: Sequence[Agent],
+    servers: ServerManager,
+    tools: ToolSnapshots,
+    approvals: ApprovalChecker,
+    start: Callable[..., TurnHandle],
+    find_taint: Callable[[Sequence[Message]], tuple[str, ...]],
+) -> None:
+    """Let a client offer agents in place of earlier ones.
+
+    Args:
+        agents: The agents.
+        servers: The servers of the client.
+        tools: The tools of the client.
+        approvals: What decides about its calls.
+        start: Starts a turn.
+        find_taint: Returns the sources of untrusted content in a conversation.
+
+    Raises:
+        ConfigError: A server has the name ``agents``, which is reserved, or two agents have one name.
+        TypeError: `agents` is no list of `Agent`.
+    """
+    check_items(agents=(agents, Agent))
+    if not agents:
+        tools.set_agents(None)
+        # The name may be that of a server later, which must not have the settings of agents.
+        approvals.entries = servers.targets
+        return
+    from dial_client.client.agent_tools import AgentTools  # loaded only by clients that have agents
+
+    check_name(AGENTS, servers)
+    backend = AgentTools(agents, start, find_taint)
+    tools.set_agents(backend)
+    approvals.entries = ChainMap({AGENTS: backend.settings}, servers.targets)
+
+
 def check_name(name: str, servers: Container[str]) -> None:
-    """Check that no server has the name that is reserved for functions.
+    """Check that no server has the name that is reserved for functions, or for agents.
 
     Raises:
         ConfigError: A server has this name.
     """
     if name in servers:
-        raise ConfigError(f"no server can be named {name!r}: functions have this name", hint="rename the server")
+        raise ConfigError(f"no server can be named {name!r}: {name} have this name", hint="rename the server")

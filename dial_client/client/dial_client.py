@@ -14,16 +14,17 @@ from typing import Any, Literal, Never, Self, TypeVar, Unpack, overload
 
 import anyio
 from anyio import from_thread, to_thread
-from anyio.lowlevel import EventLoopToken, current_token
+from anyio.lowlevel import current_token
 
 from dial_client.client import client_setup
-from dial_client.client.blocking_client import BlockingClient
+from dial_client.client.blocking_client import BlockingClient, find_worker_loop
 from dial_client.client.client_options import ApprovalPolicy, ClientOptions, Directory, Logins, Skill, StartKeywords
 from dial_client.client.client_parts import ClientParts
 from dial_client.client.config_changes import ConfigChanges, ConfigInUse, change_servers
 from dial_client.conversations.chat_loop import Chat
 from dial_client.hooks import call_context
 from dial_client.hooks.audit.entries import AuditRecorder, Origin
+from dial_client.hooks.call_context import TurnScope
 from dial_client.hooks.middleware import Middleware, MiddlewareChain
 from dial_client.hooks.owners import CredentialProvider, act_for, find_owner
 from dial_client.hooks.server_callbacks import Callbacks
@@ -44,6 +45,7 @@ from dial_client.servers.oauth.login_stores import LoginStore
 from dial_client.servers.resources import Resources
 from dial_client.servers.server_manager import STARTUP_PATIENCE, Connect, ServerManager
 from dial_client.servers.status import ServerStatus
+from dial_client.settings.agent import Agent
 from dial_client.settings.argument_types import check_folders, check_items, check_seconds, check_types, describe_type
 from dial_client.settings.config_types import ModelProfile, Settings
 from dial_client.settings.policy_config import load_policy
@@ -52,6 +54,7 @@ from dial_client.stores.conversation_store import ConversationStore
 from dial_client.tools.approval import ApprovalChecker, Approver, Decisions, match_decisions
 from dial_client.tools.approval_mode import ApprovalMode
 from dial_client.tools.apps import Apps
+from dial_client.tools.background_calls import BackgroundCalls
 from dial_client.tools.executor import CallScope, ToolExecutor
 from dial_client.tools.function_definition import Function, FunctionOptions, FunctionT, FunctionTool
 from dial_client.tools.function_tools import FunctionTools, OnToolError
@@ -141,6 +144,7 @@ class DialClient:
             always waits for a server marked ``required``.
         skills: The folders of Agent Skills: each has a ``SKILL.md``, or folders with one. The model reads their names
             and descriptions in its instructions, and the rest by the tool ``read_skill``.
+        agents: The agents that the model may call like tools; patterns and events name them ``agents/NAME``.
         on_tool_error: Called with an exception of a function and the `Context` of its call; returns the text that the
             model reads, or None for the usual text, which has only the type of the exception.
 
@@ -201,6 +205,7 @@ class DialClient:
         startup_patience: float = STARTUP_PATIENCE,
         on_tool_error: OnToolError | None = None,
         skills: Sequence[Skill] = (),
+        agents: Sequence[Agent] = (),
     ) -> None:
         check_types(limits=(limits, Limits), approval=(approval, ApprovalPolicy), callbacks=(callbacks, Callbacks))
         check_types(system=(system, str), credentials=(credentials, CredentialProvider))
@@ -238,12 +243,7 @@ class DialClient:
         self.resources, self.prompts = Resources(self._servers), Prompts(self._servers)
         self._skills = client_setup.SkillAccess(self._servers, approval.tool_pins, skills)
         self._tools = client_setup.open_tools(
-            self._servers,
-            self.resources,
-            tools,
-            capabilities,
-            resource_tools=resource_tools,
-            on_tool_error=on_tool_error,
+            self._servers, self.resources, tools, capabilities, resource_tools=resource_tools, on_error=on_tool_error
         )
         self._executor = ToolExecutor(
             self._tools.get_catalog,
@@ -252,6 +252,7 @@ class DialClient:
             audit=capabilities.audit,
             middleware=self.model.middleware,
         )
+        self.use_agents(agents)
 
     @classmethod
     def from_config(
@@ -561,6 +562,7 @@ class DialClient:
         hidden_tools: Collection[str] = (),
         decisions: Decisions | None = None,
         plain: bool = False,
+        background: BackgroundCalls | None = None,
         output_type: Any = None,
         **keywords: Unpack[TurnKeywords],
     ) -> TurnHandle[Any]:
@@ -580,6 +582,8 @@ class DialClient:
             decisions: For a turn that continues an earlier one, whose messages are at the end of `messages`: the
                 decisions about its calls that wait for approval, as for `resume`. None for a new turn.
             plain: True for the model alone: no tools but `client_tools`, and no instructions but those of `messages`.
+            background: The calls of the conversation that go on in the background after its turns; None to stop such
+                calls at the end of this turn.
             output_type: The type of the answer, as for `run`.
             keywords: Further keywords, as for `run`.
 
@@ -603,7 +607,13 @@ class DialClient:
         async def open_services() -> turn_run.TurnServices:
             services = await self._open_services(keywords, tool_format, hidden_tools, is_plain=plain)
             return replace(
-                services, stream=stream, client_tools=tuple(client_tools), depth=depth, waiting=waiting, output=output
+                services,
+                stream=stream,
+                client_tools=tuple(client_tools),
+                depth=depth,
+                waiting=waiting,
+                output=output,
+                outer=outer_call,
             )
 
         turn: TurnHandle[Any] = TurnHandle(
@@ -616,6 +626,7 @@ class DialClient:
             origin=_build_origin(origin or Origin(turn=token_hex(16)), keywords.get("owner")),
             raise_at_limits=self._on_limit == "raise",
             require_output=output is not None and self._on_limit != "answer",
+            background_calls=background or BackgroundCalls(),
         )
         if self.model.retired and not self._turns.are_running:
             tasks.start_soon(self.model.close_retired)
@@ -701,6 +712,7 @@ class DialClient:
             middleware=self.model.middleware,
             notes=lambda: (*self.notes, *servers.describe_restarts(restarts)),
             settings=keywords.get("settings") or ModelSettings(),
+            scope=TurnScope(keywords=keywords, hidden_tools=hidden_tools),
         )
 
     @overload
@@ -836,7 +848,7 @@ class DialClient:
             )
         run = partial(self.run, messages, output_type=output_type, **keywords)
         tasks = self._tasks  # another thread may close the client meanwhile
-        if tasks is not None and tasks.loop == _find_worker_loop():
+        if tasks is not None and tasks.loop == find_worker_loop():
             return from_thread.run(run)
 
         async def open_and_run() -> Turn[Any]:
@@ -1043,6 +1055,15 @@ class DialClient:
         """
         self._skills.set_folders(skills)
 
+    def use_agents(self, agents: Sequence[Agent]) -> None:
+        """Offer these agents from the next round on, in place of earlier ones.
+
+        Raises:
+            ConfigError: A server has the name ``agents``, which is reserved, or two agents have one name.
+            TypeError: `agents` is no list of `Agent`.
+        """
+        client_setup.set_agents(agents, self._servers, self._tools, self.approvals, self.start, self.find_taint)
+
     @property
     def skills(self) -> Skills:
         """The Agent Skills of the client and of its servers."""
@@ -1071,7 +1092,7 @@ class DialClient:
         return (
             *self._servers.notes,
             *self._tools.get_catalog().notes,
-            *self.approvals.check_patterns(self._servers, self._tools.functions),
+            *self.approvals.check_patterns(self._servers, self._tools.own),
             *self._skills.notes,
         )
 
@@ -1090,8 +1111,8 @@ class DialClient:
         """
         self._check_loop()
         target = client_setup.read_server_target(name, entry)
-        if self._tools.functions.tools:
-            client_setup.check_name(self._tools.functions.name, (name,))
+        for backend in self._tools.own:
+            client_setup.check_name(backend.name, (name,))
         return await self._servers.add(name, target)
 
     async def remove_server(self, name: str) -> None:
@@ -1173,12 +1194,3 @@ class DialClient:
 
 def _build_origin(origin: Origin, owner: str | None) -> Origin:
     return replace(origin, owner=owner if owner is not None else origin.owner or find_owner())
-
-
-def _find_worker_loop() -> EventLoopToken | None:
-    """Return the event loop that started this worker thread; None in any other thread."""
-    try:
-        from_thread.check_cancelled()
-        return from_thread.run_sync(current_token)
-    except RuntimeError:
-        return None

@@ -39,10 +39,11 @@ can read `Conversation.running`, the turn's id (`Conversation.turn`), and each m
 from __future__ import annotations
 
 import secrets
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, overload
@@ -104,6 +105,7 @@ from dial_client.stores.conversation_store import (
 )
 from dial_client.stores.sql_store import SQLStore
 from dial_client.tools.approval import Decisions
+from dial_client.tools.background_calls import BackgroundCalls
 from dial_client.turns.client_model import ClientModel
 from dial_client.turns.context_report import ContextReport, with_counted_tokens
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
@@ -115,6 +117,9 @@ WhenBusy = Literal["wait", "refuse"]
 
 # The most seconds that a request waits for the previous turn; the default time limit of a turn is shorter.
 PATIENCE = 150.0
+
+# The most conversations whose calls in the background are kept between turns.
+MAX_BACKGROUND = 1_000
 
 # Seconds after which the conversation of a killed process is free again.
 LEASE = 10.0
@@ -128,6 +133,21 @@ class ManagerOptions(TypedDict, total=False):
     lease: float
     compact_at: float | None
     locked_settings: Collection[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _BackgroundObserver(TurnObserver):
+    """Keeps the calls in the background of a conversation for its next turn."""
+
+    kept: OrderedDict[str, BackgroundCalls]
+
+    def on_ended(self, turn: TurnHandle) -> None:
+        if not turn.background:
+            self.kept.pop(turn.conversation_id, None)
+        elif turn.conversation_id in self.kept:
+            self.kept.move_to_end(turn.conversation_id)
+            while len(self.kept) > MAX_BACKGROUND:
+                self.kept.popitem(last=False)
 
 
 class ConversationManager:
@@ -180,6 +200,8 @@ class ConversationManager:
         self.locked_settings = frozenset(locked_settings)
         """The names of settings that conversations cannot change; applied from the next turn on."""
         self._compact_at = compact_at
+        # The calls in the background of conversations, until a turn ends without any.
+        self._background: OrderedDict[str, BackgroundCalls] = OrderedDict()
         # The only owner whose conversations are found; None for all conversations.
         self._owner: str | None = None
         self._queue = TurnQueue(store, patience if when_busy == "wait" else 0.0, lease, will_be_resumed)
@@ -555,12 +577,14 @@ class ConversationManager:
             model, merged = settings.select_model(self._dial.model, keywords)
             is_durable = self._queue.will_be_resumed is not never_resumed
             persister = TurnPersister(self.store, self._queue.lease, model.name, is_durable=is_durable)
+            background = self._background.setdefault(conversation_id, BackgroundCalls(is_kept=True))
             turn = self._dial.start(
                 (*history, Message.user(CONTINUE)) if isinstance(message, Continuation) else history,
                 stream=stream,
                 stream_events=stream_events,
                 origin=replace(origin, owner=beginning.owner),
-                observers=(persister, slot),
+                observers=(persister, _BackgroundObserver(self._background), slot),
+                background=background,
                 tool_format=settings.tool_format,
                 hidden_tools=settings.hidden_tools,
                 decisions=decisions if message is None else None,
@@ -771,6 +795,8 @@ class ConversationManager:
         await self._check_access(conversation_id)
         await self.store.delete(conversation_id)
         self._queue.forget(conversation_id)
+        if (background := self._background.pop(conversation_id, None)) is not None:
+            await background.stop_calls()
 
     async def export(self, conversation_id: str, form: Literal["json", "markdown"] = "json") -> str:
         """Return a conversation as text: JSON, which `import_json` reads, or Markdown for people.

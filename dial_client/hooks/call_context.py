@@ -6,10 +6,10 @@ an argument.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from dial_client.hooks.audit.entries import Origin
@@ -127,6 +127,18 @@ class LaterCallers:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class TurnScope:
+    """What holds for the turns that the calls of a turn run, as for the turn itself."""
+
+    is_spent: Callable[[], bool] = lambda: False
+    """Whether the turn has used up its tokens, or a turn whose call has run it."""
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+    """The keywords of the turn."""
+    hidden_tools: Collection[str] = ()
+    """The offered names of tools that the turn leaves out."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class CallContext:
     """The context of one call, for the requests that its server sends during the call."""
 
@@ -141,6 +153,9 @@ class CallContext:
     """The ``_meta`` of the request to the server: members that the caller of the gateway has sent; None for none."""
     caller: Caller | None = None
     """The client of a gateway that has made the call; None for the calls of this program."""
+    scope: TurnScope = TurnScope()
+    taint: tuple[str, ...] = ()
+    """The sources of untrusted content that the model had read when it requested the call."""
 
 
 @contextmanager

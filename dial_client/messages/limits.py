@@ -100,8 +100,11 @@ class Limits:
     """Timeout of one call in seconds; each progress notification restarts it."""
     tool_timeout_max: float = 600.0
     """Timeout of one call in seconds that progress notifications do not restart."""
+    background_after: float = 120.0
+    """Seconds after which a call goes on in the background, if the turn has more time than that: the model gets the
+    result later. 0 for at once, ``math.inf`` for never. A server's entry has its own (``backgroundAfter``)."""
     max_parallel: int = 8
-    """Maximum number of calls of one round that run at the same time."""
+    """Maximum number of calls of one round that run at the same time, and of calls in the background."""
     max_result_chars: int = 50_000
     """Maximum characters of one result that the model reads."""
     max_sampling_requests: int = 5
@@ -116,5 +119,6 @@ class Limits:
         for name, value in asdict(self).items():
             if value is not None and not isinstance(value, int | float):
                 raise TypeError(f"{name} must be a number, not {type(value).__name__}")
-            if name != "max_depth" and value is not None and not value > 0:
+            may_be_zero = name in ("max_depth", "background_after")
+            if value is not None and not (value > 0 or (may_be_zero and value == 0)):
                 raise ValueError(f"{name} must be greater than 0")

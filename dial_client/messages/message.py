@@ -234,6 +234,8 @@ class ToolCallResult:
     """The approval that the call waits for; None for any other result."""
     citations: tuple[Citation, ...] = ()
     """The sources that a function cites; the answer of the turn has them too."""
+    background: str = ""
+    """The id of a call that goes on in the background, whose content says so; empty for a call that has ended."""
     value: Any = field(default=None, compare=False, repr=False)
     """The result as a value: the object that a function returned, or the structured content of a server's tool. None if
     there is none, and in a result that was stored, pickled or sent."""
@@ -249,7 +251,7 @@ class ToolCallResult:
     def to_dict(self) -> dict[str, Any]:
         """Return ``{"tool_call_id", "success", "content", "error"}``, and other fields if they are set.
 
-        These are ``failure``, ``taint``, ``app``, ``pending`` and ``citations``.
+        These are ``failure``, ``taint``, ``app``, ``pending``, ``citations`` and ``background``.
         """
         content = content_to_json(self.content)
         rare: dict[str, Any] = {
@@ -258,6 +260,7 @@ class ToolCallResult:
             "app": self.app and self.app.to_dict(),
             "pending": self.pending and self.pending.to_dict(),
             "citations": [citation.to_dict() for citation in self.citations],
+            "background": self.background,
         }
         return {
             "tool_call_id": self.tool_call_id,
@@ -286,6 +289,7 @@ class ToolCallResult:
                 app=App.from_optional(data.get("app")),
                 pending=_read_pending(data),
                 citations=parse_citations(data),
+                background=expect_text(data.get("background", "")),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not the result of a call: {error!r}") from error

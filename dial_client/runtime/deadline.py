@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import anyio
 
@@ -18,10 +18,14 @@ class Deadline:
         seconds: The seconds until the deadline.
         most: The seconds until the latest deadline that `restart` can set.
         reserve: The seconds by which `allow_reserve` moves the deadline.
+        outer: The deadlines that pause with this one: of the turn that waits for this turn.
     """
 
-    def __init__(self, seconds: float, most: float = math.inf, *, reserve: float = 0.0) -> None:
+    def __init__(
+        self, seconds: float, most: float = math.inf, *, reserve: float = 0.0, outer: tuple[Deadline, ...] = ()
+    ) -> None:
         now = anyio.current_time()
+        self._outer = outer
         self._reserve = reserve
         self._is_reserve_allowed = False
         self._at = now + seconds
@@ -46,6 +50,11 @@ class Deadline:
                 self._move(self._at)
 
     @property
+    def seconds_left(self) -> float:
+        """The seconds until the deadline, without a pause that has begun; below 0 after it."""
+        return self._at - anyio.current_time()
+
+    @property
     def is_over(self) -> bool:
         """Whether the deadline has passed."""
         return not self._waiting and anyio.current_time() >= self._at
@@ -68,7 +77,10 @@ class Deadline:
             self._move(math.inf)
         self._waiting += 1
         try:
-            yield
+            with ExitStack() as pauses:
+                for deadline in self._outer:
+                    pauses.enter_context(deadline.pause())
+                yield
         finally:
             self._waiting -= 1
             if not self._waiting:

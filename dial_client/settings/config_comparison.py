@@ -31,11 +31,11 @@ from dial_client.settings.config_values import COMMENTS, TOP_KEYS, Node
 from dial_client.settings.jsonc import read
 
 # Keys of a server's entry that say when and how long the host waits, and in which turns the tools are offered.
-_WAITING_KEYS = frozenset(("startupTimeout", "toolTimeout", "timeout", "required", "lazy", "pinned"))
+_WAITING_KEYS = frozenset(("startupTimeout", "toolTimeout", "timeout", "backgroundAfter", "required", "lazy", "pinned"))
 # Keys of other hosts that only describe a server. Further keys of other hosts, such as `trust`, may get a meaning here.
 _DESCRIPTIONS = frozenset(("description", "displayName", "title", "icon", "icons", "iconUrl", "note", "notes", "tags"))
 # Limits that are times. Other limits bound what a stranger's server can make the user pay for.
-_LIMITS_OF_TIME = frozenset(map(fold_name, ("timeout", "toolTimeout", "toolTimeoutMax")))
+_LIMITS_OF_TIME = frozenset(map(fold_name, ("timeout", "toolTimeout", "toolTimeoutMax", "backgroundAfter")))
 # Keys of which one value is the stricter one, with that value, and None if a missing key means the same.
 _STRICT_VALUES: Mapping[str, Sequence[Any]] = {
     "trusted": (False, None),

@@ -26,7 +26,7 @@ from dial_client.settings.config_values import (
     read_urls,
     read_words,
 )
-from dial_client.settings.policy_config import Policy, read_untrusted
+from dial_client.settings.policy_config import Policy, matches_name, read_background_after, read_untrusted
 
 
 class Transport(StrEnum):
@@ -135,6 +135,8 @@ class ServerSettings:
     """Seconds within which the server must be ready."""
     tool_timeout: float | None = None
     """Timeout in seconds of a call; None for the timeout of the client's limits."""
+    background_after: Annotated[Mapping[str, float], read_background_after] = field(default_factory=dict)
+    """Seconds after which a call goes on in the background, by globs of tools; the first that matches holds."""
     protocol: Protocol = Protocol.AUTO
     required: bool = False
     """True if the client must not open when this server does not start."""
@@ -162,6 +164,11 @@ class ServerSettings:
     """Warnings about the entry, one line each."""
     user_secrets: tuple[str, ...] = field(default=(), repr=False)
     """What a person has filled in for ``${user.NAME}``: secrets, whatever they look like."""
+
+    def find_background_after(self, tool: str) -> float | None:
+        """Return the seconds after which a call of a tool goes to the background; None for those of the limits."""
+        values = self.background_after.items()
+        return next((seconds for glob, seconds in values if matches_name((glob,), tool)), None)
 
 
 _read_tool_format = build_choice_reader({**{kind: kind for kind in ToolFormat}, "auto": None})

@@ -197,6 +197,17 @@ def read_untrusted(node: Node) -> tuple[str, ...]:
     return node.read_strings()
 
 
+def read_background_after(node: Node) -> dict[str, float]:
+    """Return seconds by globs of tools; a number alone is for all tools.
+
+    Raises:
+        ConfigError: The value is neither a number nor an object of numbers, or a number is below 0.
+    """
+    if isinstance(node.value, Mapping):
+        return {glob: child.read_number() for glob, child in node.read_members().items()}
+    return {"*": node.read_number()}
+
+
 def _read_rule(node: Node, names: Variables, name: str) -> PolicyRule:
     found = node.read_known_members("a rule has no key {}", (*Effect, *CONDITIONS))
     effects = [effect for effect in Effect if effect in found]

@@ -35,6 +35,7 @@ from dial_client.messages.message import Message, Role, TextPart, describe
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.safe_text import SafeStream, to_one_line
 from dial_client.sinks.turn_display import (
+    IN_BACKGROUND,
     MAX_LINE,
     TurnSink,
     describe_arguments,
@@ -173,8 +174,8 @@ class TerminalSink(TurnSink):
                 self._started[call_id] = self._running[call_id]
         self._write_started(call_id)
         name, arguments = self._running.pop(call_id, ("", ""))
-        sign = "✓" if result.success else "✗"
-        duration = format_duration(result, finished.duration)
+        sign = "…" if result.background else "✓" if result.success else "✗"
+        duration = IN_BACKGROUND if result.background else format_duration(result, finished.duration)
         error = "" if result.success else to_one_line(format_call_error(result), MAX_LINE)
         tail = ": ".join(filter(None, (duration, error)))
         if name and (self._call_above != call_id or (changed is not None and not self._is_live)):

@@ -107,6 +107,10 @@ def format_usage_line(turn: Turn, seconds: float) -> str:
     return f"{_format_tokens(turn.usage)}{cost} · {seconds:.1f} s{counted}"
 
 
+# What is said of a call without a result yet.
+IN_BACKGROUND = "goes on in the background"
+
+
 def format_duration(result: ToolCallResult, duration: float) -> str:
     """Return the duration of a call; an empty text for one that did not run."""
     return "" if result.failure in (Failure.DENIED, Failure.UNKNOWN_TOOL) else f"{duration:.2f} s"

@@ -6,7 +6,7 @@ import hashlib
 import json
 import secrets
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -25,7 +25,7 @@ from dial_client.servers.status import ServerState
 from dial_client.settings.config_types import ServerSettings
 from dial_client.settings.policy_config import Effect, Policy, matches
 from dial_client.tools.approval_mode import DECIDED_BY, PLAN_FIRST, ApprovalMode, may_run, must_wait_for_plan
-from dial_client.tools.function_tools import FunctionTools
+from dial_client.tools.catalog import ToolServer
 from dial_client.tools.grants import Grant, GrantStore
 from dial_client.tools.policy import PolicyRules, ProposedCall, Verdict, can_act_or_send, check_patterns
 from dial_client.tools.taint import describe_sources
@@ -113,6 +113,8 @@ class ApprovalContext:
     a request that is no tool call."""
     owner: str = ""
     """The person that the turn is for (keyword ``owner``); empty if the program does not name one."""
+    agent: str = ""
+    """The path of the agent that makes the call, ``main > reviewer``; empty for the turn itself."""
 
 
 Approver = Callable[[ToolCallRequest, ToolSpec, ApprovalContext], Awaitable[Approval]]
@@ -311,7 +313,14 @@ class ApprovalChecker:
             asked = self.describe(call, spec, taint, change, earlier, origin)
             if answer is None:
                 context = ApprovalContext(
-                    asked.server, asked.change, asked.reason, origin.turn, origin.conversation, asked.id, origin.owner
+                    asked.server,
+                    asked.change,
+                    asked.reason,
+                    origin.turn,
+                    origin.conversation,
+                    asked.id,
+                    origin.owner,
+                    origin.agent,
                 )
                 answer = await self._ask_approver(call, spec, context)
             if answer.allowed and self.pins is not None:
@@ -387,14 +396,13 @@ class ApprovalChecker:
             revoked += [f"{grant.server}/{grant.tool}" for grant in self.grants.revoke(named)]
         return tuple(dict.fromkeys(revoked))
 
-    def check_patterns(self, servers: Mapping[str, Connection], functions: FunctionTools) -> tuple[str, ...]:
-        """Return a warning for each pattern that matches none of the servers' tools and the functions."""
+    def check_patterns(self, servers: Mapping[str, Connection], own: Iterable[ToolServer]) -> tuple[str, ...]:
+        """Return a warning for each pattern that matches no tool of the servers, no function and no agent."""
         tools = {
             name: tuple(tool.name for tool in server.tools) if server.summary.state is ServerState.READY else None
             for name, server in servers.items()
         }
-        if functions.tools:
-            tools[functions.name] = tuple(tool.name for tool in functions.tools)
+        tools |= {backend.name: tuple(tool.name for tool in backend.tools) for backend in own}
         settings = {name: server.settings for name, server in servers.items()}
         return tuple(check_patterns(self.rules, tools, settings))
 

@@ -11,6 +11,8 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +21,10 @@ import anyio.lowlevel
 
 from dial_client.hooks import call_context
 from dial_client.hooks.audit.entries import CallAudit, Origin, TurnAudit
-from dial_client.hooks.call_context import CallContext, Caller, InputRequired, Spend
+from dial_client.hooks.call_context import CallContext, Caller, InputRequired, Spend, TurnScope
 from dial_client.hooks.middleware import MiddlewareChain, ToolCall
 from dial_client.messages.errors import ServerError
-from dial_client.messages.events import AppOpened, Emit, ToolCallFinished, ToolCallProgress, ToolCallStarted
+from dial_client.messages.events import AppOpened, Emit, Event, ToolCallFinished, ToolCallProgress, ToolCallStarted
 from dial_client.messages.limits import Limits
 from dial_client.messages.mcp_apps import App
 from dial_client.messages.message import (
@@ -47,6 +49,7 @@ from dial_client.servers.server_cache import build_definition, compare_definitio
 from dial_client.servers.session import OnCallProgress, to_tool_error
 from dial_client.tools import result_content
 from dial_client.tools.approval import Approval, ApprovalChecker, Decision, FailedApproval
+from dial_client.tools.background_calls import BackgroundCall, BackgroundCalls
 from dial_client.tools.catalog import Catalog, Route
 from dial_client.tools.result_content import StoreResult, add_change_note, shorten
 from dial_client.tools.taint import Taint, find_taint_source
@@ -113,6 +116,9 @@ class CallScope:
     """The ``_meta`` of the request to the server; None for none."""
     caller: Caller | None = None
     """The client of a gateway that makes the calls, and that answers the requests of servers during them."""
+    turn: TurnScope = TurnScope()  # noqa: RUF009 - frozen
+    background: BackgroundCalls | None = None
+    """Keeps the calls that go to the background; None to wait for every call."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -183,7 +189,7 @@ class ToolExecutor:
         # The model requested all calls of a round before it read any of their results, so no result of this round can
         # have misled it.
         taint = self.scope.taint.sources if self.scope.taint is not None else ()
-        return _Round(emit, deadline, taint, dict(waiting), self.middleware.wraps_tool_calls)
+        return _Round(emit, deadline, deadline, taint, dict(waiting), self.middleware.wraps_tool_calls)
 
     async def _execute(self, call: ToolCallRequest, round_: _Round, *, is_over_limit: bool) -> ToolCallResult:
         """Run one call between its two events."""
@@ -199,20 +205,59 @@ class ToolExecutor:
                 attempt = _Attempt(build_not_run_result(call.id, why), started_at)
                 with self.audit.call(call, route.spec if route else None) as audit:
                     audit.record_result(attempt.result)
-            elif round_.is_wrapped:
-                attempt = await self._attempt_in_middleware(call, route, round_)
+            elif route is not None and (seconds := self._find_background_after(route, round_)) is not None:
+                attempt = await self._attempt_beside(call, route, round_, seconds)
             else:
-                attempt = await self._attempt(call, route, round_)
+                attempt = await self._make_attempt(call, route, round_)
         except anyio.get_cancelled_exc_class():
             # An approver or a middleware may await a cancelled task; the turn continues unless it is cancelled itself.
             await anyio.lowlevel.checkpoint_if_cancelled()
             attempt = _Attempt(ToolCallResult.failed(call.id, Failure.TOOL, _CANCELLED_TASK), started_at)
-        result = self._shorten(attempt.result)
+        result = self.shorten(attempt.result)
         self.add_taint(result.taint)
         duration = time.monotonic() - attempt.started_at
         log.debug("tool_call", tool=call.name, server=server, ok=result.success, duration=round(duration, 4))
         await round_.emit(_build_end(result, duration, call, (server, tool), attempt))
         return result
+
+    def _find_background_after(self, route: Route, round_: _Round) -> float | None:
+        """Return the seconds after which a call goes to the background; None if it cannot."""
+        background, spec = self.scope.background, route.spec
+        # The host's own tools end soon, and an app shows the result of its own call.
+        if background is None or background.tasks is None or not spec.server or spec.app_uri:
+            return None
+        settings = route.connection.settings
+        own = None if settings is None else settings.find_background_after(spec.tool)
+        seconds = self.limits.background_after if own is None else own
+        is_full = sum(call.result is None for call in background.calls) >= self.limits.max_parallel
+        return None if is_full or seconds >= round_.deadline.seconds_left else seconds
+
+    async def _attempt_beside(self, call: ToolCallRequest, route: Route, round_: _Round, seconds: float) -> _Attempt:
+        """Make a call in a task of the client, and wait for its end, but no longer than `seconds`."""
+        background = self.scope.background
+        assert background is not None and background.tasks is not None
+        moving: BackgroundCall[_Attempt] = BackgroundCall(call, route.spec.server, self.audit.origin.turn)
+
+        async def emit(event: Event) -> None:
+            # The turn, and the display of the call, may have ended since.
+            if not moving.is_moved:
+                await round_.emit(event)
+
+        own = replace(round_, emit=emit, limit=moving.limit, moving=moving)
+        make = partial(self._make_attempt, call, route, own)
+        background.tasks.start_soon(moving.run, make, attrgetter("result"))
+        await moving.wait_in_round(round_.deadline, seconds)
+        if moving.is_moved:
+            return _Attempt(background.keep(moving), moving.started_at)
+        if moving.error is not None:
+            raise moving.error
+        return moving.attempt or _Attempt(
+            ToolCallResult.failed(call.id, Failure.TOOL, _CANCELLED_TASK), moving.started_at
+        )
+
+    async def _make_attempt(self, call: ToolCallRequest, route: Route | None, round_: _Round) -> _Attempt:
+        make = self._attempt_in_middleware if round_.is_wrapped else self._attempt
+        return await make(call, route, round_)
 
     async def _attempt_in_middleware(self, call: ToolCallRequest, route: Route | None, round_: _Round) -> _Attempt:
         """Let the middleware change, make or answer a call within the timeout of the turn; the call's id stays."""
@@ -233,7 +278,7 @@ class ToolExecutor:
         result = ToolCallResult.failed(call.id, Failure.TIMEOUT, _TIME_IS_OVER)
         origin = self.audit.origin
         spec = route.spec if route else None
-        with round_.deadline.scope():
+        with round_.limit.scope():
             tool_call = ToolCall(
                 request=call, spec=spec, turn_id=origin.turn, conversation_id=origin.conversation, owner=origin.owner
             )
@@ -255,7 +300,7 @@ class ToolExecutor:
         result = ToolCallResult.failed(call.id, Failure.TIMEOUT, _TIME_IS_OVER)
         started_at = time.monotonic()
         with self.audit.call(call, route.spec if route else None) as audit:
-            with round_.deadline.scope():
+            with round_.limit.scope():
                 decision = await self._clear(call, round_, audit)
                 started_at = time.monotonic()
                 if isinstance(decision, ToolCallResult):
@@ -266,7 +311,8 @@ class ToolExecutor:
                     answer = await self._call(cleared.call, cleared.route, round_, audit)
                     result = _add_note_of_changes(answer, call, cleared.call)
             audit.record_result(result)
-        source = find_taint_source(call, result, cleared.route if cleared is not None else None)
+        # Of an agent, only the result itself says what the agent has read.
+        source = find_taint_source(call, result, cleared.route if cleared is not None else None) or result.taint
         if source != result.taint:
             result = replace(result, taint=source)
         return _Attempt(result, started_at, cleared)
@@ -353,14 +399,27 @@ class ToolExecutor:
         own_timeout = settings.tool_timeout if settings is not None else None
         timeout = self.limits.tool_timeout if own_timeout is None else own_timeout
         call_deadline = Deadline(timeout, max(timeout, self.limits.tool_timeout_max))
+        shared = self.scope
         context = CallContext(
-            round_.deadline, call_deadline, self.scope.spend, self.audit.origin, self.scope.meta, self.scope.caller
+            round_.deadline,
+            call_deadline,
+            shared.spend,
+            self.audit.origin,
+            shared.meta,
+            shared.caller,
+            shared.turn,
+            round_.taint,
         )
+        moving = round_.moving
+        if moving is not None:
+            moving.begin(call_deadline)
         with call_deadline.scope() as scope, call_context.set_current(context):
             is_over = False
 
             async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-                if not is_over:
+                if moving is not None and moving.is_moved:
+                    moving.progress = f"{progress:g} of {total:g}" if total else f"{progress:g}"
+                elif not is_over:
                     call_deadline.restart(timeout)
                     text = message and sanitize(message)
                     progressed = ToolCallProgress(call.id, _to_finite(progress) or 0.0, _to_finite(total), text)
@@ -379,11 +438,12 @@ class ToolExecutor:
             finally:
                 is_over = True
         if scope.cancelled_caught:
-            error = f"The tool gave no result within {timeout:g} seconds."
+            seconds = timeout if moving is None or not moving.is_moved else max(timeout, self.limits.tool_timeout_max)
+            error = f"The tool gave no result within {seconds:g} seconds."
             return ToolCallResult.failed(call.id, Failure.TIMEOUT, error)
         return result
 
-    def _shorten(self, result: ToolCallResult) -> ToolCallResult:
+    def shorten(self, result: ToolCallResult) -> ToolCallResult:
         """Shorten a result to the limits for the model and for a log line."""
         error = result.error
         if error is not None and (len(error) > MAX_ERROR_CHARS or "\n" in error):
@@ -400,12 +460,16 @@ class _Round:
     emit: Emit
     deadline: Deadline
     """The deadline of the turn."""
+    limit: Deadline
+    """The deadline at which calls end: that of the turn, unless a call may go to the background."""
     taint: tuple[str, ...]
     """The untrusted sources that the model had read when it requested the calls."""
     waiting: dict[str, tuple[PendingApproval, Approval | None]]
     """As `WaitingCalls`, without the calls that were decided in this round."""
     is_wrapped: bool
     """True if middleware wraps the calls, or measures them."""
+    moving: BackgroundCall[_Attempt] | None = None
+    """The only call of this round, if it may go to the background."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)

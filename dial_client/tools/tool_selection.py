@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import InitVar, dataclass, replace
+from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,8 @@ from dial_client.messages.message import Failure, Message, Role, ToolCallResult,
 from dial_client.runtime.safe_text import sanitize
 from dial_client.servers.server_manager import OwnerViews, ServerManager
 from dial_client.servers.session import OnCallProgress
-from dial_client.tools.catalog import SEARCH_TOOLS, Catalog, Key, Route, build_catalog, build_host_tool
+from dial_client.tools.background_calls import STOP_CALL, WAIT_FOR_CALL, BackgroundCalls
+from dial_client.tools.catalog import SEARCH_TOOLS, Catalog, Key, Route, ToolServer, build_catalog, build_host_tool
 from dial_client.tools.function_tools import FunctionTools
 from dial_client.tools.result_content import READ_RESULT, ResultStore
 from dial_client.tools.search_index import SearchIndex
@@ -51,6 +52,21 @@ READ_RESULT_TOOL = build_host_tool(
     READ_RESULT,
     "Reads on in a tool result that was too long to be shown whole: a page, or the places of some words.",
     _PAGE,
+)
+
+_CALL_ID = {"type": "string", "description": "The id of the call, as its first result gives it."}
+_WAIT = {
+    "type": "object",
+    "properties": {"id": _CALL_ID, "seconds": {"type": "number", "description": "The most seconds to wait, up to 50."}},
+    "required": ["id"],
+}
+WAIT_FOR_CALL_TOOL = build_host_tool(
+    WAIT_FOR_CALL, "Waits for the result of a call that goes on in the background.", _WAIT
+)
+STOP_CALL_TOOL = build_host_tool(
+    STOP_CALL,
+    "Stops a call that goes on in the background.",
+    {"type": "object", "properties": {"id": _CALL_ID}, "required": ["id"]},
 )
 
 
@@ -131,14 +147,26 @@ class ToolSnapshots:
 
     def __post_init__(self) -> None:
         self._views: OwnerViews[ToolSnapshot] = OwnerViews(self._servers)
+        self._agents: tuple[ToolServer, ...] = ()
+        self._changes = 0
+
+    def set_agents(self, agents: ToolServer | None) -> None:
+        """Offer agents from the next round on, in place of earlier ones; None for no agents."""
+        self._agents, self._changes = (() if agents is None else (agents,)), self._changes + 1
+
+    @property
+    def own(self) -> tuple[ToolServer, ...]:
+        """What has tools besides the servers: the functions and the agents, if there are any."""
+        return tuple(backend for backend in (self.functions, *self._agents) if backend.tools)
 
     def take_snapshot(self) -> ToolSnapshot:
         """Return the servers' current tools."""
-        return self._views.get(self._build, self.functions.revision)
+        return self._views.get(self._build, self.functions.revision + self._changes)
 
     def _build(self) -> ToolSnapshot:
-        pinned = (name for name, server in self._servers.items() if server.settings and server.settings.pinned)
-        catalog = build_catalog((*self._servers.values(), self.functions), has_apps=self._has_apps)
+        backends = (*self._servers.values(), *self.own)
+        pinned = (backend.name for backend in backends if backend.settings and backend.settings.pinned)
+        catalog = build_catalog(backends, has_apps=self._has_apps)
         return ToolSnapshot(catalog, frozenset(pinned), self._own_tools())
 
     def get_catalog(self) -> Catalog:
@@ -173,6 +201,7 @@ class TurnTools:
         window: The model's context window in tokens; None if unknown.
         is_searched: Returns whether the endpoint searches tools itself; all tools are then offered to it.
         owner: The person that the turn is for.
+        background: The calls in the background, for which two tools are offered.
     """
 
     name = ""
@@ -184,6 +213,7 @@ class TurnTools:
     _window: int | None = None
     _is_searched: Callable[[], bool] = lambda: False
     _owner: str = ""
+    _background: BackgroundCalls = field(default_factory=BackgroundCalls)
 
     def __post_init__(self, history: Sequence[Message]) -> None:
         # The echoes of an endpoint with its own search contain the tools it found. The tools that another model called
@@ -221,6 +251,8 @@ class TurnTools:
 
     async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress) -> ToolCallResult:  # noqa: ARG002
         """Run a call of one of the host's own tools, and return its result without an id."""
+        if tool in (WAIT_FOR_CALL, STOP_CALL):
+            return await self._background.call(tool, arguments, self._limits.tool_timeout)
         if tool == SEARCH_TOOLS:
             text: str | None = self._search(arguments["query"])
         else:
@@ -231,13 +263,14 @@ class TurnTools:
         return ToolCallResult("", success=True, content=sanitize(text))
 
     def find_untrusted(self, tool: str, arguments: Mapping[str, Any]) -> str:  # noqa: ARG002
-        """Return an empty text: what was stored has tainted the conversation when it arrived."""
+        """Return an empty text: what was stored has tainted when it arrived, and a late result says its source."""
         return ""
 
     def _offer(self) -> _Offer:
         """Return the current offer, rebuilt if something has changed."""
         snapshot = self._snapshot()
-        state = (snapshot, tuple(self._found), self._can_read_results, self._is_searched())
+        has_background = bool(self._background.calls)
+        state = (snapshot, tuple(self._found), self._can_read_results, self._is_searched(), has_background)
         if self._current.state != state:
             tools = self._select(snapshot)
             self._current = _Offer(state, tools, self._build_catalog(snapshot, tools))
@@ -246,6 +279,8 @@ class TurnTools:
     def _select(self, snapshot: ToolSnapshot) -> tuple[ToolSpec, ...]:
         """Return the tools to offer: all tools, all tools with most of them deferred, or only the found tools."""
         own_tools = (*(route.spec for route in snapshot.own), *((READ_RESULT_TOOL,) if self._can_read_results else ()))
+        if self._background.calls:
+            own_tools = (*own_tools, WAIT_FOR_CALL_TOOL, STOP_CALL_TOOL)
         tools = snapshot.catalog.tools
         if not snapshot.is_long(self._limits, self._window):
             return (*tools, *own_tools) if own_tools else tools
@@ -282,7 +317,9 @@ class TurnTools:
                 routes.pop(name, None)
         own_routes = {route.spec.name: route for route in snapshot.own}
         own_routes |= {
-            spec.name: Route(self, spec) for spec in tools if spec is READ_RESULT_TOOL or spec is snapshot.search_tool
+            spec.name: Route(self, spec)
+            for spec in tools
+            if spec in (READ_RESULT_TOOL, WAIT_FOR_CALL_TOOL, STOP_CALL_TOOL) or spec is snapshot.search_tool
         }
         return replace(snapshot.catalog, routes={**routes, **own_routes})
 

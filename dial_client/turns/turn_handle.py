@@ -32,6 +32,7 @@ from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.servers.status import ServerStatus
+from dial_client.tools.background_calls import BackgroundCall, BackgroundCalls
 from dial_client.turns.event_log import MAX_UNREAD, EventLog
 from dial_client.turns.turn_recorder import TurnRecorder
 
@@ -82,6 +83,7 @@ class TurnHandle(Generic[OutputT_co]):
         origin: The ids of the turn and its conversation; by default a new turn without a conversation.
         raise_at_limits: Whether a limit that ends the turn is an error.
         require_output: Whether an end without a typed answer is an error.
+        background_calls: The calls in the background of the conversation; by default of the turn alone.
     """
 
     _work: TurnWork
@@ -97,6 +99,8 @@ class TurnHandle(Generic[OutputT_co]):
     """The ids of the turn and its conversation, for the audit log."""
     raise_at_limits: bool = False
     require_output: bool = False
+    background_calls: BackgroundCalls = field(default_factory=BackgroundCalls)
+    """The calls in the background of the conversation, or of the turn alone."""
     recorder: TurnRecorder = field(init=False)
     replacement: Turn[Any] | None = field(default=None, init=False)
     """A middleware's result, which replaces the recorded result; None if there is none."""
@@ -132,6 +136,11 @@ class TurnHandle(Generic[OutputT_co]):
     def owner(self) -> str:
         """The person that the turn is for; empty if the program does not name one."""
         return self.origin.owner
+
+    @property
+    def background(self) -> tuple[BackgroundCall[Any], ...]:
+        """The calls in the background that run, and those whose result the model has not got."""
+        return self.background_calls.calls
 
     @property
     def has_ended(self) -> bool:
@@ -288,11 +297,19 @@ class TurnHandle(Generic[OutputT_co]):
                     self.recorder.drop_reply()
                 broken = "model" if isinstance(error, ProviderError) else "turn"
                 open_calls_end = f"the {broken} broke off"
+            await self._end_background()
             await self._complete(reason, self.recorder.settle(open_calls_end) if open_calls_end else [])
         except Exception as error:  # noqa: BLE001 - an observer failed
             self.failure = self.failure or error
         finally:
             self._end()
+
+    async def _end_background(self) -> None:
+        """Stop the calls in the background if the turn was cancelled, or if no later turn can get their results."""
+        calls = self.background_calls
+        if self.is_cancelled or not calls.is_kept:
+            for name in await calls.stop_calls(self.id if calls.is_kept else None):
+                self.recorder.note(f"the call of {name!r} was stopped in the background when the turn ended")
 
     async def _complete(self, reason: StopReason, last_events: Sequence[Event]) -> None:
         """Record the last events, let the observers store the end of the turn, and log the events."""
@@ -361,6 +378,7 @@ class TurnTasks:
     def start(self, turn: TurnHandle, tasks: BackgroundTasks) -> None:
         """Start a turn and its observers, each in a background task."""
         self._turns.add(turn)
+        turn.background_calls.tasks = tasks
         tasks.start_soon(turn.run)
         for observer in turn.observers:
             tasks.start_soon(observer.run_beside, turn)

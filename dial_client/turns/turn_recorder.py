@@ -272,7 +272,7 @@ def find_limit(rounds: Sequence[Sequence[ToolCallRecord]], usage: Usage, limits:
         usage: The usage of all requests so far.
         limits: The limits of the turn.
     """
-    if limits.max_tokens_total is not None and usage.input_tokens + usage.output_tokens >= limits.max_tokens_total:
+    if is_spent(usage, limits):
         return StopReason.TOKEN_BUDGET
     failed = takewhile(lambda calls: not any(record.result.success for record in calls), reversed(rounds))
     if sum(1 for _ in failed) >= limits.max_consecutive_errors:
@@ -283,6 +283,11 @@ def find_limit(rounds: Sequence[Sequence[ToolCallRecord]], usage: Usage, limits:
         if max(repeats.values(), default=0) >= limits.max_repeats:
             return StopReason.REPEATED_CALLS
     return None
+
+
+def is_spent(usage: Usage, limits: Limits) -> bool:
+    """Return whether the usage has reached the limit of tokens."""
+    return limits.max_tokens_total is not None and usage.input_tokens + usage.output_tokens >= limits.max_tokens_total
 
 
 def _build_key(record: ToolCallRecord) -> tuple[str, str, str | None, Content]:

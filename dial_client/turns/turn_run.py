@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Self
 
 from dial_client.hooks.audit.entries import TurnAudit
+from dial_client.hooks.call_context import CallContext, TurnScope
 from dial_client.hooks.middleware import MiddlewareChain, TurnRequest
 from dial_client.messages.events import (
     Event,
@@ -52,7 +53,7 @@ from dial_client.turns.resolution import Outcome, Reply, resolve
 from dial_client.turns.status_model import StatusModel
 from dial_client.turns.status_text import describe_tool
 from dial_client.turns.turn_handle import TurnHandle
-from dial_client.turns.turn_recorder import find_limit
+from dial_client.turns.turn_recorder import TurnRecorder, find_limit, is_spent
 from dial_client.turns.typed_answer import TypedAnswer, is_answer
 
 log = get_logger(__name__)
@@ -100,6 +101,10 @@ class TurnServices:
     """The calls of the last of these rounds that have not run, which the turn makes before it asks the model."""
     output: OutputType | None = None
     """The type of the answer; None for text."""
+    scope: TurnScope = field(default_factory=TurnScope)
+    """What holds for the turns that calls of this turn run, without the budget, which the turn itself knows."""
+    outer: CallContext | None = None
+    """The call that runs this turn, whose deadlines pause while this turn waits for the user; None if there is none."""
 
     def without_host(self) -> TurnServices:
         """Return the services without the servers' and the host's own tools, and without the host's instructions."""
@@ -218,7 +223,8 @@ class TurnRun:
         self._services = services
         self._turn = turn
         reserve = min(limits.timeout * _ANSWER_SHARE, _MAX_ANSWER_SECONDS)
-        self._deadline = Deadline(limits.timeout - reserve, reserve=reserve)
+        outer = () if services.outer is None else (services.outer.turn, services.outer.call)
+        self._deadline = Deadline(limits.timeout - reserve, reserve=reserve, outer=outer)
         self._tools = TurnTools(
             services.tool_snapshot,
             services.result_store,
@@ -227,6 +233,7 @@ class TurnRun:
             services.model.window.tokens,
             self._has_endpoint_search,
             turn.origin.owner,
+            turn.background_calls,
         )
         self._client_tool_names = frozenset(tool.name for tool in services.client_tools)
         self._offers_client_tools_only = False
@@ -260,6 +267,8 @@ class TurnRun:
                 turn.recorder.add_usage,
                 taint,
                 turn.recorder.note,
+                turn=replace(services.scope, is_spent=partial(_is_spent, turn.recorder, limits, services.outer)),
+                background=turn.background_calls,
             ),
             replace(services.audit, origin=turn.origin),
             services.middleware,
@@ -276,7 +285,15 @@ class TurnRun:
         del self._turn, self._executor
 
     async def begin(self) -> ConversationContext:
-        """Return the conversation at the start of the turn, with results of the calls that waited for approval."""
+        """Return the conversation at the start of the turn, with results of the calls that waited for approval.
+
+        The results of calls in the background follow, also of those whose result is lost.
+        """
+        context = await self._run_waiting_calls()
+        lost = self._turn.background_calls.describe_lost(context.messages)
+        return context.extend(*await self._add_messages((*lost, *self._take_background_results())))
+
+    async def _run_waiting_calls(self) -> ConversationContext:
         messages, waiting = self.context.messages, self._services.waiting
         if not waiting:
             return self.context
@@ -372,12 +389,21 @@ class TurnRun:
         return (*messages, *await self._add_steering(calls))
 
     async def _add_steering(self, calls: Sequence[ToolCallRequest]) -> tuple[Message, ...]:
-        """Return the user's messages that follow the results of a round, unless the turn ends with these results."""
+        """Return the messages that follow the results of a round, unless the turn ends with these results.
+
+        They are the results of calls in the background, and the user's messages.
+        """
         has_client_calls = len(self._select_server_calls(calls)) < len(calls)
         if has_client_calls or self._turn.recorder.is_waiting or self._find_limit():
             return ()
-        messages = self._turn.unsent
+        steering = self._turn.unsent
         self._turn.take_unsent()
+        return await self._add_messages((*self._take_background_results(), *steering))
+
+    def _take_background_results(self) -> tuple[Message, ...]:
+        return self._turn.background_calls.take_ended(self._executor.shorten)
+
+    async def _add_messages(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         for message in messages:
             self._executor.add_taint(message.taint)
             await self.emit(MessageCompleted(message))
@@ -414,6 +440,8 @@ class TurnRun:
         """Return the limit that ends the turn before its next round; None if the turn may continue."""
         if self._deadline.is_over:
             return StopReason.TIMEOUT
+        if (outer := self._services.outer) is not None and outer.scope.is_spent():
+            return StopReason.TOKEN_BUDGET
         recorder = self._turn.recorder
         return find_limit(recorder.rounds, recorder.usage, self._services.limits)
 
@@ -424,3 +452,8 @@ class TurnRun:
         """Return whether the endpoint can search the tools itself; this requires native tool calls."""
         model = self._services.model
         return model.format.handler.format is ToolFormat.NATIVE and model.provider.info.searches_tools
+
+
+def _is_spent(recorder: TurnRecorder, limits: Limits, outer: CallContext | None) -> bool:
+    """Return whether the tokens of a turn, or of the turn that waits for it, are used up."""
+    return is_spent(recorder.usage, limits) or (outer is not None and outer.scope.is_spent())

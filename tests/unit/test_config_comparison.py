@@ -58,6 +58,7 @@ def kept(settings: dict[str, Any]) -> Any:
     [
         ("startupTimeout", 50),
         ("toolTimeout", 600),
+        ("backgroundAfter", {"print_*": 0}),
         ("timeout", 60_000),
         ("required", True),
         ("lazy", True),

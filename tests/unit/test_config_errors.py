@@ -67,6 +67,12 @@ ENTRY_ERRORS = [
     ('{"command": "x", "startupTimeout": ⟦0}', "time.startupTimeout: expected a number greater than 0", ""),
     ('{"command": "x", "toolTimeout": ⟦true}', "time.toolTimeout: expected a finite number, found true or false", ""),
     ('{"command": "x", "toolTimeout": ⟦"60"}', "time.toolTimeout: expected a finite number, found a string", ""),
+    (
+        '{"command": "x", "backgroundAfter": {"a": ⟦-1}}',
+        "time.backgroundAfter.a: expected a number that is not negative",
+        "",
+    ),
+    ('{"command": "x", "backgroundAfter": ⟦"1"}', "time.backgroundAfter: expected a finite number, found a string", ""),
     ('{"command": "x", "timeout": ⟦-5}', "time.timeout: expected a number that is not negative", ""),
     (
         '{"command": "x", "protocol": ⟦"2025-11-25"}',

@@ -14,7 +14,7 @@ from dial_client.cli.word_wrap import break_line, break_words, count_cells, fit
 from dial_client.messages.message import NOT_ALLOWED, Content, ImagePart, ToolCallResult, extract_text
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.runtime.text import count_noun
-from dial_client.sinks.turn_display import MAX_CHARS, format_call_error, format_duration
+from dial_client.sinks.turn_display import IN_BACKGROUND, MAX_CHARS, format_call_error, format_duration
 from dial_client.tools.result_content import describe_cut, drop_change_note
 
 PREVIEW_LINES = 2
@@ -85,6 +85,10 @@ def format_finished_call(
 
     If the user was asked about it, a line above has said already that it was denied or changed, and why.
     """
+    if result.background:
+        called = _format_call(call.name, call.arguments, max(12, columns - count_cells(IN_BACKGROUND) - 4))
+        yield fit_styled("…", theme.faint, f" {called}", f" {IN_BACKGROUND}", theme, columns)
+        return
     sign, colour = ("✓", theme.success) if result.success else ("✗", theme.failure)
     text = extract_text(result.content) if result.success else format_call_error(result)
     if call.was_asked_about:

@@ -26,6 +26,9 @@ class Origin:
     client: str = ""
     """The MCP client that made the call through the gateway, as it names itself, with its version:
     ``claude-code 2.1.0``; empty for a call of this program."""
+    agent: str = ""
+    """The path of the agent that makes the call, from the agent of the turn itself: ``main > reviewer``; empty for the
+    turn itself."""
 
     @property
     def party(self) -> tuple[str, str]:
@@ -41,7 +44,9 @@ class Origin:
 def find_common_origin(origins: Iterable[Origin]) -> Origin:
     """Return what all origins share; an empty text for each part in which they differ, or if there are none."""
     distinct = set(origins)
-    parts = ({getattr(origin, name) for origin in distinct} for name in ("conversation", "turn", "owner", "client"))
+    parts = (
+        {getattr(origin, name) for origin in distinct} for name in ("conversation", "turn", "owner", "client", "agent")
+    )
     return Origin(*(values.pop() if len(values) == 1 else "" for values in parts))
 
 

@@ -82,6 +82,7 @@ def build_fields(entry: AuditEntry, *, with_arguments: bool, mask: Mask | None) 
         "turn": entry.origin.turn,
         "owner": entry.origin.owner[:_MAX_NAME],
         "client": entry.origin.client[:_MAX_NAME],
+        "agent": entry.origin.agent[:_MAX_NAME],
         "call": entry.call[:_MAX_NAME],
         "server": entry.server[:_MAX_NAME],
         "tool": entry.tool[:_MAX_NAME],

@@ -98,6 +98,7 @@ export const TEXTS = {
   "status.sending": "جارٍ الإرسال…", "status.stopping": "جارٍ الإيقاف…",
   "status.elsewhere": "عملية أخرى تكتب الإجابة…", "status.waiting": "بانتظار ردك",
   "call.running": "قيد التشغيل", "call.waiting": "بانتظار الإذن", "call.done": "تم", "call.failed": "فشل",
+  "call.background": "يستمر في الخلفية",
   "call.unknown": "بلا نتيجة", "call.of": "من ", "call.state": "، {state}",
   "call.arguments": "الوسائط", "call.result": "النتيجة",
   "call.error": "خطأ", "call.copy_arguments": "نسخ الوسائط", "call.copy_result": "نسخ النتيجة",

@@ -107,6 +107,7 @@ export const TEXTS = {
   "status.stopping": "Hält an…", "status.elsewhere": "Ein anderer Prozess schreibt die Antwort…",
   "status.waiting": "Wartet auf Ihre Antwort", "call.running": "läuft", "call.waiting": "wartet auf Erlaubnis",
   "call.done": "fertig", "call.failed": "fehlgeschlagen", "call.unknown": "kein Ergebnis", "call.of": "von ",
+  "call.background": "läuft im Hintergrund weiter",
   "call.state": ", {state}", "call.arguments": "Argumente", "call.result": "Ergebnis", "call.error": "Fehler",
   "call.copy_arguments": "Argumente kopieren", "call.copy_result": "Ergebnis kopieren",
   "call.copy_error": "Fehler kopieren", "call.no_arguments": "Keine Argumente",

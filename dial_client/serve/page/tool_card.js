@@ -13,6 +13,7 @@ const STATES = {
   waiting: translate("call.waiting"),
   done: translate("call.done"),
   failed: translate("call.failed"),
+  background: translate("call.background"),
   unknown: translate("call.unknown"),
 };
 const ICONS = { waiting: "shield", done: "check", failed: "cross" };
@@ -96,9 +97,9 @@ export class ToolCard {
   }
 
   /** Show the result: `success`, the `content` of its message, `duration` in seconds if it is known, and its `app`. */
-  finish({ success, content, duration, app }) {
+  finish({ success, content, duration, app, background }) {
     clearInterval(this.#timer);
-    this.#setState(success ? "done" : "failed");
+    this.#setState(background ? "background" : success ? "done" : "failed");
     this.#time.textContent = duration === undefined ? "" : formatDuration(duration);
     this.#progress.hidden = true;
     this.#result.hidden = false;

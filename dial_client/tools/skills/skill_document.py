@@ -1,29 +1,16 @@
-"""The file ``SKILL.md``: front matter in YAML, and below it the instructions in Markdown (agentskills.io).
-
-The front matter is read strictly: it has no anchors, no aliases, no tags and no key twice, so that the text that a
-person reads and the values that the program uses cannot differ.
-"""
+"""The file ``SKILL.md``: front matter in YAML, and below it the instructions in Markdown (agentskills.io)."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dial_client.messages.errors import ConfigError
 from dial_client.runtime.safe_text import sanitize
-from dial_client.runtime.text import did_you_mean
+from dial_client.settings.front_matter import MAX_DESCRIPTION, MAX_NAME, is_name, read_front_matter
 
 FILE_NAME = "SKILL.md"
-# Maximum bytes of the front matter: the parser of YAML takes a third of a second for so many.
-MAX_FRONT_MATTER = 16 * 1024
-MAX_NAME, MAX_DESCRIPTION, MAX_COMPATIBILITY = 64, 1024, 500
-_MAX_DEPTH = 20
-_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-_FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
-# The kinds of values; YAML has a tag for each of them.
-_KINDS = frozenset(("str", "int", "float", "bool", "null", "timestamp", "seq", "map", "value"))
+MAX_COMPATIBILITY = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +42,7 @@ def parse_skill(data: bytes, path: str) -> SkillDocument:
     Raises:
         ConfigError: The content is not a skill; the error names the line, and what was expected.
     """
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError("this is not text in UTF-8", path=path, line=line) from None
-    found = _FRONT_MATTER.match(text)
-    if found is None:
-        raise ConfigError("expected front matter", "the file begins with --- and name, and ends it with ---", path, 1)
-    if len(found[1].encode()) > MAX_FRONT_MATTER:
-        raise ConfigError(f"front matter has at most {MAX_FRONT_MATTER:,} bytes", path=path, line=1)
-    fields = _Fields(_compose(found[1], path), path)
+    fields, body = read_front_matter(data, path, "name and description")
     name = fields.read_text("name", MAX_NAME)
     if not is_name(name):
         hint = "lowercase letters a-z, digits, and single hyphens between them"
@@ -73,110 +50,13 @@ def parse_skill(data: bytes, path: str) -> SkillDocument:
     return SkillDocument(
         name,
         " ".join(sanitize(fields.read_text("description", MAX_DESCRIPTION)).split()),
-        text[found.end() :].strip(),
+        body,
         fields.read_text("license", required=False),
         fields.read_text("compatibility", MAX_COMPATIBILITY, required=False),
         fields.read_words("allowed-tools"),
-        fields.read_metadata(),
+        fields.read_texts("metadata"),
         fields.node,
     )
-
-
-def is_name(name: object) -> bool:
-    """Return True for a name of a skill: lowercase letters, digits, and single hyphens between them."""
-    return isinstance(name, str) and len(name) <= MAX_NAME and _NAME.fullmatch(name) is not None
-
-
-def _compose(text: str, path: str) -> Any:
-    """Return the node of front matter, which is a mapping without anchors, tags and repeated keys."""
-    from yaml import MarkedYAMLError, SafeLoader, YAMLError
-
-    try:
-        node = SafeLoader(text).get_single_node()
-    except RecursionError:
-        raise ConfigError("front matter is nested too deeply", path=path, line=2) from None
-    except MarkedYAMLError as error:
-        mark = error.problem_mark
-        hint = "put a value with a colon in quotes" if "mapping values" in (error.problem or "") else ""
-        line = 2 if mark is None else mark.line + 2
-        raise ConfigError(f"this is not YAML: {error.problem or error.context}", hint, path, line) from None
-    except (YAMLError, ValueError) as error:
-        raise ConfigError(f"this is not YAML: {' '.join(str(error).split())}", path=path, line=2) from None
-    if node is None or node.id != "mapping":
-        raise ConfigError("expected front matter with name and description", path=path, line=2)
-    _check(node, path, set(), 0)
-    return node
-
-
-def _check(node: Any, path: str, seen: set[int], depth: int) -> None:
-    """Raise `ConfigError` for an alias, a tag, a key twice, a key that is no text, and for too many levels."""
-    line = node.start_mark.line + 2
-    if depth > _MAX_DEPTH:
-        raise ConfigError("front matter is nested too deeply", path=path, line=line)
-    if id(node) in seen:
-        raise ConfigError("front matter has no aliases", "repeat the value", path, line)
-    seen.add(id(node))
-    if node.tag.removeprefix("tag:yaml.org,2002:") not in _KINDS:
-        raise ConfigError(f"front matter has no tags: {node.tag[:80]}", path=path, line=line)
-    if node.id == "sequence":
-        for child in node.value:
-            _check(child, path, seen, depth + 1)
-    elif node.id == "mapping":
-        keys: set[str] = set()
-        for key, child in node.value:
-            place = key.start_mark.line + 2
-            if key.id != "scalar" or key.tag.endswith(":merge"):
-                raise ConfigError("expected a key that is a text", path=path, line=place)
-            if key.value in keys:
-                raise ConfigError(f"the key {key.value[:60]!r} is there twice", path=path, line=place)
-            keys.add(key.value)
-            _check(child, path, seen, depth + 1)
-
-
-class _Fields:
-    """Typed access to the fields of front matter, with errors that name the line."""
-
-    def __init__(self, node: Any, path: str) -> None:
-        self.node, self._path = node, path
-        self._members = {key.value: (key, value) for key, value in node.value}
-
-    def build_error(self, name: str, problem: str, hint: str = "") -> ConfigError:
-        key, _ = self._members.get(name, (self.node, None))
-        return ConfigError(problem, hint, self._path, key.start_mark.line + 2)
-
-    def read_text(self, name: str, max_chars: int = MAX_DESCRIPTION, *, required: bool = True) -> str:
-        _, node = self._members.get(name, (None, None))
-        if node is None or (node.id == "scalar" and not node.value.strip()):
-            if not required:
-                return ""
-            near = [key for key in self._members if did_you_mean(key, (name,))] if name not in self._members else []
-            hint = f"did you mean {name} by {near[0][:60]!r}?" if near else ""
-            raise self.build_error(name, f"{name} is missing" if node is None else f"{name} is empty", hint)
-        if node.id != "scalar":
-            raise self.build_error(name, f"expected {name} as a text, found a {node.id}")
-        text: str = node.value.strip()
-        if len(text) > max_chars:
-            raise self.build_error(name, f"{name} has {len(text):,} characters, and at most {max_chars:,} are allowed")
-        return text
-
-    def read_words(self, name: str) -> tuple[str, ...]:
-        """Return a list of texts, or the words of a text; a pattern may have spaces in parentheses."""
-        _, node = self._members.get(name, (None, None))
-        if node is None:
-            return ()
-        if node.id == "sequence" and all(child.id == "scalar" for child in node.value):
-            return tuple(child.value for child in node.value)
-        if node.id != "scalar":
-            raise self.build_error(name, f"expected {name} as a text of words, found a {node.id}")
-        return tuple(re.findall(r"[^\s,(]+(?:\([^)]*\))?", node.value))
-
-    def read_metadata(self) -> dict[str, str]:
-        _, node = self._members.get("metadata", (None, None))
-        if node is None:
-            return {}
-        if node.id != "mapping":
-            raise self.build_error("metadata", f"expected metadata as keys with texts, found a {node.id}")
-        return {key.value: child.value for key, child in node.value if child.id == "scalar"}
 
 
 def is_same(node: Any, value: Any) -> bool:

@@ -11,7 +11,8 @@ from mcp_types import CacheableResult, PaginatedResult, Request, RequestParams
 from pydantic import BaseModel, Field, ValidationError
 
 from dial_client.runtime.safe_text import sanitize, to_one_line
-from dial_client.tools.skills.skill_document import FILE_NAME, MAX_DESCRIPTION, is_name
+from dial_client.settings.front_matter import MAX_DESCRIPTION, is_name
+from dial_client.tools.skills.skill_document import FILE_NAME
 from dial_client.tools.skills.skill_folders import MAX_BYTES, MAX_FILES
 from dial_client.tools.skills.skill_manifest import ServerSkill, SkillProblem
 

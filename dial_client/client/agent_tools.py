@@ -1,0 +1,190 @@
+"""Agents as tools: each call runs a turn of the same client, within the limits of the turn that calls.
+
+An agent has no more rights than the turn that calls it: the same approver, rules and grants decide about its calls, the
+tools that the turn leaves out are left out, and what is untrusted for the one is untrusted for the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from secrets import token_hex
+from typing import Any
+
+from dial_client.hooks import call_context
+from dial_client.hooks.audit.entries import Origin
+from dial_client.hooks.call_context import CallContext, TurnScope
+from dial_client.messages.errors import ConfigError, LimitReached
+from dial_client.messages.events import ToolCallProgress, ToolCallStarted
+from dial_client.messages.limits import StopReason
+from dial_client.messages.message import NO_OUTPUT, Failure, Message, Role, ToolCallResult
+from dial_client.messages.turn_result import Turn
+from dial_client.runtime.logs import get_logger
+from dial_client.runtime.safe_text import to_one_line
+from dial_client.servers.session import OnCallProgress
+from dial_client.settings.agent import AGENTS, Agent
+from dial_client.settings.config_types import ServerSettings, Transport
+from dial_client.settings.policy_config import matches
+from dial_client.tools.function_definition import FunctionDefinition, FunctionTool, define
+from dial_client.turns.turn_handle import TurnHandle
+from dial_client.turns.turn_keywords import TurnKeywords
+
+log = get_logger(__name__)
+
+# The most agents above each other, so that agents that may call each other end.
+MAX_LEVELS = 3
+# The first name in the path of an agent: the turn of the user.
+MAIN = "main"
+_SEPARATOR = " > "
+_HEAD = "An agent, which works on a task of its own and answers with the result."
+# What an agent may do is decided call by call, so that the call of the agent itself needs no approval unless a rule
+# asks for one. Its time is that of its own turn, which ends with the turn that calls.
+SETTINGS = ServerSettings(
+    AGENTS,
+    Transport.STDIO,
+    auto_approve=("*",),
+    trusted=True,
+    pinned=True,
+    tool_timeout=math.inf,
+    background_after={"*": math.inf},
+)
+
+
+class AgentTools:
+    """The agents of a client, which are called like the tools of a server.
+
+    Args:
+        agents: The agents.
+        start: Starts a turn: `DialClient.start`.
+        find_taint: Returns the sources of untrusted content in messages: `DialClient.find_taint`.
+
+    Raises:
+        ConfigError: Two agents have one name.
+    """
+
+    name = AGENTS
+    settings = SETTINGS
+
+    def __init__(
+        self,
+        agents: Iterable[Agent],
+        start: Callable[..., TurnHandle],
+        find_taint: Callable[[Sequence[Message]], tuple[str, ...]],
+    ) -> None:
+        self._agents: dict[str, Agent] = {}
+        for agent in agents:
+            if agent.name in self._agents:
+                raise ConfigError(f"there are two agents {agent.name!r}")
+            self._agents[agent.name] = agent
+        self._start, self._find_taint = start, find_taint
+        self.tools = tuple(_define(agent) for agent in self._agents.values())
+        """The definitions of the agents."""
+
+    def find_untrusted(self, tool: str, arguments: Mapping[str, Any]) -> str:  # noqa: ARG002
+        """Return an empty text: the result itself is marked if the agent has read untrusted content."""
+        return ""
+
+    async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress) -> ToolCallResult:
+        """Run a turn of an agent, and return its answer as a result without an id."""
+        agent, context = self._agents[tool], call_context.find_current()
+        origin = context.origin if context is not None else Origin()
+        scope = context.scope if context is not None else TurnScope()
+        path = f"{origin.agent or MAIN}{_SEPARATOR}{agent.name}"
+        turn = self._start(
+            _build_task(str(arguments["task"]), context),
+            stream=False,
+            # The ids of the turn that calls: questions to the user belong to the turn that the user sees.
+            origin=replace(origin, turn=origin.turn or token_hex(16), agent=path),
+            hidden_tools=scope.hidden_tools,
+            **self._build_keywords(agent, path, scope),
+        )
+        try:
+            await _report(turn, path, on_progress)
+            return self._build_result(agent, await turn.result())
+        except LimitReached as limit:
+            return self._build_result(agent, limit.turn)
+        except Exception as error:  # noqa: BLE001 - an error of an agent's turn is its result
+            log.failure("agent_failed", error, agent=agent.name)
+            failed = ToolCallResult.failed("", Failure.TOOL, f"The agent failed: {type(error).__name__}.")
+            return replace(failed, exception=error)
+        finally:
+            await turn.stop()
+
+    def _build_result(self, agent: Agent, turn: Turn) -> ToolCallResult:
+        if turn.stop_reason is StopReason.AWAITING_APPROVAL:
+            # The turn of an agent is stored nowhere, so that it cannot continue with a later answer.
+            problem = "The agent stopped: one of its calls needs an approval that nobody gives now."
+            return ToolCallResult.failed("", Failure.TOOL, problem)
+        text = turn.text or NO_OUTPUT
+        if turn.stop_reason is not StopReason.ANSWERED:
+            text += f"\n\n[The agent stopped early: {turn.stop_reason.sentence}.]"
+        # The agent may repeat what strangers wrote: what it has read taints whoever reads its answer.
+        source = f"{AGENTS}/{agent.name}" if self._find_taint(turn.messages) else ""
+        return ToolCallResult("", success=True, content=text, taint=source, citations=turn.citations)
+
+    def _build_keywords(self, agent: Agent, path: str, scope: TurnScope) -> TurnKeywords:
+        outer = scope.keywords
+        keywords: TurnKeywords = {
+            # What the turn leaves out is left out of all that it calls.
+            "tools": (
+                *(pattern for pattern in outer.get("tools") or () if pattern.startswith("!")),
+                *(f"!{AGENTS}/{name}" for name in self._agents if not self._may_call(agent, path, name)),
+                *("*" if agent.tools is None else agent.tools),
+            ),
+            "model": agent.model if agent.model is not None else outer.get("model"),
+            "limits": agent.limits if agent.limits is not None else outer.get("limits"),
+            "settings": outer.get("settings"),
+        }
+        if agent.system:
+            keywords["system"] = agent.system
+        return keywords
+
+    def _may_call(self, agent: Agent, path: str, name: str) -> bool:
+        """Return whether an agent may call another one: it names that one, which is not above it, nor too far below."""
+        names = path.split(_SEPARATOR)
+        allowed = (pattern for pattern in agent.tools or () if pattern.startswith(f"{AGENTS}/"))
+        is_allowed = any(matches(pattern, AGENTS, name) for pattern in allowed)
+        return is_allowed and name not in names and len(names) <= MAX_LEVELS
+
+
+def _define(agent: Agent) -> FunctionDefinition:
+    # The agent itself changes nothing and sends nothing: each of its calls is decided for itself.
+    description = f"{_HEAD} {agent.description}"
+    tool = FunctionTool(
+        _ask, name=agent.name, description=description, read_only=True, destructive=False, open_world=False
+    )
+    return define(tool)
+
+
+def _ask(task: str) -> None:
+    """Describe the parameters of the tool of each agent, whose calls `AgentTools.call` runs.
+
+    Args:
+        task: The whole task, with all that the agent has to know: it sees nothing of this conversation.
+    """
+
+
+def _build_task(task: str, context: CallContext | None) -> Message:
+    """Return the question of an agent's turn; it is untrusted if the model that wrote it had read strangers' text."""
+    taint = context.taint if context is not None else ()
+    return Message(Role.USER, task, taint=taint[0] if taint else "")
+
+
+async def _report(turn: TurnHandle, path: str, on_progress: OnCallProgress) -> None:
+    """Report the calls of an agent's turn, and of the agents that it calls, until the turn ends."""
+    agents, number = set[str](), 0
+    async with aclosing(turn.events()) as events:
+        async for event in events:
+            text = None
+            match event:
+                case ToolCallStarted(call, server, tool):
+                    text = f"{path}{_SEPARATOR}{to_one_line(f'{server}.{tool}' if server else call.name, 150)}"
+                    if server == AGENTS:
+                        agents.add(call.id)
+                case ToolCallProgress(call_id, _, _, message) if call_id in agents:
+                    text = message
+            if text is not None:
+                number += 1
+                await on_progress(number, None, text)
