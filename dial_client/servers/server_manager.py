@@ -179,17 +179,22 @@ class ServerManager(Mapping[str, Connection]):
         self.patience = StartPatience(startup_patience, self._connections, self.announcements)
         """How long turns wait for servers that are starting."""
 
-    def _is_hidden(self, name: str) -> bool:
-        owner = find_owner()
-        return bool(owner) and self.may_use is not None and not self.may_use(owner, name)
+    def _list_hidden(self) -> tuple[str, ...]:
+        """Return the names of the servers that are not there for the person for whom the program acts."""
+        may_use = self.may_use
+        if may_use is None or not (owner := find_owner()):
+            return ()
+        return tuple(name for name in self._connections if not may_use(owner, name))
 
     def __getitem__(self, name: str) -> Connection:
-        if self._is_hidden(name):
+        if name in self._list_hidden():
             raise KeyError(name)
-        connection, owner = self._connections[name], find_owner()
-        # Without a provider, an unnamed person is the only one, and the server is like any other.
-        if name in self._personal and (owner or self._credentials is not None):
-            return self._find_owned(connection, owner)
+        connection = self._connections[name]
+        if name in self._personal:
+            owner = find_owner()
+            # Without a provider, an unnamed person is the only one, and the server is like any other.
+            if owner or self._credentials is not None:
+                return self._find_owned(connection, owner)
         return connection
 
     def _find_owned(self, base: Connection, owner: str) -> OwnerConnection:
@@ -210,7 +215,9 @@ class ServerManager(Mapping[str, Connection]):
     @property
     def owned(self) -> tuple[OwnerConnection, ...]:
         """The servers with ``perUser`` of the person for whom the program acts."""
-        found = (self[name] for name in self._personal if not self._is_hidden(name))
+        if not self._personal:
+            return ()
+        found = (self[name] for name in self if name in self._personal)
         return tuple(connection for connection in found if isinstance(connection, OwnerConnection))
 
     @property
@@ -226,9 +233,11 @@ class ServerManager(Mapping[str, Connection]):
 
         They are those of the person for whom the program acts.
         """
-        hidden = [name for name in self._connections if self._is_hidden(name)]
+        if not self._personal and self.may_use is None:
+            return (self._revision,)
+        hidden = self._list_hidden()
         own = [number for own in self.owned for number in (id(own), own.revision)]
-        return self._revision, *own, *([hash(tuple(hidden))] if hidden else [])
+        return self._revision, *own, *((hash(hidden),) if hidden else ())
 
     async def prepare_owner(self) -> None:
         """Start the servers of the person for whom the program acts whose tools are not known yet, as for a turn.
@@ -243,7 +252,8 @@ class ServerManager(Mapping[str, Connection]):
                     group.start_soon(connection.prepare)
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name in self._connections if not self._is_hidden(name))
+        hidden = self._list_hidden()
+        return (name for name in self._connections if name not in hidden) if hidden else iter(self._connections)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
