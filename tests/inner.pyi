@@ -693,6 +693,7 @@ from dial_client.servers.transports.transport_factory import list_transports as 
 from dial_client.settings import bundles as bundles
 from dial_client.settings import configuration as configuration
 from dial_client.settings import jsonc as jsonc
+from dial_client.settings.agent_files import parse_agent as parse_agent
 from dial_client.settings.config_comparison import compare_configs as compare_configs
 from dial_client.settings.config_comparison import keep_trusted_parts as keep_trusted_parts
 from dial_client.settings.config_editor import ConfigText as ConfigText
