@@ -609,13 +609,7 @@ class DialClient:
         async def open_services() -> turn_run.TurnServices:
             services = await self._open_services(keywords, tool_format, hidden_tools, is_plain=plain)
             return replace(
-                services,
-                stream=stream,
-                client_tools=tuple(client_tools),
-                depth=depth,
-                waiting=waiting,
-                output=output,
-                outer=outer_call,
+                services, stream=stream, client_tools=tuple(client_tools), depth=depth, waiting=waiting, output=output
             )
 
         turn: TurnHandle[Any] = TurnHandle(
@@ -715,6 +709,7 @@ class DialClient:
             notes=lambda: (*self.notes, *servers.describe_restarts(restarts)),
             settings=keywords.get("settings") or ModelSettings(),
             scope=TurnScope(keywords=keywords, hidden_tools=hidden_tools),
+            outer=call_context.find_current(),  # the task of a turn has the context of its caller
         )
 
     @overload
