@@ -68,3 +68,22 @@ def test_the_events_of_a_call_name_the_calls_of_its_agent(tmp_path: Path) -> Non
     progress = [event["message"] for event in events if event["type"] == "tool_call_progress"]
     assert progress == ["main > reviewer > raw.echo"]
     assert events[-1]["turn"]["text"] == "Done."
+
+
+def test_a_conversation_with_an_agent_has_its_instructions_and_its_tools(tmp_path: Path) -> None:
+    echo = {"tool_calls": [{"name": "echo", "arguments": {"text": "x"}}]}
+    write_config(tmp_path, {"raw": python_server(HERE / "raw.py")}, [echo, "Done."])
+    file = write_agent(config_folder(tmp_path) / "agents", "reviewer", "Reviews a change.\ntools: other/*")
+    ran = dial_chat(tmp_path, "Go on", "--agent", "reviewer", "--output", "json", "--allow", "raw/*")
+    assert "There is no tool 'echo'" in ran.stdout
+    file.write_text("---\ndescription: Reviews.\ntools: raw/*\n---\n", encoding="utf-8")
+    ran = dial_chat(tmp_path, "Go on", "--agent", "reviewer", "--output", "json", "--allow", "raw/*")
+    assert "There is no tool" not in ran.stdout
+    assert (json.loads(ran.stdout)["tool_calls"][0]["server"], ran.returncode) == ("raw", 0)
+
+
+def test_an_unknown_agent_is_an_error_of_use(tmp_path: Path) -> None:
+    write_config(tmp_path, {}, ["Done."])
+    ran = dial_chat(tmp_path, "Go on", "--agent", "none")
+    assert ran.returncode == 2
+    assert "there is no agent 'none'" in ran.stderr
