@@ -818,6 +818,7 @@ from dial_client.tools.approval_mode import ApprovalMode as ApprovalMode
 from dial_client.tools.argument_paths import MAX_PATH as MAX_PATH
 from dial_client.tools.argument_paths import lies_within as lies_within
 from dial_client.tools.argument_paths import may_reach as may_reach
+from dial_client.tools.background_calls import BackgroundCalls as BackgroundCalls
 from dial_client.tools.catalog import CUT_MARK as CUT_MARK
 from dial_client.tools.catalog import MAX_DESCRIPTION as MAX_DESCRIPTION
 from dial_client.tools.catalog import MAX_NAME as MAX_NAME
