@@ -693,6 +693,7 @@ from dial_client.servers.transports.transport_factory import list_transports as 
 from dial_client.settings import bundles as bundles
 from dial_client.settings import configuration as configuration
 from dial_client.settings import jsonc as jsonc
+from dial_client.settings.agent_files import parse_agent as parse_agent
 from dial_client.settings.config_comparison import compare_configs as compare_configs
 from dial_client.settings.config_comparison import keep_trusted_parts as keep_trusted_parts
 from dial_client.settings.config_editor import ConfigText as ConfigText
@@ -817,6 +818,7 @@ from dial_client.tools.approval_mode import ApprovalMode as ApprovalMode
 from dial_client.tools.argument_paths import MAX_PATH as MAX_PATH
 from dial_client.tools.argument_paths import lies_within as lies_within
 from dial_client.tools.argument_paths import may_reach as may_reach
+from dial_client.tools.background_calls import BackgroundCalls as BackgroundCalls
 from dial_client.tools.catalog import CUT_MARK as CUT_MARK
 from dial_client.tools.catalog import MAX_DESCRIPTION as MAX_DESCRIPTION
 from dial_client.tools.catalog import MAX_NAME as MAX_NAME

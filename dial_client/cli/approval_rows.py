@@ -216,6 +216,8 @@ def _describe_warnings(
         yield from fold([_mark(line[:1], line[1:]) for line in lines], columns, limit)
     for name in shown.list_cut_names(title_columns):
         yield from _warn(f"full name: {name}", columns, limit)
+    if shown.context.agent:
+        yield from _warn(f"agent: {shown.context.agent}", columns)
     if shown.context.why_asked:
         yield from _warn(f"reason for asking: {' '.join(escape_unseen(shown.context.why_asked).split())}", columns)
     for note in describe_invisible(shown.call, shown.tool):

@@ -38,16 +38,16 @@ class FoundText:
 def list_own_folders(settings: Settings) -> list[SkillFolder]:
     """Return the skills that need no trust: of the user's folder, and of ``"skills"`` outside the working folder."""
     folder = build_user_config_path().parent / USER_SKILLS
-    named = [path for path in settings.skills if not _is_below(path)]
+    named = [path for path in settings.skills if not is_below(path)]
     return [SkillFolder(path) for path in _list_valid([*([folder] if folder.is_dir() else []), *named])]
 
 
 def find_folder_skills(settings: Settings) -> list[FoundText]:
     """Return the skills below the working folder, each with the digests of its files."""
-    named = [path for path in settings.skills if _is_below(path)]
+    named = [path for path in settings.skills if is_below(path)]
     found: list[FoundText] = []
     for path in _list_valid([*(path for path in FOLDER_SKILLS if path.is_dir()), *named]):
-        if not _is_below(path):
+        if not is_below(path):
             warn_once(f"not used: {path} is a link out of the working folder")
             continue
         try:
@@ -92,6 +92,6 @@ def _list_valid(places: list[Path]) -> Iterator[Path]:
                 yield folder
 
 
-def _is_below(path: Path) -> bool:
+def is_below(path: Path) -> bool:
     """Return True for a folder in the working folder, whatever links lead to it."""
     return path.resolve().is_relative_to(Path.cwd().resolve())

@@ -1,4 +1,4 @@
-"""Texts for the model from files: ``AGENTS.md``, commands and skills, of the user and of the working folder.
+"""Texts for the model from files: ``AGENTS.md``, commands, skills and agents, of the user and of the working folder.
 
 The texts of the folder were written by others, so nothing in them is used before the user trusts them: each file by its
 location and its content, as a ``servers.json``; a skill with all its files. The user is asked once about all files that
@@ -15,6 +15,7 @@ from pathlib import Path
 from anyio import lowlevel
 
 from dial_client.cli.error_stream import warn_once
+from dial_client.cli.folder_agents import find_folder_agents, list_own_agents, parse_agents
 from dial_client.cli.folder_skills import SKILL_FILE, FoundText, find_folder_skills, list_own_folders
 from dial_client.cli.options import Options
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
@@ -24,6 +25,7 @@ from dial_client.messages.model import Instruction, InstructionSource
 from dial_client.providers import is_recording_name
 from dial_client.runtime.safe_text import escape_line, sanitize
 from dial_client.runtime.text import count_noun
+from dial_client.settings.agent import Agent
 from dial_client.settings.config_locations import build_user_config_path
 from dial_client.settings.config_trust import FoundFile, TrustedFile, TrustStore, read_found
 from dial_client.settings.config_types import Settings, SkillFolder
@@ -52,6 +54,8 @@ class FolderTexts:
     """The files with commands, those of the user first."""
     skills: tuple[SkillFolder, ...] = ()
     """The folders of skills, those of the user first."""
+    agents: tuple[Agent, ...] = ()
+    """The agents, those of the user first."""
 
     @property
     def names(self) -> str:
@@ -78,21 +82,36 @@ async def read_folder_texts(options: Options, settings: Settings) -> FolderTexts
     known = {file.target for file in own}
     texts = {file.location: FoundText(file) for file in found if file.target not in known}
     texts |= {skill.file.location: skill for skill in find_folder_skills(settings)}
+    agents = find_folder_agents(settings)
+    texts |= {file.location: FoundText(file) for file in agents}
     trusted = await _select_trusted(list(texts.values()), may_ask=not options.trust)
-    used = [*own, *(text.file for text in trusted if text.file.path.name != SKILL_FILE)]
+    trusted_agents = [file for file in agents if any(text.file is file for text in trusted)]
+    used = [*own, *(text.file for text in trusted if text.file.path.name != SKILL_FILE and text.file not in agents)]
     skills = (text.to_folder() for text in trusted if text.file.path.name == SKILL_FILE)
     instructions = dict[str, FoundFile]()
     for file in used:
         if file.path.name in NAMES and file.text.strip():
             instructions.setdefault(file.digest, file)
     commands = tuple(file for file in used if file.path.name not in NAMES)
-    return FolderTexts(tuple(instructions.values()), commands, (*list_own_folders(settings), *skills))
+    return FolderTexts(
+        tuple(instructions.values()),
+        commands,
+        (*list_own_folders(settings), *skills),
+        parse_agents([*list_own_agents(settings), *trusted_agents]),
+    )
 
 
 async def read_skills(options: Options, settings: Settings) -> tuple[SkillFolder, ...]:
     """Return the skills of `read_folder_texts` alone, for a command that uses no other texts."""
     trusted = await _select_trusted(find_folder_skills(settings), may_ask=not options.trust)
     return (*list_own_folders(settings), *(skill.to_folder() for skill in trusted))
+
+
+async def read_agents(options: Options, settings: Settings) -> tuple[Agent, ...]:
+    """Return the agents of `read_folder_texts` alone, for a command that uses no other texts."""
+    found = [FoundText(file) for file in find_folder_agents(settings)]
+    trusted = await _select_trusted(found, may_ask=not options.trust)
+    return parse_agents([*list_own_agents(settings), *(text.file for text in trusted)])
 
 
 def build_instructions(files: Iterable[FoundFile], max_chars: int = MAX_CHARS) -> tuple[tuple[Instruction, ...], str]:
@@ -178,7 +197,9 @@ async def _ask_for_trust(texts: Sequence[FoundText], before: Sequence[TrustedFil
         hidden = len(lines) - MAX_SHOWN_LINES
         shown = lines if hidden <= 0 else [*lines[:MAX_SHOWN_LINES], f"  … {count_noun(hidden, 'more line')}"]
         _print_to_user(*shown)
-    _print_to_user("The model would follow them as your own instructions, or be offered them as commands and skills.")
+    _print_to_user(
+        "The model would follow them as your own instructions, or be offered them as commands, skills and agents."
+    )
     while True:
         match await _ask():
             case "t" | "trust":

@@ -27,6 +27,7 @@ from dial_client.messages.limits import Limits
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.messages.model import Provider
 from dial_client.servers.status import ServerStatus
+from dial_client.settings.agent import Agent
 from dial_client.settings.config_locations import find_user_config
 from dial_client.settings.config_types import ModelProfile, Settings, SkillFolder
 from dial_client.settings.policy_config import Policy, load_policy
@@ -77,6 +78,7 @@ async def open_client(  # noqa: PLR0913 - what a command has to say of its clien
         settings,
         default_model=None if provider is None else settings.default_model,
         skills=(),  # `use_skills` adds those that the user trusts
+        agents=(),  # and `use_agents` these
         system=settings.system if options.system is None else options.system,
     )
     dial = DialClient.from_config(
@@ -116,7 +118,7 @@ async def open_client(  # noqa: PLR0913 - what a command has to say of its clien
 
 
 def use_instructions(dial: DialClient, texts: FolderTexts) -> None:
-    """Let the turns of a client use the skills and follow the instructions of files.
+    """Let the turns of a client use the skills, call the agents and follow the instructions of files.
 
     The instructions fill at most a quarter of the context window.
     """
@@ -126,6 +128,7 @@ def use_instructions(dial: DialClient, texts: FolderTexts) -> None:
     if cut:
         warn_once(cut)
     use_skills(dial, texts.skills)
+    use_agents(dial, texts.agents)
 
 
 def use_skills(dial: DialClient, skills: Sequence[SkillFolder]) -> None:
@@ -134,6 +137,14 @@ def use_skills(dial: DialClient, skills: Sequence[SkillFolder]) -> None:
         dial.use_skills(skills)
     except ConfigError as error:
         warn_once(f"no skill is used: {error}")
+
+
+def use_agents(dial: DialClient, agents: Sequence[Agent]) -> None:
+    """Let the turns of a client call agents that were found; a warning says why none is offered."""
+    try:
+        dial.use_agents(agents)
+    except ConfigError as error:
+        warn_once(f"no agent is offered: {error}")
 
 
 class _CommandPolicy(ApprovalPolicy):

@@ -30,6 +30,8 @@ def _find_contradictions(options: Options) -> Iterator[tuple[str, str]]:
     if options.strict and (options.trust or options.config):
         named = "--trust" if options.trust else "--config"
         yield f"--strict has no effect with {named}, which uses the file as it is", "give one of them"
+    if options.agent is not None and options.system is not None:
+        yield "--system cannot be combined with --agent, which has instructions of its own", "give one of them"
     if options.quiet and options.verbose:
         yield "--quiet cannot be combined with --verbose", "give one of them"
     if options.continue_latest and options.resume is not None:

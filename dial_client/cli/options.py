@@ -90,6 +90,7 @@ class Options:
         Format | None, Option(metavar="FORMAT", help="How calls are written: native, react, xml or auto.")
     ] = None
     system: Annotated[str | None, Option(metavar="TEXT", help="Instructions for the model.")] = None
+    agent: Annotated[str | None, Option(metavar="NAME", help="Talk to this agent of `dial-chat agents`.")] = None
     no_instructions: Annotated[bool, Option("--no-instructions", help="Leave out AGENTS.md and CLAUDE.md.")] = False
     max_depth: Annotated[int | None, Option(metavar="N", help="At most N rounds of tool calls; 50 by default.")] = None
     timeout: Annotated[float | None, Option(metavar="S", help="Seconds for a turn; 120 without a terminal.")] = None

@@ -18,10 +18,10 @@ from dial_client.cli.audit_report import find_audit_folder
 from dial_client.cli.changed_config import change_config, find_file, find_holder
 from dial_client.cli.default_model import read_with_model
 from dial_client.cli.error_stream import print_notes, warn
-from dial_client.cli.folder_texts import read_skills
+from dial_client.cli.folder_texts import read_agents, read_skills
 from dial_client.cli.gateway_command import build_grants_command
 from dial_client.cli.load_settings import find_model_name, read_settings
-from dial_client.cli.open_client import apply_configuration, open_client, use_skills
+from dial_client.cli.open_client import apply_configuration, open_client, use_agents, use_skills
 from dial_client.cli.option_checks import parse_lifetime
 from dial_client.cli.options import ConfigChoice, ExitCode, Options, ServeOptions
 from dial_client.cli.service_access import PERSONAL_TOKENS, choose_access, list_host_names
@@ -70,7 +70,7 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
     access = choose_access(serve_options, store)
     proxies = Proxies(tuple(map(parse_proxy, serve_options.proxy)), access.proxy_headers | {REQUEST_ID})
     settings, provider = await read_with_model(options)
-    skills = await read_skills(options, settings)
+    skills, agents = await read_skills(options, settings), await read_agents(options, settings)
     user = PageUser()
     callers = None if serve_options.no_mcp else LaterCallers()
     callbacks = Callbacks(elicit=user.elicit, apps=True, log_level="info", callers=callers)
@@ -88,6 +88,7 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
             credentials=credentials,
         ) as dial:
             use_skills(dial, skills)
+            use_agents(dial, agents)
             reload = ConfigurationReload(dial, options, settings, partial(_without_own_endpoint, host=host, port=port))
             web = create_app(
                 *(dial, user),

@@ -48,6 +48,7 @@ SETTINGS = ServerSettings(
     trusted=True,
     pinned=True,
     tool_timeout=math.inf,
+    # The tokens and the rights of an agent are those of a turn that runs.
     background_after={"*": math.inf},
 )
 

@@ -15,7 +15,7 @@ from dial_client.messages.limits import Limits
 from dial_client.messages.message import ToolSpec
 from dial_client.messages.model import Provider, ToolFormat, ToolFormatHandler
 from dial_client.servers.oauth.login_stores import LoginStore
-from dial_client.settings.agent import Agent
+from dial_client.settings.agent import AgentSource
 from dial_client.settings.argument_types import check_folders, check_items
 from dial_client.settings.config_types import ModelProfile, SkillFolder
 from dial_client.settings.policy_config import EVERYTHING, Policy
@@ -127,5 +127,5 @@ class ClientOptions(TypedDict, total=False):
     middleware: Sequence[Middleware]
     on_tool_error: OnToolError | None
     skills: Sequence[Skill]
-    agents: Sequence[Agent]
+    agents: Sequence[AgentSource]
     record: str | os.PathLike[str] | None

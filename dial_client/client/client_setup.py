@@ -26,10 +26,9 @@ from dial_client.servers.resources import Resources
 from dial_client.servers.server_cache import JsonCache, ToolPins
 from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.server_requests import ClientCapabilities
-from dial_client.settings.agent import AGENTS, Agent
+from dial_client.settings.agent import AGENTS, Agent, AgentSource
 from dial_client.settings.argument_types import (
     check_functions,
-    check_items,
     check_members,
     check_plain_functions,
     check_types,
@@ -318,7 +317,7 @@ def open_tools(
 
 
 def set_agents(
-    agents: Sequence[Agent],
+    agents: Sequence[AgentSource],
     servers: ServerManager,
     tools: ToolSnapshots,
     approvals: ApprovalChecker,
@@ -328,7 +327,7 @@ def set_agents(
     """Let a client offer agents in place of earlier ones.
 
     Args:
-        agents: The agents.
+        agents: The agents, or the paths of their files.
         servers: The servers of the client.
         tools: The tools of the client.
         approvals: What decides about its calls.
@@ -336,10 +335,12 @@ def set_agents(
         find_taint: Returns the sources of untrusted content in a conversation.
 
     Raises:
-        ConfigError: A server has the name ``agents``, which is reserved, or two agents have one name.
-        TypeError: `agents` is no list of `Agent`.
+        ConfigError: A server has the name ``agents``, which is reserved, a file is wrong, or two agents have one name.
+        TypeError: `agents` is no list of agents and paths.
     """
-    check_items(agents=(agents, Agent))
+    given: Any = agents  # callers without a type checker may pass any type
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+        raise TypeError(f"agents takes a list, not {describe_type(given)}")
     if not agents:
         tools.set_agents(None)
         # The name may be that of a server later, which must not have the settings of agents.
@@ -348,9 +349,19 @@ def set_agents(
     from dial_client.client.agent_tools import AgentTools  # loaded only by clients that have agents
 
     check_name(AGENTS, servers)
-    backend = AgentTools(agents, start, find_taint)
+    backend = AgentTools([found for source in agents for found in _read_agents(source)], start, find_taint)
     tools.set_agents(backend)
     approvals.entries = ChainMap({AGENTS: backend.settings}, servers.targets)
+
+
+def _read_agents(source: AgentSource) -> tuple[Agent, ...]:
+    if isinstance(source, Agent):
+        return (source,)
+    if not isinstance(source, str | os.PathLike):
+        raise TypeError(f"agents takes Agents, and paths of their files, not {describe_type(source)}")
+    from dial_client.settings import agent_files
+
+    return agent_files.read_agents(Path(source))
 
 
 def check_name(name: str, servers: Container[str]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import anyio
@@ -47,8 +48,26 @@ class ConfigInUse:
     """Whether an argument has the limits, which then stay."""
     has_skills: bool
     """Whether an argument has the folders of skills, which then stay."""
+    has_agents: bool
+    """Whether an argument has the agents, which then stay."""
     rules: Policy
     """The rules of the arguments, which precede those of the file."""
+
+    def use_folders(
+        self,
+        settings: Settings,
+        use_skills: Callable[[Sequence[Path]], object],
+        use_agents: Callable[[Sequence[Path]], object],
+    ) -> None:
+        """Use the skills and the agents of a changed configuration, unless arguments have them.
+
+        Raises:
+            ConfigError: One of them is wrong.
+        """
+        if not self.has_skills:
+            use_skills(settings.skills)
+        if not self.has_agents:
+            use_agents(settings.agents)
 
     @property
     def models(self) -> list[tuple[str | None, Any]]:

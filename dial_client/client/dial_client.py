@@ -45,7 +45,7 @@ from dial_client.servers.oauth.login_stores import LoginStore
 from dial_client.servers.resources import Resources
 from dial_client.servers.server_manager import STARTUP_PATIENCE, Connect, ServerManager
 from dial_client.servers.status import ServerStatus
-from dial_client.settings.agent import Agent
+from dial_client.settings.agent import AgentSource
 from dial_client.settings.argument_types import check_folders, check_items, check_seconds, check_types, describe_type
 from dial_client.settings.config_types import ModelProfile, Settings
 from dial_client.settings.policy_config import load_policy
@@ -144,7 +144,8 @@ class DialClient:
             always waits for a server marked ``required``.
         skills: The folders of Agent Skills: each has a ``SKILL.md``, or folders with one. The model reads their names
             and descriptions in its instructions, and the rest by the tool ``read_skill``.
-        agents: The agents that the model may call like tools; patterns and events name them ``agents/NAME``.
+        agents: The agents that the model may call like tools: each an `Agent`, the path of its file, or the path of a
+            folder with such files. Patterns and events name them ``agents/NAME``.
         on_tool_error: Called with an exception of a function and the `Context` of its call; returns the text that the
             model reads, or None for the usual text, which has only the type of the exception.
 
@@ -205,7 +206,7 @@ class DialClient:
         startup_patience: float = STARTUP_PATIENCE,
         on_tool_error: OnToolError | None = None,
         skills: Sequence[Skill] = (),
-        agents: Sequence[Agent] = (),
+        agents: Sequence[AgentSource] = (),
     ) -> None:
         check_types(limits=(limits, Limits), approval=(approval, ApprovalPolicy), callbacks=(callbacks, Callbacks))
         check_types(system=(system, str), credentials=(credentials, CredentialProvider))
@@ -288,8 +289,9 @@ class DialClient:
         approval = options.get("approval") or ApprovalPolicy()
         rules = load_policy(approval.rules)
         has_limits = "limits" in options
-        has_system, has_skills = "system" in options, "skills" in options
-        config = ConfigInUse(settings, profile, given_model is not None, has_system, has_limits, has_skills, rules)
+        has_system, has_skills, has_agents = "system" in options, "skills" in options, "agents" in options
+        has_model = given_model is not None
+        config = ConfigInUse(settings, profile, has_model, has_system, has_limits, has_skills, has_agents, rules)
         options["approval"] = replace(approval, rules=(*rules, *settings.policy))
         options.setdefault("models", settings.models)
         if settings.limits:
@@ -298,6 +300,7 @@ class DialClient:
             options.setdefault("startup_patience", settings.startup_patience)
         options.setdefault("system", settings.system)
         options.setdefault("skills", settings.skills)
+        options.setdefault("agents", settings.agents)
         if isinstance(model, str):
             options.setdefault("fallback_models", settings.find_fallback_models(model))
         servers = {} if is_recording(model) else settings.servers
@@ -335,8 +338,7 @@ class DialClient:
             read = partial(configuration.load_config, found, profile=before.profile)
             settings = await to_thread.run_sync(read, abandon_on_cancel=True)
         after = replace(before, settings=settings)
-        if not before.has_skills:
-            self._skills.set_folders(settings.skills)
+        before.use_folders(settings, self._skills.set_folders, self.use_agents)
         is_model_changed = not before.has_model and before.models != after.models
         if is_model_changed:
             if settings.default_model is None:
@@ -607,13 +609,7 @@ class DialClient:
         async def open_services() -> turn_run.TurnServices:
             services = await self._open_services(keywords, tool_format, hidden_tools, is_plain=plain)
             return replace(
-                services,
-                stream=stream,
-                client_tools=tuple(client_tools),
-                depth=depth,
-                waiting=waiting,
-                output=output,
-                outer=outer_call,
+                services, stream=stream, client_tools=tuple(client_tools), depth=depth, waiting=waiting, output=output
             )
 
         turn: TurnHandle[Any] = TurnHandle(
@@ -713,6 +709,7 @@ class DialClient:
             notes=lambda: (*self.notes, *servers.describe_restarts(restarts)),
             settings=keywords.get("settings") or ModelSettings(),
             scope=TurnScope(keywords=keywords, hidden_tools=hidden_tools),
+            outer=call_context.find_current(),  # the task of a turn has the context of its caller
         )
 
     @overload
@@ -1055,12 +1052,13 @@ class DialClient:
         """
         self._skills.set_folders(skills)
 
-    def use_agents(self, agents: Sequence[Agent]) -> None:
+    def use_agents(self, agents: Sequence[AgentSource]) -> None:
         """Offer these agents from the next round on, in place of earlier ones.
 
         Raises:
-            ConfigError: A server has the name ``agents``, which is reserved, or two agents have one name.
-            TypeError: `agents` is no list of `Agent`.
+            ConfigError: A server has the name ``agents``, which is reserved, a file is wrong, or two agents have one
+                name; nothing is changed.
+            TypeError: `agents` is no list of agents and paths.
         """
         client_setup.set_agents(agents, self._servers, self._tools, self.approvals, self.start, self.find_taint)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
@@ -59,3 +60,7 @@ class Agent:
             if isinstance(given, Iterable) and not isinstance(given, str):
                 object.__setattr__(self, "tools", tuple(given))
             check_items(tools=(self.tools, str))
+
+
+# An agent, or the path of its file or of a folder with such files.
+AgentSource = Agent | str | os.PathLike[str]

@@ -263,6 +263,8 @@ class Settings:
     """Names of models to use if `default_model` cannot answer, unless its own entry has a list; None for no list."""
     skills: tuple[Path, ...] = ()
     """Absolute paths of folders with skills: each has a ``SKILL.md``, or folders with one."""
+    agents: tuple[Path, ...] = ()
+    """Absolute paths of the files of agents, or of folders with such files."""
 
     def find_fallback_models(self, model: str | None) -> tuple[str, ...]:
         """Return the names of the models to use if a model cannot answer.

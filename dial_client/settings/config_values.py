@@ -242,7 +242,7 @@ def _describe_kind(value: Any) -> str:
 # The keys at the top level of a configuration.
 TOP_KEYS = (
     *("mcpServers", "servers", "models", "defaultModel", "fallbackModels"),
-    *("inputs", "policy", "startupPatience", "limits", "notify", "profiles", "skills"),
+    *("inputs", "policy", "startupPatience", "limits", "notify", "profiles", "skills", "agents"),
 )
 
 

@@ -205,12 +205,13 @@ class _Document:
             notify=read_notification(top["notify"]) if "notify" in top else None,
             limits=read_limits(top["limits"]) if "limits" in top else {},
             fallback_models=variables.expand(fallback_models).read_strings() if fallback_models else None,
-            skills=self._read_skills(),
+            skills=self._read_paths("skills"),
+            agents=self._read_paths("agents"),
         )
 
-    def _read_skills(self) -> tuple[Path, ...]:
-        """Return the folders of ``skills``; a relative one belongs to the folder of the file."""
-        if (node := self.top.get("skills")) is None:
+    def _read_paths(self, key: str) -> tuple[Path, ...]:
+        """Return the paths of ``skills`` or ``agents``; a relative one belongs to the folder of the file."""
+        if (node := self.top.get(key)) is None:
             return ()
         variables = self.variables
         texts = [variables.expand_text(element, home=True) for element in node.read_elements()]
@@ -308,4 +309,5 @@ def merge_settings(base: Settings, over: Settings) -> Settings:
         startup_patience=base.startup_patience if over.startup_patience is None else over.startup_patience,
         fallback_models=fallback_models,
         skills=tuple(dict.fromkeys((*base.skills, *over.skills))),
+        agents=tuple(dict.fromkeys((*base.agents, *over.agents))),
     )

@@ -106,6 +106,9 @@ class Fields:
         self.node, self._path = node, path
         self._members = {key.value: (key, value) for key, value in node.value}
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._members
+
     def build_error(self, name: str, problem: str, hint: str = "") -> ConfigError:
         """Return an error that names the line of a field."""
         key, _ = self._members.get(name, (self.node, None))

@@ -8,19 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.program import dial_chat, environment, python_server, write_config
+from tests.support.program import config_folder, dial_chat, python_server, write_config
 from tests.support.screens import screen
 from tests.support.servers.launch import HERE
 from tests.support.servers.skills import write_skill
 
 pytestmark = pytest.mark.once
 READ = {"tool_calls": [{"name": "read_skill", "arguments": {"name": "notes"}}]}
-
-
-def config_folder(folder: Path) -> Path:
-    """Return the user's configuration folder."""
-    variables = environment(folder)
-    return Path(variables.get("XDG_CONFIG_HOME") or Path(variables["HOME"], ".config")) / "dial-client"
 
 
 def names(folder: Path) -> list[str]:

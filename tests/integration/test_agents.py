@@ -312,6 +312,21 @@ async def test_the_error_of_an_agents_model_is_the_result_of_its_call() -> None:
     assert turn.text == "Done."
 
 
+@virtual_time
+async def test_the_call_of_an_agent_does_not_go_to_the_background() -> None:
+    async def work() -> str:
+        """Work for long."""
+        await anyio.sleep(10)
+        return "worked"
+
+    limits = Limits(background_after=1)
+    agent = Agent("reviewer", "Reviews.", limits=Limits(background_after=60))
+    turn = await turn_of(
+        ask("reviewer"), call("work"), "It is fine.", "Done.", agents=[agent], tools=[work], limits=limits
+    )
+    assert turn.tool_calls[0].result.content == "It is fine."
+
+
 async def test_a_call_of_an_agent_that_waits_for_a_later_approval_ends_the_agent() -> None:
     def delete() -> str:
         """Delete a file."""

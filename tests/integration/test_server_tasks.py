@@ -12,8 +12,9 @@ import anyio
 import pytest
 
 from dial_client import DialClient, Limits, ToolCallResult
-from dial_client.extend import ElicitationAnswer
-from tests.inner import Callbacks
+from dial_client.extend import ElicitationAnswer, TurnObserver
+from dial_client.testing import ScriptedProvider
+from tests.inner import Callbacks, ModelRequest, TurnHandle
 from tests.support.program import LONG, python_server
 from tests.support.servers import tasks
 from tests.support.servers.launch import HERE
@@ -95,3 +96,45 @@ async def test_a_task_is_polled_on_after_its_server_has_died_and_the_call_is_not
         result = await called(dial, "report")
     assert result.content == "report done in 3 polls"
     assert list(json.loads(file.read_text())) == ["task-1"]
+
+
+def calling_in_the_background(tool: str, then: str) -> ScriptedProvider:
+    """Return a model that calls a tool, and then a tool of the host about this call as long as it runs."""
+
+    def reply(request: ModelRequest) -> Any:
+        message = request.messages[-1].text
+        if len(request.messages) == 1:
+            return {"tool_calls": [{"name": tool, "arguments": {}}]}
+        if "still running" in message:
+            call_id = message.removeprefix("[Background call ").partition(":")[0]
+            return {"tool_calls": [{"name": then, "arguments": {"id": call_id}}]}
+        return "Done."
+
+    return ScriptedProvider(reply)
+
+
+AT_ONCE = Limits(background_after=0)
+
+
+async def test_a_task_of_a_call_in_the_background_is_polled_until_its_result_is_there() -> None:
+    model = calling_in_the_background("report", "wait_for_call")
+    async with opened(store := tasks.TaskStore(), model=model, limits=AT_ONCE) as dial:
+        with anyio.fail_after(LONG):
+            turn = await dial.run("Report.")
+    assert str(turn.tool_calls[-1].result.content).endswith("report done in 3 polls")
+    assert list(store.tasks) == ["task-1"], "the call is made once"
+
+
+async def test_a_task_is_cancelled_at_its_server_when_the_model_stops_the_call() -> None:
+    store = tasks.TaskStore()
+
+    class Watch(TurnObserver):
+        async def on_message(self, turn: TurnHandle) -> None:
+            if turn.background:
+                await store.watched.wait()
+
+    model = calling_in_the_background("goes_on", "stop_call")
+    async with opened(store, model=model, limits=AT_ONCE) as dial:
+        with anyio.fail_after(LONG):
+            await dial.start("Go on.", stream_events=False, observers=[Watch()]).result()
+    assert store.tasks["task-1"]["is_cancelled"]

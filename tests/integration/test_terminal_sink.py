@@ -240,6 +240,11 @@ def test_the_results_of_concurrent_calls_name_their_calls(monkeypatch: pytest.Mo
     ]  # fmt: skip
 
 
+def test_a_call_in_the_background_has_a_line_that_says_so() -> None:
+    shown = open_terminal().show(STARTED, ToolCallFinished(replace(GOOD, background="4f"), "maths", 120))
+    assert shown.screen[1] == "… goes on in the background"
+
+
 def test_a_call_is_one_row_and_its_error_is_wrapped_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     call = ToolCallStarted(ToolCallRequest("1", "add", {"a": "words " * 50}), "maths", "add")

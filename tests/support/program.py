@@ -109,6 +109,12 @@ def dial_chat(folder: Path, *words: str, stdin: str | None = None, **env: str) -
     return run_to_end(start_dial_chat(folder, *words, env=variables, stdin=source, **PIPES), stdin)
 
 
+def config_folder(folder: Path) -> Path:
+    """Return the user's configuration folder."""
+    variables = environment(folder)
+    return Path(variables.get("XDG_CONFIG_HOME") or Path(variables["HOME"], ".config")) / "dial-client"
+
+
 def run_example(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
     """Run an example of a document in `folder`, with warnings as errors."""
     (folder / "example.py").write_text(code, encoding="utf-8")

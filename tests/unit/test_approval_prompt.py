@@ -235,6 +235,13 @@ def test_the_prompt_shows_its_reason_and_counts_invisible_characters_first() -> 
     ]
 
 
+def test_the_prompt_says_which_agent_makes_the_call() -> None:
+    about = tool()
+    context = ApprovalContext(about.server, agent="main > reviewer")
+    shown = ShownCall(ToolCallRequest("1", "offered", {"text": "a"}), about, context)
+    assert box(shown).format_plain(100)[1] == "│ ! agent: main > reviewer"
+
+
 def test_arguments_are_shown_with_line_breaks_and_unescaped_characters() -> None:
     block = format_arguments(
         ToolCallRequest(

@@ -101,6 +101,12 @@ def test_a_finished_call_shows_its_size_and_the_first_lines_of_its_result() -> N
     assert lines == ['✓ weather.get_forecast(city="Berlin", days=[1, 2]) 0.16 s · 4 lines', "  │ Monday", "  │ Tuesday"]
 
 
+def test_a_call_in_the_background_is_one_line_that_says_so() -> None:
+    result = ToolCallResult("1", success=True, content="[Background call 1: still running.]", background="1")
+    lines = [plain(line) for line in format_finished_call(RunningCall("a.b", "c=1", 0.0), result, 120, 60, MONO)]
+    assert lines == ["… a.b(c=1) goes on in the background"]
+
+
 def test_the_preview_of_json_leaves_out_lines_with_only_brackets() -> None:
     def preview(content: str) -> list[str]:
         result = ToolCallResult("1", success=True, content=content)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -39,12 +39,14 @@ from dial_client.messages.message import Message, PendingApproval
 from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.safe_text import sanitize, to_one_line
+from dial_client.settings.agent import AGENTS, Agent
 from dial_client.settings.config_types import ModelProfile, Settings
 from dial_client.stores.conversation_store import ConversationStore
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore
 from dial_client.turns.context_report import ContextReport
 from dial_client.turns.turn_handle import TurnHandle
+from dial_client.turns.turn_keywords import TurnKeywords
 
 
 async def find_conversation(
@@ -127,6 +129,21 @@ def describe_limit(turn: Turn, way_on: str) -> Iterator[str]:
         yield f"stopped: {turn.stop_reason.sentence} (limits.{key}); {way_on}"
 
 
+def _build_keywords(agent: Agent, *, has_model: bool) -> TurnKeywords:
+    """Return the keywords of the turns of a conversation with an agent.
+
+    Args:
+        agent: The agent.
+        has_model: Whether the user has named a model, which precedes that of the agent.
+    """
+    patterns = ("*",) if agent.tools is None else tuple(agent.tools)
+    # As in its own turns: it calls the agents that it names, and not itself.
+    has_agents = any(pattern.startswith(f"{AGENTS}/") for pattern in patterns)
+    left_out = f"!{AGENTS}/{agent.name if has_agents else '*'}"
+    model = None if has_model else agent.model
+    return {"system": agent.system or None, "tools": (left_out, *patterns), "model": model}
+
+
 class Interrupted(DialError):
     """The user pressed Ctrl-C."""
 
@@ -169,6 +186,23 @@ class ChatSession:
     offered: dict[str, ModelProfile] = field(default_factory=dict)
     """Profiles of models that endpoints listed in this run; the configuration does not have them."""
 
+    _keywords: TurnKeywords = field(default_factory=TurnKeywords)
+    """The keywords of each turn: those of the agent of ``--agent``."""
+
+    def use_agent(self, agents: Sequence[Agent]) -> None:
+        """Let the agent of ``--agent`` answer; does nothing without this option.
+
+        Raises:
+            ConfigError: There is no such agent.
+        """
+        name = self.options.agent
+        if name is None:
+            return
+        agent = next((agent for agent in agents if agent.name == name), None)
+        if agent is None:
+            raise ConfigError(f"there is no agent {to_one_line(name, 80)!r}", hint="`dial-chat agents` lists them")
+        self._keywords = _build_keywords(agent, has_model=self.options.model is not None)
+
     def print(self, text: str) -> None:
         """Print lines; text of models and servers in them must be escaped already."""
         self.screen.print_prose(text)
@@ -210,6 +244,7 @@ class ChatSession:
             stream=not self.options.no_stream,
             on_started=self._watch,
             output_type=output_type,
+            **self._keywords,
         )
         async with aclosing(self._note_turns(stream)) as events:
             async for event in events:
@@ -248,7 +283,7 @@ class ChatSession:
 
     async def resume(self) -> AsyncGenerator[Event, None]:
         """Resume the interrupted turn, whose calls wait for approval, and yield its events. Raises as `ask`."""
-        turn = await self.manager.resume(self.require_id(), stream=not self.options.no_stream)
+        turn = await self.manager.resume(self.require_id(), stream=not self.options.no_stream, **self._keywords)
         if turn is not None:  # None if another program has resumed it
             self._watch(turn)
             async with aclosing(self._note_turns(turn.events())) as events:

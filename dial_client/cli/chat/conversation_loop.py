@@ -95,6 +95,7 @@ def _use_texts(chat: ChatSession, console: Console, texts: FolderTexts) -> None:
     own = {name: command.description for name, command in chat.own_commands.items()}
     console.complete_with(build_completer(chat.dial, {**describe_commands(), **own}, list_command_arguments(chat)))
     use_instructions(chat.dial, texts)
+    chat.use_agent(texts.agents)
 
 
 class ConversationLoop:

@@ -112,6 +112,7 @@ async def _answer(options: Options, question: str, typed: str, on_opened: Callab
         ):
             on_opened(session)
             use_instructions(dial, texts)
+            session.use_agent(texts.agents)
             await wait(dial)
             # A script may pass on untrusted text: without a terminal, attach only files of the working folder.
             message = await with_attachments(dial, user_input, None if sys.stderr.isatty() else Path.cwd())

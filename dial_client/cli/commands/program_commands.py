@@ -106,6 +106,14 @@ def tools(*, options: Options, as_json: AsJson = False) -> CommandRun:
     return list_tools(options, as_json=as_json)
 
 
+@command("agents", *_CONFIGURATION)
+def agents(*, options: Options, as_json: AsJson = False) -> CommandRun:
+    """List the agents that the model can call: yours, and those of this folder."""
+    from dial_client.cli.agent_features import list_agents
+
+    return list_agents(options, as_json=as_json)
+
+
 @command("resources", *_CONFIGURATION, "server")
 def resources(*, options: Options, as_json: AsJson = False) -> CommandRun:
     """List the resources of the servers: @SERVER:URI in a question attaches a resource."""
@@ -345,7 +353,7 @@ def audit(
     folder: Annotated[Path | None, Option(metavar="FOLDER", help="The folder of the log, if not the default.")] = None,
     as_json: AsJson = False,
 ) -> CommandRun:
-    """Show decisions about tool calls and their results, or verify that the log was not changed.
+    """Show or verify the log of decisions and tool calls.
 
     verify exits with 1 if the log was changed, or does not contain the digest of --head.
     """
@@ -415,7 +423,10 @@ def bug_report(
     options: Options,
     yes: Annotated[bool, Option("-y", "--yes", help="Write the file without asking.")] = False,
 ) -> CommandRun:
-    """Write versions, the findings of doctor, and logs of the servers into one file. The report is printed first."""
+    """Write versions, findings and logs into one file. The findings are those of doctor, the logs those of the servers.
+
+    The report is printed first.
+    """
     from dial_client.cli.doctor.bug_report import write_report
 
     return write_report(options, file, is_confirmed=yes)

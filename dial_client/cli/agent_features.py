@@ -1,0 +1,31 @@
+"""The command ``agents``."""
+
+from __future__ import annotations
+
+import json
+
+from dial_client.cli.folder_texts import read_agents
+from dial_client.cli.load_settings import read_settings
+from dial_client.cli.options import Options
+from dial_client.cli.word_wrap import print_lines
+from dial_client.runtime.safe_text import to_one_line
+from dial_client.settings.agent import Agent
+
+
+async def list_agents(options: Options, *, as_json: bool) -> None:
+    """Print the agents that the model can call, one per line, or as JSON."""
+    agents = await read_agents(options, await read_settings(options))
+    if as_json:
+        print(json.dumps([_to_dict(agent) for agent in agents], indent=2))
+    else:
+        width = max((len(agent.name) for agent in agents), default=0)
+        print_lines((f"{agent.name:<{width}}  {to_one_line(agent.description, 160)}" for agent in agents), width + 2)
+
+
+def _to_dict(agent: Agent) -> dict[str, object]:
+    return {
+        "name": agent.name,
+        "description": agent.description,
+        "model": agent.model,
+        "tools": None if agent.tools is None else list(agent.tools),
+    }
