@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import stat
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
@@ -36,8 +39,9 @@ async def answer_editor(options: Options, files: StandardFiles) -> int:
         files: Standard input and output, which carry nothing but the protocol.
 
     Raises:
-        ConfigError: The package of the protocol is not installed.
+        ConfigError: The package of the protocol is not installed, or no editor can be at the standard streams.
     """
+    _check(files)
     try:
         from dial_client.acp.editor_agent import EditorAgent, serve_editor
     except ModuleNotFoundError as error:
@@ -47,6 +51,18 @@ async def answer_editor(options: Options, files: StandardFiles) -> int:
         raise ConfigError(problem, hint="pip install 'dial-client[acp]'") from error
     await serve_editor(EditorAgent(partial(_open_client, options), _list_stored, dial_client.__version__), files)
     return ExitCode.ANSWERED
+
+
+def _check(files: StandardFiles) -> None:
+    """Check that an editor, or a person who tries, can be at the standard streams; asyncio cannot wait for others."""
+    if sys.platform == "win32":
+        return
+    for file in (files.input, files.output):
+        mode = os.fstat(file).st_mode
+        if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(file)):
+            raise ConfigError("acp answers an editor through pipes", hint="the editor starts it: see docs/editors.md")
+    if os.isatty(files.input):
+        print("dial-chat: acp answers an editor, which starts it: see docs/editors.md. Ctrl-D ends it", file=sys.stderr)
 
 
 @asynccontextmanager

@@ -29,6 +29,7 @@ INSPECTORS = {
     "config": "not trusted, not in use",
     "models": "not trusted",
     "gateway": "dial-chat trust servers.json",
+    "acp": "acp answers an editor",
     "grants": "no grants",
 }
 """Commands that run without the file, with a part of their message; they may list the models of the user's endpoint."""
@@ -135,6 +136,7 @@ def answered(folder: HostileFolder, words: list[str], keys: str) -> str:
         "the name of any model": "\x04",  # init, which writes the user's own file
         "Write this to dial-chat-report": "n\r",
         "listening on": None,
+        "acp answers an editor": "\x04",
         "servers.json is left out": None,  # the gateway, which serves until it is ended
         "[y/N]": "n\r",
     }

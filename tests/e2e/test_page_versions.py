@@ -147,6 +147,7 @@ def test_commands_undo_and_summarize_messages(chromium: Browser, tmp_path: Path)
 
 def test_a_slow_undo_is_not_shown_as_a_running_turn(chromium: Browser, tmp_path: Path) -> None:
     hold = """window.urls = []; window.load = fetch; window.fetch = async (url, options) => {
+        if (url.endsWith('/undo')) urls = [];  // an idle page polls until then
         urls.push(url);
         const response = await load(url, options);
         if (!url.endsWith('/undo')) return response;

@@ -140,6 +140,8 @@ def look_around(person: Person, *, is_drawn: bool, is_dumb: bool) -> None:
     person.type("/servers", "raw: ready: 1 tool")
     person.type("/resources", "book://1")
     person.type("/prompts", "greet")
+    person.type("/skills", "There are no skills")
+    person.type("/skill nothing", "there is no skill 'nothing'")
     person.type("/grants", "no rules and no grants" if "/approve" not in person.typed else "/grants revoke")
     person.type("/copy code", "not copied" if is_dumb else "Copied through the terminal")
     person.type("/theme", "one of auto" if is_drawn else "no colours here")
