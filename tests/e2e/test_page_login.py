@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.browser import Browser
+from tests.support.browser import Browser, Tab
 from tests.support.openid_provider import CLIENT, CONFIGURATION, openid_provider
 from tests.support.web_page import DONE, send_message, serve_page
 
@@ -60,41 +61,43 @@ def test_a_person_logs_in_stays_where_the_page_was_and_logs_out(
         assert provider.requests.count("/realm/authorize") == 3, "the refresh token is gone"
 
 
-def test_a_token_that_the_service_does_not_accept_ends_in_a_question_and_not_in_a_circle(
-    chromium: Browser, tmp_path: Path, free_tcp_port: int
-) -> None:
+@pytest.fixture
+def logged_in(chromium: Browser, tmp_path: Path, free_tcp_port: int) -> Iterator[tuple[Tab, str]]:
+    """A tab with the page after a login, and the URL of the page."""
     url = f"http://127.0.0.1:{free_tcp_port}/"
     options = ["--port", str(free_tcp_port), "--auth", "oidc", "--oidc-client-id", CLIENT, "--public-url", url]
     with openid_provider() as provider, serve_page(tmp_path, ["Hello."], None, *options, "--oidc-issuer", provider.url):
         tab = chromium.tab()
         tab.go(url)
         tab.until(READY)
-        tab.run("sessionStorage.setItem('dial-place', '')")
-        tab.go(f"{url}#token=x.y.z")
-        tab.until("document.querySelector('dialog[open] #token')")
+        yield tab, url
+
+
+def test_a_token_that_the_service_does_not_accept_ends_in_a_question_and_not_in_a_circle(
+    logged_in: tuple[Tab, str],
+) -> None:
+    tab, url = logged_in
+    tab.run("sessionStorage.setItem('dial-place', '')")
+    tab.go(f"{url}#token=x.y.z")
+    tab.until("document.querySelector('dialog[open] #token')")
 
 
 def test_a_late_answer_to_the_token_before_says_nothing_about_a_token_that_the_service_does_not_accept(
-    chromium: Browser, tmp_path: Path, free_tcp_port: int
+    logged_in: tuple[Tab, str],
 ) -> None:
-    url = f"http://127.0.0.1:{free_tcp_port}/"
-    options = ["--port", str(free_tcp_port), "--auth", "oidc", "--oidc-client-id", CLIENT, "--public-url", url]
-    with openid_provider() as provider, serve_page(tmp_path, ["Hello."], None, *options, "--oidc-issuer", provider.url):
-        tab = chromium.tab()
-        tab.go(url)
-        tab.until(READY)
-        # Answers to the token before arrive just before the first refusal of the new one.
-        tab.run(
-            "{ const send = window.fetch; let release; const refused = new Promise((kept) => { release = kept; });"
-            "window.fetch = async (path, options) => { const answer = await send(path, options);"
-            "if (answer.status !== 401) { window.isHeld = true; await refused; return answer; }"
-            "release(); await new Promise((kept) => setTimeout(kept)); return answer; }; }"
-        )
-        tab.run("location.hash = '#/c/none'")
-        tab.until("window.isHeld")
-        tab.run("sessionStorage.setItem('dial-place', '')")
-        tab.go(f"{url}#token=x.y.z")
-        tab.until("document.querySelector('dialog[open] #token')")
+    tab, url = logged_in
+    # Answers to the token before arrive just before the first refusal of the new one.
+    tab.run(
+        "{ const send = window.fetch; let release; const refused = new Promise((kept) => { release = kept; });"
+        "window.fetch = async (path, options) => { const answer = await send(path, options);"
+        "if (answer.status !== 401) { window.isHeld = true; await refused; return answer; }"
+        "release(); await new Promise((kept) => setTimeout(kept)); return answer; }; }"
+    )
+    tab.run("location.hash = '#/c/none'")
+    tab.until("window.isHeld")
+    tab.run("sessionStorage.setItem('dial-place', '')")
+    tab.go(f"{url}#token=x.y.z")
+    tab.until("document.querySelector('dialog[open] #token')")
 
 
 def test_a_person_whom_a_proxy_names_needs_no_token_and_cannot_log_out_here(chromium: Browser, tmp_path: Path) -> None:
