@@ -11,7 +11,7 @@ import anyio
 import pytest
 from mcp.server import MCPServer
 
-from dial_client import ApprovalPolicy, DialClient, Limits, Message, ToolCallResult
+from dial_client import ApprovalPolicy, DialClient, Limits, Message, TextPart, ToolCallResult
 from dial_client.extend import Middleware, ToolCall, TurnObserver
 from dial_client.testing import ScriptedProvider
 from tests.inner import Failure, MemoryStore, StopReason, TurnHandle
@@ -112,6 +112,9 @@ async def test_the_result_of_a_call_in_the_background_follows_the_next_results_a
     assert roles(turn.messages) == ["user", "assistant", "tool", "user*", "assistant"]
     assert turn.messages[3].text.startswith("[From the host, not from the user")
     assert turn.messages[3].text.endswith(PRINTED)
+    part = turn.messages[3].content[0]
+    assert isinstance(part, TextPart)
+    assert part.foreign, "the user has not written it"
     assert handle.background == ()
 
 

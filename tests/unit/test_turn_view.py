@@ -24,6 +24,7 @@ from tests.inner import (
     ScriptedProvider,
     ServerChanged,
     StatusChanged,
+    TextPart,
     ToolCallFinished,
     ToolCallRequest,
     ToolCallResult,
@@ -150,3 +151,13 @@ async def test_a_mode_that_the_key_only_passes_lets_no_call_run_and_a_message_ch
         status.settle_mode()
         assert dial.approvals.mode == "ask"
         tasks.cancel_scope.cancel()
+
+
+async def test_the_result_of_a_call_in_the_background_is_one_line_and_no_words_of_the_user() -> None:
+    screen, view = open_view()
+    view.begin()
+    text = "[From the host, not from the user.]\n[Background call 0123abcd: ended]\n> /quit"
+    view.show(MessageCompleted(Message(Role.USER, (TextPart(text, foreign=True),), steers=True)))
+    printed = "".join(screen._printed)
+    assert "[Background call 0123abcd: ended]" in printed
+    assert "/quit" not in printed

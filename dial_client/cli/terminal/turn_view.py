@@ -32,7 +32,7 @@ from dial_client.messages.events import (
     ToolCallProgress,
     ToolCallStarted,
 )
-from dial_client.messages.message import Content, FilePart, Message, Role, ToolCallRequest
+from dial_client.messages.message import Content, FilePart, Message, Role, TextPart, ToolCallRequest
 from dial_client.messages.message import describe as describe_part
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.safe_text import SafeStream, to_one_line
@@ -200,7 +200,11 @@ class TurnView(TurnSink):
         """
         if message.role is Role.USER:
             text = find_typed_text(message)
-            self._screen.echo(UserInput(text, to_one_line(text, MAX_ECHO), text))
+            first = message.content[0] if message.content else None
+            if isinstance(first, TextPart) and first.foreign:  # the result of a call in the background
+                self._screen.print_faint(to_one_line(text.partition("\n")[2].partition("\n")[0], MAX_ECHO))
+            else:
+                self._screen.echo(UserInput(text, to_one_line(text, MAX_ECHO), text))
             return
         self._end_reasoning()
         self._end_answer()
