@@ -198,6 +198,7 @@ class ToolExecutor:
         server, tool = (route.spec.server, route.spec.tool) if route else ("", "")
         await round_.emit(ToolCallStarted(call, server, tool))
         started_at = time.monotonic()
+        make = self._attempt_in_middleware if round_.is_wrapped else self._attempt
         try:
             if is_over_limit:
                 limit = self.limits.max_calls_per_round
@@ -206,9 +207,9 @@ class ToolExecutor:
                 with self.audit.call(call, route.spec if route else None) as audit:
                     audit.record_result(attempt.result)
             elif route is not None and (seconds := self._find_background_after(route, round_)) is not None:
-                attempt = await self._attempt_beside(call, route, round_, seconds)
+                attempt = await self._attempt_beside(partial(make, call, route), call, route, round_, seconds)
             else:
-                attempt = await self._make_attempt(call, route, round_)
+                attempt = await make(call, route, round_)
         except anyio.get_cancelled_exc_class():
             # An approver or a middleware may await a cancelled task; the turn continues unless it is cancelled itself.
             await anyio.lowlevel.checkpoint_if_cancelled()
@@ -232,7 +233,14 @@ class ToolExecutor:
         is_full = sum(call.result is None for call in background.calls) >= self.limits.max_parallel
         return None if is_full or seconds >= round_.deadline.seconds_left else seconds
 
-    async def _attempt_beside(self, call: ToolCallRequest, route: Route, round_: _Round, seconds: float) -> _Attempt:
+    async def _attempt_beside(
+        self,
+        make: Callable[[_Round], Awaitable[_Attempt]],
+        call: ToolCallRequest,
+        route: Route,
+        round_: _Round,
+        seconds: float,
+    ) -> _Attempt:
         """Make a call in a task of the client, and wait for its end, but no longer than `seconds`."""
         background = self.scope.background
         assert background is not None and background.tasks is not None
@@ -244,8 +252,7 @@ class ToolExecutor:
                 await round_.emit(event)
 
         own = replace(round_, emit=emit, limit=moving.limit, moving=moving)
-        make = partial(self._make_attempt, call, route, own)
-        background.tasks.start_soon(moving.run, make, attrgetter("result"))
+        background.tasks.start_soon(moving.run, partial(make, own), attrgetter("result"))
         await moving.wait_in_round(round_.deadline, seconds)
         if moving.is_moved:
             return _Attempt(background.keep(moving), moving.started_at)
@@ -254,10 +261,6 @@ class ToolExecutor:
         return moving.attempt or _Attempt(
             ToolCallResult.failed(call.id, Failure.TOOL, _CANCELLED_TASK), moving.started_at
         )
-
-    async def _make_attempt(self, call: ToolCallRequest, route: Route | None, round_: _Round) -> _Attempt:
-        make = self._attempt_in_middleware if round_.is_wrapped else self._attempt
-        return await make(call, route, round_)
 
     async def _attempt_in_middleware(self, call: ToolCallRequest, route: Route | None, round_: _Round) -> _Attempt:
         """Let the middleware change, make or answer a call within the timeout of the turn; the call's id stays."""
