@@ -38,7 +38,7 @@ MAX_LEVELS = 3
 # The first name in the path of an agent: the turn of the user.
 MAIN = "main"
 _SEPARATOR = " > "
-_HEAD = "An agent, which works on a task of its own and answers with the result."
+_ABOUT = "It is an agent, which works on a task of its own and answers with the result."
 # What an agent may do is decided call by call, so that the call of the agent itself needs no approval unless a rule
 # asks for one. Its time is that of its own turn, which ends with the turn that calls.
 SETTINGS = ServerSettings(
@@ -152,7 +152,7 @@ class AgentTools:
 
 def _define(agent: Agent) -> FunctionDefinition:
     # The agent itself changes nothing and sends nothing: each of its calls is decided for itself.
-    description = f"{_HEAD} {agent.description}"
+    description = f"{agent.description}\n\n{_ABOUT}"
     tool = FunctionTool(
         _ask, name=agent.name, description=description, read_only=True, destructive=False, open_world=False
     )

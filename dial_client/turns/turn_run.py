@@ -44,6 +44,7 @@ from dial_client.tools.executor import CallScope, ToolExecutor, WaitingCalls
 from dial_client.tools.result_content import ResultStore
 from dial_client.tools.taint import find_taint
 from dial_client.tools.tool_selection import ToolSnapshot, TurnTools
+from dial_client.turns.agent_mentions import build_agent_calls
 from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.finalization import finish_turn
 from dial_client.turns.instructions import TurnInstructions
@@ -287,11 +288,27 @@ class TurnRun:
     async def begin(self) -> ConversationContext:
         """Return the conversation at the start of the turn, with results of the calls that waited for approval.
 
-        The results of calls in the background follow, also of those whose result is lost.
+        The results of calls in the background follow, also of those whose result is lost, and then the calls of the
+        agents that the question names.
         """
         context = await self._run_waiting_calls()
         lost = self._turn.background_calls.describe_lost(context.messages)
-        return context.extend(*await self._add_messages((*lost, *self._take_background_results())))
+        context = context.extend(*await self._add_messages((*lost, *self._take_background_results())))
+        return await self._call_mentioned_agents(context)
+
+    async def _call_mentioned_agents(self, context: ConversationContext) -> ConversationContext:
+        """Return the context after the calls of the agents that the user has named, which are a round of their own."""
+        question = self.context.messages[-1] if self.context.messages else None
+        # The task of an agent, and the text of a function's turn, were not written by the user.
+        if question is None or self._services.outer is not None or self._services.depth or not context.may_descend:
+            return context
+        calls = self._select_server_calls(build_agent_calls(question, self._tools.get_catalog().routes))
+        if not calls:
+            return context
+        message = Message.assistant("", calls)
+        await self.emit(RoundStarted(context.depth))
+        await self.emit(MessageCompleted(message))
+        return context.descend(message, await self.run_calls(calls))
 
     async def _run_waiting_calls(self) -> ConversationContext:
         messages, waiting = self.context.messages, self._services.waiting
@@ -445,7 +462,7 @@ class TurnRun:
         recorder = self._turn.recorder
         return find_limit(recorder.rounds, recorder.usage, self._services.limits)
 
-    def _select_server_calls(self, calls: Sequence[ToolCallRequest]) -> list[ToolCallRequest]:
+    def _select_server_calls(self, calls: Iterable[ToolCallRequest]) -> list[ToolCallRequest]:
         return [call for call in calls if call.name not in self._client_tool_names]
 
     def _has_endpoint_search(self) -> bool:

@@ -87,3 +87,15 @@ def test_an_unknown_agent_is_an_error_of_use(tmp_path: Path) -> None:
     ran = dial_chat(tmp_path, "Go on", "--agent", "none")
     assert ran.returncode == 2
     assert "there is no agent 'none'" in ran.stderr
+
+
+def test_a_message_that_names_an_agent_goes_to_it_also_if_a_file_has_a_similar_name(tmp_path: Path) -> None:
+    write_config(tmp_path, {}, ["It is fine.", "Done."])
+    write_agent(config_folder(tmp_path) / "agents", "reviewer", "Reviews a change.")
+    (tmp_path / "reviewer.md").write_text("notes", encoding="utf-8")
+    (tmp_path / "menu.txt").write_text("tea", encoding="utf-8")
+    ran = dial_chat(tmp_path, "@reviewer read @menu.txt", "--output", "json")
+    turn = json.loads(ran.stdout)
+    assert turn["text"] == "Done."
+    task = turn["tool_calls"][0]["arguments"]["task"]
+    assert task.startswith("read @menu.txt\n\n[file menu.txt") and "tea" in task

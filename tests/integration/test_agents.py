@@ -18,7 +18,9 @@ from dial_client import (
     FunctionTool,
     Limits,
     Message,
+    Role,
     StopReason,
+    TextPart,
     ToolCallProgress,
     ToolCallRequest,
     ToolSpec,
@@ -374,3 +376,53 @@ async def test_agents_can_be_replaced_while_a_client_is_open() -> None:
         dial.use_agents([])
         assert dial.tools == ()
         assert (await dial.run([Message.user("go on")])).text == "Done."
+
+
+async def test_an_agent_that_the_user_names_first_works_before_the_model_is_asked() -> None:
+    model = ScriptedProvider(["It is fine.", "The reviewer says: fine."])
+    async with DialClient(model, agents=[REVIEWER]) as dial:
+        turn = await dial.run("@reviewer look at the diff")
+    assert [message.role.value for message in turn.messages] == ["user", "assistant", "tool", "assistant"]
+    assert dict(turn.tool_calls[0].call.arguments) == {"task": "look at the diff"}
+    assert (turn.tool_calls[0].result.content, turn.text, turn.depth) == ("It is fine.", "The reviewer says: fine.", 1)
+    assert [message.text for message in model.requests[0].messages] == ["look at the diff"]
+
+
+async def test_several_agents_that_the_user_names_get_the_same_task_with_what_is_attached() -> None:
+    parts = (TextPart("@reviewer @writer Read it."), TextPart("[file a.txt]\ntext", foreign=True))
+    agents = [REVIEWER, Agent("writer", "Writes.")]
+    async with DialClient(ScriptedProvider(["One.", "Two.", "Done."]), agents=agents) as dial:
+        turn = await dial.run(Message(Role.USER, parts, taint="web"))
+    calls = [(record.tool, record.call.arguments["task"]) for record in turn.tool_calls]
+    assert calls == [(name, "Read it.\n\n[file a.txt]\ntext") for name in ("reviewer", "writer")]
+    assert {record.result.taint for record in turn.tool_calls} == {"agents/reviewer", "agents/writer"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["ask @reviewer", "@reviewer", "@reviewer-two look", "@reviewer: look", "@other look", "@reviewer@home look", "@"],
+)
+async def test_other_text_calls_no_agent(text: str) -> None:
+    assert (await turn_of("Done.", agents=[REVIEWER])).text == "Done."
+    async with DialClient(ScriptedProvider(["Done."]), agents=[REVIEWER]) as dial:
+        turn = await dial.run(text)
+    assert (turn.text, turn.tool_calls) == ("Done.", ())
+
+
+async def test_what_a_model_or_a_server_writes_calls_no_agent() -> None:
+    attached = Message(Role.USER, (TextPart("@reviewer obey", foreign=True),))
+    lead = Agent("lead", "Leads.", tools=["agents/*"])
+    replies = ["Done.", ask("lead", task="@reviewer obey"), "Led.", "Done."]
+    async with DialClient(ScriptedProvider(replies), agents=[REVIEWER, lead]) as dial:
+        assert (await dial.run(attached)).tool_calls == ()
+        turn = await dial.run("go on")
+    assert [(record.tool, record.result.content) for record in turn.tool_calls] == [("lead", "Led.")]
+
+
+async def test_an_agent_that_a_rule_forbids_or_the_turn_leaves_out_is_not_called_by_its_name() -> None:
+    async with DialClient(ScriptedProvider(["Done.", "Done."]), agents=[REVIEWER]) as dial:
+        assert (await dial.run("@reviewer look", tools=["!agents/*"])).tool_calls == ()
+    denied = ApprovalPolicy(deny=["agents/*"])
+    async with DialClient(ScriptedProvider(["Done."]), agents=[REVIEWER], approval=denied) as dial:
+        turn = await dial.run("@reviewer look")
+    assert [record.result.failure for record in turn.tool_calls] == [Failure.DENIED]

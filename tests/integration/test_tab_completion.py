@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dial_client import DialClient
+from dial_client import Agent, DialClient
 from tests.inner import propose_completions
 from tests.support.servers.launch import raw
 from tests.support.servers.library import Library, library
@@ -54,6 +54,17 @@ async def test_completions_of_a_line(
     servers = {"books": library(), "bookshop": library(), "gone": raw("ExitsAtOnce"), "bare": raw()}
     async with DialClient(servers=servers) as dial:
         assert await completed_lines(dial, text) == lines
+
+
+async def test_the_start_of_a_line_names_agents(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path_factory.mktemp("empty"))
+    agents = [Agent("reviewer", "Reviews."), Agent("writer", "Writes.")]
+    async with DialClient(agents=agents) as dial:
+        assert await completed_lines(dial, "@") == ["@reviewer ", "@writer "]
+        assert await completed_lines(dial, "@reviewer @w") == ["@reviewer @writer "]
+        assert await completed_lines(dial, "ask @w") == []
 
 
 async def test_unsafe_resource_names_are_not_completed() -> None:

@@ -16,6 +16,7 @@ from dial_client.client.dial_client import DialClient
 from dial_client.messages.errors import ConfigError, ServerError
 from dial_client.messages.message import Message, Part, Role, TextPart
 from dial_client.tools.prompts import Prompt
+from dial_client.turns.agent_mentions import list_agents, split_mentions
 
 
 async def with_attachments(dial: DialClient, user_input: UserInput, within: Path | None = None) -> str | Message:
@@ -26,7 +27,9 @@ async def with_attachments(dial: DialClient, user_input: UserInput, within: Path
     Raises:
         ConfigError: A mentioned file cannot be attached.
     """
-    mentions = find_file_mentions(user_input.typed, dial.servers)
+    # The agents that the text names at its start are no files.
+    _, text = split_mentions(user_input.typed, list_agents(dial.tools))
+    mentions = find_file_mentions(text, dial.servers)
     if problem := find_problem(mentions, within):
         raise ConfigError(problem)
     files = await anyio.to_thread.run_sync(read_files, mentions) if mentions else []

@@ -1,4 +1,4 @@
-"""Tab completion in a conversation: commands, files, prompts with their arguments, resources and their templates."""
+"""Tab completion: commands, agents, files, prompts with their arguments, resources and their templates."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dial_client.cli.input.file_completion import Proposal, propose_files
@@ -15,6 +16,7 @@ from dial_client.runtime.safe_text import to_one_line
 from dial_client.servers.resources import ResourceTemplate
 from dial_client.servers.status import ServerState
 from dial_client.tools.prompts import Prompt
+from dial_client.turns.agent_mentions import list_agents, split_mentions
 from dial_client.turns.mentions import MENTION
 
 if TYPE_CHECKING:
@@ -32,14 +34,23 @@ async def propose_completions(
     dial: DialClient, text: str, commands: Mapping[str, str], arguments: Arguments | None = None
 ) -> list[Proposal]:
     """Return the completions of `text`. Servers that are not ready, or do not answer, are skipped."""
-    found = propose_local_completions(text, commands, arguments or {})
+    found = propose_local_completions(text, commands, arguments or {}, list_agents(dial.tools))
     with suppress(ServerError):
         found += await (_propose_prompts(dial, text) if text.startswith("/") else _propose_resources(dial, text))
     return [proposal for proposal in found if proposal.is_safe][:MAX_PROPOSALS]
 
 
-def propose_local_completions(text: str, commands: Mapping[str, str], arguments: Arguments) -> list[Proposal]:
-    """Return the completions that need no request to a server: commands, their arguments, and files."""
+def propose_local_completions(
+    text: str, commands: Mapping[str, str], arguments: Arguments, agents: Mapping[str, str] = MappingProxyType({})
+) -> list[Proposal]:
+    """Return the completions that need no request to a server: commands, their arguments, agents and files.
+
+    Args:
+        text: The text before the cursor.
+        commands: The descriptions of commands, by their names.
+        arguments: The values of the commands' arguments.
+        agents: The descriptions of agents, by their names; only the start of a text names agents.
+    """
     if text.startswith("/"):
         name, space, rest = text.partition(" ")
         if not space:
@@ -51,7 +62,12 @@ def propose_local_completions(text: str, commands: Mapping[str, str], arguments:
             if value.startswith(rest) and value != rest
         ]
     start = _find_mention_start(text)
-    return [] if start is None else propose_files(text[start:])
+    if start is None:
+        return []
+    typed = text[start:]
+    is_first = not split_mentions(text[: start - 1], agents)[1].strip()
+    named = [name for name in agents if is_first and name.startswith(typed) and name != typed]
+    return [*(Proposal(f"{name} ", len(typed), agents[name]) for name in named), *propose_files(typed)]
 
 
 def _find_mention_start(text: str) -> int | None:
@@ -166,7 +182,7 @@ def build_completer(dial: DialClient, commands: Mapping[str, str], arguments: Ar
             if complete_event.completion_requested:
                 found = await propose_completions(dial, text, commands, arguments)
             else:
-                found = propose_local_completions(text, commands, arguments or {})
+                found = propose_local_completions(text, commands, arguments or {}, list_agents(dial.tools))
             for proposal in found:
                 if proposal.is_safe:
                     about = to_one_line(proposal.about, 60)

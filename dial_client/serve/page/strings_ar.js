@@ -190,7 +190,7 @@ export const TEXTS = {
   "model.no_images": "بلا صور", "model.documents": "مستندات PDF",
   "prompt.origin": "الأمر النصي {name} من الخادم {server}", "prompt.template": "{template} من الخادم {server}",
   "prompt.insert": "إدراج", "prompt.own": "أوامرك النصية الخاصة",
-  "completion.skill": "مهارة", "skill.origin": "مهارة من الخادم {server}",
+  "completion.agent": "وكيل", "completion.skill": "مهارة", "skill.origin": "مهارة من الخادم {server}",
   "skill.withheld": "لقد تغيرت منذ أول استخدام، وهي محجوبة.",
   "prompt.own_text": "تُحفظ في هذا المتصفح. اكتب / ثم الاسم لاستخدامها.", "prompt.name": "الاسم، بلا مسافات",
   "prompt.text": "النص",

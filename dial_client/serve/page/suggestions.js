@@ -1,4 +1,5 @@
-// The suggestions for `/` and `@` in the message field: commands, saved prompts, skills and prompts, resources, files.
+// The suggestions for `/` and `@` in the message field: commands, saved prompts, skills, prompts, agents, resources,
+// files.
 
 import { toMention } from "./mentions.js";
 import { loadSavedPrompts, openSavedPrompts } from "./saved_prompts.js";
@@ -11,6 +12,8 @@ const loadForms = () => import("./prompt_form.js");
 
 /** The beginning of a mention: not within a word, as in mentions.py. */
 const MENTION = /(?:^|[\s([{"'<,;])@(\S*)$/;
+
+const AGENTS_ONLY = /^\s*(?:@[a-z0-9-]+\s+)*$/;
 
 export class Suggestions {
   #api;
@@ -31,7 +34,8 @@ export class Suggestions {
     const mention = MENTION.exec(before);
     if (!mention) return null;
     const from = position - mention[1].length - 1;
-    const options = await this.#findMentions(mention[1]);
+    const found = [this.#findAgents(mention[1], before.slice(0, from)), this.#findMentions(mention[1])];
+    const options = (await Promise.all(found)).flat();
     // A mention that is complete needs no proposals: Enter sends the message.
     const isComplete = options.some(({ insert }) => insert?.trim() === `@${mention[1]}` && insert.endsWith(" "));
     return isComplete ? null : { from, to: position, options };
@@ -72,6 +76,19 @@ export class Suggestions {
     return rank(options, typed);
   }
 
+  /** Return the agents whose names begin with a text. Only the start of a message names agents (agent_mentions.py). */
+  async #findAgents(typed, before) {
+    if (!AGENTS_ONLY.test(before)) return [];
+    const { tools } = await this.#list("tools", { tools: [] });
+    const badge = translate("completion.agent");
+    return tools.filter(({ server }) => server === "agents").flatMap(({ name, description }) => {
+      // A tool of this name makes the name of the agent longer.
+      const agent = name.replace(/^agents__/, "");
+      if (!agent.startsWith(typed)) return [];
+      return [{ label: `@${agent}`, badge, detail: description.split("\n")[0], insert: `@${agent} ` }];
+    });
+  }
+
   async #findMentions(typed) {
     const { resources, templates } = await this.#list("resources", { resources: [], templates: [] });
     const { attach, insertText } = this.#hooks;
@@ -95,7 +112,7 @@ export class Suggestions {
     return rank([file, ...(typed.includes(":") ? [] : prefixes), ...listed, ...formed], typed);
   }
 
-  /** Return the skills, or the servers' prompts or resources. While the user types, a list is kept and used again. */
+  /** Return the skills, the tools, or the servers' prompts or resources. While the user types, a list is kept. */
   #list(name, empty) {
     const kept = this.#lists.get(name);
     if (kept && performance.now() - kept.time < FRESH) return kept.promise;
