@@ -852,6 +852,7 @@ from dial_client.tools.skills.skill_document import is_same as is_same
 from dial_client.tools.skills.skill_document import parse_skill as parse_skill
 from dial_client.tools.skills.skill_folders import hash_files as hash_files
 from dial_client.tools.taint import find_taint as find_taint
+from dial_client.tools.task_record import TaskRecord as TaskRecord
 from dial_client.tools.tool_selection import MAX_OFFERED as MAX_OFFERED
 from dial_client.tools.tool_selection import ToolSnapshot as ToolSnapshot
 from dial_client.tools.tool_selection import TurnTools as TurnTools

@@ -87,6 +87,7 @@ from dial_client.messages.errors import (
     ConfigError,
     ConversationBusy,
     ConversationNotFound,
+    DialError,
     MiddlewareError,
     ProviderError,
     RequestRefused,
@@ -94,6 +95,7 @@ from dial_client.messages.errors import (
 from dial_client.messages.events import Event
 from dial_client.messages.message import EntryKind, Message, Role
 from dial_client.messages.turn_result import Turn
+from dial_client.runtime.logs import get_logger
 from dial_client.settings.argument_types import check_members, check_seconds, check_types
 from dial_client.sinks import sse_encoder
 from dial_client.stores.conversation_store import (
@@ -106,12 +108,14 @@ from dial_client.stores.conversation_store import (
 from dial_client.stores.sql_store import SQLStore
 from dial_client.tools.approval import Decisions
 from dial_client.tools.background_calls import BackgroundCalls
+from dial_client.tools.task_record import TaskRecord
 from dial_client.turns.client_model import ClientModel
 from dial_client.turns.context_report import ContextReport, with_counted_tokens
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 from dial_client.turns.turn_keywords import TurnKeywords, check_keywords
 
 OutputT = TypeVar("OutputT")
+log = get_logger(__name__)
 
 WhenBusy = Literal["wait", "refuse"]
 
@@ -578,6 +582,8 @@ class ConversationManager:
             is_durable = self._queue.will_be_resumed is not never_resumed
             persister = TurnPersister(self.store, self._queue.lease, model.name, is_durable=is_durable)
             background = self._background.setdefault(conversation_id, BackgroundCalls(is_kept=True))
+            background.store_task = partial(self._store_task, conversation_id)
+            background.open(beginning.tasks)
             turn = self._dial.start(
                 (*history, Message.user(CONTINUE)) if isinstance(message, Continuation) else history,
                 stream=stream,
@@ -597,6 +603,14 @@ class ConversationManager:
             return turn
 
         return await self._queue.start_next(origin, message, start)
+
+    async def _store_task(self, conversation_id: str, record: TaskRecord) -> bool:
+        try:
+            await self.store.append(conversation_id, [build_entry(EntryKind.TASK, record.to_dict())])
+        except DialError as error:
+            log.debug("task_not_stored", error=type(error).__name__)  # it is tried again with the next poll
+            return False
+        return True
 
     async def get(self, conversation_id: str) -> Conversation:
         """Return a conversation, with messages that form a valid history (`history`).

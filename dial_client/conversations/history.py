@@ -16,8 +16,10 @@ from dataclasses import replace
 from itertools import pairwise
 
 from dial_client.conversations.message_tree import MessageTree, StoredMessage, build_entry, build_tree
+from dial_client.conversations.open_tasks import add_task, find_open_tasks
 from dial_client.messages.message import EntryKind, Failure, Message, Role, ToolCallRequest, ToolCallResult
 from dial_client.stores.conversation_store import Conversation
+from dial_client.tools.task_record import TaskRecord
 
 # The first line of a summary.
 SUMMARY_HEAD = "[Summary of the conversation so far, in place of its older messages]"
@@ -183,10 +185,11 @@ def repair_conversation(conversation: Conversation) -> Conversation:
     If the last turn was interrupted, its unfinished messages are included, and a note says so. Removed messages are
     left out, and summarized ones replaced by their summary.
     """
+    tasks = () if conversation.running else find_open_tasks(build_tree(conversation))
     conversation = apply_edits(conversation)
     if conversation.running:
         return replace(conversation, messages=repair_history(conversation.messages, NO_RESULT_YET), unfinished=())
-    messages = repair_history((*conversation.messages, *conversation.unfinished))
+    messages = _add_tasks(repair_history((*conversation.messages, *conversation.unfinished)), tasks)
     is_interrupted = conversation.turn and not (ends_with_answer(messages) and not conversation.unfinished)
     notes = (*conversation.notes, _INTERRUPTED_NOTE) if is_interrupted else conversation.notes
     return replace(conversation, messages=messages, notes=notes, unfinished=())
@@ -224,11 +227,18 @@ def build_closing_messages(conversation: Conversation) -> tuple[Message, ...]:
     """Return the messages to append after an interrupted turn, so that the stored history is valid."""
     if not conversation.turn:
         return ()
-    stored = tuple(stored.message for stored in build_tree(conversation).find_path())
+    tree = build_tree(conversation)
+    stored = tuple(stored.message for stored in tree.find_path())
     last = max((index for index, message in enumerate(stored) if message.role is not Role.TOOL), default=0)
     known = {id(message) for message in stored[last:]}
     repaired = repair_history((*stored[last:], *conversation.unfinished))
-    return tuple(message for message in repaired if id(message) not in known)
+    return _add_tasks([message for message in repaired if id(message) not in known], find_open_tasks(tree))
+
+
+def _add_tasks(messages: Sequence[Message], tasks: Sequence[TaskRecord]) -> tuple[Message, ...]:
+    """Return messages in which calls without a result go on at their servers, as far as these have tasks for them."""
+    by_call = {record.call.id: record for record in tasks}
+    return tuple(add_task(message, by_call, INTERRUPTED) if by_call else message for message in messages)
 
 
 def build_unknown_result(call: ToolCallRequest, text: str = INTERRUPTED) -> ToolCallResult:

@@ -63,6 +63,8 @@ class MessageTree:
     """The details of turns, by the position of the turn's last message."""
     settings: Mapping[str, Any]
     """The latest settings; empty if there is none."""
+    tasks: Sequence[tuple[int, Mapping[str, Any]]]
+    """The tasks of calls (`tools.task_record`), each after the position of the last message before it."""
     followers: Mapping[tuple[int, bool], tuple[int, ...]]
     """The positions of the messages that follow a message, without edits, by ``(position, is_question)``."""
 
@@ -124,6 +126,7 @@ def build_tree(conversation: Conversation) -> MessageTree:
     removed: set[int] = set()
     head = START
     settings: Mapping[str, Any] = {}
+    tasks: list[tuple[int, Mapping[str, Any]]] = []
     unreadable = frozenset(conversation.unreadable)
     readable = (index for index in range(len(conversation.messages) + len(unreadable)) if index not in unreadable)
     for position, message in zip(readable, conversation.messages, strict=True):
@@ -143,11 +146,13 @@ def build_tree(conversation: Conversation) -> MessageTree:
                 turns[head].append(data)
             case EntryKind.SETTINGS, data:
                 settings = dict(data)
+            case EntryKind.TASK, data:
+                tasks.append((head, data))
     followers: defaultdict[tuple[int, bool], tuple[int, ...]] = defaultdict(tuple)
     for stored in messages.values():
         if not stored.is_edit and stored.position not in removed:
             followers[stored.parent_message, stored.is_question] += (stored.position,)
-    return MessageTree(messages, head, frozenset(removed), turns, settings, followers)
+    return MessageTree(messages, head, frozenset(removed), turns, settings, tasks, followers)
 
 
 def build_entry(kind: EntryKind, data: Mapping[str, Any]) -> Message:

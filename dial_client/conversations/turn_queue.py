@@ -10,7 +10,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -25,6 +25,7 @@ from dial_client.conversations.history import (
     repair_history,
 )
 from dial_client.conversations.message_tree import build_tree, extend
+from dial_client.conversations.open_tasks import find_open_tasks
 from dial_client.conversations.turn_input import (
     ConversationInput,
     build_first_messages,
@@ -35,6 +36,7 @@ from dial_client.hooks.audit.entries import Origin
 from dial_client.messages.errors import ConversationBusy, ConversationNotFound, DialError, StoreUnavailable
 from dial_client.messages.message import Message, find_pending_approvals
 from dial_client.stores.conversation_store import Conversation, ConversationStore
+from dial_client.tools.task_record import TaskRecord
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 
 # Returns the edits to append to a stored conversation; empty if there is none.
@@ -48,6 +50,8 @@ class Beginning:
     history: tuple[Message, ...]
     settings: Mapping[str, Any]
     owner: str
+    tasks: tuple[TaskRecord, ...]
+    """The tasks that earlier turns have left open at their servers."""
 
 
 # Starts a turn in this conversation, with this additional observer.
@@ -223,7 +227,12 @@ class TurnQueue:
             if has_begun:
                 extended = extend(stored, added)
                 history = repair_history(stored.message for stored in find_sent(extended))
-                return Beginning(history, build_tree(extended).settings, stored.owner)
+                tree = build_tree(extended)
+                tasks = find_open_tasks(tree)
+                if turn_input is None:  # who cancels the turn stops the calls of its earlier part, too
+                    own = {task.id for task in tasks if task.turn == stored.turn}
+                    tasks = tuple(replace(task, turn=origin.turn) if task.id in own else task for task in tasks)
+                return Beginning(history, tree.settings, stored.owner, tasks)
             # Another process was faster.
 
     async def _must_resume(self, stored: Conversation) -> bool:

@@ -6,7 +6,7 @@ an argument.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -126,6 +126,24 @@ class LaterCallers:
     single: Caller | None = None
 
 
+@dataclass(eq=False, slots=True)
+class CallTask:
+    """The task with which a server answers a call (SEP-2663), for whoever goes on with the call after a restart."""
+
+    id: str = ""
+    """The id of the task; empty until the server has answered with one."""
+    store: Callable[[str], Awaitable[bool]] | None = None
+    """Stores the id, and returns whether this has succeeded; None once it is stored."""
+    is_left: Callable[[], bool] = lambda: False
+    """Whether another process goes on with the task: cancelling the call then does not cancel the task."""
+
+    async def keep(self, id_: str) -> None:
+        """Store the id of the task, unless it is stored."""
+        self.id = id_
+        if self.store is not None and await self.store(id_):
+            self.store = None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class TurnScope:
     """What holds for the turns that the calls of a turn run, as for the turn itself."""
@@ -156,6 +174,8 @@ class CallContext:
     scope: TurnScope = TurnScope()
     taint: tuple[str, ...] = ()
     """The sources of untrusted content that the model had read when it requested the call."""
+    task: CallTask | None = None
+    """The task of the call, which is stored; None if nobody could go on with it."""
 
 
 @contextmanager

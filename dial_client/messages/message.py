@@ -30,6 +30,8 @@ class EntryKind(StrEnum):
     """The details of the turn that ended before the entry (`conversations.persistence`)."""
     SETTINGS = "settings"
     """The settings of the conversation from here on (`conversations.conversation_settings`)."""
+    TASK = "task"
+    """The task with which a server has answered a call (`tools.task_record`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from dial_client.hooks import call_context
-from dial_client.hooks.call_context import CallContext, Caller, Callers
+from dial_client.hooks.call_context import CallContext, Caller, Callers, CallTask
 from dial_client.hooks.server_callbacks import ServerLog
 from dial_client.hooks.telemetry.instrument_lookup import record_restart
 from dial_client.messages.errors import ServerError, ServerGone
@@ -221,7 +221,8 @@ class Connection(ServerStatusWriter):
                 return await own.call(tool, arguments, on_progress)
         meta, caller = (None, None) if context is None else (context.meta, context.caller)
         given = None if caller is None else caller.take_input(self.name)
-        request = ToolRequest(tool, dict(arguments), on_progress, meta, caller, given)
+        task = CallTask() if context is None or context.task is None else context.task
+        request = ToolRequest(tool, dict(arguments), on_progress, meta, caller, given, task)
         first: ServerSession | None = None
         may_repeat: bool | None = None
         for pause in (*REPEAT_PAUSES, None):
@@ -243,7 +244,7 @@ class Connection(ServerStatusWriter):
                 return await session.ask(send, tool=tool, is_own_session=session is not first)
             except ServerGone as gone:
                 may_have_run = not isinstance(gone, CallNotRun)
-                if pause is None or (may_have_run and not may_repeat and request.task is None):
+                if pause is None or (may_have_run and not may_repeat and not task.id):
                     raise
                 may_repeat = may_repeat and not may_have_run
                 log.debug("call_repeated", server=self.name, tool=tool)

@@ -17,6 +17,8 @@ from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import (
     INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
     CallToolResult,
     EmptyResult,
     ErrorData,
@@ -28,7 +30,7 @@ from mcp_types import (
     TextContent,
 )
 
-from dial_client.hooks.call_context import Caller, InputRound
+from dial_client.hooks.call_context import Caller, CallTask, InputRound
 from dial_client.servers.input_rounds import answer_requests, dump_answer
 
 EXTENSION = "io.modelcontextprotocol/tasks"
@@ -46,6 +48,9 @@ CallDirectly = Callable[
 ResultT = TypeVar("ResultT", bound=Result)
 _FAILED = "The task failed."
 _CANCELLED = "The server has cancelled the task of this call."
+_LOST = "The server does not know the task of this call any more ({}). It is not known whether the tool did its work."
+# The codes of a server that does not know a task (SEP-2663), or no tasks at all.
+_UNKNOWN_TASK = frozenset({INVALID_PARAMS, METHOD_NOT_FOUND})
 
 
 class CreatedTask(Result):
@@ -134,8 +139,8 @@ class ToolRequest:
     """The client of a gateway that makes the call."""
     given: InputRound | None = None
     """What the client has brought with it for the server; None for nothing."""
-    task: CreatedTask | None = None
-    """The task with which the server has answered; None before, and if the server answers with a result."""
+    task: CallTask = field(default_factory=CallTask)
+    """The task with which the server has answered, or that an earlier process has left."""
     # The number of polls, and the keys of the input requests that were answered: a server repeats a request for input
     # until it has seen the answer.
     _polls: int = 0
@@ -157,7 +162,7 @@ class ToolRequest:
             InputRequired: The client of a gateway has to answer the server first.
             mcp.MCPError: The call failed at the server, or the server does not know the task any more.
         """
-        if self.task is None:
+        if not self.task.id:
             if call_directly is not None and self.given is None:
                 result = await call_directly(self.tool, self.arguments, self.meta, self.on_progress)
                 if result is not None:
@@ -171,20 +176,21 @@ class ToolRequest:
                     **({} if self.given is None else self.given.build_arguments()),
                 )
             except TaskCreated as created:
-                self.task = created.task
+                self.task.id = created.task.task_id
                 if self.caller is not None:
                     self.caller.begin_task()
         try:
-            return await self._follow(client, self.task.task_id)
+            return await self._follow(client, self.task.id)
         except anyio.get_cancelled_exc_class():
-            if is_serving():
-                await self._cancel(client, self.task.task_id)
+            if is_serving() and not self.task.is_left():
+                await self._cancel(client, self.task.id)
             raise
 
     async def _follow(self, client: Client, task_id: str) -> CallToolResult:
         """Poll the task until it ends, and answer its requests for input."""
         while True:
-            state = await _send(client, "tasks/get", task_id, TaskState)
+            await self.task.keep(task_id)
+            state = await self._poll(client, task_id)
             if state.status == "completed":
                 return CallToolResult.model_validate(state.result or {"content": []}, by_name=False)
             if state.status == "failed":
@@ -200,6 +206,14 @@ class ToolRequest:
                 await self._answer(client, task_id, new)
             else:
                 await anyio.sleep(state.seconds)
+
+    async def _poll(self, client: Client, task_id: str) -> TaskState:
+        try:
+            return await _send(client, "tasks/get", task_id, TaskState)
+        except MCPError as error:
+            if error.code not in _UNKNOWN_TASK:
+                raise
+            raise MCPError(error.code, _LOST.format(error.message.rstrip(".")), error.data) from error
 
     async def _answer(self, client: Client, task_id: str, requests: InputRequests) -> None:
         try:

@@ -21,7 +21,7 @@ import anyio.lowlevel
 
 from dial_client.hooks import call_context
 from dial_client.hooks.audit.entries import CallAudit, Origin, TurnAudit
-from dial_client.hooks.call_context import CallContext, Caller, InputRequired, Spend, TurnScope
+from dial_client.hooks.call_context import CallContext, Caller, CallTask, InputRequired, Spend, TurnScope
 from dial_client.hooks.middleware import MiddlewareChain, ToolCall
 from dial_client.messages.errors import ServerError
 from dial_client.messages.events import AppOpened, Emit, Event, ToolCallFinished, ToolCallProgress, ToolCallStarted
@@ -73,6 +73,8 @@ _MAX_CHANGED_CHARS = 4_000
 _NO_REASON = "The tool failed without saying why."
 _CANCELLED_TASK = "The call failed: a task that it waited for was cancelled."
 _TIME_IS_OVER = "Stopped: the time for this turn is over."
+# Who has decided about a call that an earlier process has made, in the audit log.
+_EARLIER_RUN = "earlier run"
 
 
 async def _ignore(_: Any) -> None:
@@ -262,6 +264,30 @@ class ToolExecutor:
             ToolCallResult.failed(call.id, Failure.TOOL, _CANCELLED_TASK), moving.started_at
         )
 
+    def poll_open_tasks(self) -> None:
+        """Go on with the calls of earlier processes whose tasks are open, as calls in the background.
+
+        The calls are not made and not approved again, and their results are audited, changed by middleware, and
+        untrusted, as any other. A task stays open if its tool is not known, such as while its server starts.
+        """
+        background = self.scope.background
+        if background is None or background.tasks is None:
+            return
+        routes = {(route.spec.server, route.spec.tool): route for route in self.catalog().routes.values()}
+        for record in tuple(background.open_tasks.values()):
+            if (route := routes.get((record.server, record.tool))) is None:
+                continue
+            del background.open_tasks[record.id]
+            moving: BackgroundCall[_Attempt] = BackgroundCall(
+                record.call, record.server, record.turn, id=record.id, is_moved=True, is_resumed=True
+            )
+            task = CallTask(record.task, is_left=lambda: background.is_left)
+            round_ = self._begin_round(_ignore, moving.limit, {})
+            round_ = replace(round_, moving=moving, task=task)
+            make = self._attempt_in_middleware if round_.is_wrapped else self._attempt
+            background.tasks.start_soon(moving.run, partial(make, record.call, route, round_), attrgetter("result"))
+            background.keep(moving)
+
     async def _attempt_in_middleware(self, call: ToolCallRequest, route: Route | None, round_: _Round) -> _Attempt:
         """Let the middleware change, make or answer a call within the timeout of the turn; the call's id stays."""
         attempts: list[_Attempt] = []
@@ -270,9 +296,10 @@ class ToolExecutor:
         async def attempt(changed: ToolCall) -> ToolCallResult:
             nonlocal is_begun
             is_begun = True
-            request = replace(changed.request, id=call.id)
-            changed_route = self.catalog().routes.get(request.name)
-            if changed_route is not None:
+            request, changed_route = replace(changed.request, id=call.id), route
+            if round_.task is not None:
+                request = call  # it was made, and nothing can change it any more
+            elif (changed_route := self.catalog().routes.get(request.name)) is not None:
                 request = _normalize_arguments(request, changed_route)
             attempts.append(await self._attempt(request, changed_route, round_))
             return attempts[-1].result
@@ -304,13 +331,18 @@ class ToolExecutor:
         started_at = time.monotonic()
         with self.audit.call(call, route.spec if route else None) as audit:
             with round_.limit.scope():
-                decision = await self._clear(call, round_, audit)
+                if round_.task is not None and route is not None:
+                    decision: _Cleared | ToolCallResult = _Cleared(route, call)
+                    audit.record_decision(is_allowed=True, decided_by=_EARLIER_RUN)
+                else:
+                    decision = await self._clear(call, round_, audit)
                 started_at = time.monotonic()
                 if isinstance(decision, ToolCallResult):
                     result = decision
                 else:
                     cleared = decision
-                    await self.scope.release(call.id)
+                    if round_.task is None:
+                        await self.scope.release(call.id)
                     answer = await self._call(cleared.call, cleared.route, round_, audit)
                     result = _add_note_of_changes(answer, call, cleared.call)
             audit.record_result(result)
@@ -402,7 +434,11 @@ class ToolExecutor:
         own_timeout = settings.tool_timeout if settings is not None else None
         timeout = self.limits.tool_timeout if own_timeout is None else own_timeout
         call_deadline = Deadline(timeout, max(timeout, self.limits.tool_timeout_max))
-        shared = self.scope
+        moving, shared = round_.moving, self.scope
+        task = round_.task
+        if task is None and shared.background is not None:
+            id_, spec = "" if moving is None else moving.id, route.spec
+            task = shared.background.watch_task((spec.server, spec.tool), call, self.audit.origin.turn, id_)
         context = CallContext(
             round_.deadline,
             call_deadline,
@@ -412,8 +448,8 @@ class ToolExecutor:
             shared.caller,
             shared.turn,
             round_.taint,
+            task,
         )
-        moving = round_.moving
         if moving is not None:
             moving.begin(call_deadline)
         with call_deadline.scope() as scope, call_context.set_current(context):
@@ -421,7 +457,7 @@ class ToolExecutor:
 
             async def on_progress(progress: float, total: float | None, message: str | None) -> None:
                 if moving is not None and moving.is_moved:
-                    moving.progress = f"{progress:g} of {total:g}" if total else f"{progress:g}"
+                    moving.note_progress(f"{progress:g} of {total:g}" if total else f"{progress:g}")
                 elif not is_over:
                     call_deadline.restart(timeout)
                     text = message and sanitize(message)
@@ -473,6 +509,8 @@ class _Round:
     """True if middleware wraps the calls, or measures them."""
     moving: BackgroundCall[_Attempt] | None = None
     """The only call of this round, if it may go to the background."""
+    task: CallTask | None = None
+    """The task of the only call of this round, which an earlier process has made; None for calls that are made."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)

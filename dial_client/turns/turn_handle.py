@@ -236,7 +236,7 @@ class TurnHandle(Generic[OutputT_co]):
         ended.
         """
         if not self.has_ended:
-            self.is_abandoned = True
+            self.is_abandoned = self.background_calls.is_left = True
         self.cancel()
 
     async def events(self) -> AsyncGenerator[Event[OutputT_co], None]:

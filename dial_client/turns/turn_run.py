@@ -39,6 +39,7 @@ from dial_client.messages.model import (
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.deadline import Deadline
 from dial_client.runtime.logs import get_logger
+from dial_client.servers.status import ServerState
 from dial_client.tools.approval import ApprovalChecker
 from dial_client.tools.executor import CallScope, ToolExecutor, WaitingCalls
 from dial_client.tools.result_content import ResultStore
@@ -62,6 +63,8 @@ log = get_logger(__name__)
 # The share of a turn's time that is kept for its answer, and the most seconds of it.
 _ANSWER_SHARE = 0.2
 _MAX_ANSWER_SECONDS = 20.0
+# The states of a server that may go on with a call in a later turn, although its tools are not known yet.
+_COMING = frozenset({ServerState.STARTING, ServerState.RESTARTING, ServerState.NEEDS_CREDENTIALS})
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -292,7 +295,11 @@ class TurnRun:
         agents that the question names.
         """
         context = await self._run_waiting_calls()
-        lost = self._turn.background_calls.describe_lost(context.messages)
+        background = self._turn.background_calls
+        background.forget_told(context.messages)
+        self._executor.poll_open_tasks()
+        self._drop_hopeless_tasks()
+        lost = background.describe_lost(context.messages)
         context = context.extend(*await self._add_messages((*lost, *self._take_background_results())))
         return await self._call_mentioned_agents(context)
 
@@ -309,6 +316,15 @@ class TurnRun:
         await self.emit(RoundStarted(context.depth))
         await self.emit(MessageCompleted(message))
         return context.descend(message, await self.run_calls(calls))
+
+    def _drop_hopeless_tasks(self) -> None:
+        """Forget the tasks whose servers do not come any more: the model is told that the calls are lost."""
+        open_tasks = self._turn.background_calls.open_tasks
+        if open_tasks:
+            coming = {server.name for server in self._services.instructions.servers() if server.state in _COMING}
+            for record in tuple(open_tasks.values()):
+                if record.server not in coming:
+                    del open_tasks[record.id]
 
     async def _run_waiting_calls(self) -> ConversationContext:
         messages, waiting = self.context.messages, self._services.waiting

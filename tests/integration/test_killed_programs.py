@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -20,13 +21,16 @@ from tests.inner import (
     ConversationManager,
     DialClient,
     Message,
+    ModelRequest,
+    Role,
     ScriptedProvider,
     SQLStore,
     apply_edits,
     repair_history,
 )
 from tests.support.conversation_program import server
-from tests.support.program import start_python
+from tests.support.program import python_server, start_python
+from tests.support.servers.launch import HERE
 from tests.support.temporary_stores import DATABASES, place
 
 pytestmark = pytest.mark.anyio
@@ -62,7 +66,7 @@ class Scene:
         return file.read_text().split() if file.exists() else []
 
     @asynccontextmanager
-    async def talker(self, *replies: Any, reads: int = EVERYTHING) -> AsyncIterator[subprocess.Popen[str]]:
+    async def talker(self, *replies: Any, reads: int = EVERYTHING, **more: Any) -> AsyncIterator[subprocess.Popen[str]]:
         """Run the program, and kill it at the end of the block."""
         job = {
             "store": self.where,
@@ -71,6 +75,7 @@ class Scene:
             "ran": str(self.folder / "ran"),
             "lease": LEASE,
             "reads": reads,
+            **more,
         }
         arguments = ["-m", "tests.support.conversation_program", json.dumps(job)]
         with anyio.fail_after(90), start_python(self.folder, arguments, stdout=subprocess.PIPE, text=True) as process:
@@ -159,6 +164,33 @@ async def test_a_program_killed_while_a_tool_runs(scene: Scene) -> None:
     assert texts((await scene.read()).messages) == expected
     assert texts(await scene.continue_conversation()) == [*expected, "Are you there?"]
     assert sorted(scene.ran) == ["echo", "stall"]
+
+
+@pytest.mark.parametrize("background_after", [0, 60])
+async def test_a_program_killed_while_a_server_works_on_a_task(scene: Scene, background_after: int) -> None:
+    """The next program polls the task; `tasks.py` is started by both programs, and keeps its tasks in a file."""
+    file = scene.folder / "tasks.json"
+    entry = python_server(HERE / "tasks.py", str(file), "lives") | {"backgroundAfter": background_after}
+    replies = [{"tool_calls": [{"name": "goes_on", "arguments": {}}]}, HANG]
+    async with scene.talker(*replies, servers={"jobs": entry}):
+        await scene.until(lambda stored: any(message.entry is not None for message in stored.messages))
+        if background_after == 0:
+            await scene.until(lambda stored: any(message.role is Role.TOOL for message in stored.messages))
+    await scene.until(lambda stored: not stored.running)
+    file.with_suffix(".end").touch()
+
+    def reply(request: ModelRequest) -> Any:
+        call = re.search(r"Background call (\w+): still running", " ".join(texts(request.messages)))
+        if call is not None and "ended" not in request.messages[-1].text:
+            return {"tool_calls": [{"name": "wait_for_call", "arguments": {"id": call[1]}}]}
+        return "It is done."
+
+    with anyio.fail_after(60):
+        async with DialClient(ScriptedProvider(reply), servers={"jobs": entry}) as dial:
+            turn = await ConversationManager(dial, scene.store, lease=LEASE).chat(scene.conversation, "Is it done?")
+    assert turn.text == "It is done."
+    assert "goes_on done in" in turn.messages[-2].text
+    assert list(json.loads(file.read_text())) == ["task-1"], "the call was made once"
 
 
 async def test_a_program_killed_right_after_a_tool_started(scene: Scene) -> None:

@@ -28,7 +28,8 @@ def server(ran: str) -> dict[str, Any]:
 
 async def main(job: dict[str, Any]) -> None:
     store = SQLStore(job["store"])
-    async with DialClient(ScriptedProvider(job["replies"]), servers={"counting": server(job["ran"])}) as dial:
+    servers = {"counting": server(job["ran"])} | job.get("servers", {})
+    async with DialClient(ScriptedProvider(job["replies"]), servers=servers) as dial:
         manager = ConversationManager(dial, store, lease=job["lease"])
         async with aclosing(manager.stream_chat(job["conversation"], "Do it!")) as events:
             read = 0

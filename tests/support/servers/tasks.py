@@ -1,9 +1,10 @@
-"""An MCP server whose tools answer with tasks (SEP-2663), as an object, or over stdio: ``python tasks.py FILE``.
+"""An MCP server whose tools answer with tasks (SEP-2663), as an object or over stdio: ``tasks.py FILE [lives]``.
 
 Its tasks are kept in FILE, where the next process of the server finds them.
 
 ``report`` ends at the third poll, ``asks`` after an answer to its question, ``breaks`` with an error of the protocol,
-``complains`` with a failed result, ``stops`` by itself; ``goes_on`` never ends.
+``complains`` with a failed result, ``stops`` by itself; ``goes_on`` ends when `TaskStore.may_end` is set, or FILE.end
+is there.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class TaskStore:
         """Set at the first poll."""
         self.ended = anyio.Event()
         """Set when a task is cancelled."""
+        self.may_end = False
 
     def create(self, tool: str) -> dict[str, Any]:
         id_ = f"task-{len(self.tasks) + 1}"
@@ -81,7 +83,10 @@ class TaskStore:
         if task["polls"] == self.dies_at_poll:
             os.kill(os.getpid(), signal.SIGKILL)
         done = {"content": [{"type": "text", "text": f"{task['tool']} done in {task['polls']} polls"}]}
+        may_end = self.may_end or (self.file is not None and self.file.with_suffix(".end").exists())
         match task["tool"]:
+            case "goes_on" if may_end:
+                return self.describe(id_, "completed", result=done)
             case "report" if task["polls"] >= 3:
                 return self.describe(id_, "completed", result=done | {"structuredContent": {"polls": task["polls"]}})
             case "asks" if task["answers"]:
@@ -141,6 +146,6 @@ async def serve(store: TaskStore) -> None:
 
 
 if __name__ == "__main__":
-    # The first process dies at its second poll.
+    # The first process dies at its second poll, unless it is told to live.
     FILE = Path(sys.argv[1])
-    anyio.run(serve, TaskStore(FILE, dies_at_poll=2 if not FILE.exists() else MANY))
+    anyio.run(serve, TaskStore(FILE, dies_at_poll=MANY if FILE.exists() or "lives" in sys.argv else 2))

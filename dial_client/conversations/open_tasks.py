@@ -1,0 +1,51 @@
+"""The tasks of a stored conversation that are open: of calls whose results the conversation does not have."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+from dial_client.conversations.message_tree import MessageTree, StoredMessage
+from dial_client.messages.message import Message, Role
+from dial_client.tools.background_calls import describe_task, find_begun, find_ended
+from dial_client.tools.task_record import TaskRecord
+
+
+def find_open_tasks(tree: MessageTree) -> tuple[TaskRecord, ...]:
+    """Return the tasks of the shown version that are open, in the order of their calls.
+
+    A task is open while the model has no result of its call: the call has none at all, because its program was killed,
+    or it has gone to the background. Only entries name tasks: texts of messages can close a task, never open one.
+    """
+    if not tree.tasks:
+        return ()
+    path = tree.find_path()
+    on_path = {stored.position for stored in path}
+    messages = [stored.message for stored in path]
+    begun, ended = find_begun(messages), find_ended(messages)
+    found: dict[str, TaskRecord] = {}
+    for head, data in tree.tasks:
+        with suppress(ValueError):
+            record = TaskRecord.from_dict(data)
+            is_moved = begun.get(record.id) == record.call.id
+            if head in on_path and record.id not in ended and (is_moved or not _has_result(path, head, record.call.id)):
+                found[record.id] = record
+    return tuple(found.values())
+
+
+def _has_result(path: tuple[StoredMessage, ...], head: int, call_id: str) -> bool:
+    """Return whether the call has a result that was stored after the reply with the call, the last one up to `head`."""
+    replies = [
+        index
+        for index, stored in enumerate(path)
+        if stored.position <= head and any(call.id == call_id for call in stored.message.tool_calls)
+    ]
+    return not replies or any(stored.message.tool_call_id == call_id for stored in path[replies[-1] + 1 :])
+
+
+def add_task(message: Message, records: dict[str, TaskRecord], unknown: str) -> Message:
+    """Return the result of a call, which says that the call goes on at its server if it has only the text `unknown`."""
+    if message.role is not Role.TOOL or message.text != unknown:
+        return message
+    record = records.get(message.tool_call_id or "")
+    return message if record is None else replace(message, content=describe_task(record).content, is_error=False)
