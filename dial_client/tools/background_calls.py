@@ -31,7 +31,7 @@ from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.deadline import Deadline
 from dial_client.tools.task_record import TaskRecord
 
-WAIT_FOR_CALL, STOP_CALL = "wait_for_call", "stop_call"
+WAIT_FOR_CALL, STOP_CALL, CALL_IN_BACKGROUND = "wait_for_call", "stop_call", "call_in_background"
 HOST_TOOLS = (WAIT_FOR_CALL, STOP_CALL)
 
 # The most seconds that `wait_for_call` waits, and the part of the timeout of a call that it waits at most.

@@ -22,7 +22,7 @@ from dial_client.schema import provider_schema
 from dial_client.schema.argument_check import ArgumentCheck
 from dial_client.servers.session import OnCallProgress
 from dial_client.settings.config_types import ServerSettings
-from dial_client.tools.background_calls import STOP_CALL, WAIT_FOR_CALL
+from dial_client.tools.background_calls import CALL_IN_BACKGROUND, STOP_CALL, WAIT_FOR_CALL
 from dial_client.tools.function_definition import FunctionDefinition
 from dial_client.tools.result_content import READ_RESULT
 
@@ -39,7 +39,9 @@ SEARCH_TOOLS = "search_tools"
 LIST_RESOURCES, READ_RESOURCE = "list_resources", "read_resource"
 READ_SKILL = "read_skill"
 # The names of the host's own tools. A server's tool with such a name is offered as ``server__tool``.
-RESERVED = frozenset({READ_RESULT, SEARCH_TOOLS, LIST_RESOURCES, READ_RESOURCE, READ_SKILL, WAIT_FOR_CALL, STOP_CALL})
+RESERVED = frozenset(
+    {READ_RESULT, SEARCH_TOOLS, LIST_RESOURCES, READ_RESOURCE, READ_SKILL, WAIT_FOR_CALL, STOP_CALL, CALL_IN_BACKGROUND}
+)
 
 # Maximum characters of a pattern in a note.
 _MAX_PATTERN_CHARS = 100

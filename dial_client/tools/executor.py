@@ -49,7 +49,7 @@ from dial_client.servers.server_cache import build_definition, compare_definitio
 from dial_client.servers.session import OnCallProgress, to_tool_error
 from dial_client.tools import result_content
 from dial_client.tools.approval import Approval, ApprovalChecker, Decision, FailedApproval
-from dial_client.tools.background_calls import BackgroundCall, BackgroundCalls
+from dial_client.tools.background_calls import CALL_IN_BACKGROUND, BackgroundCall, BackgroundCalls
 from dial_client.tools.catalog import Catalog, Route
 from dial_client.tools.result_content import StoreResult, add_change_note, shorten
 from dial_client.tools.taint import Taint, find_taint_source
@@ -197,6 +197,12 @@ class ToolExecutor:
         """Run one call between its two events."""
         route = self.catalog().routes.get(call.name)
         call = _normalize_arguments(call, route) if route else call
+        is_at_once = call.name == CALL_IN_BACKGROUND
+        while call.name == CALL_IN_BACKGROUND and route is not None and not route.check.find_problems(call.arguments):
+            # From here on it is the other call, in every rule, question, event and record.
+            call = replace(call, name=call.arguments["tool"], arguments=call.arguments["arguments"])
+            route = self.catalog().routes.get(call.name)
+            call = _normalize_arguments(call, route) if route else call
         server, tool = (route.spec.server, route.spec.tool) if route else ("", "")
         await round_.emit(ToolCallStarted(call, server, tool))
         started_at = time.monotonic()
@@ -208,7 +214,10 @@ class ToolExecutor:
                 attempt = _Attempt(build_not_run_result(call.id, why), started_at)
                 with self.audit.call(call, route.spec if route else None) as audit:
                     audit.record_result(attempt.result)
-            elif route is not None and (seconds := self._find_background_after(route, round_)) is not None:
+            elif (
+                route is not None
+                and (seconds := self._find_background_after(route, round_, is_at_once=is_at_once)) is not None
+            ):
                 attempt = await self._attempt_beside(partial(make, call, route), call, route, round_, seconds)
             else:
                 attempt = await make(call, route, round_)
@@ -223,7 +232,7 @@ class ToolExecutor:
         await round_.emit(_build_end(result, duration, call, (server, tool), attempt))
         return result
 
-    def _find_background_after(self, route: Route, round_: _Round) -> float | None:
+    def _find_background_after(self, route: Route, round_: _Round, *, is_at_once: bool) -> float | None:
         """Return the seconds after which a call goes to the background; None if it cannot."""
         background, spec = self.scope.background, route.spec
         # The host's own tools end soon, and an app shows the result of its own call.
@@ -231,7 +240,7 @@ class ToolExecutor:
             return None
         settings = route.connection.settings
         own = None if settings is None else settings.find_background_after(spec.tool)
-        seconds = self.limits.background_after if own is None else own
+        seconds = 0.0 if is_at_once else self.limits.background_after if own is None else own
         is_full = sum(call.result is None for call in background.calls) >= self.limits.max_parallel
         return None if is_full or seconds >= round_.deadline.seconds_left else seconds
 

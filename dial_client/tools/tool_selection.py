@@ -15,7 +15,7 @@ from dial_client.messages.message import Failure, Message, Role, ToolCallResult,
 from dial_client.runtime.safe_text import sanitize
 from dial_client.servers.server_manager import OwnerViews, ServerManager
 from dial_client.servers.session import OnCallProgress
-from dial_client.tools.background_calls import STOP_CALL, WAIT_FOR_CALL, BackgroundCalls
+from dial_client.tools.background_calls import CALL_IN_BACKGROUND, STOP_CALL, WAIT_FOR_CALL, BackgroundCalls
 from dial_client.tools.catalog import SEARCH_TOOLS, Catalog, Key, Route, ToolServer, build_catalog, build_host_tool
 from dial_client.tools.function_tools import FunctionTools
 from dial_client.tools.result_content import READ_RESULT, ResultStore
@@ -68,6 +68,16 @@ STOP_CALL_TOOL = build_host_tool(
     "Stops a call that goes on in the background.",
     {"type": "object", "properties": {"id": _CALL_ID}, "required": ["id"]},
 )
+CALL_IN_BACKGROUND_TOOL = build_host_tool(
+    CALL_IN_BACKGROUND,
+    "Calls a tool in the background, for work that takes long while there is other work. The result arrives later.",
+    {
+        "type": "object",
+        "properties": {"tool": {"type": "string"}, "arguments": {"type": "object"}},
+        "required": ["tool", "arguments"],
+    },
+)
+_OWN_TOOLS = (READ_RESULT_TOOL, WAIT_FOR_CALL_TOOL, STOP_CALL_TOOL, CALL_IN_BACKGROUND_TOOL)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +126,16 @@ class ToolSnapshot:
         servers = ", ".join(f"{name} ({count})" for name, count in sorted(counts.items()))
         description = f"Finds tools by what they do; what it finds can be called from then on. There are: {servers}."
         return build_host_tool(SEARCH_TOOLS, description, _QUERY)
+
+    @cached_property
+    def has_long_calls(self) -> bool:
+        """Whether the entry of a server says that calls take so long that they go to the background after a while.
+
+        Only then the model is offered a tool to begin a call there: of other servers nobody expects such calls, and
+        each tool has its price in every request.
+        """
+        settings = {route.spec.server: route.connection.settings for route in self.catalog.routes.values()}
+        return any(any(entry.background_after.values()) for entry in settings.values() if entry is not None)
 
     @cached_property
     def sizes(self) -> Mapping[str, int]:
@@ -253,6 +273,9 @@ class TurnTools:
         """Run a call of one of the host's own tools, and return its result without an id."""
         if tool in (WAIT_FOR_CALL, STOP_CALL):
             return await self._background.call(tool, arguments, self._limits.tool_timeout)
+        if tool == CALL_IN_BACKGROUND:
+            # The executor makes the other call. Only a middleware that has changed the name of a call comes here.
+            return ToolCallResult.failed("", Failure.TOOL, "This call cannot be made in the background.")
         if tool == SEARCH_TOOLS:
             text: str | None = self._search(arguments["query"])
         else:
@@ -279,6 +302,8 @@ class TurnTools:
     def _select(self, snapshot: ToolSnapshot) -> tuple[ToolSpec, ...]:
         """Return the tools to offer: all tools, all tools with most of them deferred, or only the found tools."""
         own_tools = (*(route.spec for route in snapshot.own), *((READ_RESULT_TOOL,) if self._can_read_results else ()))
+        if self._background.tasks is not None and snapshot.has_long_calls:
+            own_tools = (*own_tools, CALL_IN_BACKGROUND_TOOL)
         if self._background.calls:
             own_tools = (*own_tools, WAIT_FOR_CALL_TOOL, STOP_CALL_TOOL)
         tools = snapshot.catalog.tools
@@ -317,9 +342,7 @@ class TurnTools:
                 routes.pop(name, None)
         own_routes = {route.spec.name: route for route in snapshot.own}
         own_routes |= {
-            spec.name: Route(self, spec)
-            for spec in tools
-            if spec in (READ_RESULT_TOOL, WAIT_FOR_CALL_TOOL, STOP_CALL_TOOL) or spec is snapshot.search_tool
+            spec.name: Route(self, spec) for spec in tools if spec in _OWN_TOOLS or spec is snapshot.search_tool
         }
         return replace(snapshot.catalog, routes={**routes, **own_routes})
 

@@ -118,6 +118,47 @@ async def test_the_result_of_a_call_in_the_background_follows_the_next_results_a
     assert handle.background == ()
 
 
+async def test_a_model_begins_a_call_in_the_background_where_calls_are_said_to_take_long() -> None:
+    entries = Entries()
+    asked = {"name": "call_in_background", "arguments": {"tool": "echo", "arguments": {"text": "Hello"}}}
+    model = scripted({"tool_calls": [asked]}, call_of("wait_for_call"), "It said hello.")
+    slow = {"slow": raw(background_after={"*": 60.0})}
+    async with DialClient(model, servers=slow, audit=entries, approval=ApprovalPolicy(deny=("slow/stall",))) as dial:
+        turn = await dial.run("Say hello.")
+    begun, waited = turn.tool_calls
+    assert (begun.call.name, begun.server, begun.tool) == ("echo", "slow", "echo"), "rules and records are of this call"
+    assert begun.result.background
+    assert str(waited.result.content).endswith('{"text": "Hello"}')
+    assert "call_in_background" in {tool.name for tool in model.requests[0].tools}
+    assert [entry.arguments for entry in entries if entry.tool == "echo"] == [{"text": "Hello"}, None]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "failure"),
+    [
+        ({"tool": "echo", "arguments": {"text": "Hello"}}, Failure.DENIED),
+        ({"tool": "call_in_background", "arguments": {"tool": "echo", "arguments": {}}}, Failure.DENIED),
+        ({"tool": "echo"}, Failure.BAD_ARGUMENTS),
+        ({"tool": "nothing", "arguments": {}}, Failure.UNKNOWN_TOOL),
+    ],
+)
+async def test_a_call_that_the_model_begins_in_the_background_needs_what_any_call_needs(
+    arguments: Any, failure: Failure
+) -> None:
+    model = scripted({"tool_calls": [{"name": "call_in_background", "arguments": arguments}]}, "No.")
+    slow = {"slow": raw(background_after={"*": 60.0})}
+    async with DialClient(model, servers=slow, approval=ApprovalPolicy(deny=("slow/echo",))) as dial:
+        turn = await dial.run("Say hello.")
+    assert turn.tool_calls[0].result.failure is failure
+
+
+async def test_a_tool_to_begin_a_call_in_the_background_is_not_offered_where_nobody_has_asked_for_it() -> None:
+    model = scripted("Yes.")
+    async with DialClient(model, servers={"web": raw(), "own": raw(background_after={"*": 0.0})}) as dial:
+        await dial.run("Yes?")
+    assert "call_in_background" not in {tool.name for tool in model.requests[0].tools}
+
+
 async def test_a_call_that_is_waited_for_too_briefly_is_still_running() -> None:
     press = Press()
     model = scripted(PRINT, call_of("wait_for_call", seconds=0), "Not yet.")
