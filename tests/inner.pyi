@@ -319,6 +319,7 @@ from dial_client.messages.errors import ServerError as ServerError
 from dial_client.messages.errors import ServerGone as ServerGone
 from dial_client.messages.errors import ServerStartError as ServerStartError
 from dial_client.messages.errors import StoreUnavailable as StoreUnavailable
+from dial_client.messages.events import AgentChanged as AgentChanged
 from dial_client.messages.events import AppOpened as AppOpened
 from dial_client.messages.events import Emit as Emit
 from dial_client.messages.events import Event as Event
@@ -369,6 +370,7 @@ from dial_client.messages.message import ToolSpec as ToolSpec
 from dial_client.messages.message import content_to_json as content_to_json
 from dial_client.messages.message import describe as message_describe
 from dial_client.messages.message import extract_text as extract_text
+from dial_client.messages.message import find_agent as find_agent
 from dial_client.messages.model import DOWNLOADING as DOWNLOADING
 from dial_client.messages.model import CallChunk as CallChunk
 from dial_client.messages.model import Completion as Completion

@@ -18,8 +18,8 @@ from dial_client.hooks.audit.entries import Origin
 from dial_client.hooks.call_context import CallContext, TurnScope
 from dial_client.messages.errors import ConfigError, LimitReached
 from dial_client.messages.events import ToolCallProgress, ToolCallStarted
-from dial_client.messages.limits import StopReason
-from dial_client.messages.message import NO_OUTPUT, Failure, Message, Role, ToolCallResult
+from dial_client.messages.limits import StopReason, narrow_limits
+from dial_client.messages.message import MAIN, NO_OUTPUT, Failure, Message, Role, ToolCallResult
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import to_one_line
@@ -27,17 +27,21 @@ from dial_client.servers.session import OnCallProgress
 from dial_client.settings.agent import AGENTS, Agent
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.settings.policy_config import matches
+from dial_client.tools.catalog import HAND_BACK, Route, build_host_tool
 from dial_client.tools.function_definition import FunctionDefinition, FunctionTool, define
+from dial_client.tools.tool_selection import add_own_tools
+from dial_client.turns.client_model import ClientModel
+from dial_client.turns.model_call import ChatModel
 from dial_client.turns.turn_handle import TurnHandle
-from dial_client.turns.turn_keywords import TurnKeywords
+from dial_client.turns.turn_keywords import TurnKeywords, select_tools
+from dial_client.turns.turn_run import TurnServices
 
 log = get_logger(__name__)
 
 # The most agents above each other, so that agents that may call each other end.
 MAX_LEVELS = 3
-# The first name in the path of an agent: the turn of the user.
-MAIN = "main"
 _SEPARATOR = " > "
+_ABOUT_HANDOFF = "It is an agent, which takes the conversation over: it answers the user from here on."
 _ABOUT = "It is an agent, which works on a task of its own and answers with the result."
 # What an agent may do is decided call by call, so that the call of the agent itself needs no approval unless a rule
 # asks for one. Its time is that of its own turn, which ends with the turn that calls.
@@ -53,6 +57,13 @@ SETTINGS = ServerSettings(
 )
 
 
+HAND_BACK_TOOL = build_host_tool(
+    HAND_BACK,
+    "Hands the conversation back to the model that you have it from, once your part is done.",
+    {"type": "object", "properties": {}},
+)
+
+
 class AgentTools:
     """The agents of a client, which are called like the tools of a server.
 
@@ -60,6 +71,7 @@ class AgentTools:
         agents: The agents.
         start: Starts a turn: `DialClient.start`.
         find_taint: Returns the sources of untrusted content in messages: `DialClient.find_taint`.
+        model: The model of the client, from which those of agents are chosen.
 
     Raises:
         ConfigError: Two agents have one name.
@@ -73,13 +85,15 @@ class AgentTools:
         agents: Iterable[Agent],
         start: Callable[..., TurnHandle],
         find_taint: Callable[[Sequence[Message]], tuple[str, ...]],
+        model: ClientModel,
     ) -> None:
         self._agents: dict[str, Agent] = {}
         for agent in agents:
             if agent.name in self._agents:
                 raise ConfigError(f"there are two agents {agent.name!r}")
             self._agents[agent.name] = agent
-        self._start, self._find_taint = start, find_taint
+        self._start, self._find_taint, self._model = start, find_taint, model
+        self._hand_back = Route(_HandBack(), HAND_BACK_TOOL)
         self.tools = tuple(_define(agent) for agent in self._agents.values())
         """The definitions of the agents."""
 
@@ -90,6 +104,9 @@ class AgentTools:
     async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress) -> ToolCallResult:
         """Run a turn of an agent, and return its answer as a result without an id."""
         agent, context = self._agents[tool], call_context.find_current()
+        if agent.handoff:
+            text = f"The conversation is with the agent {agent.name} now."
+            return ToolCallResult("", success=True, content=text, handoff=agent.name)
         origin = context.origin if context is not None else Origin()
         scope = context.scope if context is not None else TurnScope()
         path = f"{origin.agent or MAIN}{_SEPARATOR}{agent.name}"
@@ -112,6 +129,50 @@ class AgentTools:
             return replace(failed, exception=error)
         finally:
             await turn.stop()
+
+    def build_services(self, services: TurnServices, name: str) -> TurnServices | None:
+        """Return the services of a turn while an agent has the conversation; None if there is no such agent any more.
+
+        They are those of the turn, narrowed: of the tools that the turn offers those of the agent, and of each limit
+        the lower one.
+
+        Raises:
+            ConfigError: The model of the agent is unknown.
+        """
+        agent = self._agents.get(name)
+        if agent is None or not agent.handoff:
+            return None
+        outer, path = services.scope.keywords, f"{MAIN}{_SEPARATOR}{name}"
+        patterns = (
+            *(f"!{AGENTS}/{called}" for called in self._agents if not self._may_follow(agent, path, called)),
+            *("*" if agent.tools is None else agent.tools),
+        )
+        model = services.model
+        if agent.model is not None:
+            chosen = self._model.select(agent.model)
+            model = ChatModel(chosen.require(), chosen.format, chosen.window, self._model.patience)
+        limits = services.limits if agent.limits is None else narrow_limits(services.limits, agent.limits)
+        keywords = {
+            **outer,
+            "tools": (*(pattern for pattern in outer.get("tools") or () if pattern.startswith("!")), *patterns),
+            "model": agent.model if agent.model is not None else outer.get("model"),
+            "limits": limits,
+        }
+        return replace(
+            services,
+            agent=name,
+            model=model,
+            system=agent.system or services.system,
+            limits=limits,
+            tool_snapshot=add_own_tools(select_tools(services.tool_snapshot, patterns), (self._hand_back,)),
+            scope=replace(services.scope, keywords=keywords),
+        )
+
+    def _may_follow(self, agent: Agent, path: str, name: str) -> bool:
+        """Return whether an agent that has the conversation may call another one, or hand the conversation on to it."""
+        if not self._agents[name].handoff:
+            return self._may_call(agent, path, name)
+        return name != agent.name and any(matches(pattern, AGENTS, name) for pattern in agent.tools or ())
 
     def _build_result(self, agent: Agent, turn: Turn) -> ToolCallResult:
         if turn.stop_reason is StopReason.AWAITING_APPROVAL:
@@ -147,14 +208,30 @@ class AgentTools:
         names = path.split(_SEPARATOR)
         allowed = (pattern for pattern in agent.tools or () if pattern.startswith(f"{AGENTS}/"))
         is_allowed = any(matches(pattern, AGENTS, name) for pattern in allowed)
-        return is_allowed and name not in names and len(names) <= MAX_LEVELS
+        return is_allowed and name not in names and len(names) <= MAX_LEVELS and not self._agents[name].handoff
+
+
+class _HandBack:
+    """The backend of the tool by which an agent hands the conversation back."""
+
+    name = ""
+    settings = None
+
+    def find_untrusted(self, tool: str, arguments: Mapping[str, Any]) -> str:  # noqa: ARG002
+        """Return an empty text."""
+        return ""
+
+    async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress) -> ToolCallResult:  # noqa: ARG002
+        """Hand the conversation back."""
+        return ToolCallResult("", success=True, content="The conversation is yours again.", handoff=MAIN)
 
 
 def _define(agent: Agent) -> FunctionDefinition:
     # The agent itself changes nothing and sends nothing: each of its calls is decided for itself.
-    description = f"{agent.description}\n\n{_ABOUT}"
+    description = f"{agent.description}\n\n{_ABOUT_HANDOFF if agent.handoff else _ABOUT}"
+    function = _hand_over if agent.handoff else _ask
     tool = FunctionTool(
-        _ask, name=agent.name, description=description, read_only=True, destructive=False, open_world=False
+        function, name=agent.name, description=description, read_only=True, destructive=False, open_world=False
     )
     return define(tool)
 
@@ -165,6 +242,10 @@ def _ask(task: str) -> None:
     Args:
         task: The whole task, with all that the agent has to know: it sees nothing of this conversation.
     """
+
+
+def _hand_over() -> None:
+    """Describe the tool of each agent that takes the conversation over: it sees the conversation."""
 
 
 def _build_task(task: str, context: CallContext | None) -> Message:

@@ -48,6 +48,7 @@ from dial_client.tools.skills.skill_lists import Skills
 from dial_client.tools.tool_selection import ToolSnapshots
 from dial_client.turns.client_model import ClientModel
 from dial_client.turns.turn_handle import TurnHandle
+from dial_client.turns.turn_run import FindAgent, find_no_agent
 
 # Subfolders of the user's cache folder, of the user's folder for state that cannot be rebuilt, and of the user's data
 # folder.
@@ -323,8 +324,9 @@ def set_agents(
     approvals: ApprovalChecker,
     start: Callable[..., TurnHandle],
     find_taint: Callable[[Sequence[Message]], tuple[str, ...]],
-) -> None:
-    """Let a client offer agents in place of earlier ones.
+    model: ClientModel,
+) -> FindAgent:
+    """Let a client offer agents in place of earlier ones; return what finds those that take conversations over.
 
     Args:
         agents: The agents, or the paths of their files.
@@ -333,6 +335,7 @@ def set_agents(
         approvals: What decides about its calls.
         start: Starts a turn.
         find_taint: Returns the sources of untrusted content in a conversation.
+        model: The model of the client.
 
     Raises:
         ConfigError: A server has the name ``agents``, which is reserved, a file is wrong, or two agents have one name.
@@ -345,13 +348,14 @@ def set_agents(
         tools.set_agents(None)
         # The name may be that of a server later, which must not have the settings of agents.
         approvals.entries = servers.targets
-        return
+        return find_no_agent
     from dial_client.client.agent_tools import AgentTools  # loaded only by clients that have agents
 
     check_name(AGENTS, servers)
-    backend = AgentTools([found for source in agents for found in _read_agents(source)], start, find_taint)
+    backend = AgentTools([found for source in agents for found in _read_agents(source)], start, find_taint, model)
     tools.set_agents(backend)
     approvals.entries = ChainMap({AGENTS: backend.settings}, servers.targets)
+    return backend.build_services
 
 
 def _read_agents(source: AgentSource) -> tuple[Agent, ...]:

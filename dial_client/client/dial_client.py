@@ -709,6 +709,7 @@ class DialClient:
             notes=lambda: (*self.notes, *servers.describe_restarts(restarts)),
             settings=keywords.get("settings") or ModelSettings(),
             scope=TurnScope(keywords=keywords, hidden_tools=hidden_tools),
+            find_agent=self._find_agent,
             outer=call_context.find_current(),  # the task of a turn has the context of its caller
         )
 
@@ -1060,7 +1061,9 @@ class DialClient:
                 name; nothing is changed.
             TypeError: `agents` is no list of agents and paths.
         """
-        client_setup.set_agents(agents, self._servers, self._tools, self.approvals, self.start, self.find_taint)
+        self._find_agent = client_setup.set_agents(
+            agents, self._servers, self._tools, self.approvals, self.start, self.find_taint, self.model
+        )
 
     @property
     def skills(self) -> Skills:

@@ -11,11 +11,13 @@
       ToolCallFinished                  for each call, including failed calls
       MessageCompleted                  each call's result, in the order of the calls
       MessageCompleted                  each message of the user that steers the turn (`TurnHandle.steer`)
+      AgentChanged                      an agent takes the conversation over, or hands it back
     Finished                            last, with the `Turn`
 
 Calls that the model's endpoint runs itself (``by_endpoint``) start and finish before the assistant's message is
-complete, and have no message of their own. `ServerChanged` may occur at any point. So may `InputRequested` and
-`InputReceived`, which a program emits if it embeds the client and asks the user itself.
+complete, and have no message of their own. A turn in a conversation that an agent has begins with `AgentChanged`.
+`ServerChanged` may occur at any point. So may `InputRequested` and `InputReceived`, which a program emits if it embeds
+the client and asks the user itself.
 """
 
 from __future__ import annotations
@@ -39,6 +41,14 @@ class RoundStarted:
     may_call: bool = field(default=True, compare=False)
     """False if no tool is offered in this round, or a limit is reached: the text is the answer, from its first word,
     and a call after it is dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentChanged:
+    """From here on, an agent has the conversation, or the conversation's own model has it again."""
+
+    agent: str
+    """The name of the agent; empty for the conversation's own model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +178,7 @@ class Finished(Generic[OutputT_co]):
 # ``Event[T]`` is an event of a turn whose output has the type T.
 Event = (
     RoundStarted | StatusChanged | TextDelta | ReasoningDelta | OutputDelta | MessageCompleted | ToolCallStarted
-    | AppOpened | ToolCallProgress | ToolCallFinished | ServerChanged | InputRequested | InputReceived
+    | AgentChanged | AppOpened | ToolCallProgress | ToolCallFinished | ServerChanged | InputRequested | InputReceived
     | Finished[OutputT_co]
 )  # fmt: skip
 

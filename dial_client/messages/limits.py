@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Self
+from typing import Any, Self
 
 from dial_client.runtime.foreign_names import refuse_names
 
@@ -122,3 +122,13 @@ class Limits:
             may_be_zero = name in ("max_depth", "background_after")
             if value is not None and not (value > 0 or (may_be_zero and value == 0)):
                 raise ValueError(f"{name} must be greater than 0")
+
+
+def narrow_limits(limits: Limits, further: Limits) -> Limits:
+    """Return limits that hold where both hold: the lower one of each."""
+    values = asdict(further)
+    lower: dict[str, Any] = {
+        name: min((number for number in (value, values[name]) if number is not None), default=None)
+        for name, value in asdict(limits).items()
+    }
+    return Limits(**lower)

@@ -18,6 +18,9 @@ from dial_client.messages.vendor_forms import VendorForms
 from dial_client.runtime.json_fields import expect_object, expect_optional_text, expect_span, expect_text
 from dial_client.runtime.safe_text import sanitize, to_one_line
 
+# The name of the conversation's own model among its agents, with which the path of an agent begins.
+MAIN = "main"
+
 
 class EntryKind(StrEnum):
     """The kinds of entries that this release writes."""
@@ -238,6 +241,8 @@ class ToolCallResult:
     """The sources that a function cites; the answer of the turn has them too."""
     background: str = ""
     """The id of a call that goes on in the background, whose content says so; empty for a call that has ended."""
+    handoff: str = ""
+    """The agent that has the conversation after the call, or `MAIN`; empty for a call that changes nothing of it."""
     value: Any = field(default=None, compare=False, repr=False)
     """The result as a value: the object that a function returned, or the structured content of a server's tool. None if
     there is none, and in a result that was stored, pickled or sent."""
@@ -253,7 +258,7 @@ class ToolCallResult:
     def to_dict(self) -> dict[str, Any]:
         """Return ``{"tool_call_id", "success", "content", "error"}``, and other fields if they are set.
 
-        These are ``failure``, ``taint``, ``app``, ``pending``, ``citations`` and ``background``.
+        These are ``failure``, ``taint``, ``app``, ``pending``, ``citations``, ``background`` and ``handoff``.
         """
         content = content_to_json(self.content)
         rare: dict[str, Any] = {
@@ -263,6 +268,7 @@ class ToolCallResult:
             "pending": self.pending and self.pending.to_dict(),
             "citations": [citation.to_dict() for citation in self.citations],
             "background": self.background,
+            "handoff": self.handoff,
         }
         return {
             "tool_call_id": self.tool_call_id,
@@ -292,6 +298,7 @@ class ToolCallResult:
                 pending=_read_pending(data),
                 citations=parse_citations(data),
                 background=expect_text(data.get("background", "")),
+                handoff=expect_text(data.get("handoff", "")),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not the result of a call: {error!r}") from error
@@ -346,6 +353,9 @@ class Message(VendorForms):
     """In a stored conversation: a record without text, such as new settings (`message_tree`); it is never shown."""
     steers: bool = False
     """In a message of the user: it was sent while a turn ran, and belongs to this turn (`TurnHandle.steer`)."""
+    agent: str = ""
+    """In a message of a model: the agent that has written it, which has taken the conversation over; empty for the
+    conversation's own model. In a tool message: the agent that has the conversation from here on, or `MAIN`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "role", Role(self.role))
@@ -375,7 +385,7 @@ class Message(VendorForms):
     def tool(cls, call: ToolCallRequest, result: ToolCallResult) -> Message:
         """Return the message that sends the result of a call to the model."""
         sent: dict[str, Any] = {"tool_call_id": result.tool_call_id, "name": call.name, "taint": result.taint}
-        sent |= {"app": result.app, "pending": result.pending}
+        sent |= {"app": result.app, "pending": result.pending, "agent": result.handoff}
         return cls(Role.TOOL, result.content, is_error=not result.success, **sent)
 
     @property
@@ -407,6 +417,7 @@ class Message(VendorForms):
             "entry": self.entry and self.entry.to_dict(),
             "replaces": self.replaces and list(self.replaces),
             "steers": self.steers,
+            "agent": self.agent or None,
         }
         data = {"role": self.role.value, "content": content_to_json(self.content)}
         return data | {name: value for name, value in rare.items() if value not in (None, [], False)}
@@ -435,9 +446,18 @@ class Message(VendorForms):
                 pending=_read_pending(data),
                 entry=StoredEntry.from_dict(data.get("entry")),
                 steers=bool(data.get("steers", False)),
+                agent=expect_optional_text(data.get("agent")) or "",
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a message: {error!r}") from error
+
+
+def find_agent(messages: Sequence[Message]) -> str:
+    """Return the agent that has the conversation after these messages; empty for the conversation's own model."""
+    for message in reversed(messages):
+        if message.role is Role.ASSISTANT or (message.role is Role.TOOL and message.agent):
+            return "" if message.agent == MAIN else message.agent
+    return ""
 
 
 @dataclass(frozen=True, slots=True)

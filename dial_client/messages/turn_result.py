@@ -18,6 +18,7 @@ from dial_client.messages.message import (
     ToolCallResult,
     content_to_json,
     describe_content,
+    find_agent,
     find_pending_approvals,
 )
 from dial_client.messages.token_usage import Usage
@@ -163,6 +164,11 @@ class Turn(Generic[OutputT_co]):
     def text(self) -> str:
         """The text of `message`."""
         return self.message.text
+
+    @property
+    def agent(self) -> str:
+        """The agent that has the conversation after the turn (`Agent.handoff`); empty for the model of the turn."""
+        return find_agent(self.messages)
 
     @property
     def pending_approvals(self) -> tuple[PendingApproval, ...]:

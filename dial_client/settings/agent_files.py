@@ -78,6 +78,7 @@ def parse_agent(data: bytes, path: Path) -> Agent:
             model=None if model in _OTHER_MODELS else model or None,
             tools=tuple(_to_patterns(fields.read_words("tools"))) if "tools" in fields else None,
             limits=_read_limits(fields),
+            handoff=_read_flag(fields, "handoff"),
         )
     except ValueError as error:
         raise fields.build_error("name", str(error)) from None
@@ -89,6 +90,14 @@ def _to_patterns(words: Iterable[str]) -> Iterable[str]:
         prefix, _, name = word.partition("mcp__")
         server, found, tool = name.partition("__")
         yield f"{server}/{tool}" if found and not prefix else word
+
+
+def _read_flag(fields: Fields, name: str) -> bool:
+    """Return whether a field is ``true``; a field that is missing is false."""
+    text = fields.read_text(name, required=False)
+    if text.lower() not in ("true", "false", ""):
+        raise fields.build_error(name, f"expected {name} as true or false, found {text[:40]!r}")
+    return text.lower() == "true"
 
 
 def _read_limits(fields: Fields) -> Limits | None:

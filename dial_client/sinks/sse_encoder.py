@@ -19,6 +19,7 @@ from typing import Any
 
 from dial_client.messages.errors import DialError, LimitReached, ProviderError
 from dial_client.messages.events import (
+    AgentChanged,
     AppOpened,
     Event,
     Finished,
@@ -109,7 +110,9 @@ def encode_event(event: Event, head: dict[str, Any]) -> list[str]:
 
 
 def _encode_content(event: Event) -> list[str]:
-    """Return the event of an app, a typed answer, or the images and files of a model's message; empty for others."""
+    """Return the event of an agent, an app or a typed answer, or the files of a model's message; empty for others."""
+    if isinstance(event, AgentChanged):
+        return [encode_named("agent", {"agent": event.agent})]
     if isinstance(event, AppOpened):
         return [encode_named("app", event.app.to_dict())]
     if isinstance(event, OutputDelta):

@@ -16,6 +16,7 @@ import anyio
 
 from dial_client.hooks.server_callbacks import ServerLog
 from dial_client.messages.events import (
+    AgentChanged,
     Event,
     MessageCompleted,
     StatusChanged,
@@ -45,6 +46,11 @@ def describe(call: ToolCallRequest, server: str, tool: str) -> tuple[str, str]:
 def describe_name(call: ToolCallRequest, server: str, tool: str) -> str:
     """Return ``server.tool``, safe and on one line; for an unknown tool the name that the model called."""
     return to_one_line(f"{server}.{tool}" if server else call.name, 150)
+
+
+def describe_agent(agent: str) -> str:
+    """Return the line that says who has the conversation: an agent, or, for an empty name, the model."""
+    return f"agent: {to_one_line(agent, 80)}" if agent else "agent: none, the model answers again"
 
 
 def describe_arguments(arguments: Mapping[str, Any]) -> str:
@@ -214,6 +220,9 @@ class TurnSink(ABC):
             before = self._server_waited_before.pop(event.result.tool_call_id, None)
             waited = 0.0 if before is None else self._server_waits[event.server].seconds - before
             event = replace(event, duration=max(0.0, event.duration - waited))
+        elif isinstance(event, AgentChanged):
+            self.note(describe_agent(event.agent))
+            return
         if self._is_shown_at_once(event):
             self._show(event)
         else:

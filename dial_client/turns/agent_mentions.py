@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
-from dial_client.messages.message import Message, Role, TextPart, ToolCallRequest, ToolSpec
+from dial_client.messages.message import MAIN, Message, Role, TextPart, ToolCallRequest, ToolSpec
 from dial_client.providers.tool_call_codec import create_call_id
 from dial_client.settings.agent import AGENTS
-from dial_client.tools.catalog import Route
+from dial_client.tools.catalog import HAND_BACK, Route
 
 # The most agents that one message calls.
 MAX_MENTIONED = 8
@@ -40,7 +40,8 @@ def split_mentions(text: str, agents: Collection[str]) -> tuple[tuple[str, ...],
 def build_agent_calls(question: Message, routes: Mapping[str, Route]) -> tuple[ToolCallRequest, ...]:
     """Return the calls of the agents that a question names at its start; empty if it names none, or has no task.
 
-    The task of each is the rest of the text, with the attached texts: an agent sees nothing else of the conversation.
+    The task of each is the rest of the text, with the attached texts: an agent sees nothing else of the conversation,
+    unless it takes the conversation over.
 
     Args:
         question: The last message of a conversation.
@@ -54,7 +55,16 @@ def build_agent_calls(question: Message, routes: Mapping[str, Route]) -> tuple[T
     if "@" not in first.text[:1] and not first.text[:1].isspace():
         return ()
     offered = {route.spec.tool: name for name, route in routes.items() if route.spec.server == AGENTS}
+    if HAND_BACK in routes:
+        offered[MAIN] = HAND_BACK
     names, rest = split_mentions(first.text, offered)
     texts = [rest, *(part.text for part in parts[1:] if isinstance(part, TextPart))]
     task = "\n\n".join(filter(str.strip, texts))
-    return tuple(ToolCallRequest(create_call_id(), offered[name], {"task": task}) for name in names if task)
+    calls: list[ToolCallRequest] = []
+    for name in (offered[name] for name in names):
+        # Who takes the conversation over reads the message itself.
+        if "task" not in routes[name].spec.input_schema.get("properties", {}):
+            calls.append(ToolCallRequest(create_call_id(), name, {}))
+        elif task:
+            calls.append(ToolCallRequest(create_call_id(), name, {"task": task}))
+    return tuple(calls)

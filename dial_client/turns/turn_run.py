@@ -16,7 +16,9 @@ from typing import Self
 from dial_client.hooks.audit.entries import TurnAudit
 from dial_client.hooks.call_context import CallContext, TurnScope
 from dial_client.hooks.middleware import MiddlewareChain, TurnRequest
+from dial_client.messages.errors import ConfigError
 from dial_client.messages.events import (
+    AgentChanged,
     Event,
     MessageCompleted,
     RoundStarted,
@@ -26,7 +28,7 @@ from dial_client.messages.events import (
     ToolCallStarted,
 )
 from dial_client.messages.limits import Limits, StopReason
-from dial_client.messages.message import Message, Role, ToolCallRequest, ToolSpec, order_results
+from dial_client.messages.message import MAIN, Message, Role, ToolCallRequest, ToolSpec, find_agent, order_results
 from dial_client.messages.model import (
     Instruction,
     InstructionSource,
@@ -43,7 +45,7 @@ from dial_client.servers.status import ServerState
 from dial_client.tools.approval import ApprovalChecker
 from dial_client.tools.executor import CallScope, ToolExecutor, WaitingCalls
 from dial_client.tools.result_content import ResultStore
-from dial_client.tools.taint import find_taint
+from dial_client.tools.taint import Taint, find_taint
 from dial_client.tools.tool_selection import ToolSnapshot, TurnTools
 from dial_client.turns.agent_mentions import build_agent_calls
 from dial_client.turns.conversation_context import ConversationContext
@@ -65,6 +67,15 @@ _ANSWER_SHARE = 0.2
 _MAX_ANSWER_SECONDS = 20.0
 # The states of a server that may go on with a call in a later turn, although its tools are not known yet.
 _COMING = frozenset({ServerState.STARTING, ServerState.RESTARTING, ServerState.NEEDS_CREDENTIALS})
+
+
+# Returns the services of a turn, narrowed to an agent that has the conversation; None if there is no such agent.
+FindAgent = Callable[["TurnServices", str], "TurnServices | None"]
+
+
+def find_no_agent(services: TurnServices, name: str) -> TurnServices | None:  # noqa: ARG001 - a `FindAgent`
+    """Return None: there are no agents."""
+    return None
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -107,6 +118,10 @@ class TurnServices:
     """The type of the answer; None for text."""
     scope: TurnScope = field(default_factory=TurnScope)
     """What holds for the turns that calls of this turn run, without the budget, which the turn itself knows."""
+    agent: str = ""
+    """The agent that has the conversation; empty for the conversation's own model."""
+    find_agent: FindAgent = find_no_agent
+    """Returns what holds while an agent has the conversation."""
     outer: CallContext | None = None
     """The call that runs this turn, whose deadlines pause while this turn waits for the user; None if there is none."""
 
@@ -118,6 +133,7 @@ class TurnServices:
             tool_snapshot=lambda: none,
             result_store=ResultStore(),
             instructions=TurnInstructions(guidance=""),
+            find_agent=find_no_agent,
             system=None,
             notes=tuple,
         )
@@ -223,28 +239,67 @@ class TurnRun:
     """
 
     def __init__(self, services: TurnServices, messages: tuple[Message, ...], turn: TurnHandle) -> None:
+        # The services of the conversation's own model, and of who has the conversation now.
+        self._main, self._services = services, services
+        self._turn, self._messages = turn, messages
+        if agent := find_agent(messages):
+            self._services = services = self._find_services(agent)
         limits = services.limits
-        self._services = services
-        self._turn = turn
         reserve = min(limits.timeout * _ANSWER_SHARE, _MAX_ANSWER_SECONDS)
         outer = () if services.outer is None else (services.outer.turn, services.outer.call)
         self._deadline = Deadline(limits.timeout - reserve, reserve=reserve, outer=outer)
+        self._client_tool_names = frozenset(tool.name for tool in services.client_tools)
+        self._offers_client_tools_only = False
+        # The servers' tools that were offered last, and all tools that were offered with them.
+        self._offered: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] = ((), services.client_tools)
+        self._answer = None if services.output is None else TypedAnswer(services.output, turn.recorder, self.emit)
+        self._taint = Taint()
+        conversation = self._open_parts()
+        for source in self._list_taint():
+            self._taint.add(source)
+        self.context = ConversationContext(conversation, limits.max_depth, min(services.depth, limits.max_depth))
+        """The conversation without its system messages, before the turn."""
+
+    def _list_taint(self) -> Sequence[str]:
+        """Return the sources of untrusted content in the conversation, also those that an agent cannot call."""
+        catalog = self._tools.get_catalog()
+        if self._services.agent:
+            catalog = replace(catalog, routes={**self._main.tool_snapshot().catalog.routes, **catalog.routes})
+        servers = self._services.instructions.servers()
+        return find_taint(self._messages, catalog, servers, self._client_tool_names).sources
+
+    def _find_services(self, agent: str) -> TurnServices:
+        """Return what holds while an agent has the conversation; for an agent that is gone, the model's own services.
+
+        An agent that cannot go on must not keep the user from the conversation.
+        """
+        try:
+            found = self._main.find_agent(self._main, agent)
+        except ConfigError as error:
+            self._turn.recorder.note(f"the agent {agent!r} does not have the conversation any more: {error}")
+            return self._main
+        if found is None:
+            self._turn.recorder.note(f"the agent {agent!r} does not have the conversation any more: it is gone")
+        return found or self._main
+
+    def _open_parts(self) -> tuple[Message, ...]:
+        """Open the parts of the turn that depend on who has the conversation; return it without system messages."""
+        services, turn, limits = self._services, self._turn, self._services.limits
+        messages = self._messages
+        if services.agent and services.system is not None and services.system != self._main.system:
+            # The instructions of the agent are in place of those of the conversation.
+            messages = tuple(message for message in messages if message.role is not Role.SYSTEM)
+        instructions, conversation = prepare_instructions(services, messages)
         self._tools = TurnTools(
             services.tool_snapshot,
             services.result_store,
             limits,
-            messages,
+            (*messages, *turn.recorder.complete_messages),
             services.model.window.tokens,
             self._has_endpoint_search,
             turn.origin.owner,
             turn.background_calls,
         )
-        self._client_tool_names = frozenset(tool.name for tool in services.client_tools)
-        self._offers_client_tools_only = False
-        # The servers' tools that were offered last, and all tools that were offered with them.
-        self._offered: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] = ((), services.client_tools)
-        instructions, conversation = prepare_instructions(services, messages)
-        self._answer = None if services.output is None else TypedAnswer(services.output, turn.recorder, self.emit)
         self._caller = ModelCaller(
             model=services.model,
             tools=self.offer_tools,
@@ -257,9 +312,9 @@ class TurnRun:
             answer=self._answer,
             middleware=services.middleware,
         )
-        taint = find_taint(
-            messages, self._tools.get_catalog(), services.instructions.servers(), self._client_tool_names
-        )
+        origin = turn.origin
+        if services.agent:
+            origin = replace(origin, agent=f"{origin.agent or MAIN} > {services.agent}")
         self._executor = ToolExecutor(
             self._tools.get_catalog,
             services.approvals,
@@ -269,16 +324,15 @@ class TurnRun:
                 turn.hold_call,
                 turn.release_call,
                 turn.recorder.add_usage,
-                taint,
+                self._taint,
                 turn.recorder.note,
                 turn=replace(services.scope, is_spent=partial(_is_spent, turn.recorder, limits, services.outer)),
                 background=turn.background_calls,
             ),
-            replace(services.audit, origin=turn.origin),
+            replace(services.audit, origin=origin),
             services.middleware,
         )
-        self.context = ConversationContext(conversation, limits.max_depth, min(services.depth, limits.max_depth))
-        """The conversation without its system messages, before the turn."""
+        return conversation
 
     def __enter__(self) -> Self:
         return self
@@ -294,6 +348,8 @@ class TurnRun:
         The results of calls in the background follow, also of those whose result is lost, and then the calls of the
         agents that the question names.
         """
+        if self._services.agent:
+            await self.emit(AgentChanged(self._services.agent))
         context = await self._run_waiting_calls()
         background = self._turn.background_calls
         background.forget_told(context.messages)
@@ -418,8 +474,17 @@ class TurnRun:
         messages = (*(Message.tool(call, result) for call, result in zip(server_calls, results, strict=True)), *refused)
         for message in messages:
             await self.emit(MessageCompleted(message))
+        # Of several calls that hand the conversation over, the last one counts.
+        if agent := next((message.agent for message in reversed(messages) if message.agent), ""):
+            await self._change_agent(agent)
         await self._services.await_tool_changes()
         return (*messages, *await self._add_steering(calls))
+
+    async def _change_agent(self, agent: str) -> None:
+        """Let an agent, or the conversation's own model, go on from the next request; tokens, time and taint go on."""
+        self._services = self._main if agent == MAIN else self._find_services(agent)
+        self._open_parts()
+        await self.emit(AgentChanged(self._services.agent))
 
     async def _add_steering(self, calls: Sequence[ToolCallRequest]) -> tuple[Message, ...]:
         """Return the messages that follow the results of a round, unless the turn ends with these results.
@@ -457,6 +522,9 @@ class TurnRun:
         """
         if isinstance(event, MessageCompleted):
             message = event.message
+            if message.role is Role.ASSISTANT and message.agent != self._services.agent:
+                message = replace(message, agent=self._services.agent)
+                event = MessageCompleted(message)
             is_answer = message.role is Role.ASSISTANT and not message.tool_calls
             if is_answer and (cited := self._turn.recorder.citations):
                 sources = tuple(dict.fromkeys((*message.citations, *cited)))

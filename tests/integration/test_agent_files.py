@@ -89,3 +89,13 @@ async def test_agents_of_a_configuration_belong_to_its_folder_and_are_reloaded(t
         write(tmp_path / "team" / "writer.md", "---\ndescription: Writes.\n---\n")
         await dial.reload()
         assert [tool.name for tool in dial.tools] == ["reviewer", "writer"]
+
+
+def test_a_file_says_whether_its_agent_takes_conversations_over(tmp_path: Path) -> None:
+    head = "---\ndescription: Teaches.\nhandoff: {}\n---\n"
+    assert parse_agent(head.format("true").encode(), tmp_path / "teacher.md").handoff
+    assert not parse_agent(head.format("false").encode(), tmp_path / "teacher.md").handoff
+    with pytest.raises(ConfigError, match="expected handoff as true or false, found 'maybe'"):
+        parse_agent(head.format("maybe").encode(), tmp_path / "teacher.md")
+    with pytest.raises(ConfigError, match="no agent can be named 'main'"):
+        parse_agent(head.format("true").encode(), tmp_path / "main.md")

@@ -10,6 +10,7 @@ from typing import Any, get_args, get_origin
 import pytest
 
 from tests.inner import (
+    AgentChanged,
     App,
     AppOpened,
     Event,
@@ -70,6 +71,7 @@ CASES: list[tuple[Event, dict[str, Any]]] = [
             "by_endpoint": False,
         },
     ),
+    (AgentChanged("reviewer"), {"type": "agent_changed", "agent": "reviewer"}),
     (
         AppOpened(App("call_1", "maths", "plot", "ui://plot", {"a": 1})),
         {

@@ -272,6 +272,7 @@ export const ENGLISH = {
   "model.no_images": "no images", "model.documents": "PDF documents",
   "prompt.origin": "Prompt {name} of the server {server}", "prompt.template": "{template} of the server {server}",
   "prompt.insert": "Insert", "prompt.own": "Your own prompts",
+  "agent.answers": "Agent {agent}", "agent.ended": "The model answers again",
   "completion.agent": "Agent", "completion.skill": "Skill", "skill.origin": "Skill of the server {server}",
   "skill.withheld": "It has changed since it was first used, and is withheld.",
   "prompt.own_text": "They are stored in this browser. Type / and a name to use a prompt.",

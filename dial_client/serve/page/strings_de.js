@@ -208,6 +208,7 @@ export const TEXTS = {
   "model.text_tools": "Werkzeuge als Text", "model.no_images": "keine Bilder", "model.documents": "PDF-Dokumente",
   "prompt.origin": "Prompt {name} des Servers {server}", "prompt.template": "{template} des Servers {server}",
   "prompt.insert": "Einfügen", "prompt.own": "Eigene Prompts",
+  "agent.answers": "Agent {agent}", "agent.ended": "Das Modell antwortet wieder",
   "completion.agent": "Agent", "completion.skill": "Skill", "skill.origin": "Skill des Servers {server}",
   "skill.withheld": "Er hat sich seit der ersten Verwendung geändert und wird zurückgehalten.",
   "prompt.own_text": "Sie bleiben in diesem Browser. Tippen Sie / und den Namen, um einen zu benutzen.",

@@ -207,6 +207,7 @@ export const TEXTS = {
   "model.text_tools": "herramientas como texto", "model.no_images": "sin imágenes", "model.documents": "documentos PDF",
   "prompt.origin": "Prompt {name} del servidor {server}", "prompt.template": "{template} del servidor {server}",
   "prompt.insert": "Insertar", "prompt.own": "Tus propios prompts",
+  "agent.answers": "Agente {agent}", "agent.ended": "El modelo responde de nuevo",
   "completion.agent": "Agente", "completion.skill": "Habilidad", "skill.origin": "Habilidad del servidor {server}",
   "skill.withheld": "Ha cambiado desde su primer uso y está retenida.",
   "prompt.own_text": "Se guardan en este navegador. Escribe / y su nombre para usarlos.",

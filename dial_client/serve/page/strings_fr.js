@@ -210,6 +210,7 @@ export const TEXTS = {
   "model.text_tools": "outils sous forme de texte", "model.no_images": "pas d’images",
   "model.documents": "documents PDF", "prompt.origin": "Prompt {name} du serveur {server}",
   "prompt.template": "{template} du serveur {server}", "prompt.insert": "Insérer", "prompt.own": "Vos propres prompts",
+  "agent.answers": "Agent {agent}", "agent.ended": "Le modèle répond à nouveau",
   "completion.agent": "Agent", "completion.skill": "Compétence", "skill.origin": "Compétence du serveur {server}",
   "skill.withheld": "Elle a changé depuis sa première utilisation et est retenue.",
   "prompt.own_text": "Ils restent dans ce navigateur. Tapez / et leur nom pour les utiliser.",

@@ -141,6 +141,7 @@ export const TEXTS = {
   "model.text_tools": "ツールはテキスト形式", "model.no_images": "画像なし", "model.documents": "PDF 文書",
   "prompt.origin": "サーバー {server} のプロンプト {name}", "prompt.template": "サーバー {server} の {template}",
   "prompt.insert": "挿入", "prompt.own": "自分のプロンプト", "prompt.own_text": "このブラウザーに保存されます。/ と名前を入力すると使えます。",
+  "agent.answers": "エージェント {agent}", "agent.ended": "モデルが再び答えます",
   "completion.agent": "エージェント", "completion.skill": "スキル", "skill.origin": "サーバー {server} のスキル",
   "skill.withheld": "最初に使われたときから変わったため、保留されています。",
   "prompt.name": "名前（空白なし）", "prompt.text": "テキスト", "token": "トークン", "token.needed": "サーバーにはトークンが必要です。",

@@ -39,6 +39,8 @@ export class TurnView {
   #texts = [];
   #reasoning = null;
   #end = null;
+  /** The agent that has the conversation; "" for the model. */
+  #agent = "";
   #actions;
   #number;
   #user = null;
@@ -163,6 +165,9 @@ export class TurnView {
         this.#spoken.append("\n\n");
         this.addCall(data, data.server, { isLive: true });
         break;
+      case "agent":
+        this.#showAgent(data.agent);
+        break;
       case "app":
         this.card(data.call_id)?.openApp(data);
         break;
@@ -227,12 +232,21 @@ export class TurnView {
     this.#end = end;
   }
 
+  /** Show who writes from here on: an agent that has the conversation, or "" for the model. */
+  #showAgent(agent) {
+    if (agent === this.#agent) return;
+    this.#agent = agent;
+    this.#endText();
+    this.#endReasoning();
+    const text = agent ? translate("agent.answers", { agent }) : translate("agent.ended");
+    this.#answer.append(el("p.speaker", {}, escapeInvisible(text)));
+  }
+
   #addEndpointCall(record) {
     this.addCall(record, record.server);
     this.card(record.id).finish({ success: !record.is_error, content: record.content, duration: record.duration_s });
   }
 
-  /** Show a stored message of the model, a tool or the system. `records`: the details of the calls of its turn. */
   /** Show a message that the user sent while the turn ran. */
   #addSteering(message) {
     this.#endText();
@@ -241,6 +255,7 @@ export class TurnView {
     this.#answer.append(el("div.user", {}, speaker, ...renderUserMessage(parseUserMessage(message))));
   }
 
+  /** Show a stored message of the model, a tool or the system. `records`: the details of the calls of its turn. */
   #addMessage(message, serverOf, records) {
     if (message.role === "tool") {
       const duration = records.find(({ id }) => id === message.tool_call_id)?.duration_s;
@@ -250,6 +265,7 @@ export class TurnView {
     }
     if (message.role === "assistant" && this.#end && CUT.includes(this.#end.stop_reason)) this.resume();
     if (message.role === "user") return this.#addSteering(message);
+    if (message.role === "assistant") this.#showAgent(message.agent ?? "");
     const { content } = message;
     const text = toText(typeof content === "string" || message.role === "system" ? content : content.filter(isText));
     if (message.role === "system") return this.addNote(translate("turn.instructions", { text: text.slice(0, 500) }));
