@@ -240,6 +240,8 @@ class ToolExecutor:
             return None
         settings = route.connection.settings
         own = None if settings is None else settings.find_background_after(spec.tool)
+        if own == math.inf:  # also if the model asks for it: the rights of an agent are those of a turn that runs
+            return None
         seconds = 0.0 if is_at_once else self.limits.background_after if own is None else own
         is_full = sum(call.result is None for call in background.calls) >= self.limits.max_parallel
         return None if is_full or seconds >= round_.deadline.seconds_left else seconds

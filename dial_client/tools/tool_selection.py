@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -135,7 +136,11 @@ class ToolSnapshot:
         each tool has its price in every request.
         """
         settings = {route.spec.server: route.connection.settings for route in self.catalog.routes.values()}
-        return any(any(entry.background_after.values()) for entry in settings.values() if entry is not None)
+        return any(
+            any(0 < seconds < math.inf for seconds in entry.background_after.values())
+            for entry in settings.values()
+            if entry is not None
+        )
 
     @cached_property
     def sizes(self) -> Mapping[str, int]:

@@ -329,6 +329,14 @@ async def test_the_call_of_an_agent_does_not_go_to_the_background() -> None:
     assert turn.tool_calls[0].result.content == "It is fine."
 
 
+async def test_the_model_cannot_send_the_call_of_an_agent_to_the_background() -> None:
+    entry = raw(auto_approve=("*",), background_after={"*": 60.0})
+    moved = call("call_in_background", tool="reviewer", arguments={"task": "Look."})
+    turn = await turn_of(moved, "It is fine.", "Done.", servers={"raw": entry})
+    assert turn.tool_calls[0].result.content == "It is fine."
+    assert turn.text == "Done."
+
+
 async def test_a_call_of_an_agent_that_waits_for_a_later_approval_ends_the_agent() -> None:
     def delete() -> str:
         """Delete a file."""
