@@ -58,6 +58,7 @@ _STOP_REASONS: Mapping[limits.StopReason, StopReason] = {
     limits.StopReason.REFUSED: "refusal",
     limits.StopReason.TRUNCATED: "max_tokens",
     limits.StopReason.TOKEN_BUDGET: "max_tokens",
+    limits.StopReason.COST_BUDGET: "max_tokens",
 }
 
 

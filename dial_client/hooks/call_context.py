@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from dial_client.hooks.audit.entries import Origin
+from dial_client.messages.limits import StopReason
 from dial_client.messages.token_usage import Usage
 from dial_client.runtime.deadline import Deadline
 
@@ -148,8 +149,9 @@ class CallTask:
 class TurnScope:
     """What holds for the turns that the calls of a turn run, as for the turn itself."""
 
-    is_spent: Callable[[], bool] = lambda: False
-    """Whether the turn has used up its tokens, or a turn whose call has run it."""
+    find_spent: Callable[[], StopReason | None] = lambda: None
+    """Returns which limit the tokens or the money of the turn have reached, or of a turn whose call has run it; None
+    for neither."""
     keywords: Mapping[str, Any] = field(default_factory=dict)
     """The keywords of the turn."""
     hidden_tools: Collection[str] = ()

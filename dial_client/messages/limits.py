@@ -22,6 +22,7 @@ class StopReason(StrEnum):
     REPEATED_CALLS = "repeated_calls", "the same tool call was made again and again with the same result"
     TIMEOUT = "timeout", "the time for this turn is over"
     TOKEN_BUDGET = "token_budget", "the tokens for this turn are used up"
+    COST_BUDGET = "cost_budget", "the money for this turn is used up"
     TRUNCATED = "truncated", "the model's answer was cut off"
     REFUSED = "refused", "the model refused to answer"
     CANCELLED = "cancelled", "it was cancelled"
@@ -47,6 +48,7 @@ class StopReason(StrEnum):
             StopReason.REPEATED_CALLS,
             StopReason.TIMEOUT,
             StopReason.TOKEN_BUDGET,
+            StopReason.COST_BUDGET,
         )
 
     @property
@@ -64,6 +66,8 @@ class StopReason(StrEnum):
     tool_calls_limit="max_calls_per_round",
     total_tokens_limit="max_tokens_total",
     max_tokens="max_tokens_total",
+    max_cost="max_cost_usd",
+    max_budget_usd="max_cost_usd",
     max_time="timeout",
 )
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,9 @@ class Limits:
     max_tokens_total: int | None = None
     """Maximum tokens of all requests of a turn, input and output, with those of turns that its functions run, checked
     between rounds. None for no limit."""
+    max_cost_usd: float | None = None
+    """Maximum known cost in US dollars of all requests of a turn, with those of turns that its functions run, checked
+    between rounds; a model without a price costs nothing. None for no limit."""
     timeout: float = 120.0
     """Timeout of the whole turn in seconds; time spent waiting for the user does not count. The last fifth, at most 20
     seconds, is kept for the answer: no call runs in it."""

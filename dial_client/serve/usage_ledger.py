@@ -10,7 +10,6 @@ from typing import Any
 import anyio
 
 from dial_client.messages.errors import DialError
-from dial_client.messages.turn_result import Turn
 from dial_client.runtime.logs import get_logger
 from dial_client.stores.owner_usage import OwnerUsage, UsedAmount
 from dial_client.turns.turn_handle import TurnHandle
@@ -57,7 +56,7 @@ class UsageLedger:
         self._turns.discard(turn)
         if turn.ending is not None and not turn.is_abandoned:
             key = (turn.owner, get_today().isoformat())
-            self._waiting[key] = self._waiting.get(key, UsedAmount()) + _measure(turn.ending)
+            self._waiting[key] = self._waiting.get(key, UsedAmount()) + _measure(turn)
             self._added.set()
 
     async def run(self) -> None:
@@ -105,7 +104,7 @@ class UsageLedger:
         for (name, day), amount in self._waiting.items():
             if name == owner:
                 days[day] = days.get(day, UsedAmount()) + amount
-        ended = [turn.ending for turn in self._turns if turn.owner == owner and turn.ending is not None]
+        ended = [turn for turn in self._turns if turn.owner == owner and turn.ending is not None]
         if ended:
             day = get_today().isoformat()
             days[day] = sum(map(_measure, ended), days.get(day, UsedAmount()))
@@ -115,8 +114,12 @@ class UsageLedger:
         return await self._usage.read_owners(since.isoformat())
 
 
-def _measure(turn: Turn) -> UsedAmount:
-    return UsedAmount(1, turn.usage.input_tokens, turn.usage.output_tokens, turn.cost_usd or 0.0)
+def _measure(turn: TurnHandle) -> UsedAmount:
+    """Return what a turn that has ended has used: of a turn with several models, the cost of those with a price."""
+    assert turn.ending is not None
+    usage = turn.ending.usage
+    cost = max(turn.ending.cost_usd or 0.0, turn.recorder.known_cost_usd)
+    return UsedAmount(1, usage.input_tokens, usage.output_tokens, cost)
 
 
 def amount_to_dict(amount: UsedAmount) -> Mapping[str, Any]:

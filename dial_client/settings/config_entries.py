@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 from urllib.parse import urlsplit
 
 from dial_client.messages.errors import ConfigError
@@ -345,7 +345,8 @@ def read_limits(node: Node) -> dict[str, Any]:
     for key, child in node.read_known_members("unknown limit", LIMIT_KEYS).items():
         name = LIMIT_KEYS[key]
         limits[name] = math.inf if (key, child.value) == ("timeout", "none") else child.read_number()
-        if get_type_hints(Limits)[name] is not float:
+        kind = get_type_hints(Limits)[name]
+        if float not in (kind, *get_args(kind)):
             if not limits[name].is_integer():
                 raise child.build_error("expected a whole number")
             limits[name] = int(limits[name])

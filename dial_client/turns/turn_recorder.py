@@ -163,6 +163,11 @@ class TurnRecorder:
         self.add_usage(usage, compute_cost(usage, info))
 
     @property
+    def known_cost_usd(self) -> float:
+        """The cost in US dollars of the requests so far whose models have a price."""
+        return sum(cost for cost in self._costs if cost is not None)
+
+    @property
     def rounds(self) -> tuple[tuple[ToolCallRecord, ...], ...]:
         """The calls that have ended, grouped by the reply that requested them."""
         return tuple(tuple(record for record in calls.values() if record) for calls in self._rounds)
@@ -264,16 +269,19 @@ class TurnRecorder:
         )
 
 
-def find_limit(rounds: Sequence[Sequence[ToolCallRecord]], usage: Usage, limits: Limits) -> StopReason | None:
+def find_limit(
+    rounds: Sequence[Sequence[ToolCallRecord]], usage: Usage, limits: Limits, cost_usd: float = 0.0
+) -> StopReason | None:
     """Return the limit that ends the turn before its next round; None if the turn may continue.
 
     Args:
         rounds: The calls of each round so far, with their results.
         usage: The usage of all requests so far.
         limits: The limits of the turn.
+        cost_usd: The known cost of all requests so far in US dollars.
     """
-    if is_spent(usage, limits):
-        return StopReason.TOKEN_BUDGET
+    if spent := find_spent(usage, cost_usd, limits):
+        return spent
     failed = takewhile(lambda calls: not any(record.result.success for record in calls), reversed(rounds))
     if sum(1 for _ in failed) >= limits.max_consecutive_errors:
         return StopReason.CONSECUTIVE_ERRORS
@@ -285,9 +293,13 @@ def find_limit(rounds: Sequence[Sequence[ToolCallRecord]], usage: Usage, limits:
     return None
 
 
-def is_spent(usage: Usage, limits: Limits) -> bool:
-    """Return whether the usage has reached the limit of tokens."""
-    return limits.max_tokens_total is not None and usage.input_tokens + usage.output_tokens >= limits.max_tokens_total
+def find_spent(usage: Usage, cost_usd: float, limits: Limits) -> StopReason | None:
+    """Return which limit the tokens or their known cost have reached; None for neither."""
+    if limits.max_tokens_total is not None and usage.input_tokens + usage.output_tokens >= limits.max_tokens_total:
+        return StopReason.TOKEN_BUDGET
+    if limits.max_cost_usd is not None and cost_usd >= limits.max_cost_usd:
+        return StopReason.COST_BUDGET
+    return None
 
 
 def _build_key(record: ToolCallRecord) -> tuple[str, str, str | None, Content]:

@@ -57,7 +57,7 @@ from dial_client.turns.resolution import Outcome, Reply, resolve
 from dial_client.turns.status_model import StatusModel
 from dial_client.turns.status_text import describe_tool
 from dial_client.turns.turn_handle import TurnHandle
-from dial_client.turns.turn_recorder import TurnRecorder, find_limit, is_spent
+from dial_client.turns.turn_recorder import TurnRecorder, find_limit, find_spent
 from dial_client.turns.typed_answer import TypedAnswer, is_answer
 
 log = get_logger(__name__)
@@ -326,7 +326,7 @@ class TurnRun:
                 turn.recorder.add_usage,
                 self._taint,
                 turn.recorder.note,
-                turn=replace(services.scope, is_spent=partial(_is_spent, turn.recorder, limits, services.outer)),
+                turn=replace(services.scope, find_spent=partial(_find_spent, turn.recorder, limits, services.outer)),
                 background=turn.background_calls,
             ),
             replace(services.audit, origin=origin),
@@ -541,10 +541,10 @@ class TurnRun:
         """Return the limit that ends the turn before its next round; None if the turn may continue."""
         if self._deadline.is_over:
             return StopReason.TIMEOUT
-        if (outer := self._services.outer) is not None and outer.scope.is_spent():
-            return StopReason.TOKEN_BUDGET
+        if (outer := self._services.outer) is not None and (spent := outer.scope.find_spent()):
+            return spent
         recorder = self._turn.recorder
-        return find_limit(recorder.rounds, recorder.usage, self._services.limits)
+        return find_limit(recorder.rounds, recorder.usage, self._services.limits, recorder.known_cost_usd)
 
     def _select_server_calls(self, calls: Iterable[ToolCallRequest]) -> list[ToolCallRequest]:
         return [call for call in calls if call.name not in self._client_tool_names]
@@ -555,6 +555,7 @@ class TurnRun:
         return model.format.handler.format is ToolFormat.NATIVE and model.provider.info.searches_tools
 
 
-def _is_spent(recorder: TurnRecorder, limits: Limits, outer: CallContext | None) -> bool:
-    """Return whether the tokens of a turn, or of the turn that waits for it, are used up."""
-    return is_spent(recorder.usage, limits) or (outer is not None and outer.scope.is_spent())
+def _find_spent(recorder: TurnRecorder, limits: Limits, outer: CallContext | None) -> StopReason | None:
+    """Return which limit the tokens or the money of a turn, or of the turn that waits for it, have reached."""
+    own = find_spent(recorder.usage, recorder.known_cost_usd, limits)
+    return own or (None if outer is None else outer.scope.find_spent())

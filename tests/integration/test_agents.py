@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -91,6 +92,27 @@ async def test_an_agent_stops_when_the_tokens_of_its_caller_are_used_up() -> Non
     assert turn.stop_reason is StopReason.TOKEN_BUDGET
     text = turn.tool_calls[0].result.content
     assert text == "Half.\n\n[The agent stopped early: the tokens for this turn are used up.]"
+
+
+class Priced(ScriptedProvider):
+    """A scripted model whose input has a price: one dollar for a token."""
+
+    info = replace(ScriptedProvider([]).info, prices={"input": 1_000_000.0, "output": 0.0})
+
+
+async def test_an_agent_stops_when_the_money_of_its_caller_is_used_up() -> None:
+    def list_files() -> list[str]:
+        """List the files."""
+        return ["a"]
+
+    used = {"input_tokens": 2, "output_tokens": 1}
+    agents = [Agent("reviewer", "Reviews.", model=Priced([call("list_files") | {"usage": used}, "Half."]))]
+    replies = [ask("reviewer", usage=100), "Done."]
+    turn = await turn_of(*replies, agents=agents, tools=[list_files], limits=Limits(max_cost_usd=2))
+    assert turn.stop_reason is StopReason.COST_BUDGET
+    text = turn.tool_calls[0].result.content
+    assert text == "Half.\n\n[The agent stopped early: the money for this turn is used up.]"
+    assert turn.cost_usd is None, "the model of the turn has no price"
 
 
 async def test_an_agent_calls_only_the_tools_of_its_patterns() -> None:

@@ -65,6 +65,7 @@ def test_every_stop_reason_has_a_sentence() -> None:
         StopReason.CONSECUTIVE_ERRORS,
         StopReason.REPEATED_CALLS,
         StopReason.TOKEN_BUDGET,
+        StopReason.COST_BUDGET,
         StopReason.TIMEOUT,
     }
 

@@ -120,6 +120,7 @@ _LIMITS = {
     StopReason.REPEATED_CALLS: "maxRepeats",
     StopReason.TIMEOUT: "timeout",
     StopReason.TOKEN_BUDGET: "maxTokensTotal",
+    StopReason.COST_BUDGET: "maxCostUsd",
 }
 
 

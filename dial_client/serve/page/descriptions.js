@@ -8,6 +8,7 @@ const STOP_REASONS = {
   repeated_calls: translate("stopped.repeated_calls"),
   timeout: translate("stopped.timeout"),
   token_budget: translate("stopped.token_budget"),
+  cost_budget: translate("stopped.cost_budget"),
   truncated: translate("stopped.truncated"),
   refused: translate("stopped.refused"),
   cancelled: translate("stopped.cancelled"),

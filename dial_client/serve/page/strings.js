@@ -145,6 +145,7 @@ export const ENGLISH = {
   "stopped.consecutive_errors": "Stopped: too many tool calls failed in a row.",
   "stopped.repeated_calls": "Stopped: the model repeated the same tool call.",
   "stopped.timeout": "Stopped: the turn took too long.",
+  "stopped.cost_budget": "Stopped: the money for this turn is used up.",
   "stopped.token_budget": "Stopped: the token budget is used up.",
   "stopped.truncated": "The answer was cut off at the model's maximum length.",
   "stopped.refused": "The model declined to answer.", "stopped.cancelled": "Stopped.",

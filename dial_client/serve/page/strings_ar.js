@@ -87,6 +87,7 @@ export const TEXTS = {
   "stopped.max_depth": "توقف: بُلغ حد جولات استدعاء الأدوات.",
   "stopped.consecutive_errors": "توقف: فشل عدد كبير من استدعاءات الأدوات على التوالي.",
   "stopped.repeated_calls": "توقف: كرر النموذج استدعاء الأداة نفسه.",
+  "stopped.cost_budget": "توقف: نفدت ميزانية هذا الدور.",
   "stopped.timeout": "توقف: استغرق الدور وقتاً طويلاً.", "stopped.token_budget": "توقف: استُنفدت ميزانية الرموز.",
   "stopped.truncated": "قُطعت الإجابة عند الطول الأقصى للنموذج.", "stopped.refused": "امتنع النموذج عن الإجابة.",
   "stopped.cancelled": "توقف.", "stopped.other": "توقف: {reason}.",

@@ -95,6 +95,7 @@ export const TEXTS = {
   "stopped.consecutive_errors": "Angehalten: Zu viele Aufrufe nacheinander sind fehlgeschlagen.",
   "stopped.repeated_calls": "Angehalten: Das Modell hat denselben Aufruf wiederholt.",
   "stopped.timeout": "Angehalten: Es hat zu lange gedauert.",
+  "stopped.cost_budget": "Angehalten: Das Geld für diese Antwort ist aufgebraucht.",
   "stopped.token_budget": "Angehalten: Das Budget an Tokens ist aufgebraucht.",
   "stopped.truncated": "Die Antwort wurde an der Höchstlänge des Modells abgeschnitten.",
   "stopped.refused": "Das Modell hat die Antwort abgelehnt.", "stopped.cancelled": "Angehalten.",

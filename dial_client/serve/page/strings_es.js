@@ -95,6 +95,7 @@ export const TEXTS = {
   "stopped.consecutive_errors": "Detenido: demasiadas llamadas a herramientas fallaron seguidas.",
   "stopped.repeated_calls": "Detenido: el modelo repitió la misma llamada a una herramienta.",
   "stopped.timeout": "Detenido: tardó demasiado.",
+  "stopped.cost_budget": "Detenido: se agotó el dinero para este turno.",
   "stopped.token_budget": "Detenido: el presupuesto de tokens está agotado.",
   "stopped.truncated": "La respuesta se cortó en la longitud máxima del modelo.",
   "stopped.refused": "El modelo se negó a responder.", "stopped.cancelled": "Detenido.",

@@ -95,6 +95,7 @@ export const TEXTS = {
   "stopped.consecutive_errors": "Arrêté : trop d’appels d’outils ont échoué de suite.",
   "stopped.repeated_calls": "Arrêté : le modèle a répété le même appel d’outil.",
   "stopped.timeout": "Arrêté : cela a duré trop longtemps.",
+  "stopped.cost_budget": "Arrêté : l’argent de ce tour est épuisé.",
   "stopped.token_budget": "Arrêté : le budget de tokens est épuisé.",
   "stopped.truncated": "La réponse a été coupée à la longueur maximale du modèle.",
   "stopped.refused": "Le modèle a refusé de répondre.", "stopped.cancelled": "Arrêté.",

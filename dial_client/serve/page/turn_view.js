@@ -18,7 +18,7 @@ import { describeStopReason, describeUsage } from "./descriptions.js";
 
 /** Stop reasons after which the answer can be continued. */
 const CUT = [
-  "truncated", "cancelled", "timeout", "max_depth", "token_budget", "consecutive_errors", "repeated_calls",
+  "truncated", "cancelled", "timeout", "max_depth", "token_budget", "cost_budget", "consecutive_errors", "repeated_calls",
 ];
 
 /** Replace the view of a text by a view with the numbers of its sources, which link to the list. */
