@@ -18,6 +18,7 @@ DOCS = $(VENV)/docs.installed
 NPM = build/npm/installed
 SUITE = build/conformance/installed
 ATTACK = build/attack/installed
+FIDELITY = build/fidelity/installed
 # Tests wait more than they compute: several at once, those of one file one after the other.
 JOBS ?= 6
 # Forks collect the tests once for all workers; only Linux forks after imports without harm.
@@ -30,7 +31,7 @@ endif
 export PYTHONDONTWRITEBYTECODE =
 QUESTION ?= What time is it in Tokyo?
 
-.PHONY: help demo test quick answers conformance conformance-gateway lint types man docs docs-version docs-serve pictures page-pictures release-check lowest install-cost bench bench-gateway bench-page load load-faults soak attack eval eval-quick eval-speed lock clean
+.PHONY: help demo test quick answers conformance conformance-gateway lint types man docs docs-version docs-serve pictures page-pictures release-check lowest install-cost bench bench-fidelity bench-gateway bench-page load load-faults soak attack eval eval-quick eval-speed lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1	/'
@@ -103,6 +104,9 @@ bench: $(TEST)  ## what this host adds to the bare SDKs
 bench-gateway: $(TEST)  ## what the gateway adds to a call, its start and its memory
 	$(BIN)/python -m benchmarks.gateway $(BENCH_ARGS)
 
+bench-fidelity: $(FIDELITY)  ## play BFCL's and tau2's multi-turn tasks in each tool format, and compare every result and state
+	$(BIN)/python -m benchmarks.fidelity $(BENCH_ARGS)
+
 bench-page: $(TEST)  ## frames, processor time and memory of the page while long answers arrive, in Chromium
 	$(BIN)/python -m benchmarks.page $(BENCH_ARGS)
 
@@ -173,6 +177,12 @@ $(SUITE): tests/conformance/package.json
 $(ATTACK): benchmarks/attack/requirements.txt | $(TEST)
 	rm -rf build/attack
 	$(PIP) install --require-hashes --no-deps --target build/attack/packages -r benchmarks/attack/requirements.txt
+	@touch $@
+
+# Both packages ask models through many libraries. Only the tools, the tasks and the solutions are wanted.
+$(FIDELITY): benchmarks/fidelity/requirements.txt | $(TEST)
+	rm -rf build/fidelity
+	$(PIP) install --no-compile --require-hashes --no-deps --target build/fidelity/packages -r benchmarks/fidelity/requirements.txt
 	@touch $@
 
 lock: | $(READY)  ## pin the dependencies anew, for every platform and Python
