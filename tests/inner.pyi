@@ -338,6 +338,9 @@ from dial_client.messages.events import ToolCallProgress as ToolCallProgress
 from dial_client.messages.events import ToolCallStarted as ToolCallStarted
 from dial_client.messages.events import find_type_name as find_type_name
 from dial_client.messages.events import to_dict as to_dict
+from dial_client.messages.late_result import FROM_HOST as FROM_HOST
+from dial_client.messages.late_result import LateResult as LateResult
+from dial_client.messages.late_result import read_late_result as read_late_result
 from dial_client.messages.limits import Limits as Limits
 from dial_client.messages.limits import StopReason as StopReason
 from dial_client.messages.mcp_apps import MAX_RESULT as MAX_RESULT
@@ -584,6 +587,7 @@ from dial_client.serve.security import build_policy as build_policy
 from dial_client.serve.security import check_origin as check_origin
 from dial_client.serve.security import is_loopback as security_is_loopback
 from dial_client.serve.server_routes import ServerLogins as ServerLogins
+from dial_client.serve.share_routes import build_shared as build_shared
 from dial_client.serve.sse_response import KEEPALIVE_INTERVAL as KEEPALIVE_INTERVAL
 from dial_client.serve.sse_response import SSEResponse as SSEResponse
 from dial_client.serve.sse_response import encode_end as encode_end
@@ -820,6 +824,7 @@ from dial_client.tools.approval_mode import ApprovalMode as ApprovalMode
 from dial_client.tools.argument_paths import MAX_PATH as MAX_PATH
 from dial_client.tools.argument_paths import lies_within as lies_within
 from dial_client.tools.argument_paths import may_reach as may_reach
+from dial_client.tools.background_calls import BackgroundCall as BackgroundCall
 from dial_client.tools.background_calls import BackgroundCalls as BackgroundCalls
 from dial_client.tools.catalog import CUT_MARK as CUT_MARK
 from dial_client.tools.catalog import MAX_DESCRIPTION as MAX_DESCRIPTION

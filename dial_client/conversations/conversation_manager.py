@@ -107,7 +107,7 @@ from dial_client.stores.conversation_store import (
 )
 from dial_client.stores.sql_store import SQLStore
 from dial_client.tools.approval import Decisions
-from dial_client.tools.background_calls import BackgroundCalls
+from dial_client.tools.background_calls import BackgroundCall, BackgroundCalls
 from dial_client.tools.task_record import TaskRecord
 from dial_client.turns.client_model import ClientModel
 from dial_client.turns.context_report import ContextReport, with_counted_tokens
@@ -611,6 +611,11 @@ class ConversationManager:
             log.debug("task_not_stored", error=type(error).__name__)  # it is tried again with the next poll
             return False
         return True
+
+    def list_background_calls(self, conversation_id: str) -> tuple[BackgroundCall[Any], ...]:
+        """Return the calls of a conversation that are in the background of this process, also between its turns."""
+        background = self._background.get(conversation_id)
+        return () if background is None else background.calls
 
     async def get(self, conversation_id: str) -> Conversation:
         """Return a conversation, with messages that form a valid history (`history`).

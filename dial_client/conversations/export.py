@@ -14,6 +14,7 @@ from dataclasses import replace
 from dial_client.conversations.history import detach
 from dial_client.messages.citations import format_sources, insert_markers
 from dial_client.messages.errors import ConfigError
+from dial_client.messages.late_result import read_late_result
 from dial_client.messages.message import Content, Message, Role, TextPart, describe
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.stores.conversation_store import Conversation
@@ -47,6 +48,11 @@ def to_markdown(conversation: Conversation) -> str:
         if message.role is Role.TOOL:
             outcome = " failed" if message.is_error else ""
             parts.append(f"**{_format_code(message.name or 'tool')}{outcome}:**\n\n{_format_block(text)}")
+            continue
+        if (late := read_late_result(message)) is not None:
+            outcome = "" if late.success else " failed"
+            called = f"{_format_code(late.name or 'tool')}{outcome}, in the background"
+            parts.append(f"**{called}:**\n\n{_format_block(_format_text(late.content))}")
             continue
         parts.append(f"## {_HEADINGS[message.role]}")
         if text.strip():

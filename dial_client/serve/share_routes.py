@@ -22,6 +22,7 @@ from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.conversations.conversation_view import build_view
 from dial_client.conversations.message_tree import build_tree
 from dial_client.messages.errors import ConversationNotFound
+from dial_client.messages.late_result import read_late_result
 from dial_client.messages.message import Message, Role, TextPart
 from dial_client.serve.http_messages import HttpError, build_json_response, read_json
 from dial_client.serve.security import SHARED, SHARED_CONVERSATION, select_owned
@@ -137,6 +138,8 @@ def _to_shared(message: Message, link: Mapping[str, Any]) -> dict[str, Any] | No
     """Return the parts of a message that a link shows; None if it shows nothing of it. Each field is listed here."""
     data = message.to_dict()
     if message.replaces is not None or message.role is Role.SYSTEM:
+        return None
+    if not link["tools"] and read_late_result(message) is not None:
         return None
     if message.role is Role.TOOL:
         fields = ("role", "content", "tool_call_id", "name", "is_error")

@@ -35,6 +35,7 @@ from dial_client.messages.events import (
     ToolCallProgress,
     ToolCallStarted,
 )
+from dial_client.messages.late_result import read_late_result
 from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Role, TextPart, content_to_json
 from dial_client.messages.turn_result import Turn, output_to_json
@@ -117,7 +118,12 @@ def _encode_content(event: Event) -> list[str]:
         return [encode_named("app", event.app.to_dict())]
     if isinstance(event, OutputDelta):
         return [encode_named("output", {"output": output_to_json(event.output)})]
-    if not isinstance(event, MessageCompleted) or event.message.role is not Role.ASSISTANT:
+    if not isinstance(event, MessageCompleted):
+        return []
+    if (late := read_late_result(event.message)) is not None:
+        state = {"id": late.id, "name": late.name, "success": late.success, "content": content_to_json(late.content)}
+        return [encode_named("late_result", state)]
+    if event.message.role is not Role.ASSISTANT:
         return []
     content = event.message.content
     media = tuple(part for part in ([] if isinstance(content, str) else content) if not isinstance(part, TextPart))

@@ -31,7 +31,8 @@ from dial_client.messages.events import (
     ToolCallProgress,
     ToolCallStarted,
 )
-from dial_client.messages.message import Message, Role, TextPart, describe
+from dial_client.messages.late_result import read_late_result
+from dial_client.messages.message import Message, Role, TextPart, describe, extract_text
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.safe_text import SafeStream, to_one_line
 from dial_client.sinks.turn_display import (
@@ -261,6 +262,9 @@ class TerminalSink(TurnSink):
 
     def _end_message(self, message: Message) -> None:
         """End the text of a message, and describe its images and files, which a terminal cannot show."""
+        if (late := read_late_result(message)) is not None and self._shows_calls:
+            first = to_one_line(extract_text(late.content).lstrip().partition("\n")[0], MAX_LINE)
+            self._print_line(f"{'✓' if late.success else '✗'} {late.name or 'a call'}(…): {first}")
         self._take_text(self._safe_text.finish())
         if message.role is Role.ASSISTANT:
             self._settle(is_answer=not message.tool_calls)

@@ -98,7 +98,7 @@ async def test_a_call_in_the_background_is_waited_for_by_a_tool_that_is_offered_
     first, waited = (record.result for record in turn.tool_calls)
     assert first.success
     assert first.background == find_id(turn.messages)
-    assert waited.content == f"[Background call {first.background}: ended]\n{PRINTED}"
+    assert waited.content == f"[Background call {first.background}: ended: print_book]\n{PRINTED}"
     offered = [{tool.name for tool in request.tools} & {"wait_for_call", "stop_call"} for request in model.requests]
     assert offered == [set(), {"wait_for_call", "stop_call"}, set()]
     assert press.calls == 1

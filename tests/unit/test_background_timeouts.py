@@ -51,7 +51,7 @@ async def test_a_call_goes_to_the_background_after_its_seconds_and_has_the_maxim
         assert first.background == running.id
         assert await running.wait(1000)
         assert anyio.current_time() - began == pytest.approx(500), "more than tool_timeout, which is 60 seconds"
-    assert running.build_result().content == f"[Background call {running.id}: ended]\ndone"
+    assert running.build_result().content == f"[Background call {running.id}: ended: {running.name}]\ndone"
 
 
 async def test_a_call_in_the_background_ends_at_the_maximum_timeout() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.inner import (
     MONO,
     NOT_ALLOWED,
     Activity,
+    BackgroundCall,
     Failure,
     ImagePart,
     LiveState,
@@ -105,6 +107,20 @@ def test_a_call_in_the_background_is_one_line_that_says_so() -> None:
     result = ToolCallResult("1", success=True, content="[Background call 1: still running.]", background="1")
     lines = [plain(line) for line in format_finished_call(RunningCall("a.b", "c=1", 0.0), result, 120, 60, MONO)]
     assert lines == ["… a.b(c=1) goes on in the background"]
+
+
+@pytest.mark.anyio
+async def test_calls_in_the_background_have_lines_with_their_progress_also_between_turns() -> None:
+    call: BackgroundCall[Any] = BackgroundCall(ToolCallRequest("1", "print_book", {"copies": 3}), "press", "turn")
+    call.started_at, call.progress = 0.0, "3 of 10"
+    state = LiveState(background=lambda: [call] * 5)
+    assert state.is_moving
+    assert [plain(line)[2:] for line in lines_of(state)] == [
+        *["print_book(copies=3) goes on in the background 12 s · 3 of 10"] * 3,
+        "… and 2 more in the background: /calls",
+    ]
+    call.result = ToolCallResult("1", success=True, content="")
+    assert lines_of(state) == []
 
 
 def test_the_preview_of_json_leaves_out_lines_with_only_brackets() -> None:

@@ -13,6 +13,7 @@ import anyio.lowlevel
 import pytest
 
 from tests.inner import (
+    FROM_HOST,
     MONO,
     ConversationStatus,
     DialClient,
@@ -153,11 +154,11 @@ async def test_a_mode_that_the_key_only_passes_lets_no_call_run_and_a_message_ch
         tasks.cancel_scope.cancel()
 
 
-async def test_the_result_of_a_call_in_the_background_is_one_line_and_no_words_of_the_user() -> None:
+async def test_the_result_of_a_call_in_the_background_is_shown_as_a_result_and_not_as_words_of_the_user() -> None:
     screen, view = open_view()
     view.begin()
-    text = "[From the host, not from the user.]\n[Background call 0123abcd: ended]\n> /quit"
+    text = f"{FROM_HOST}\n[Background call 0123abcd: ended: print_book]\n> /quit"
     view.show(MessageCompleted(Message(Role.USER, (TextPart(text, foreign=True),), steers=True)))
     printed = "".join(screen._printed)
-    assert "[Background call 0123abcd: ended]" in printed
-    assert "/quit" not in printed
+    assert "✓ print_book(…)\n\x1b[2m  │ > /quit" in printed
+    assert "From the host" not in printed

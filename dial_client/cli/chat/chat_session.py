@@ -44,6 +44,7 @@ from dial_client.settings.config_types import ModelProfile, Settings
 from dial_client.stores.conversation_store import ConversationStore
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore
+from dial_client.tools.background_calls import BackgroundCall
 from dial_client.turns.context_report import ContextReport
 from dial_client.turns.turn_handle import TurnHandle
 from dial_client.turns.turn_keywords import TurnKeywords
@@ -207,6 +208,10 @@ class ChatSession:
     def print(self, text: str) -> None:
         """Print lines; text of models and servers in them must be escaped already."""
         self.screen.print_prose(text)
+
+    def list_background_calls(self) -> tuple[BackgroundCall[Any], ...]:
+        """Return the calls of the conversation that are in the background."""
+        return () if self.conversation_id is None else self.manager.list_background_calls(self.conversation_id)
 
     def require_id(self) -> str:
         """Return the id of the conversation.

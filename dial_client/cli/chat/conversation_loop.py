@@ -135,6 +135,7 @@ class ConversationLoop:
             if isinstance(self._console, Screen):
                 self._status = ConversationStatus(self._chat, self._sink.usage, self._console, group)
                 group.start_soon(self._status.follow)
+                self._console.live.background = self._chat.list_background_calls
             group.start_soon(self._report_on_servers, wait_for_servers)
             if self._chat.conversation_id is not None and await self._chat.find_waiting():
                 self._console.print("The last turn was interrupted while a call waits for approval: it continues.")

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from typing import TextIO
 
@@ -105,11 +106,18 @@ async def _write(session: ChatSession, name: str, text: str) -> None:
 
 async def show_calls(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
     """List the tool calls of the latest turn that has any."""
-    records = _find_records(session)
+    background = session.list_background_calls()
+    for call in background:
+        state = (
+            f"{call.progress or 'running'}, {time.monotonic() - call.started_at:.0f} s" if call.is_running else "ended"
+        )
+        arguments_shown = fit(describe_arguments(call.call.arguments), MAX_ARGUMENTS)
+        session.print(f"… {call.name}({arguments_shown})  in the background, {state}")
+    records = () if background and not any(turn.tool_calls for turn in session.turns) else _find_records(session)
     width, columns = len(str(len(records))), shutil.get_terminal_size().columns
     lines = []
     for number, record in enumerate(records, 1):
-        mark = "✓" if record.result.success else "✗"
+        mark = "…" if record.result.background else "✓" if record.result.success else "✗"
         called = to_one_line(f"{record.server}.{record.tool}" if record.server else record.call.name, 80)
         size = f"{record.duration:.2f} s, {len(describe_content(record.result.content)):,} characters"
         room = columns - width - count_cells(f"  {called}()  {size} ") - 1

@@ -7,14 +7,23 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any
 
 from dial_client.cli.command_screen import Panel
 from dial_client.cli.markdown.themes import Theme, style
 from dial_client.cli.word_wrap import break_line, break_words, count_cells, fit
+from dial_client.messages.late_result import LateResult
 from dial_client.messages.message import NOT_ALLOWED, Content, ImagePart, ToolCallResult, extract_text
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.runtime.text import count_noun
-from dial_client.sinks.turn_display import IN_BACKGROUND, MAX_CHARS, format_call_error, format_duration
+from dial_client.sinks.turn_display import (
+    IN_BACKGROUND,
+    MAX_CHARS,
+    describe_arguments,
+    format_call_error,
+    format_duration,
+)
+from dial_client.tools.background_calls import BackgroundCall
 from dial_client.tools.result_content import describe_cut, drop_change_note
 
 PREVIEW_LINES = 2
@@ -31,6 +40,7 @@ SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 # Seconds for which one character of the spinner is shown.
 FRAME = 0.1
 MAX_QUEUED = 3
+MAX_BACKGROUND = 3
 # The minimum rows of a panel, before which running calls give way.
 MIN_PANEL = 12
 MAX_TEXT = 500
@@ -78,8 +88,23 @@ def format_running_call(call: RunningCall, columns: int, now: float, spinner: st
     return fit(f"{spinner} {_format_call(call.name, call.arguments, room)}{tail}{message}", columns - 1)
 
 
+def format_background_call(call: BackgroundCall[Any], columns: int, now: float, spinner: str) -> str:
+    """Return the line of a call in the background: its name, seconds, and progress."""
+    progress = f" · {call.progress}" if call.progress else ""
+    tail = f" {IN_BACKGROUND} {max(0.0, now - call.started_at):.0f} s{progress}"
+    name = _format_call(call.name, describe_arguments(call.call.arguments), max(12, columns - count_cells(tail) - 3))
+    return f"{_DIM}{fit(f'{spinner} {name}{tail}', columns - 1)}{_PLAIN}"
+
+
+def format_late_result(late: LateResult, columns: int, theme: Theme) -> Iterator[str]:
+    """Yield the lines of a result from the background: the name of the tool, and the first lines of the result."""
+    call = RunningCall(late.name or "a call", "…", 0.0)
+    result = ToolCallResult("", late.success, late.content, error=None if late.success else extract_text(late.content))
+    yield from format_finished_call(call, result, None, columns, theme)
+
+
 def format_finished_call(
-    call: RunningCall, result: ToolCallResult, duration: float, columns: int, theme: Theme
+    call: RunningCall, result: ToolCallResult, duration: float | None, columns: int, theme: Theme
 ) -> Iterator[str]:
     """Yield the lines of a finished call: its name with seconds and size, and the first lines of its result.
 
@@ -94,7 +119,7 @@ def format_finished_call(
     if call.was_asked_about:
         text = "" if text.startswith(NOT_ALLOWED) and not result.success else drop_change_note(text)
     size = _format_size(text, result.content) if result.success else ""
-    facts = " · ".join(filter(None, (format_duration(result, duration), size)))
+    facts = " · ".join(filter(None, ("" if duration is None else format_duration(result, duration), size)))
     tail = f" {facts}" if facts else ""
     called = _format_call(call.name, call.arguments, max(12, columns - count_cells(tail) - 3))
     yield fit_styled(sign, colour, f" {called}", tail, theme, columns)
@@ -198,6 +223,8 @@ class LiveState:
     """Lines of the program between the panel and its question."""
     is_asking: bool = False
     """Whether a question waits for its answer, which hides the clock of the turn."""
+    background: Callable[[], Sequence[BackgroundCall[Any]]] = tuple
+    """Returns the calls in the background of the conversation."""
     steering: list[str] = field(default_factory=list)
     """Messages that the model gets with the next results of the turn."""
     notes: list[Note] | None = None
@@ -206,7 +233,8 @@ class LiveState:
     @property
     def is_moving(self) -> bool:
         """Whether some of its content changes with time alone."""
-        return self.activity is not None or bool(self.calls) or bool(self.starting)
+        is_working = self.activity is not None or bool(self.calls) or bool(self.starting)
+        return is_working or any(call.is_running for call in self.background())
 
 
 def render(state: LiveState, columns: int, rows: int, now: float) -> list[str]:
@@ -226,6 +254,13 @@ def render(state: LiveState, columns: int, rows: int, now: float) -> list[str]:
     below = [format_running_call(call, columns, now, _choose_frame(now - call.since)) for call in calls[:limit]]
     if len(calls) > limit:
         below.append(fit(f"  … and {len(calls) - limit:,} more calls", columns - 1))
+    background = [call for call in state.background() if call.is_running]
+    below += [
+        format_background_call(call, columns, now, _choose_frame(now - call.started_at))
+        for call in background[:MAX_BACKGROUND]
+    ]
+    if len(background) > MAX_BACKGROUND:
+        below.append(fit(f"  … and {len(background) - MAX_BACKGROUND:,} more in the background: /calls", columns - 1))
     below += _format_queue(state.steering, state.queued, columns)
     if state.panel is not None:
         lines = [row for line in state.panel_lines for row in break_words(line, columns).splitlines()]

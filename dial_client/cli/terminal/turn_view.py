@@ -14,7 +14,7 @@ from dial_client.cli.markdown.markdown_stream import MarkdownStream, prepare
 from dial_client.cli.markdown.themes import choose_theme, style
 from dial_client.cli.options import Options
 from dial_client.cli.terminal.inline_images import draw, find_image_folder, find_images, find_protocol, save
-from dial_client.cli.terminal.live_area import BAR, Activity, RunningCall, format_finished_call
+from dial_client.cli.terminal.live_area import BAR, Activity, RunningCall, format_finished_call, format_late_result
 from dial_client.cli.terminal.screen import Screen
 from dial_client.cli.tty import UserInput
 from dial_client.cli.word_wrap import break_words
@@ -32,7 +32,8 @@ from dial_client.messages.events import (
     ToolCallProgress,
     ToolCallStarted,
 )
-from dial_client.messages.message import Content, FilePart, Message, Role, TextPart, ToolCallRequest
+from dial_client.messages.late_result import read_late_result
+from dial_client.messages.message import Content, FilePart, Message, Role, ToolCallRequest
 from dial_client.messages.message import describe as describe_part
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.safe_text import SafeStream, to_one_line
@@ -199,12 +200,14 @@ class TurnView(TurnSink):
         A message of the user, which steers the turn, is shown as it is once the model gets it.
         """
         if message.role is Role.USER:
+            if (late := read_late_result(message)) is not None:
+                if self._shows_calls:
+                    lines = format_late_result(late, self._screen.columns, self._screen.theme)
+                    self._print_part("\n".join(lines), is_call=True)
+                    self._show_images(late.content)
+                return
             text = find_typed_text(message)
-            first = message.content[0] if message.content else None
-            if isinstance(first, TextPart) and first.foreign:  # the result of a call in the background
-                self._screen.print_faint(to_one_line(text.partition("\n")[2].partition("\n")[0], MAX_ECHO))
-            else:
-                self._screen.echo(UserInput(text, to_one_line(text, MAX_ECHO), text))
+            self._screen.echo(UserInput(text, to_one_line(text, MAX_ECHO), text))
             return
         self._end_reasoning()
         self._end_answer()

@@ -161,6 +161,7 @@ export const ENGLISH = {
   // Calls of tools, and their approval
   "call.running": "running", "call.waiting": "waiting for permission", "call.done": "done", "call.failed": "failed",
   "call.background": "goes on in the background",
+  "call.late": "late result",
   "call.unknown": "no result", "call.of": "of ", "call.state": ", {state}",
   "call.arguments": "Arguments", "call.result": "Result",
   "call.error": "Error", "call.copy_arguments": "Copy arguments", "call.copy_result": "Copy result",

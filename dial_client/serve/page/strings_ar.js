@@ -100,6 +100,7 @@ export const TEXTS = {
   "status.elsewhere": "عملية أخرى تكتب الإجابة…", "status.waiting": "بانتظار ردك",
   "call.running": "قيد التشغيل", "call.waiting": "بانتظار الإذن", "call.done": "تم", "call.failed": "فشل",
   "call.background": "يستمر في الخلفية",
+  "call.late": "نتيجة لاحقة",
   "call.unknown": "بلا نتيجة", "call.of": "من ", "call.state": "، {state}",
   "call.arguments": "الوسائط", "call.result": "النتيجة",
   "call.error": "خطأ", "call.copy_arguments": "نسخ الوسائط", "call.copy_result": "نسخ النتيجة",

@@ -109,6 +109,7 @@ export const TEXTS = {
   "status.waiting": "Wartet auf Ihre Antwort", "call.running": "läuft", "call.waiting": "wartet auf Erlaubnis",
   "call.done": "fertig", "call.failed": "fehlgeschlagen", "call.unknown": "kein Ergebnis", "call.of": "von ",
   "call.background": "läuft im Hintergrund weiter",
+  "call.late": "späteres Ergebnis",
   "call.state": ", {state}", "call.arguments": "Argumente", "call.result": "Ergebnis", "call.error": "Fehler",
   "call.copy_arguments": "Argumente kopieren", "call.copy_result": "Ergebnis kopieren",
   "call.copy_error": "Fehler kopieren", "call.no_arguments": "Keine Argumente",

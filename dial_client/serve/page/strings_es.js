@@ -109,6 +109,7 @@ export const TEXTS = {
   "status.waiting": "Esperando tu respuesta", "call.running": "en curso", "call.waiting": "espera permiso",
   "call.done": "terminada", "call.failed": "fallida", "call.unknown": "sin resultado", "call.of": "de ",
   "call.background": "continúa en segundo plano",
+  "call.late": "resultado posterior",
   "call.state": ", {state}", "call.arguments": "Argumentos", "call.result": "Resultado", "call.error": "Error",
   "call.copy_arguments": "Copiar los argumentos", "call.copy_result": "Copiar el resultado",
   "call.copy_error": "Copiar el error", "call.no_arguments": "Sin argumentos", "call.progress": "Progreso de {tool}",

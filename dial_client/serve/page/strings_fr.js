@@ -108,6 +108,7 @@ export const TEXTS = {
   "status.elsewhere": "Un autre processus écrit la réponse…", "status.waiting": "En attente de votre réponse",
   "call.running": "en cours", "call.waiting": "attend une autorisation", "call.done": "terminé", "call.failed": "échec",
   "call.background": "continue en arrière-plan",
+  "call.late": "résultat tardif",
   "call.unknown": "sans résultat", "call.of": "de ", "call.state": ", {state}", "call.arguments": "Arguments",
   "call.result": "Résultat", "call.error": "Erreur", "call.copy_arguments": "Copier les arguments",
   "call.copy_result": "Copier le résultat", "call.copy_error": "Copier l’erreur", "call.no_arguments": "Aucun argument",

@@ -69,6 +69,7 @@ export const TEXTS = {
   "status.stopping": "停止しています…", "status.elsewhere": "別のプロセスが回答を書いています…", "status.waiting": "あなたの回答を待っています",
   "call.running": "実行中", "call.waiting": "許可待ち", "call.done": "完了", "call.failed": "失敗", "call.unknown": "結果なし",
   "call.background": "バックグラウンドで続行中",
+  "call.late": "遅れて届いた結果",
   "call.of": "サーバー ", "call.state": "、{state}", "call.arguments": "引数", "call.result": "結果", "call.error": "エラー",
   "call.copy_arguments": "引数をコピー", "call.copy_result": "結果をコピー", "call.copy_error": "エラーをコピー",
   "call.no_arguments": "引数なし", "call.progress": "{tool} の進み具合", "call.image": "ツールの結果の画像",

@@ -36,6 +36,7 @@ export class ToolCard {
     this.name = name;
     const text = unreadable === undefined ? toJson(args ?? {}) : escapeInvisible(unreadable);
     const isEmpty = unreadable === undefined && Object.keys(args ?? {}).length === 0;
+    const isKnown = args !== null;
     this.#previewText = isEmpty ? "" : previewArguments(args, unreadable);
     this.#preview.textContent = this.#previewText;
     const spokenOf = el("span.visually-hidden", {}, translate("call.of"));
@@ -47,7 +48,8 @@ export class ToolCard {
       this.#time,
       this.#spokenState,
       createIcon("chevron"));
-    const parts = isEmpty ? el("p.quiet", {}, translate("call.no_arguments")) : renderSection("arguments", text);
+    const given = isEmpty ? el("p.quiet", {}, translate("call.no_arguments")) : renderSection("arguments", text);
+    const parts = isKnown ? given : null;
     this.#details = el("details.tool", {}, summary, el("div.tool-body", {}, parts, this.#progress, this.#result));
     this.element = el("div.call", {}, this.#details);
     this.#setState("running");
@@ -125,7 +127,7 @@ export class ToolCard {
   #setState(state) {
     this.#details.dataset.state = state;
     if (this.isFinished) {
-      this.#preview.textContent = this.#previewText;
+      this.#preview.textContent = state === "background" ? STATES.background : this.#previewText;
       this.#details.firstElementChild.style.removeProperty("--progress");
     }
     this.#state.replaceChildren(...(ICONS[state] ? [createIcon(ICONS[state])] : []));

@@ -11,6 +11,7 @@ import { insertMarkers, linkMarkers, renderSources } from "./sources.js";
 import { SpokenAnswer } from "./spoken_answer.js";
 import { ToolCard } from "./tool_card.js";
 import { escapeInvisible } from "./invisible_characters.js";
+import { goesOn, readLateResult } from "./late_results.js";
 import { toSteps } from "./stored_turns.js";
 import { listVersions } from "./version_switcher.js";
 import { translate } from "./language.js";
@@ -180,6 +181,9 @@ export class TurnView {
       case "tool_result":
         this.card(data.tool_call_id)?.finish({ ...data, duration: data.duration_s });
         break;
+      case "late_result":
+        this.#addLate(data);
+        break;
       case "error":
         this.addFailure(data.message);
         break;
@@ -247,6 +251,13 @@ export class TurnView {
     this.card(record.id).finish({ success: !record.is_error, content: record.content, duration: record.duration_s });
   }
 
+  /** Show the result of a call in the background: a card of its own, because its call may be far above. */
+  #addLate({ id, name, success, content }) {
+    const label = translate("call.late");
+    this.addCall({ id: `late ${id}`, name: name || label, arguments: null }, name ? label : "");
+    this.card(`late ${id}`).finish({ success, content });
+  }
+
   /** Show a message that the user sent while the turn ran. */
   #addSteering(message) {
     this.#endText();
@@ -260,10 +271,13 @@ export class TurnView {
     if (message.role === "tool") {
       const duration = records.find(({ id }) => id === message.tool_call_id)?.duration_s;
       const { content, app } = message;
-      this.card(message.tool_call_id)?.finish({ success: !message.is_error, content, duration, app });
+      const background = goesOn(content);
+      this.card(message.tool_call_id)?.finish({ success: !message.is_error, content, duration, app, background });
       return;
     }
     if (message.role === "assistant" && this.#end && CUT.includes(this.#end.stop_reason)) this.resume();
+    const late = message.role === "user" ? readLateResult(message) : null;
+    if (late) return this.#addLate(late);
     if (message.role === "user") return this.#addSteering(message);
     if (message.role === "assistant") this.#showAgent(message.agent ?? "");
     const { content } = message;
