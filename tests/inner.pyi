@@ -507,6 +507,7 @@ from dial_client.runtime.file_lock import FileLock as FileLock
 from dial_client.runtime.image_size import find_image_size as find_image_size
 from dial_client.runtime.logs import get_logger as get_logger
 from dial_client.runtime.media_types import normalize_media_type as normalize_media_type
+from dial_client.runtime.pipe_reader import PipeReader as PipeReader
 from dial_client.runtime.private_files import write_private as write_private
 from dial_client.runtime.safe_text import DEFAULT_IGNORABLE as DEFAULT_IGNORABLE
 from dial_client.runtime.safe_text import MAX_HELD as MAX_HELD

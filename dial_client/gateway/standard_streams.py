@@ -26,6 +26,7 @@ from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCRequest, J
 from dial_client.gateway.early_answers import FirstAnswers
 from dial_client.gateway.standard_files import StandardFiles
 from dial_client.runtime.logs import get_logger
+from dial_client.runtime.pipe_reader import PipeReader
 from dial_client.servers.transports.pipe_writer import PipeWriter
 from dial_client.servers.transports.response_repair import LineSplitter, LineTooLong, parse_messages
 
@@ -104,7 +105,8 @@ class StandardInput(ObjectReceiveStream[SessionMessage]):
     def __init__(
         self, file: int, on_message: Callable[[str], None], first: FirstAnswers, received: bytes = b""
     ) -> None:
-        self._file, self._on_message, self._first = file, on_message, first
+        self._file, self._pipe = file, PipeReader(file, _CHUNK)
+        self._on_message, self._first = on_message, first
         self._lines = LineSplitter(MAX_MESSAGE_BYTES)
         self._arrived: deque[SessionMessage] = deque()
         self._is_over = False
@@ -122,21 +124,21 @@ class StandardInput(ObjectReceiveStream[SessionMessage]):
         self._on_message(getattr(message.message, "method", ""))
         return message
 
-    async def begins_with_handshake(self) -> bool:
-        """Return whether the first request is ``initialize``, without receiving it; False at the end of the input."""
+    async def find_first_request(self) -> JSONRPCRequest | None:
+        """Return the first request without receiving it; None at the end of the input, and if none comes soon."""
         read = 0
         while True:
             for message in tuple(self._arrived)[read:]:
                 if isinstance(message.message, JSONRPCRequest):
-                    return message.message.method == "initialize"
+                    return message.message
             read = len(self._arrived)
             if self._is_over or read > MAX_EARLY:
-                return False
+                return None
             await self._read_more()
 
     async def _read_more(self) -> None:
         try:
-            chunk = await _read(self._file)
+            chunk = await self._read()
             self._is_over = not chunk
             self._take(chunk)
         except LineTooLong:
@@ -146,6 +148,17 @@ class StandardInput(ObjectReceiveStream[SessionMessage]):
             log.debug("standard_input_lost", error=type(error).__name__)
             self._is_over = True
 
+    async def _read(self) -> bytes:
+        """Wait for input, and return it; empty bytes at the end."""
+        if sys.platform == "win32":
+            # Pipes cannot be waited for. A read that is cancelled ends with the client's end of the pipe.
+            return await anyio.to_thread.run_sync(os.read, self._file, _CHUNK, abandon_on_cancel=True)
+        try:
+            return await self._pipe.read()
+        except PermissionError:  # a regular file: reading it never waits
+            await anyio.lowlevel.checkpoint()
+            return os.read(self._file, _CHUNK)
+
     def _take(self, chunk: bytes) -> None:
         for line in self._lines.feed(chunk):
             self._arrived.extend(parse_messages(line))
@@ -153,6 +166,7 @@ class StandardInput(ObjectReceiveStream[SessionMessage]):
     async def aclose(self) -> None:
         """Read no more."""
         self._is_over = True
+        self._pipe.close()
 
 
 class _Output(ObjectSendStream[SessionMessage]):
@@ -185,18 +199,6 @@ class _Output(ObjectSendStream[SessionMessage]):
 
     async def aclose(self) -> None:
         self._pipe.close()
-
-
-async def _read(file: int) -> bytes:
-    """Wait for input, and return it; empty bytes at the end."""
-    if sys.platform == "win32":
-        # Pipes cannot be waited for. A read that is cancelled ends with the client's end of the pipe.
-        return await anyio.to_thread.run_sync(os.read, file, _CHUNK, abandon_on_cancel=True)
-    try:
-        await anyio.wait_readable(file)
-    except PermissionError:  # a regular file: reading it never waits
-        await anyio.lowlevel.checkpoint()
-    return os.read(file, _CHUNK)
 
 
 def _encode(message: SessionMessage) -> bytes:

@@ -56,7 +56,7 @@ from dial_client.messages.message import (
     ToolCallRequest,
     ToolCallResult,
 )
-from dial_client.runtime.deadline import Deadline
+from dial_client.runtime.deadline import NoDeadline
 from dial_client.servers.status import ServerState
 from dial_client.tools.executor import CallScope, ToolExecutor
 from dial_client.tools.result_content import READ_RESULT, to_content
@@ -190,7 +190,7 @@ class ToolCalls:
             arguments = restore_arguments(listed.connection.name, arguments)
         call = ToolCallRequest(secrets.token_hex(8), name, arguments)
         waiting = {} if given is None else given.build_waiting(call)
-        result = await executor.execute_here(call, emit, Deadline(math.inf), waiting)
+        result = await executor.execute_here(call, emit, NoDeadline(), waiting)
         if result.pending is not None:
             return self._questions.build_result(result.pending)
         if isinstance(result.exception, InputRequired):

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from dial_client.hooks.audit.entries import Origin
 from dial_client.messages.limits import StopReason
 from dial_client.messages.token_usage import Usage
+from dial_client.runtime.context_value import ContextValue
 from dial_client.runtime.deadline import Deadline
 
 # Receives the tokens that were used, and their price in US dollars; None if the price is unknown.
@@ -192,14 +193,9 @@ def pause_deadlines(contexts: Iterable[CallContext]) -> Iterator[None]:
 _CURRENT: ContextVar[CallContext | None] = ContextVar("call_context", default=None)
 
 
-@contextmanager
-def set_current(context: CallContext | None) -> Iterator[None]:
+def set_current(context: CallContext | None) -> ContextValue[CallContext | None]:
     """Set the current context within the ``with`` block; None for no call."""
-    token = _CURRENT.set(context)
-    try:
-        yield
-    finally:
-        _CURRENT.reset(token)
+    return ContextValue(_CURRENT, context)
 
 
 def find_current() -> CallContext | None:

@@ -6,22 +6,17 @@ then finds the session of that person. A task that nobody has told acts for nobo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol, runtime_checkable
+
+from dial_client.runtime.context_value import ContextValue
 
 _OWNER: ContextVar[str] = ContextVar("owner", default="")
 
 
-@contextmanager
-def act_for(owner: str) -> Iterator[None]:
+def act_for(owner: str) -> ContextValue[str]:
     """Act for a person within the ``with`` block; an empty text for nobody in particular."""
-    token = _OWNER.set(owner)
-    try:
-        yield
-    finally:
-        _OWNER.reset(token)
+    return ContextValue(_OWNER, owner)
 
 
 def find_owner() -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import cache
+from types import TracebackType
 
 import anyio
 
@@ -59,15 +61,9 @@ class Deadline:
         """Whether the deadline has passed."""
         return not self._waiting and anyio.current_time() >= self._at
 
-    @contextmanager
-    def scope(self) -> Iterator[anyio.CancelScope]:
+    def scope(self) -> AbstractContextManager[anyio.CancelScope]:
         """Cancel the ``with`` block at the deadline; ``scope.cancelled_caught`` tells whether it was cancelled."""
-        with anyio.CancelScope(deadline=math.inf if self._waiting else self._at) as scope:
-            self._scopes.add(scope)
-            try:
-                yield scope
-            finally:
-                self._scopes.discard(scope)
+        return _Scope(math.inf if self._waiting else self._at, self._scopes)
 
     @contextmanager
     def pause(self) -> Iterator[None]:
@@ -91,3 +87,41 @@ class Deadline:
     def _move(self, at: float) -> None:
         for scope in self._scopes:
             scope.deadline = at
+
+
+class NoDeadline(Deadline):
+    """No deadline: for a call of another host, which cancels it itself. Its scope does nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(math.inf)
+
+    def restart(self, seconds: float) -> None:
+        """Do nothing."""
+        del seconds
+
+    def scope(self) -> AbstractContextManager[anyio.CancelScope]:
+        """Do nothing; ``scope.cancelled_caught`` is False."""
+        return nullcontext(_find_open_scope())
+
+
+@cache
+def _find_open_scope() -> anyio.CancelScope:
+    """Return a scope that is never entered."""
+    return anyio.CancelScope()
+
+
+class _Scope(AbstractContextManager[anyio.CancelScope]):
+    """A cancel scope that is among others as long as it is entered. A generator would cost twice as much."""
+
+    def __init__(self, at: float, scopes: set[anyio.CancelScope]) -> None:
+        self._scope, self._scopes = anyio.CancelScope(deadline=at), scopes
+
+    def __enter__(self) -> anyio.CancelScope:
+        self._scopes.add(self._scope)
+        return self._scope.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        self._scopes.discard(self._scope)
+        return self._scope.__exit__(kind, error, trace)

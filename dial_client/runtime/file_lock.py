@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 # Flag of `os.open` that refuses symbolic links; 0 on Windows, which has no such flag.
@@ -29,22 +29,28 @@ class FileLock:
 
     @contextmanager
     def held(self, patience: float) -> Iterator[None]:
-        """Hold the lock inside the context.
+        """Hold the lock inside the context. Raises as `acquire`."""
+        self.acquire(patience)
+        try:
+            yield
+        finally:
+            self.release()
+
+    def acquire(self, patience: float) -> None:
+        """Acquire the lock; wait while another process has it.
 
         Raises:
             TimeoutError: Another process has held the lock for `patience` seconds.
             OSError: The file cannot be opened.
         """
+        if self.try_acquire():
+            return
         end, pause = time.monotonic() + patience, _FIRST_PAUSE
         while not self.try_acquire():
             if time.monotonic() >= end:
                 raise TimeoutError(f"another program holds {self._path}")
             time.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
-        try:
-            yield
-        finally:
-            self.release()
 
     def close(self) -> None:
         """Close the file."""
@@ -54,8 +60,10 @@ class FileLock:
 
     def release(self) -> None:
         """Release the lock."""
-        with suppress(OSError):
+        try:  # noqa: SIM105 - runs for each line, and costs nothing
             _unlock(self._handle)
+        except OSError:
+            pass
 
     def try_acquire(self) -> bool:
         """Acquire the lock if nobody holds it, without waiting; return whether this succeeded.
@@ -69,9 +77,11 @@ class FileLock:
             self._inode = os.fstat(self._handle).st_ino
         if not _lock(self._handle):
             return False
-        with suppress(OSError):
+        try:
             if os.stat(self._path).st_ino == self._inode:  # noqa: PTH116 - runs for each line, and is twice as fast
                 return True
+        except OSError:
+            pass
         # The file was removed, so the next process would lock another file.
         self.close()
         return False

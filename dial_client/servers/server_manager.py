@@ -213,6 +213,11 @@ class ServerManager(Mapping[str, Connection]):
         return found
 
     @property
+    def has_owned(self) -> bool:
+        """True if there are servers with ``perUser``, also if the person for whom the program acts may use none."""
+        return bool(self._personal)
+
+    @property
     def owned(self) -> tuple[OwnerConnection, ...]:
         """The servers with ``perUser`` of the person for whom the program acts."""
         if not self._personal:
@@ -472,18 +477,19 @@ class OwnerViews(Generic[ValueT]):
             build: Builds the value.
             revision: A number that grows when something besides the servers has changed.
         """
-        state, known = (*self._servers.revision, revision), self._views.get(self._owner)
+        state, owner = (*self._servers.revision, revision), self._owner
+        known = self._views.get(owner)
         if known is not None and known[0] == state:
             return known[1]
         value = build()
-        self._views[self._owner] = state, value
+        self._views[owner] = state, value
         if len(self._views) > _MAX_VIEWS:
             self._views.popitem(last=False)
         return value
 
     @property
     def _owner(self) -> str:
-        return find_owner() if self._servers.owned else ""
+        return find_owner() if self._servers.has_owned else ""
 
 
 async def _stop(connection: Connection) -> None:

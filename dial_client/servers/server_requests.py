@@ -42,7 +42,6 @@ from dial_client.servers.status import Observable, OnChange
 
 if TYPE_CHECKING:
     import mcp_types as wire
-    from mcp import MCPError
     from mcp.client.context import ClientRequestContext
 
 log = get_logger(__name__)
@@ -191,8 +190,6 @@ class ServerRequests:
             ServerError: The user did not agree to open the URL, or the client lacks a feature.
             NeedsOlderProtocol: The call failed because the server could not send a request.
         """
-        from mcp import MCPError
-
         made = _Call(tool, call_context.find_current(), scope, next(self._numbers))
         await self._wait_for_sole_use(made)
         with self._in_flight(made):
@@ -200,20 +197,21 @@ class ServerRequests:
             for _ in range(_MAX_REPETITIONS):
                 try:
                     return await self._make_checked(call)
-                except MCPError as error:
+                except Exception as error:
                     if not await self._complete_url_elicitations(error, agreed):
                         raise
             return await self._make_checked(call)
 
     async def _make_checked(self, call: Callable[[], Awaitable[Result]]) -> Result:
         """Make a call once. Raises as `run_call`."""
-        from mcp import MCPError
-
         try:
             result = await call()
-        except MCPError as error:
+        except Exception as error:
+            from mcp import MCPError  # an import costs something for each call
             from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY
 
+            if not isinstance(error, MCPError):
+                raise
             own_call = self._own_call.get()
             is_own = own_call is None or own_call.caller is None
             # What the client of a gateway lacks is for that client to read, with the code and the data.
@@ -585,12 +583,12 @@ class ServerRequests:
             raise _InvalidAnswer
         return ElicitResult(action="accept", content=content)
 
-    async def _complete_url_elicitations(self, error: MCPError, agreed: set[str]) -> bool:
+    async def _complete_url_elicitations(self, error: Exception, agreed: set[str]) -> bool:
         """Ask the user to open the URLs that an error requires; return True if the call may be repeated."""
-        from mcp import UrlElicitationRequiredError
+        from mcp import MCPError, UrlElicitationRequiredError
         from mcp_types import URL_ELICITATION_REQUIRED, ElicitResult
 
-        if error.code != URL_ELICITATION_REQUIRED:
+        if not isinstance(error, MCPError) or error.code != URL_ELICITATION_REQUIRED:
             return False
         elicitations = UrlElicitationRequiredError.from_error(error.error).elicitations
         call = self._own_call.get()

@@ -56,6 +56,8 @@ ROOTS_SECONDS = 5.0
 # Seconds a server has to confirm the log level.
 LOG_SECONDS = 10.0
 _REOPENED = "it sends requests of its own, which only the older protocol has: the session is reopened with that one"
+# The member of a request's ``_meta`` that says what the client can do, since 2026-07-28.
+_CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 _SESSION_LOST = "the server no longer knows the session; was it restarted?"
 
 Answer = TypeVar("Answer")
@@ -379,18 +381,16 @@ class ServerSession:
 
         A server then never asks for what the client of a gateway lacks, or this program, and may do without.
         """
-        from mcp_types import CLIENT_CAPABILITIES_META_KEY
-
         stamp(data, opts)
         context = call_context.find_current()
         if context is None:  # a list is for all
             return
         meta, has = data["params"]["_meta"], None if context.caller is None else context.caller.features
         if has not in self._stamped:
-            all_of = dict(meta.get(CLIENT_CAPABILITIES_META_KEY) or {})
+            all_of = dict(meta.get(_CAPABILITIES_KEY) or {})
             features = self._requests.list_features(context.caller)
             self._stamped[has] = _select_capabilities(all_of, features, has_apps=has is None or "apps" in has)
-        meta[CLIENT_CAPABILITIES_META_KEY] = self._stamped[has]
+        meta[_CAPABILITIES_KEY] = self._stamped[has]
 
     async def _report(self, transport: TransportFactory, error: Exception) -> None:
         """End the session with this error, unless another transport is left to try."""

@@ -105,7 +105,7 @@ class AuditLog:
         self._pending: deque[dict[str, Any]] = deque()
         self._lost = 0
         self._is_failing = False
-        self._handle = -1
+        self._handle, self._file = -1, ""
         self._end: _End | None = None
 
     def __enter__(self) -> Self:
@@ -135,13 +135,16 @@ class AuditLog:
                 self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 if sys.platform != "win32" and self._folder.stat().st_mode & 0o077:
                     self._folder.chmod(0o700)
-            with self._lock.held(_SHORT_PATIENCE if self._is_failing else _PATIENCE):
+            self._lock.acquire(_SHORT_PATIENCE if self._is_failing else _PATIENCE)
+            try:
                 self._find_end()
                 while self._pending:
                     lost = {"lost": self._lost} if self._lost else {}
                     self._append(self._pending[0] | lost)
                     self._pending.popleft()
                     self._lost = 0
+            finally:
+                self._lock.release()
         except OSError as error:
             self._release()
             if len(self._pending) > _MAX_PENDING:
@@ -161,10 +164,12 @@ class AuditLog:
         """Find the end of the chain, unless no other process has written since the last line of this one."""
         end = self._end
         if end is not None:
-            with suppress(FileNotFoundError):
-                found = os.stat(end.path)  # noqa: PTH116 - runs for each line, and is twice as fast
+            try:
+                found = os.stat(self._file)  # noqa: PTH116 - runs for each line, and is twice as fast
                 if (found.st_dev, found.st_ino) == end.identity and found.st_size == end.size:
                     return
+            except FileNotFoundError:
+                pass
         self._release()
         files = list_log_files(self._folder)
         if not files:
@@ -229,7 +234,7 @@ class AuditLog:
     def _open(self, path: Path) -> None:
         self._release()
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | NO_FOLLOW | BINARY
-        self._handle = os.open(path, flags, 0o600)
+        self._handle, self._file = os.open(path, flags, 0o600), os.fspath(path)
         if sys.platform != "win32" and os.fstat(self._handle).st_mode & 0o077:
             path.chmod(0o600)
 

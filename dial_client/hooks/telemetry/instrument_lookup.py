@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from functools import lru_cache
 
 from dial_client.hooks.middleware import Instruments
 
 # The modules of the API, whose default providers record nothing.
-_API = ("opentelemetry.trace", "opentelemetry.metrics")
+_MODULES = ("opentelemetry.trace", "opentelemetry.metrics")
+# These modules, each with its function that returns the provider.
+_API = tuple(zip(_MODULES, ("get_tracer_provider", "get_meter_provider"), strict=True))
 
 
 def find_instruments() -> Instruments | None:
     """Return the instruments; None if the program has set up neither traces nor metrics."""
-    providers = tuple(_find_providers())
+    providers = tuple(_list_providers())
     return _build_instruments(providers) if providers else None
 
 
@@ -32,10 +33,12 @@ def record_restart(server: str) -> None:
         instruments.record_restart(server)
 
 
-def _find_providers() -> Iterator[object]:
-    """Yield the providers that the program has set; their classes come from an SDK, not from the API."""
-    for name, getter in zip(_API, ("get_tracer_provider", "get_meter_provider"), strict=True):
-        if (api := sys.modules.get(name)) is not None:
-            provider: object = getattr(api, getter)()
-            if not type(provider).__module__.startswith(_API):
-                yield provider
+def _list_providers() -> list[object]:
+    """Return the providers that the program has set; their classes come from an SDK, not from the API."""
+    modules, found = sys.modules, []
+    for name, getter in _API:
+        if name in modules:
+            provider: object = getattr(modules[name], getter)()
+            if not type(provider).__module__.startswith(_MODULES):
+                found.append(provider)
+    return found

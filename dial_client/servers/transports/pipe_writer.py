@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
 import anyio
 
@@ -48,8 +47,10 @@ class PipeWriter:
             raise anyio.BrokenResourceError
         rest = memoryview(data)
         if not self._waiting:
-            with suppress(OSError):  # `run` meets the same error, and tells whoever watches the other side
+            try:  # noqa: SIM105 - runs for each message, and costs nothing
                 rest = self._write_now(rest)
+            except OSError:
+                pass  # `run` meets the same error, and tells whoever watches the other side
         if rest:
             self._waiting.append(rest)
             self._notify()

@@ -79,6 +79,8 @@ class LineSplitter:
             LineTooLong: A line, complete or not, is longer than `max_bytes`.
         """
         first, *following = chunk.split(b"\n")
+        if not self._pieces and following == [b""] and len(first) <= self._max:
+            return [first]  # most messages arrive alone and whole
         self._add(first)
         lines: list[bytes] = []
         for piece in following:
@@ -95,8 +97,9 @@ class LineSplitter:
     def _add(self, piece: bytes) -> None:
         # The pieces are joined once, at the end of the line: to append them to one bytes object would copy it each
         # time, which is quadratic (a line of 16 MB took the SDK 8.8 seconds).
-        self._pieces.append(piece)
-        self._size += len(piece)
+        if piece:
+            self._pieces.append(piece)
+            self._size += len(piece)
         if self._size > self._max:
             raise LineTooLong
 

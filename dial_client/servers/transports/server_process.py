@@ -26,6 +26,7 @@ import anyio
 
 from dial_client.messages.errors import ServerStartError
 from dial_client.runtime.logs import get_logger
+from dial_client.runtime.pipe_reader import PipeReader
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.settings.config_types import ServerSettings
 
@@ -197,7 +198,8 @@ class ServerProcess:
         self._exit_code: int | None = None
         pipes = self._popen.stdin, self._popen.stdout, self._popen.stderr
         self._pipes = [pipe for pipe in pipes if pipe is not None]
-        self._stdin, self._stdout, self._stderr = (pipe.fileno() for pipe in self._pipes)
+        self._stdin, self._stdout, stderr = (pipe.fileno() for pipe in self._pipes)
+        self._output, self._errors = PipeReader(self._stdout, CHUNK), PipeReader(stderr, CHUNK)
         for pipe in self._pipes:
             os.set_blocking(pipe.fileno(), False)
         self._stdin_open = True
@@ -217,7 +219,7 @@ class ServerProcess:
         Raises:
             anyio.ClosedResourceError: `wake_reader` was called meanwhile.
         """
-        return await _read(self._stdout)
+        return await _read(self._output)
 
     def read_arrived(self) -> bytes:
         """Return the bytes of standard output that have arrived, at most `CHUNK`; empty if there are none."""
@@ -228,11 +230,11 @@ class ServerProcess:
 
     def wake_reader(self) -> None:
         """End a `read` that waits."""
-        anyio.notify_closing(self._stdout)
+        self._output.wake()
 
     async def read_stderr(self) -> None:
         """Read standard error into `stderr` until its end."""
-        while chunk := await _read(self._stderr):
+        while chunk := await _read(self._errors):
             self.stderr.feed(chunk)
 
     def write_now(self, data: memoryview) -> memoryview:
@@ -243,9 +245,11 @@ class ServerProcess:
         """
         if not self._stdin_open:
             raise BrokenPipeError("standard input is closed")
-        with suppress(BlockingIOError):
+        try:
             while data:
                 data = data[os.write(self._stdin, data) :]
+        except BlockingIOError:
+            pass
         return data
 
     async def write(self, data: memoryview) -> None:
@@ -321,6 +325,8 @@ class ServerProcess:
 
     def close(self) -> None:
         """Close the pipes; to be called when no task reads or writes them any more."""
+        self._output.close()
+        self._errors.close()
         for pipe in self._pipes:
             pipe.close()
         self._stdin_open = False
@@ -390,11 +396,10 @@ def _start(settings: ServerSettings) -> subprocess.Popen[bytes]:
         raise ServerStartError(settings.name, f"cannot run {settings.command!r}: {reason}") from error
 
 
-async def _read(descriptor: int) -> bytes:
+async def _read(pipe: PipeReader) -> bytes:
     while True:
-        await anyio.wait_readable(descriptor)
         try:
-            return os.read(descriptor, CHUNK)
+            return await pipe.read()
         except BlockingIOError:
             continue
         except OSError:

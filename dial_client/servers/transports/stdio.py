@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import deque
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
@@ -16,8 +17,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
-from anyio.abc import ObjectSendStream, TaskGroup
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from anyio.abc import ObjectReceiveStream, ObjectSendStream, TaskGroup
 from mcp import StdioServerParameters, stdio_client
 from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCRequest
@@ -29,16 +29,14 @@ from dial_client.servers.transports.server_process import ServerProcess, StderrT
 from dial_client.settings.config_types import ServerSettings
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
-# Messages buffered between a pipe and the session, each of at most `MAX_MESSAGE_BYTES`.
-_BUFFERED = 16
+# Lines of the server that are handled before other tasks have their turn.
+_LINES_IN_A_ROW = 16
 # Timeout in seconds for writing the last messages (for example a cancellation) before the pipe is closed.
 _FLUSH = 0.5
 # Seconds for the output to end after the process exited, or closed its input.
 _LINGER = 0.5
 # Limit of bytes that are read after `_LINGER`: the capacity of a pipe. A child process may write without end.
 _MAX_REST = 1024 * 1024
-
-StdioReader = MemoryObjectSendStream[SessionMessage | Exception]
 
 
 class StdioTransport:
@@ -50,26 +48,19 @@ class StdioTransport:
     """
 
     def __init__(self, process: ServerProcess, note: Callable[[str], None]) -> None:
-        self.failure: str | None = None
-        """Why the transport closed the connection itself; None if it did not."""
         self._process = process
         self._note = note
-        self._noted = False
         self._closed = "its output"
-        self._is_ending = False
-        self._rest = _MAX_REST
-        self._output_read = anyio.Event()
         self._pumps: TaskGroup = anyio.create_task_group()
         self._flushed = anyio.Event()
         self._stderr_read = anyio.Event()
 
     async def __aenter__(
         self,
-    ) -> tuple[MemoryObjectReceiveStream[SessionMessage | Exception], ObjectSendStream[SessionMessage]]:
-        incoming, self._read = anyio.create_memory_object_stream[SessionMessage | Exception](_BUFFERED)
-        self._write = _ServerInput(self._process, incoming)
+    ) -> tuple[ObjectReceiveStream[SessionMessage | Exception], ObjectSendStream[SessionMessage]]:
+        self._read = _ServerOutput(self._process, self._note)
+        self._write = _ServerInput(self._process, self._read)
         await self._pumps.__aenter__()
-        self._pumps.start_soon(self._pump_in, incoming)
         self._pumps.start_soon(self._write_waiting)
         self._pumps.start_soon(self._pump_stderr)
         self._pumps.start_soon(self._watch)
@@ -79,11 +70,11 @@ class StdioTransport:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         with anyio.CancelScope(shield=True):
-            self._read.close()
+            # Nobody reads messages any more, but a server that is blocked on a full pipe could not exit by itself.
+            self._pumps.start_soon(self._read.drain)
             await self._write.aclose()
             with anyio.move_on_after(_FLUSH):
                 await self._flushed.wait()
-            # The pumps keep running meanwhile: a server that is blocked on a full output pipe could not exit.
             await self._process.stop()
         self._pumps.cancel_scope.cancel()
         return await self._pumps.__aexit__(kind, error, trace)
@@ -98,8 +89,8 @@ class StdioTransport:
 
     async def explain_end(self) -> str:
         """Return why the connection ended, in one line; waits at most a second for the process to exit."""
-        if self.failure is not None:
-            return self.failure
+        if self._read.failure is not None:
+            return self._read.failure
         await self._process.wait_exited(within=1.0)
         with anyio.move_on_after(0.3):
             await self._stderr_read.wait()
@@ -108,54 +99,12 @@ class StdioTransport:
         line = self._process.stderr.last
         return f"the server {event}; it last said: {line}" if line else f"the server {event} and said nothing"
 
-    async def _pump_in(self, incoming: StdioReader) -> None:
-        lines = LineSplitter(MAX_MESSAGE_BYTES)
-        with incoming:
-            try:
-                while chunk := await self._read_output():
-                    for line in lines.feed(chunk):
-                        await self._deliver(line, incoming)
-                await self._deliver(lines.take_rest(), incoming)
-            except LineTooLong:
-                self.failure = f"the server sent a message of more than {MAX_MESSAGE_BYTES:,} bytes"
-            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                pass  # the session was closed
-            finally:
-                self._output_read.set()
-        # Nobody reads the messages any more, but a server that is blocked on a full pipe could not exit by itself.
-        with suppress(anyio.ClosedResourceError):
-            while await self._process.read():
-                pass
-
-    async def _read_output(self) -> bytes:
-        """Return the next bytes of the output; after `_end_output`, only bytes that have arrived."""
-        if not self._is_ending:
-            with suppress(anyio.ClosedResourceError):
-                return await self._process.read()
-        chunk = self._process.read_arrived() if self._rest > 0 else b""
-        self._rest -= len(chunk)
-        return chunk
-
     async def _end_output(self) -> None:
         """End the connection when the output has ended, after `_LINGER` at the latest. No message in it is lost."""
         with anyio.move_on_after(_LINGER):
-            await self._output_read.wait()
+            await self._read.is_over.wait()
             return
-        self._is_ending = True
-        self._process.wake_reader()
-
-    async def _deliver(self, line: bytes, incoming: StdioReader) -> None:
-        messages = parse_messages(line)
-        if not messages and not self._noted and line.strip():
-            self._noted = True
-            self._note("it writes lines to its standard output that are not MCP messages; they are skipped")
-        for message in messages:
-            try:
-                incoming.send_nowait(message)
-            except anyio.WouldBlock:  # the session has enough to read
-                await incoming.send(message)
-        if not messages and b"{" in line:
-            await anyio.lowlevel.checkpoint()  # endless text must not block the event loop
+        self._read.end()
 
     async def _write_waiting(self) -> None:
         try:
@@ -180,12 +129,100 @@ class StdioTransport:
             self._stderr_read.set()
 
 
+class _ServerOutput(ObjectReceiveStream[SessionMessage | Exception]):
+    """Standard output of the server, which is read by the task that receives: a task between would delay each message.
+
+    Args:
+        process: The server.
+        note: As for `StdioTransport`.
+    """
+
+    def __init__(self, process: ServerProcess, note: Callable[[str], None]) -> None:
+        self.is_over = anyio.Event()
+        """Set when all output is read."""
+        self.failure: str | None = None
+        """Why the connection was closed from this side; None if it was not."""
+        self._process, self._note = process, note
+        self._splitter = LineSplitter(MAX_MESSAGE_BYTES)
+        self._lines: deque[bytes] = deque()
+        self._arrived: deque[SessionMessage] = deque()
+        self._lines_in_a_row = 0
+        self._is_noted = self._is_ending = False
+        self._rest = _MAX_REST
+
+    async def receive(self) -> SessionMessage | Exception:
+        """Return the next message; implements `ObjectReceiveStream`."""
+        while not self._arrived:
+            if self._lines:
+                await self._parse(self._lines.popleft())
+            elif self.is_over.is_set():
+                raise anyio.EndOfStream
+            else:
+                await self._read_more()
+        return self._arrived.popleft()
+
+    def add(self, message: SessionMessage) -> None:
+        """Add a message as if the server had sent it."""
+        self._arrived.append(message)
+        self._process.wake_reader()
+
+    def end(self) -> None:
+        """Read only what has arrived, and then no more."""
+        self._is_ending = True
+        self._process.wake_reader()
+
+    async def drain(self) -> None:
+        """Read and drop the output until its end."""
+        with suppress(anyio.ClosedResourceError):
+            while await self._process.read():
+                pass
+        self.is_over.set()
+
+    async def aclose(self) -> None:
+        """Do nothing: the transport ends the process."""
+
+    async def _read_more(self) -> None:
+        chunk: bytes | None = b""
+        try:
+            chunk = await self._read()
+            if chunk is not None:
+                self._lines.extend(self._splitter.feed(chunk) if chunk else [self._splitter.take_rest()])
+        except LineTooLong:
+            chunk, self.failure = b"", f"the server sent a message of more than {MAX_MESSAGE_BYTES:,} bytes"
+        self._lines_in_a_row = 0
+        if chunk == b"":
+            self.is_over.set()
+
+    async def _read(self) -> bytes | None:
+        """Return the next bytes, after `end` only bytes that have arrived; None if `add` has ended the wait."""
+        if not self._is_ending:
+            try:
+                return await self._process.read()
+            except anyio.ClosedResourceError:
+                if not self._is_ending:
+                    return None
+        chunk = self._process.read_arrived() if self._rest > 0 else b""
+        self._rest -= len(chunk)
+        return chunk
+
+    async def _parse(self, line: bytes) -> None:
+        messages = parse_messages(line)
+        self._arrived.extend(messages)
+        if not messages and not self._is_noted and line.strip():
+            self._is_noted = True
+            self._note("it writes lines to its standard output that are not MCP messages; they are skipped")
+        self._lines_in_a_row += 1
+        if self._lines_in_a_row >= _LINES_IN_A_ROW or (not messages and b"{" in line):
+            self._lines_in_a_row = 0
+            await anyio.lowlevel.checkpoint()  # endless lines must not block the event loop
+
+
 class _ServerInput(ObjectSendStream[SessionMessage]):
     """Standard input of the server."""
 
-    def __init__(self, process: ServerProcess, answers: StdioReader) -> None:
+    def __init__(self, process: ServerProcess, output: _ServerOutput) -> None:
         self.pipe = PipeWriter(process.write_now, process.write)
-        self._answers = answers
+        self._output = output
 
     async def send(self, item: SessionMessage) -> None:
         try:
@@ -193,7 +230,7 @@ class _ServerInput(ObjectSendStream[SessionMessage]):
         except ValueError as error:  # lone surrogates in a model's arguments
             if isinstance(item.message, JSONRPCRequest):
                 data = ErrorData(code=INTERNAL_ERROR, message=f"the request cannot be written as JSON: {error}")
-                await self._answers.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=item.message.id, error=data)))
+                self._output.add(SessionMessage(JSONRPCError(jsonrpc="2.0", id=item.message.id, error=data)))
             return
         await self.pipe.send(text.encode() + b"\n")
 
