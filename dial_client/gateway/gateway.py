@@ -7,7 +7,7 @@ server object serves both revisions of the protocol, on standard input and outpu
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -15,13 +15,23 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from anyio.abc import ObjectSendStream
+from mcp.server import runner
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.runner import serve_dual_era_loop, serve_loop
 from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_REQUEST, PROTOCOL_VERSION_META_KEY, NotificationParams, ServerCapabilities, Tool
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    INVALID_REQUEST,
+    PROTOCOL_VERSION_META_KEY,
+    JSONRPCRequest,
+    NotificationParams,
+    ServerCapabilities,
+    Tool,
+)
 
 from dial_client import __version__
 from dial_client.client.client_options import Logins
@@ -43,7 +53,7 @@ from dial_client.gateway.server_lists import ServerLists
 from dial_client.gateway.server_prompts import ServerPrompts
 from dial_client.gateway.server_resources import ResourceAddresses, ServerResources
 from dial_client.gateway.standard_files import StandardFiles
-from dial_client.gateway.standard_streams import StartSignal, open_streams
+from dial_client.gateway.standard_streams import StandardInput, StartSignal, open_streams
 from dial_client.gateway.tool_calls import ToolCalls
 from dial_client.gateway.tool_listing import ToolListing
 from dial_client.hooks.owners import act_for
@@ -317,8 +327,7 @@ class Gateway:
             group.start_soon(self._run_servers, signal, first)
             async with open_streams(files, signal, first) as (incoming, outgoing):
                 options = self.server.create_initialization_options()
-                # The SDK's loop for both revisions passes each message through a task more, for the whole connection.
-                serve = serve_loop if await incoming.begins_with_handshake() else serve_dual_era_loop
+                serve = _select_loop(await incoming.find_first_request())
                 async with self.server.lifespan(self.server) as connection:
                     try:
                         await serve(self.server, incoming, outgoing, lifespan_state=connection, init_options=options)
@@ -347,3 +356,29 @@ class Gateway:
     def _offer_cached_tools(self) -> None:
         for connection in self.dial.parts.servers.values():
             connection.offer_cached_tools()
+
+
+def _select_loop(first: JSONRPCRequest | None) -> Callable[..., Awaitable[None]]:
+    """Return the SDK's loop for the revision that a client begins with.
+
+    The SDK's own loop for both revisions passes each message through a task more, as long as the connection lasts.
+    """
+    if first is not None and first.method == "initialize":
+        return serve_loop
+    meta = (first.params or {}).get("_meta") if first is not None else None
+    is_enveloped = isinstance(meta, Mapping) and PROTOCOL_VERSION_META_KEY in meta
+    return _serve_modern if is_enveloped and hasattr(runner, "_serve_modern_stream") else serve_dual_era_loop
+
+
+async def _serve_modern(
+    server: Server[Any],
+    incoming: StandardInput,
+    outgoing: ObjectSendStream[SessionMessage],
+    *,
+    lifespan_state: object,
+    init_options: InitializationOptions,
+) -> None:
+    """Serve a client that begins with a request of 2026-07-28."""
+    del init_options  # of `initialize`, which does not exist there
+    serve = runner._serve_modern_stream  # noqa: SLF001 - no option
+    await serve(server, incoming, outgoing, lifespan_state=lifespan_state, raise_exceptions=False)

@@ -12,6 +12,7 @@ import math
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import anyio
@@ -81,21 +82,25 @@ class SuspendableRequest(ClientRequest, Generic[ResultT]):
         super().__init__(session, context)
         self.id = secrets.token_hex(16)
         """The id in the state that the client sends back."""
-        self.scope = anyio.CancelScope()
-        """Cancelled if the client does not want the result any more."""
         self.round = 0
         """The number of times that the client was asked."""
         self._admits = admits
         self._questions: dict[str, _Question] = {}
         self._count = 0
-        self._changed = anyio.Event()
-        self._attached = anyio.Event()
+        # Set when a question or the end comes, and when the client is back; None as long as nobody waits for that.
+        self._changed: anyio.Event | None = None
+        self._attached: anyio.Event | None = None
         self.result: ResultT | None = None
         """The result; None before it is there, and if the request has failed or was cancelled."""
         self.error: Exception | None = None
         """What the answer to the request has raised."""
         self.is_over = False
         """True once the request has ended."""
+
+    @cached_property
+    def scope(self) -> anyio.CancelScope:
+        """Cancelled if the client does not want the result any more."""
+        return anyio.CancelScope()
 
     @property
     def is_resumable(self) -> bool:
@@ -166,7 +171,7 @@ class SuspendableRequest(ClientRequest, Generic[ResultT]):
 
     async def wait_for_client(self) -> None:
         """Wait until a client waits for the result; after `SUSPENDED_SECONDS` the result is given up."""
-        if self.is_attached or (self.result is None and self.error is None):
+        if self._attached is None or self.is_attached or (self.result is None and self.error is None):
             return
         with anyio.move_on_after(SUSPENDED_SECONDS):
             await self._attached.wait()
@@ -187,7 +192,8 @@ class SuspendableRequest(ClientRequest, Generic[ResultT]):
         self.context = context
         self._progress = 0.0  # of another progress token
         self.is_attached = True
-        self._attached.set()
+        if self._attached is not None:
+            self._attached.set()
         self.scope.deadline = math.inf
 
     def pass_on(self, responses: InputResponses | None) -> None:
@@ -206,7 +212,8 @@ class SuspendableRequest(ClientRequest, Generic[ResultT]):
             question.answered.set()
 
     def _notify(self) -> None:
-        self._changed.set()
+        if self._changed is not None:
+            self._changed.set()
 
 
 class SuspendedCalls:
