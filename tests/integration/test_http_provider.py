@@ -9,6 +9,7 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx2
 import pytest
 
@@ -165,6 +166,21 @@ async def test_a_connection_is_reused_even_after_error_responses() -> None:
         await provider.aclose()
 
     assert endpoint.connections == 1
+
+
+async def test_as_many_requests_reach_the_endpoint_at_once_as_are_made() -> None:
+    # More than a service allows turns by default; how many there may be is decided where turns start.
+    count = 130
+    with model_endpoint([events(HALF, done=False, hang=True)] * count) as endpoint:
+        provider = provider_of(endpoint)
+        async with anyio.create_task_group() as group:
+            for _ in range(count):
+                group.start_soon(hear, provider)
+            with anyio.fail_after(60):
+                while len(endpoint.requests) < count:  # noqa: ASYNC110 - the endpoint has threads of its own
+                    await anyio.sleep(0.02)
+            group.cancel_scope.cancel()
+        await provider.aclose()
 
 
 UNUSABLE = [

@@ -25,7 +25,9 @@ def make_client(url: str, *, is_local: bool) -> httpx2.AsyncClient:
     Raises:
         ProviderError: The environment names a proxy or a trust store that cannot be used.
     """
-    limits = httpx2.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=_KEEPALIVE)
+    # No limit of connections: how many turns run at once is decided where turns start, and a request that waits for a
+    # connection would fail as if the endpoint had not answered in time.
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=_KEEPALIVE)
     is_secure = url.startswith("https:")
     try:
         # A client without a transport of its own fails for a proxy that it cannot use, whatever `NO_PROXY` says.
