@@ -215,6 +215,8 @@ from dial_client.conversations.history import find_last_exchange as find_last_ex
 from dial_client.conversations.history import find_shown as find_shown
 from dial_client.conversations.history import repair_conversation as repair_conversation
 from dial_client.conversations.history import repair_history as repair_history
+from dial_client.conversations.lease_heartbeat import Beat as Beat
+from dial_client.conversations.lease_heartbeat import LeaseHeartbeat as LeaseHeartbeat
 from dial_client.conversations.message_tree import build_entry as build_entry
 from dial_client.conversations.message_tree import build_tree as build_tree
 from dial_client.conversations.message_tree import extend as extend

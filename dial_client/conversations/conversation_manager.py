@@ -71,6 +71,7 @@ from dial_client.conversations.history import (
     repair_conversation,
     repair_history,
 )
+from dial_client.conversations.lease_heartbeat import LeaseHeartbeat
 from dial_client.conversations.message_tree import StoredMessage, build_entry, build_tree
 from dial_client.conversations.persistence import TurnPersister
 from dial_client.conversations.turn_input import CONTINUE, Continuation, ConversationInput, check_turn_input
@@ -208,6 +209,7 @@ class ConversationManager:
         self._background: OrderedDict[str, BackgroundCalls] = OrderedDict()
         # The only owner whose conversations are found; None for all conversations.
         self._owner: str | None = None
+        self._heartbeat = LeaseHeartbeat(lease)
         self._queue = TurnQueue(store, patience if when_busy == "wait" else 0.0, lease, will_be_resumed)
 
     def _select_model(self, stored: Conversation) -> ClientModel:
@@ -580,7 +582,8 @@ class ConversationManager:
             settings = self._read_settings(beginning.settings)
             model, merged = settings.select_model(self._dial.model, keywords)
             is_durable = self._queue.will_be_resumed is not never_resumed
-            persister = TurnPersister(self.store, self._queue.lease, model.name, is_durable=is_durable)
+            lease, heartbeat = self._queue.lease, self._heartbeat
+            persister = TurnPersister(self.store, lease, heartbeat, model.name, is_durable=is_durable)
             background = self._background.setdefault(conversation_id, BackgroundCalls(is_kept=True))
             background.store_task = partial(self._store_task, conversation_id)
             background.open(beginning.tasks)

@@ -42,6 +42,7 @@ from typing import Any, TypeGuard
 import anyio
 
 from dial_client.conversations.history import CUT_OFF, build_unknown_result
+from dial_client.conversations.lease_heartbeat import Beat, LeaseHeartbeat
 from dial_client.conversations.message_tree import build_entry
 from dial_client.messages.errors import (
     ConfigError,
@@ -62,9 +63,6 @@ from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 
 log = get_logger(__name__)
 
-# Seconds between two checks for unfinished results and text to store.
-HEARTBEAT_INTERVAL = 1.0
-
 # Seconds between two attempts to store a message.
 RETRY_INTERVAL = 0.25
 # Seconds for which a store that fails is tried again. For a turn that was cancelled it is the time of the lease:
@@ -81,22 +79,30 @@ class TurnPersister(TurnObserver):
     Args:
         store: The store of the conversation.
         lease: Seconds after which the lease expires; it is renewed after a third of them.
+        heartbeat: Looks after the turns of the program.
         model: The name of the turn's model.
         is_durable: True if a turn whose messages cannot be stored in time is resumed from what is stored.
     """
 
-    def __init__(self, store: ConversationStore, lease: float, model: str = "", *, is_durable: bool = False) -> None:
+    def __init__(
+        self,
+        store: ConversationStore,
+        lease: float,
+        heartbeat: LeaseHeartbeat,
+        model: str = "",
+        *,
+        is_durable: bool = False,
+    ) -> None:
         self._store = store
         self._lease = lease
+        self._heartbeat = heartbeat
         self._model = model
         self._is_durable = is_durable
         self._stored = 0
         # The messages that are being stored, or could not be.
         self._pending: tuple[Message, ...] = ()
-        # Set when the lease must not be renewed any more, because the conversation is about to be released.
-        self._stopped = anyio.Event()
-        # Set when `run_beside` has to look at the turn before the next heartbeat.
-        self._woken = anyio.Event()
+        # Whether the lease must not be renewed any more, because the conversation is about to be released.
+        self._is_stopped = False
         # Held while unfinished messages are stored, so that older ones never replace newer ones.
         self._renewing = anyio.Lock()
         self._unfinished: tuple[Message, ...] = ()
@@ -105,27 +111,34 @@ class TurnPersister(TurnObserver):
         self._failing_since: float | None = None
 
     async def run_beside(self, turn: TurnHandle) -> None:
-        """Renew the lease when it is due, or when the unfinished results or text have changed, and store these."""
-        while not self._stopped.is_set():
-            with anyio.move_on_after(min(HEARTBEAT_INTERVAL, self._lease / 3)):
-                await self._woken.wait()
-            self._woken = anyio.Event()
-            async with self._renewing:
-                is_due = anyio.current_time() - self._renewed_at >= self._lease / 3
-                if self._stopped.is_set() or (_build_unfinished(turn) == self._unfinished and not is_due):
-                    continue
-                try:
-                    await self._renew(turn)
-                except DialError as error:
-                    # The next heartbeat tries again. If the store keeps failing, the turn ends when it has to store a
-                    # message.
-                    log.debug("turn_not_renewed", error=type(error).__name__)
+        """Have the lease renewed when it is due, and the unfinished results and text stored when they have changed."""
+        if (tasks := turn.background_calls.tasks) is not None:
+            beat = Beat(lambda: not self._is_stopped, partial(self._is_due, turn), partial(self._store_changes, turn))
+            self._heartbeat.add(beat, tasks)
+
+    def _is_due(self, turn: TurnHandle) -> bool:
+        if self._is_stopped:
+            return False
+        is_late = anyio.current_time() - self._renewed_at >= self._lease / 3
+        return is_late or _build_unfinished(turn) != self._unfinished
+
+    async def _store_changes(self, turn: TurnHandle) -> None:
+        """Renew the lease and store what has changed, unless somebody has done so meanwhile."""
+        async with self._renewing:
+            if not self._is_due(turn):
+                return
+            try:
+                await self._renew(turn)
+            except DialError as error:
+                # The next heartbeat tries again. If the store keeps failing, the turn ends when it has to store a
+                # message.
+                log.debug("turn_not_renewed", error=type(error).__name__)
 
     async def _renew(self, turn: TurnHandle) -> None:
         now, unfinished = anyio.current_time(), _build_unfinished(turn)
         is_held = await self._store.renew(turn.conversation_id, turn.id, self._lease, unfinished)
         self._renewed_at, self._unfinished = now, unfinished
-        if not is_held and not self._stopped.is_set():
+        if not is_held and not self._is_stopped:
             log.warning("turn_lost_its_conversation")
             turn.cancel()
 
@@ -160,7 +173,7 @@ class TurnPersister(TurnObserver):
 
         Raises as `on_message`; the error of the store that ended a durable turn, too.
         """
-        self._stop()
+        self._is_stopped = True
         if turn.is_abandoned:
             await self._store.renew(turn.conversation_id, turn.id, 0.0)
             return
@@ -232,15 +245,13 @@ class TurnPersister(TurnObserver):
 
     def on_ended(self, turn: TurnHandle) -> None:  # noqa: ARG002 - the same for every turn
         """Stop renewing the lease, even if `on_ending` was not called."""
-        self._stop()
+        self._is_stopped = True
 
-    def on_steering(self, turn: TurnHandle) -> None:  # noqa: ARG002 - the same for every turn
+    def on_steering(self, turn: TurnHandle) -> None:
         """Store the message without waiting for the next heartbeat."""
-        self._woken.set()
-
-    def _stop(self) -> None:
-        self._stopped.set()
-        self._woken.set()
+        tasks = turn.background_calls.tasks
+        if tasks is not None and not tasks.is_closed:
+            tasks.start_soon(self._store_changes, turn)
 
 
 def _is_lasting(error: DialError) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing, suppress
+from functools import partial
 
 import anyio
 
@@ -28,10 +29,20 @@ class TurnWatch:
         turns.on_added = self._add
 
     def _add(self, turn: TurnHandle) -> None:
+        began = anyio.current_time()
         if self._ledger is not None:
             self._ledger.expect(turn)
-        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the service ends
-            self._send.send_nowait((turn, anyio.current_time()))
+        turn.call_when_ended(partial(self._record, began))
+        if self._metrics is not None:
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the service ends
+                self._send.send_nowait((turn, began))
+
+    def _record(self, began: float, turn: TurnHandle) -> None:
+        if self._ledger is not None:
+            self._ledger.add(turn)
+        if self._metrics is not None and not turn.is_abandoned:
+            ending = turn.ending if turn.failure is None else None  # the client of a turn that failed is told
+            self._metrics.record_turn(ending, anyio.current_time() - began)
 
     async def run(self) -> None:
         """Follow the turns until cancelled; then store what they have used."""
@@ -40,27 +51,15 @@ class TurnWatch:
                 if self._ledger is not None:
                     group.start_soon(self._ledger.run)
                 async for turn, began in added:
-                    group.start_soon(self._follow, turn, began)
+                    if self._metrics is not None:
+                        # A task for each turn, until its first text: the end of a turn calls `_record`, without one.
+                        group.start_soon(self._wait_for_text, turn, began, self._metrics)
         finally:
             if self._ledger is not None:
                 await self._ledger.store_last()
 
-    async def _follow(self, turn: TurnHandle, began: float) -> None:
-        is_answered = False
-        try:
-            if self._metrics is not None:
-                await self._wait_for_text(turn, began, self._metrics)
-            with suppress(Exception):  # the turn failed: its client is told
-                await turn.result()
-                is_answered = True
-        finally:
-            if self._ledger is not None:
-                self._ledger.add(turn)
-            if self._metrics is not None and turn.has_ended and not turn.is_abandoned:
-                self._metrics.record_turn(turn.ending if is_answered else None, anyio.current_time() - began)
-
     async def _wait_for_text(self, turn: TurnHandle, began: float, metrics: ServiceMetrics) -> None:
-        with suppress(Exception):  # as above
+        with suppress(Exception):  # the turn failed: its client is told
             async with aclosing(turn.log.events()) as events:
                 async for _, event in events:
                     if isinstance(event, TextDelta | ReasoningDelta | Finished):

@@ -114,6 +114,7 @@ class TurnHandle(Generic[OutputT_co]):
     """The error that ended the turn; None if there is none."""
     _turn: Turn[OutputT_co] | None = field(default=None, init=False)
     _unsent: list[Message] = field(default_factory=list, init=False)
+    _end_callbacks: tuple[Callable[[TurnHandle[Any]], None], ...] = field(default=(), init=False)
     _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope, init=False)
     _done: anyio.Event = field(default_factory=anyio.Event, init=False)
 
@@ -151,6 +152,13 @@ class TurnHandle(Generic[OutputT_co]):
     def is_cancelled(self) -> bool:
         """Whether the turn was cancelled; it has not ended yet while its end is stored."""
         return self._scope.cancel_called
+
+    def call_when_ended(self, callback: Callable[[TurnHandle[Any]], None]) -> None:
+        """Call `callback` once the turn has ended, or now if it has. It must not raise, and costs no task."""
+        if self.has_ended:
+            callback(self)
+        else:
+            self._end_callbacks = (*self._end_callbacks, callback)
 
     async def emit(self, event: Event) -> None:
         """Record and log an event; wait while the paced reader has too many unread events."""
@@ -355,6 +363,9 @@ class TurnHandle(Generic[OutputT_co]):
         observers, self.observers = self.observers, ()  # a turn kept for its events must not keep its observers
         for observer in observers:
             observer.on_ended(self)
+        callbacks, self._end_callbacks = self._end_callbacks, ()
+        for callback in callbacks:
+            callback(self)
 
     def _log_failure(self) -> None:
         """Log why the turn failed. A limit, and a turn that another process resumes, are no failures."""
@@ -381,7 +392,8 @@ class TurnTasks:
         turn.background_calls.tasks = tasks
         tasks.start_soon(turn.run)
         for observer in turn.observers:
-            tasks.start_soon(observer.run_beside, turn)
+            if type(observer).run_beside is not TurnObserver.run_beside:  # a task is not for free
+                tasks.start_soon(observer.run_beside, turn)
 
     @property
     def are_running(self) -> bool:
