@@ -65,6 +65,10 @@ class Deadline:
         """Cancel the ``with`` block at the deadline; ``scope.cancelled_caught`` tells whether it was cancelled."""
         return _Scope(math.inf if self._waiting else self._at, self._scopes)
 
+    def detach(self, scope: anyio.CancelScope) -> None:
+        """Leave the time of a scope of `scope` to the caller, who sets an earlier one."""
+        self._scopes.discard(scope)
+
     @contextmanager
     def pause(self) -> Iterator[None]:
         """Pause the deadline within the ``with`` block; blocks that overlap pause it once."""

@@ -86,9 +86,13 @@ class BackgroundCall(Generic[AttemptT]):
     # The deadline of the call at its server; None before the call is made.
     _deadline: Deadline | None = None
     _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    _begun: anyio.Event = field(default_factory=anyio.Event)
-    # Set once the server has said that the call runs.
-    _seen: anyio.Event = field(default_factory=anyio.Event)
+    # The wait of the round: the deadline of the turn, the scope of the wait, and its seconds from the time at which the
+    # call is made. None before the wait, and once the call is made.
+    _wait: tuple[Deadline, anyio.CancelScope, float] | None = None
+    # Whether the wait ends with the call in the background.
+    _will_move: bool = False
+    # Set once the server has said that the call runs; None for a call that this process has made.
+    _seen: anyio.Event | None = None
     _done: anyio.Event = field(default_factory=anyio.Event)
 
     @property
@@ -106,14 +110,19 @@ class BackgroundCall(Generic[AttemptT]):
         self._deadline = deadline
         if self.is_moved:  # a middleware makes the call again
             deadline.restart(math.inf)
-        elif not self._begun.is_set():
+        elif self._wait is not None:
             self.started_at = time.monotonic()
-            self._begun.set()
+            (turn, scope, seconds), self._wait = self._wait, None
+            if seconds < turn.seconds_left:
+                self._will_move = True
+                turn.detach(scope)
+                scope.deadline = anyio.current_time() + seconds
 
     def note_progress(self, progress: str) -> None:
         """Note the progress that the server has sent while the call is in the background."""
         self.progress = progress
-        self._seen.set()
+        if self._seen is not None:
+            self._seen.set()
 
     async def run(
         self, make: Callable[[], Awaitable[AttemptT]], get_result: Callable[[AttemptT], ToolCallResult]
@@ -128,9 +137,9 @@ class BackgroundCall(Generic[AttemptT]):
         finally:
             if self.result is None:
                 self.result = build_interrupted_result(self.call.id, self._describe_end())
-            self._begun.set()
-            self._seen.set()
             self._done.set()
+            if self._seen is not None:
+                self._seen.set()
 
     def _describe_end(self) -> str:
         return "it was stopped" if self.error is None else f"the call failed: {type(self.error).__name__}"
@@ -144,14 +153,12 @@ class BackgroundCall(Generic[AttemptT]):
         """
         try:
             with deadline.scope() as scope:
-                await self._begun.wait()
-                if seconds > 0:
-                    with anyio.move_on_after(seconds):
-                        await self._done.wait()
+                self._wait = (deadline, scope, seconds)
+                await self._done.wait()
         except anyio.get_cancelled_exc_class():
             await self.stop()
             raise
-        if scope.cancelled_caught:
+        if scope.cancelled_caught and not self._will_move:
             self.limit.restart(0)
             with anyio.CancelScope(shield=True):
                 await self._done.wait()
@@ -173,7 +180,8 @@ class BackgroundCall(Generic[AttemptT]):
 
     async def stop(self) -> None:
         """Cancel the call at its server, and wait until this is done."""
-        if self.is_resumed:
+        if self.is_resumed and self.result is None:
+            self._seen = self._seen or anyio.Event()
             # Without a session the task could not be cancelled, and nobody would poll it any more.
             with anyio.move_on_after(_STOP_SECONDS / 2, shield=True):
                 await self._seen.wait()

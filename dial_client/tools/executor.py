@@ -162,8 +162,10 @@ class ToolExecutor:
         the turn, running calls are cancelled at their servers, and their results say so. The calls in `waiting` are
         decided again, with the answers that were given meanwhile.
         """
-        results: dict[int, ToolCallResult] = {}
         round_ = self._begin_round(emit, deadline, waiting)
+        if len(calls) == 1:
+            return (await self._execute(calls[0], round_, is_over_limit=False, is_alone=True),)
+        results: dict[int, ToolCallResult] = {}
         slots = anyio.CapacityLimiter(self.limits.max_parallel)
 
         async def run(index: int, call: ToolCallRequest) -> None:
@@ -171,7 +173,6 @@ class ToolExecutor:
                 is_over_limit = index >= self.limits.max_calls_per_round
                 results[index] = await self._execute(call, round_, is_over_limit=is_over_limit)
 
-        # A single call has a task of its own too: what a tool sets in its context must not reach later calls.
         async with anyio.create_task_group() as group:
             for index, call in enumerate(calls):
                 group.start_soon(run, index, call)
@@ -193,8 +194,17 @@ class ToolExecutor:
         taint = self.scope.taint.sources if self.scope.taint is not None else ()
         return _Round(emit, deadline, deadline, taint, dict(waiting), self.middleware.wraps_tool_calls)
 
-    async def _execute(self, call: ToolCallRequest, round_: _Round, *, is_over_limit: bool) -> ToolCallResult:
-        """Run one call between its two events."""
+    async def _execute(
+        self, call: ToolCallRequest, round_: _Round, *, is_over_limit: bool, is_alone: bool = False
+    ) -> ToolCallResult:
+        """Run one call between its two events.
+
+        Args:
+            call: The call.
+            round_: Its round.
+            is_over_limit: Whether the round has too many calls.
+            is_alone: Whether the task of the caller is not for this call alone.
+        """
         route = self.catalog().routes.get(call.name)
         call = _normalize_arguments(call, route) if route else call
         is_at_once = call.name == CALL_IN_BACKGROUND
@@ -219,6 +229,8 @@ class ToolExecutor:
                 and (seconds := self._find_background_after(route, round_, is_at_once=is_at_once)) is not None
             ):
                 attempt = await self._attempt_beside(partial(make, call, route), call, route, round_, seconds)
+            elif is_alone:
+                attempt = await _run_apart(partial(make, call, route, round_))
             else:
                 attempt = await make(call, route, round_)
         except anyio.get_cancelled_exc_class():
@@ -264,7 +276,8 @@ class ToolExecutor:
             if not moving.is_moved:
                 await round_.emit(event)
 
-        own = replace(round_, emit=emit, limit=moving.limit, moving=moving)
+        waiting, is_wrapped = round_.waiting, round_.is_wrapped
+        own = _Round(emit, round_.deadline, moving.limit, round_.taint, waiting, is_wrapped, moving)
         background.tasks.start_soon(moving.run, partial(make, own), attrgetter("result"))
         await moving.wait_in_round(round_.deadline, seconds)
         if moving.is_moved:
@@ -562,6 +575,20 @@ def _build_end(
     spec = ran.route.spec
     changed_tool = spec.tool if (spec.server, spec.tool) != (server, tool) else None
     return ToolCallFinished(result, spec.server, duration, changed_arguments=changed, changed_tool=changed_tool)
+
+
+async def _run_apart(make: Callable[[], Awaitable[_Attempt]]) -> _Attempt:
+    """Make a call in a task of its own: what a tool sets in its context must not reach later calls."""
+    attempts: list[_Attempt] = []
+
+    async def run() -> None:
+        attempts.append(await make())
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run)
+    if not attempts:  # the call has awaited a cancelled task, which a task group does not report
+        raise anyio.get_cancelled_exc_class()
+    return attempts[0]
 
 
 def _to_finite(number: float | None) -> float | None:

@@ -16,6 +16,7 @@ from dial_client.extend import Middleware, ToolCall, TurnObserver
 from dial_client.testing import ScriptedProvider
 from tests.inner import BackgroundCalls, Failure, MemoryStore, StopReason, TurnHandle
 from tests.support.audit_logs import Entries
+from tests.support.call_counter import count_calls
 from tests.support.managed_conversations import managed
 from tests.support.servers.launch import raw
 
@@ -300,3 +301,22 @@ async def test_no_more_calls_go_to_the_background_than_may_run_at_the_same_time(
     first, second = (record.result for record in turn.tool_calls)
     assert first.background
     assert second.failure is Failure.TIMEOUT
+
+
+def test_a_call_that_may_go_to_the_background_costs_little_more_than_another() -> None:
+    press = MCPServer("press")
+    press.add_tool(print_page)
+
+    async def run_rounds(limits: Limits) -> None:
+        rounds = [{"tool_calls": [{"name": "print_page", "arguments": {"number": number}}]} for number in range(5)]
+        async with DialClient(ScriptedProvider([*rounds, "Done."]), servers={"press": press}, limits=limits) as dial:
+            await dial.run("Print five pages.")
+
+    fixed, movable = Limits(timeout=600, background_after=1000), Limits(timeout=600)
+    anyio.run(run_rounds, fixed)
+    before, after = (count_calls(lambda limits=limits: anyio.run(run_rounds, limits)) for limits in (fixed, movable))  # type: ignore[misc]
+    assert (after - before) / 5 < 250
+
+
+def print_page(number: int) -> int:
+    return number
