@@ -27,6 +27,7 @@ from dial_client.messages.errors import ServerGone as ServerGone
 from dial_client.messages.errors import ServerStartError as ServerStartError
 from dial_client.messages.errors import StoreUnavailable as StoreUnavailable
 from dial_client.messages.events import AgentChanged as AgentChanged
+from dial_client.messages.events import AgentEvent as AgentEvent
 from dial_client.messages.events import AppOpened as AppOpened
 from dial_client.messages.events import Event as Event
 from dial_client.messages.events import Finished as Finished
@@ -82,6 +83,7 @@ __version__: str
 __all__ = [
     "Agent",
     "AgentChanged",
+    "AgentEvent",
     "AppOpened",
     "Approval",
     "ApprovalContext",

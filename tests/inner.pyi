@@ -322,6 +322,7 @@ from dial_client.messages.errors import ServerGone as ServerGone
 from dial_client.messages.errors import ServerStartError as ServerStartError
 from dial_client.messages.errors import StoreUnavailable as StoreUnavailable
 from dial_client.messages.events import AgentChanged as AgentChanged
+from dial_client.messages.events import AgentEvent as AgentEvent
 from dial_client.messages.events import AppOpened as AppOpened
 from dial_client.messages.events import Emit as Emit
 from dial_client.messages.events import Event as Event

@@ -17,7 +17,7 @@ from dial_client.hooks import call_context
 from dial_client.hooks.audit.entries import Origin
 from dial_client.hooks.call_context import CallContext, TurnScope
 from dial_client.messages.errors import ConfigError, LimitReached
-from dial_client.messages.events import ToolCallProgress, ToolCallStarted
+from dial_client.messages.events import AgentEvent, ToolCallFinished, ToolCallProgress, ToolCallStarted
 from dial_client.messages.limits import StopReason, narrow_limits
 from dial_client.messages.message import MAIN, NO_OUTPUT, Failure, Message, Role, ToolCallResult
 from dial_client.messages.turn_result import Turn
@@ -119,7 +119,7 @@ class AgentTools:
             **self._build_keywords(agent, path, scope),
         )
         try:
-            await _report(turn, path, on_progress)
+            await _report(turn, path, on_progress, context)
             return self._build_result(agent, await turn.result())
         except LimitReached as limit:
             return self._build_result(agent, limit.turn)
@@ -254,11 +254,13 @@ def _build_task(task: str, context: CallContext | None) -> Message:
     return Message(Role.USER, task, taint=taint[0] if taint else "")
 
 
-async def _report(turn: TurnHandle, path: str, on_progress: OnCallProgress) -> None:
+async def _report(turn: TurnHandle, path: str, on_progress: OnCallProgress, context: CallContext | None) -> None:
     """Report the calls of an agent's turn, and of the agents that it calls, until the turn ends."""
     agents, number = set[str](), 0
     async with aclosing(turn.events()) as events:
         async for event in events:
+            if isinstance(event, ToolCallStarted | ToolCallFinished | AgentEvent) and context and context.emit:
+                await context.emit(AgentEvent(context.call_id, path, event))
             text = None
             match event:
                 case ToolCallStarted(call, server, tool):

@@ -26,8 +26,9 @@ only; empty fields are left out:
 * ``error``: the text of the error that ended the turn;
 * ``refused``: true if that error refused the question, so that later requests leave it out (`history.find_sent`);
 * ``calls``: ``{"id", "server", "tool", "duration_s"}`` for each finished call, with ``changed_arguments`` if an
-  approver changed them. A call that the endpoint ran itself has its whole record and ``round``, the number of earlier
-  replies with calls;
+  approver changed them. The call of an agent has ``calls`` too: the name, the arguments and the beginning of the result
+  of each call of the agent (`turns.agent_calls`). A call that the endpoint ran itself has its whole record and
+  ``round``, the number of earlier replies with calls;
 * ``reasoning``: ``{"reply", "text"}`` for each part of the model's reasoning; ``reply`` is the number of earlier
   messages of the model.
 """
@@ -57,6 +58,7 @@ from dial_client.messages.events import StatusChanged
 from dial_client.messages.message import EntryKind, Message, build_waiting_result
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.logs import get_logger
+from dial_client.settings.agent import AGENTS
 from dial_client.stores.conversation_store import ConversationStore
 from dial_client.turns.status_text import STORING
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
@@ -336,8 +338,11 @@ def _describe_calls(turn: TurnHandle, result: Turn) -> Iterator[dict[str, Any]]:
             yield record.to_dict() | ({"round": rounds[id(record)]} if id(record) in rounds else {})
             continue
         call = {"id": record.call.id, "server": record.server, "tool": record.tool, "duration_s": record.duration}
-        changed = record.changed_arguments
-        yield call if changed is None else call | {"changed_arguments": dict(changed)}
+        if (changed := record.changed_arguments) is not None:
+            call["changed_arguments"] = dict(changed)
+        if (agent := turn.recorder.agent_calls.get(record.call.id)) is not None and record.server == AGENTS:
+            call["calls"] = agent.to_list()
+        yield call
 
 
 def _cut_reasoning(parts: tuple[tuple[int, str], ...]) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from dial_client.hooks.audit.entries import Origin
+from dial_client.messages.events import Emit
 from dial_client.messages.limits import StopReason
 from dial_client.messages.token_usage import Usage
 from dial_client.runtime.context_value import ContextValue
@@ -179,6 +180,10 @@ class CallContext:
     """The sources of untrusted content that the model had read when it requested the call."""
     task: CallTask | None = None
     """The task of the call, which is stored; None if nobody could go on with it."""
+    call_id: str = ""
+    """The id of the call in its turn."""
+    emit: Emit | None = None
+    """Receives the events of a turn that the call runs; None if nobody reads them."""
 
 
 @contextmanager

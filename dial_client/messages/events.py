@@ -8,6 +8,7 @@
       ToolCallStarted                   for each call
         AppOpened                       for a call with an MCP App, once it is approved
         ToolCallProgress*
+        AgentEvent*                     for the call of an agent: the beginning and the end of each call of the agent
       ToolCallFinished                  for each call, including failed calls
       MessageCompleted                  each call's result, in the order of the calls
       MessageCompleted                  each message of the user that steers the turn (`TurnHandle.steer`)
@@ -137,6 +138,18 @@ class ToolCallFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentEvent:
+    """What an agent does that a call has begun: the beginning and the end of its calls, of agents that it calls too."""
+
+    call_id: str
+    """The id of the call of the agent."""
+    agent: str
+    """The path of the agent: ``main > reviewer``."""
+    event: ToolCallStarted | ToolCallFinished | AgentEvent
+    """The event of the agent's turn, whose calls have ids of their own."""
+
+
+@dataclass(frozen=True, slots=True)
 class ServerChanged:
     """The state or the tools of a server have changed."""
 
@@ -178,8 +191,8 @@ class Finished(Generic[OutputT_co]):
 # ``Event[T]`` is an event of a turn whose output has the type T.
 Event = (
     RoundStarted | StatusChanged | TextDelta | ReasoningDelta | OutputDelta | MessageCompleted | ToolCallStarted
-    | AgentChanged | AppOpened | ToolCallProgress | ToolCallFinished | ServerChanged | InputRequested | InputReceived
-    | Finished[OutputT_co]
+    | AgentChanged | AgentEvent | AppOpened | ToolCallProgress | ToolCallFinished | ServerChanged | InputRequested
+    | InputReceived | Finished[OutputT_co]
 )  # fmt: skip
 
 Emit = Callable[[Event], Awaitable[None]]
@@ -194,6 +207,9 @@ def to_dict(event: Event) -> dict[str, Any]:
     """Return ``{"type": name, …fields}`` in JSON types only, as in one line of ``--output jsonl``."""
     if isinstance(event, OutputDelta):
         return {"type": find_type_name(event), "output": output_to_json(event.output)}
+    if isinstance(event, AgentEvent):
+        inner = {"call_id": event.call_id, "agent": event.agent, "event": to_dict(event.event)}
+        return {"type": find_type_name(event), **inner}
     values = {field.name: _to_json(getattr(event, field.name)) for field in fields(event)}
     return {"type": find_type_name(event), **values}
 

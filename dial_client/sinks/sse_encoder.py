@@ -20,6 +20,7 @@ from typing import Any
 from dial_client.messages.errors import DialError, LimitReached, ProviderError
 from dial_client.messages.events import (
     AgentChanged,
+    AgentEvent,
     AppOpened,
     Event,
     Finished,
@@ -90,16 +91,11 @@ def encode_event(event: Event, head: dict[str, Any]) -> list[str]:
             return [encode_named(_TEXT_EVENTS[type(event)], {"text": text})]
         case ServerChanged(name, status):
             return [encode_named("status", {"server": name, "state": status})]
-        case ToolCallStarted(call, server):
-            mark = {"by_endpoint": True} if event.by_endpoint else {}
-            return [encode_named("tool_call", call.to_dict() | {"server": server} | mark)]
+        case ToolCallStarted() | ToolCallFinished() | AgentEvent():
+            return [encode_named(*_describe_call(event))]
         case ToolCallProgress(id_, progress, total, message):
             state = {"id": id_, "progress": progress, "total": total, "message": message}
             return [encode_named("tool_progress", state)]
-        case ToolCallFinished(result, server, duration):
-            changed = {} if event.changed_tool is None else {"changed_tool": event.changed_tool}
-            state = {"server": server, "duration_s": round(duration, 4), **changed}
-            return [encode_named("tool_result", result.to_dict() | state)]
         case InputRequested(id_, kind, details):
             return [encode_named(kind, {"id": id_, **details})]
         case InputReceived(id_, kind, answer):
@@ -108,6 +104,19 @@ def encode_event(event: Event, head: dict[str, Any]) -> list[str]:
             return [_encode_unnamed(head, {}, turn.stop_reason), encode_named("done", _summarize_turn(turn))]
         case _:
             return _encode_content(event)
+
+
+def _describe_call(event: ToolCallStarted | ToolCallFinished | AgentEvent) -> tuple[str, dict[str, Any]]:
+    """Return the name and the data of the event of a call, or of an agent: the name and the data of its own event."""
+    if isinstance(event, AgentEvent):
+        name, data = _describe_call(event.event)
+        return "agent_event", {"id": event.call_id, "agent": event.agent, "event": name, "data": data}
+    if isinstance(event, ToolCallStarted):
+        mark = {"by_endpoint": True} if event.by_endpoint else {}
+        return "tool_call", event.call.to_dict() | {"server": event.server} | mark
+    changed = {} if event.changed_tool is None else {"changed_tool": event.changed_tool}
+    state = {"server": event.server, "duration_s": round(event.duration, 4), **changed}
+    return "tool_result", event.result.to_dict() | state
 
 
 def _encode_content(event: Event) -> list[str]:

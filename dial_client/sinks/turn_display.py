@@ -17,6 +17,7 @@ import anyio
 from dial_client.hooks.server_callbacks import ServerLog
 from dial_client.messages.events import (
     AgentChanged,
+    AgentEvent,
     Event,
     MessageCompleted,
     StatusChanged,
@@ -223,6 +224,9 @@ class TurnSink(ABC):
         elif isinstance(event, AgentChanged):
             self.note(describe_agent(event.agent))
             return
+        elif isinstance(event, AgentEvent):
+            self._note_agent(event)
+            return
         if self._is_shown_at_once(event):
             self._show(event)
         else:
@@ -235,6 +239,9 @@ class TurnSink(ABC):
     def log(self, message: ServerLog) -> None:
         """Show a log message of a server."""
         self.note(format_log(message))
+
+    def _note_agent(self, event: AgentEvent) -> None:  # noqa: B027 - a display may leave this out
+        """Note what an agent does, which is shown with the end of its call."""
 
     @property
     def running_calls(self) -> int:

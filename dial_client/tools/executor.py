@@ -473,6 +473,8 @@ class ToolExecutor:
             shared.turn,
             round_.taint,
             task,
+            call_id=call.id,
+            emit=round_.emit,
         )
         if moving is not None:
             moving.begin(call_deadline)

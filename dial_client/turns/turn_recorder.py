@@ -16,6 +16,7 @@ from typing import Any
 from dial_client.hooks.call_context import Spend
 from dial_client.messages.citations import Citation
 from dial_client.messages.events import (
+    AgentEvent,
     Event,
     MessageCompleted,
     ReasoningDelta,
@@ -39,6 +40,7 @@ from dial_client.messages.message import (
 from dial_client.messages.model import ModelInfo
 from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import ToolCallRecord, Turn
+from dial_client.turns.agent_calls import AgentCalls
 from dial_client.turns.prices import compute_cost
 
 
@@ -90,6 +92,8 @@ class TurnRecorder:
         """The calls that the model's endpoint ran itself, each with the number of rounds before it."""
         # The running calls by id, each with its start time by `time.monotonic`.
         self._started: dict[str, tuple[ToolCallStarted, float]] = {}
+        self.agent_calls: dict[str, AgentCalls] = {}
+        """The calls of the agents that the turn has called, by the ids of the calls of the agents."""
         self._notes: dict[str, None] = {}
         self.request_usages: list[Usage] = []
         """The usage of each request so far."""
@@ -119,6 +123,8 @@ class TurnRecorder:
                 self._reasoning.setdefault(self._count_replies(), []).append(text)
             case RoundStarted(depth):
                 self._depth = depth
+            case AgentEvent(call_id, _, inner):
+                self.agent_calls.setdefault(call_id, AgentCalls()).record(inner)
             case MessageCompleted(message):
                 self._messages.append(message)
                 self._text_deltas.clear()

@@ -11,19 +11,24 @@ import pytest
 
 from dial_client import (
     Agent,
+    AgentEvent,
     Approval,
     ApprovalContext,
     ApprovalPolicy,
     ConfigError,
+    ConversationManager,
     DialClient,
     FunctionTool,
     Limits,
+    MemoryStore,
     Message,
     Role,
     StopReason,
     TextPart,
+    ToolCallFinished,
     ToolCallProgress,
     ToolCallRequest,
+    ToolCallStarted,
     ToolSpec,
     Turn,
 )
@@ -456,3 +461,28 @@ async def test_an_agent_that_a_rule_forbids_or_the_turn_leaves_out_is_not_called
     async with DialClient(ScriptedProvider(["Done."]), agents=[REVIEWER], approval=denied) as dial:
         turn = await dial.run("@reviewer look")
     assert [record.result.failure for record in turn.tool_calls] == [Failure.DENIED]
+
+
+async def test_the_calls_of_an_agent_are_events_below_its_call_and_details_of_the_stored_turn() -> None:
+    def read(path: str) -> str:
+        """Read a file."""
+        return f"text of {path}"
+
+    agents = [Agent("lead", "Leads.", tools=["agents/*"]), Agent("worker", "Works.", tools=["functions/*"])]
+    replies = [ask("lead"), ask("worker"), call("read", path="a"), "Read.", "Led.", "Done."]
+    async with DialClient(ScriptedProvider(replies), agents=agents, tools=[read]) as dial:
+        store = MemoryStore()
+        manager = ConversationManager(dial, store)
+        stored = await manager.create()
+        events = [event async for event in manager.stream_chat(stored.id, "go on")]
+        (details,) = [details for _, details in (await manager.view(stored.id)).turns]
+    shown = [event for event in events if isinstance(event, AgentEvent)]
+    assert {event.call_id for event in shown} == {"call_lead"}
+    inner = [event.event for event in shown if isinstance(event.event, AgentEvent)]
+    assert {event.agent for event in inner} == {"main > lead > worker"}
+    assert [type(event.event) for event in inner] == [ToolCallStarted, ToolCallFinished]
+    (lead,) = details["calls"]
+    (worker,) = lead["calls"]
+    (found,) = worker["calls"]
+    assert (worker["name"], found["name"], found["arguments"]) == ("worker", "read", {"path": "a"})
+    assert (found["content"], found["is_error"], worker["content"]) == ("text of a", False, "Read.")

@@ -33,7 +33,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from dial_client import DialClient
+from dial_client import Agent, DialClient
 from dial_client.testing import ScriptedProvider
 
 exporter = InMemorySpanExporter()
@@ -42,25 +42,32 @@ provider.add_span_processor(SimpleSpanProcessor(exporter))
 trace.set_tracer_provider(provider)
 
 async def main():
-    model = ScriptedProvider([{"tool_calls": [{"name": "trace", "arguments": {}}]}, "Done."])
-    async with DialClient(model, servers={"echo": {"command": sys.executable, "args": [sys.argv[1]]}}) as dial:
-        turn = await dial.run("Which trace is this?")
-    spans = {span.name: span for span in exporter.get_finished_spans()}
-    names = {span.context.span_id: name for name, span in spans.items()}
-    call = spans["MCP send tools/call trace"]
+    own = ScriptedProvider([{"tool_calls": [{"name": "trace", "arguments": {}}]}, "Traced."])
+    model = ScriptedProvider([{"tool_calls": [{"name": "tracer", "arguments": {"task": "Trace."}}]}, "Done."])
+    servers = {"echo": {"command": sys.executable, "args": [sys.argv[1]]}}
+    async with DialClient(model, servers=servers, agents=[Agent("tracer", "Traces.", model=own)]) as dial:
+        await dial.run("Which trace is this?")
+    spans = {span.context.span_id: span for span in exporter.get_finished_spans()}
+    call = next(span for span in spans.values() if span.name == "MCP send tools/call trace")
     sent = f"00-{call.context.trace_id:032x}-{call.context.span_id:016x}-"
-    parents = [names[call.parent.span_id], names[spans["execute_tool trace"].parent.span_id]]
-    print(json.dumps({"parents": parents, "arrived": turn.tool_calls[0].result.content.startswith(sent)}))
+    parents = []
+    while call.parent is not None:
+        call = spans[call.parent.span_id]
+        parents.append(call.name)
+    print(json.dumps({"parents": parents, "arrived": sent in str(own.requests[-1].messages)}))
 
 anyio.run(main)
 """
 
 
-def test_a_server_gets_the_trace_of_its_call(tmp_path: Path) -> None:
+def test_a_server_gets_the_trace_of_its_call_which_is_within_that_of_the_agent_that_makes_it(tmp_path: Path) -> None:
     server = tmp_path / "server.py"
     server.write_text(SERVER, encoding="utf-8")
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(server)], capture_output=True, text=True, timeout=60, check=False
     )
     assert ran.returncode == 0, ran.stderr
-    assert json.loads(ran.stdout) == {"parents": ["execute_tool trace", "invoke_agent"], "arrived": True}
+    assert json.loads(ran.stdout) == {
+        "parents": ["execute_tool trace", "invoke_agent", "execute_tool tracer", "invoke_agent"],
+        "arrived": True,
+    }

@@ -11,6 +11,7 @@ import pytest
 
 from tests.inner import (
     AgentChanged,
+    AgentEvent,
     App,
     AppOpened,
     Event,
@@ -69,6 +70,20 @@ CASES: list[tuple[Event, dict[str, Any]]] = [
             "server": "maths",
             "tool": "add.it",
             "by_endpoint": False,
+        },
+    ),
+    (
+        AgentEvent("call_1", "main > reviewer", AgentEvent("call_2", "main > x", ToolCallStarted(CALL, "maths"))),
+        {
+            "type": "agent_event",
+            "call_id": "call_1",
+            "agent": "main > reviewer",
+            "event": {
+                "type": "agent_event",
+                "call_id": "call_2",
+                "agent": "main > x",
+                "event": to_dict(ToolCallStarted(CALL, "maths")),
+            },
         },
     ),
     (AgentChanged("reviewer"), {"type": "agent_changed", "agent": "reviewer"}),

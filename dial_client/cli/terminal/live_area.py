@@ -12,6 +12,7 @@ from typing import Any
 from dial_client.cli.command_screen import Panel
 from dial_client.cli.markdown.themes import Theme, style
 from dial_client.cli.word_wrap import break_line, break_words, count_cells, fit
+from dial_client.messages.events import ToolCallFinished
 from dial_client.messages.late_result import LateResult
 from dial_client.messages.message import NOT_ALLOWED, Content, ImagePart, ToolCallResult, extract_text
 from dial_client.runtime.safe_text import sanitize, to_one_line
@@ -29,6 +30,8 @@ from dial_client.tools.result_content import describe_cut, drop_change_note
 PREVIEW_LINES = 2
 # The maximum rows of an error.
 MAX_ERROR_ROWS = 4
+# The most calls of an agent that are shown below its own call: the last ones.
+MAX_AGENT_CALLS = 8
 # The maximum characters of a result that are searched for lines of the preview.
 MAX_PREVIEWED = 20_000
 BAR_COLUMNS = 12
@@ -68,6 +71,10 @@ class RunningCall:
     waits: int = 0
     """The number of questions to the user that it waits for: an approval, or forms of its server."""
     server: str = ""
+    agent_calls: list[str] = field(default_factory=list)
+    """The ended calls of an agent, each in one line without its indentation."""
+    agent_names: dict[tuple[str, str], str] = field(default_factory=dict)
+    """The running calls of an agent, and of those that it calls, by the path of the agent and the id of the call."""
     was_asked_about: bool = False
     """Whether the user was asked about it, so that a line above says what was decided."""
 
@@ -123,6 +130,7 @@ def format_finished_call(
     tail = f" {facts}" if facts else ""
     called = _format_call(call.name, call.arguments, max(12, columns - count_cells(tail) - 3))
     yield fit_styled(sign, colour, f" {called}", tail, theme, columns)
+    yield from (style(fit(f"{BAR}{line}", columns - 1), theme.faint) for line in _shorten_agent(call.agent_calls))
     if result.success:
         yield from (style(fit(f"{BAR}{line}", columns - 1), theme.faint) for line in _preview(text))
         return
@@ -131,6 +139,20 @@ def format_finished_call(
     cut = f"{rows[MAX_ERROR_ROWS - 1]}…" if len(rows) > MAX_ERROR_ROWS else ""
     for row in [*rows[: MAX_ERROR_ROWS - 1], cut] if cut else rows:
         yield style(fit(f"{BAR}{row}", columns - 1), theme.failure)
+
+
+def describe_agent_call(event: ToolCallFinished, name: str, level: int) -> str:
+    """Return the line of an ended call of an agent, indented by the number of agents above it."""
+    sign = "✓" if event.result.success else "✗"
+    line = f"{sign} {to_one_line(name, MAX_CHARS)} {format_duration(event.result, event.duration)}"
+    return f"{'  ' * level}{line}".rstrip()
+
+
+def _shorten_agent(lines: Sequence[str]) -> Iterator[str]:
+    """Yield the last calls of an agent, after the number of those before them."""
+    if (left := len(lines) - MAX_AGENT_CALLS) > 0:
+        yield f"… {left:,} calls"
+    yield from lines[-MAX_AGENT_CALLS:]
 
 
 def fit_styled(sign: str, colour: str, text: str, tail: str, theme: Theme, columns: int) -> str:

@@ -14,13 +14,21 @@ from dial_client.cli.markdown.markdown_stream import MarkdownStream, prepare
 from dial_client.cli.markdown.themes import choose_theme, style
 from dial_client.cli.options import Options
 from dial_client.cli.terminal.inline_images import draw, find_image_folder, find_images, find_protocol, save
-from dial_client.cli.terminal.live_area import BAR, Activity, RunningCall, format_finished_call, format_late_result
+from dial_client.cli.terminal.live_area import (
+    BAR,
+    Activity,
+    RunningCall,
+    describe_agent_call,
+    format_finished_call,
+    format_late_result,
+)
 from dial_client.cli.terminal.screen import Screen
 from dial_client.cli.tty import UserInput
 from dial_client.cli.word_wrap import break_words
 from dial_client.conversations.turn_input import find_typed_text
 from dial_client.messages.citations import format_source_list
 from dial_client.messages.events import (
+    AgentEvent,
     Event,
     Finished,
     MessageCompleted,
@@ -37,7 +45,7 @@ from dial_client.messages.message import Content, FilePart, Message, Role, ToolC
 from dial_client.messages.message import describe as describe_part
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.safe_text import SafeStream, to_one_line
-from dial_client.sinks.turn_display import TurnSink, describe, describe_arguments
+from dial_client.sinks.turn_display import TurnSink, describe, describe_arguments, describe_name
 
 # The arguments of `gc.set_threshold` while answers are drawn; collecting 100,000 objects would take up to 50 ms.
 ANSWER_THRESHOLD = (5_000, 10, 10)
@@ -251,6 +259,19 @@ class TurnView(TurnSink):
         self._screen.live.calls = self._running
         self._screen.refresh()
         self._find_shown(call.id).set()
+
+    def _note_agent(self, event: AgentEvent) -> None:
+        """Note the ended calls of an agent, for the lines below its own call."""
+        level, inner, running = 0, event.event, self._running.get(event.call_id)
+        if running is None:
+            return
+        while isinstance(inner, AgentEvent):
+            level, event, inner = level + 1, inner, inner.event
+        if isinstance(inner, ToolCallStarted):
+            running.agent_names[event.agent, inner.call.id] = describe_name(inner.call, inner.server, inner.tool)
+        else:
+            name = running.agent_names.pop((event.agent, inner.result.tool_call_id), "")
+            running.agent_calls.append(describe_agent_call(inner, name, level))
 
     def _finish_call(self, event: ToolCallFinished) -> None:
         result, duration = event.result, event.duration

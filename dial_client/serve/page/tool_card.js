@@ -25,6 +25,9 @@ export class ToolCard {
   #preview = el("span.tool-preview", { "aria-hidden": "true" });
   #previewText = "";
   #progress = el("div.tool-progress", { hidden: true });
+  /** The calls of an agent, which are cards of their own: by their ids, which are unique within a round of the agent. */
+  #inner = new Map();
+  #innerCalls = el("div.agent-calls", { hidden: true });
   #result = el("div.tool-result", { hidden: true });
   #startedAt = performance.now();
   #timer = null;
@@ -50,7 +53,8 @@ export class ToolCard {
       createIcon("chevron"));
     const given = isEmpty ? el("p.quiet", {}, translate("call.no_arguments")) : renderSection("arguments", text);
     const parts = isKnown ? given : null;
-    this.#details = el("details.tool", {}, summary, el("div.tool-body", {}, parts, this.#progress, this.#result));
+    const body = el("div.tool-body", {}, parts, this.#innerCalls, this.#progress, this.#result);
+    this.#details = el("details.tool", {}, summary, body);
     this.element = el("div.call", {}, this.#details);
     this.#setState("running");
   }
@@ -72,6 +76,40 @@ export class ToolCard {
       const elapsed = (performance.now() - this.#startedAt) / 1000;
       if (this.#details.dataset.state === "running" && elapsed >= 2) this.#time.textContent = `${Math.round(elapsed)} s`;
     }, 1000);
+  }
+
+  /** Show an event of the agent that the call has called: {event, data}, as of a turn. */
+  handleAgent({ event, data }) {
+    if (event === "tool_call") this.#addInner(data, data.server).startTimer();
+    else if (event === "tool_result") this.#inner.get(data.tool_call_id)?.finish({ ...data, duration: data.duration_s });
+    else this.#inner.get(data.id)?.handleAgent(data);
+  }
+
+  /** Show the stored calls of the agent that the call has called. */
+  addAgentCalls(calls) {
+    for (const call of calls) {
+      const card = this.#addInner(call, call.server);
+      card.addAgentCalls(call.calls ?? []);
+      if (call.content === undefined) card.stop();
+      else card.finish({ success: !call.is_error, content: call.content, duration: call.duration_s });
+    }
+  }
+
+  #addInner(call, server) {
+    const card = new ToolCard(call, server);
+    this.#inner.set(call.id, card);
+    this.#innerCalls.hidden = false;
+    this.#innerCalls.append(card.element);
+    return card;
+  }
+
+  /** Return the running call of an agent, at any depth; null if there is none. */
+  findInner(id) {
+    for (const [innerId, card] of this.#inner) {
+      const found = innerId === id && !card.isFinished ? card : card.findInner(id);
+      if (found) return found;
+    }
+    return null;
   }
 
   /** Show whether the call waits for permission. */
@@ -114,6 +152,7 @@ export class ToolCard {
   /** Mark a call without a result when its turn is over. */
   stop() {
     clearInterval(this.#timer);
+    for (const card of this.#inner.values()) card.stop();
     if (this.isFinished) return;
     this.#time.textContent = "";
     this.#setState("unknown");

@@ -116,8 +116,15 @@ export class TurnView {
     if (isLive) card.startTimer();
   }
 
+  /** Return the card of a call, also of a call of an agent, which has an id of the agent's turn. */
   card(id) {
-    return this.#cards.get(id);
+    const card = this.#cards.get(id);
+    if (card && !card.isFinished) return card;
+    for (const running of this.#cards.values()) {
+      const found = running.findInner(id);
+      if (found) return found;
+    }
+    return card;
   }
 
   /** Show images and files of the answer. */
@@ -165,6 +172,9 @@ export class TurnView {
       case "tool_call":
         this.#spoken.append("\n\n");
         this.addCall(data, data.server, { isLive: true });
+        break;
+      case "agent_event":
+        this.card(data.id)?.handleAgent(data);
         break;
       case "agent":
         this.#showAgent(data.agent);
@@ -269,9 +279,11 @@ export class TurnView {
   /** Show a stored message of the model, a tool or the system. `records`: the details of the calls of its turn. */
   #addMessage(message, serverOf, records) {
     if (message.role === "tool") {
-      const duration = records.find(({ id }) => id === message.tool_call_id)?.duration_s;
+      const record = records.find(({ id }) => id === message.tool_call_id);
+      const duration = record?.duration_s;
       const { content, app } = message;
       const background = goesOn(content);
+      this.card(message.tool_call_id)?.addAgentCalls(record?.calls ?? []);
       this.card(message.tool_call_id)?.finish({ success: !message.is_error, content, duration, app, background });
       return;
     }

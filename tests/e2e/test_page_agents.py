@@ -1,0 +1,68 @@
+"""Agents on the page: the completion of their names, their calls below their own call, and who has the conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.browser import Browser, Tab
+from tests.support.program import config_folder, python_server
+from tests.support.servers.launch import HERE
+from tests.support.web_page import open_page, read_text, send_message, serve_page
+
+pytestmark = pytest.mark.once
+
+ECHO = {"tool_calls": [{"name": "echo", "arguments": {"text": "tea"}}]}
+REPLIES = [
+    ECHO,
+    "There is no tea any more.",
+    "The reviewer misses the tea.",
+    {"tool_calls": [{"name": "teacher", "arguments": {}}]},
+    "What do you know already?",
+]
+AGENTS = {"reviewer": "Reviews a change.", "teacher": "Teaches Spanish.\nhandoff: true"}
+
+
+@contextmanager
+def serve_agents(folder: Path) -> Iterator[str]:
+    """Serve the page with two agents, of which one takes conversations over, and provide its URL."""
+    agents = config_folder(folder) / "agents"
+    agents.mkdir(parents=True)
+    for name, fields in AGENTS.items():
+        (agents / f"{name}.md").write_text(f"---\ndescription: {fields}\n---\nBe strict.\n", encoding="utf-8")
+    with serve_page(folder, REPLIES, {"raw": python_server(HERE / "raw.py", autoApprove=["*"])}) as address:
+        yield address
+
+
+def ask_both(tab: Tab) -> None:
+    """Ask the reviewer, whose name is completed, and then let the model hand the conversation over."""
+    tab.click("#message")
+    tab.type("@rev")
+    tab.until("document.querySelector('.completion .completion-label')?.textContent === '@reviewer'")
+    tab.press("Tab")
+    tab.type("look at the menu")
+    tab.press("Enter")
+    tab.until("document.querySelector('.turn-foot')")
+    send_message(tab, "I want to learn Spanish")
+    tab.until("document.querySelectorAll('.turn-foot').length === 2")
+
+
+def test_the_calls_of_an_agent_are_below_its_call_and_the_page_says_who_answers(
+    tmp_path: Path, chromium: Browser
+) -> None:
+    with serve_agents(tmp_path) as address:
+        tab = open_page(chromium, address)
+        ask_both(tab)
+        for _ in range(2):
+            own = ".call > details > .tool-body > .agent-calls > .call"
+            assert read_text(tab, f"{own} .tool-name") == "echo"
+            assert tab.run(f"document.querySelector('{own} .tool').dataset.state") == "done"
+            assert tab.run("document.querySelector('.call > details').open") is False
+            assert "tea" in read_text(tab, f"{own} .tool-result pre")
+            assert read_text(tab, ".turn:last-of-type .speaker") == "Agent teacher"
+            assert read_text(tab, ".turn:last-of-type .speaker + .prose").strip() == "What do you know already?"
+            tab.reload()
+            tab.until("document.querySelectorAll('.turn-foot').length === 2")
