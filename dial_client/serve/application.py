@@ -93,6 +93,8 @@ _ASKS_A_MODEL = re.compile(
 
 def build_application(context: AppContext, policy: AccessPolicy) -> ASGIApp:
     """Return the ASGI application."""
+    # They are the operator's, and who reads a conversation is not.
+    context.dial.skills.shows_folders = False
     router = Router(build_routes(context), redirect_slashes=False, default=_refuse_path)
 
     async def respond(scope: Scope, receive: Receive, send: Send) -> None:

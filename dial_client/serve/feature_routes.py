@@ -172,6 +172,9 @@ class FeatureRoutes:
             Route("/prompts/get", self._get_prompt, methods=["POST"]),
             Route("/skills", self._list_skills, methods=["GET"]),
             Route("/skills/get", self._get_skill, methods=["POST"]),
+            Route("/skills/review", self._review_skill, methods=["POST"]),
+            # Below the servers, for the same people: what is trusted is trusted for all.
+            Route("/servers/{name:path}/skills/trust", self._trust_skill, methods=["POST"]),
             Route("/resources", self._list_resources, methods=["GET"]),
             Route("/resources/read", self._read_resource, methods=["POST"]),
             Route("/resources/expand", self._expand, methods=["POST"]),
@@ -253,6 +256,28 @@ class FeatureRoutes:
         with _report_failures():
             message = await self._dial.skills.build_message(name)
         return build_json_response({"messages": [message.to_dict()], "taint": message.taint})
+
+    async def _review_skill(self, request: Request) -> Response:
+        name = read_string(await read_json(request), "name")
+        with _report_failures():
+            review = await self._dial.skills.review(name)
+        summary = review.summary
+        if not summary.server:
+            raise HttpError(404, f"no server has the skill {name!r}", "not_found", param="name")
+        shown = {"name": summary.name, "server": summary.server, "allowed_tools": summary.allowed_tools}
+        seen = {"text": review.text, "files": list(review.files), "change": review.change, "digest": review.digest}
+        return build_json_response({**shown, **seen})
+
+    async def _trust_skill(self, request: Request) -> Response:
+        """Trust a skill of a server as the person has seen it."""
+        body = await read_json(request)
+        name, digest = read_string(body, "name"), read_string(body, "digest")
+        server = request.path_params["name"]
+        if not name.startswith(f"{server}/") or not digest:
+            raise HttpError(400, f"a skill of {server!r} and its digest are needed", "bad_request")
+        with _report_failures():
+            await self._dial.skills.trust(name, digest)
+        return Response(status_code=204)
 
     async def _read_resource(self, request: Request) -> Response:
         body = await read_json(request)

@@ -115,6 +115,29 @@ async def test_skills_are_listed_without_folders_and_read_as_a_message(tmp_path:
         assert "Fill them." in str(read["messages"])
         status, read = await post(service, "/skills/get", name="notes")
         assert (status, read["taint"]) == (200, "")
+        assert "Write briefly." in str(read["messages"])
+        assert str(tmp_path) not in str(read)
         status, read = await post(service, "/skills/get", name="none")
         assert status == 400
         assert "there is no skill 'none'" in read["error"]["message"]
+
+
+async def test_a_changed_skill_of_a_server_is_trusted_as_it_was_shown(tmp_path: Path) -> None:
+    write_skill(tmp_path, "forms", "Fill them.", "Fills forms.")
+    async with serve([], {"docs": SkillServer(tmp_path).build()}) as service:
+        assert (await post(service, "/skills/get", name="docs/forms"))[0] == 200
+        write_skill(tmp_path, "forms", "Send them.", "Fills forms.")
+        assert (await post(service, "/skills/get", name="docs/forms"))[0] == 502
+        status, review = await post(service, "/skills/review", name="docs/forms")
+        assert status == 200
+        assert "-Fill them.\n+Send them." in review["change"]
+        write_skill(tmp_path, "forms", "Sell them.", "Fills forms.")
+        path, shown = "/servers/docs/skills/trust", {"name": "docs/forms", "digest": review["digest"]}
+        refused = await service.http.post(path, json=shown)
+        assert refused.status_code == 400
+        assert "changed again" in refused.json()["error"]["message"]
+        _, again = await post(service, "/skills/review", name="docs/forms")
+        assert (await service.http.post("/servers/other/skills/trust", json=shown)).status_code == 400
+        assert (await service.http.post(path, json=shown | {"digest": again["digest"]})).status_code == 204
+        status, read = await post(service, "/skills/get", name="docs/forms")
+        assert (status, "Sell them." in str(read)) == (200, True)

@@ -25,8 +25,34 @@ export function openPromptForm(api, prompt, insert) {
   });
 }
 
+/** Show what has changed in a skill of a server, and trust it as it is shown; then it can be read. */
+async function reviewSkill(api, skill, insert) {
+  const { name, server, change, text, digest } = await api.fetchJson("POST", "skills/review", { name: skill.name });
+  openForm({
+    title: name,
+    origin: translate("skill.origin", { server: escapeInvisible(server) }),
+    description: translate("skill.changed"),
+    shown: change || text,
+    fields: [],
+    action: translate("skill.trust"),
+    complete: () => null,
+    submit: async () => {
+      await api.fetchJson("POST", `servers/${encodeURIComponent(server)}/skills/trust`, { name, digest });
+      openSkill(api, { ...skill, withheld: false }, insert);
+    },
+  });
+}
+
 /** Read a skill; `insert({text, files, taint})` gets its text. A dialog says why a skill cannot be read. */
-export function openSkill(api, { name, server, description, withheld }, insert) {
+export async function openSkill(api, skill, insert) {
+  const { name, server, description, withheld } = skill;
+  if (withheld && server) {
+    try {
+      return await reviewSkill(api, skill, insert);
+    } catch {
+      // The form below says what is wrong.
+    }
+  }
   openForm({
     title: name,
     origin: server ? translate("skill.origin", { server: escapeInvisible(server) }) : translate("completion.skill"),
@@ -53,12 +79,12 @@ export function openTemplateForm(api, template, insert) {
   });
 }
 
-function openForm({ title, origin, description, fields, complete, submit }) {
+function openForm({ title, origin, description, shown, fields, action, complete, submit }) {
   const problem = el("p.failure", { role: "alert" });
   const inputs = fields.map((field, at) => createField(field, at));
   const read = () => Object.fromEntries(inputs.map(({ name, input }) => [name, input.value]).filter(([, value]) => value));
   for (const { name, input, options } of inputs) completeWhileTyping({ name, input, options, read, complete });
-  const fillIn = el("button.button.primary", {}, translate("prompt.insert"));
+  const fillIn = el("button.button.primary", {}, action ?? translate("prompt.insert"));
   const onsubmit = async (event) => {
     event?.preventDefault();
     fillIn.disabled = true;
@@ -79,11 +105,13 @@ function openForm({ title, origin, description, fields, complete, submit }) {
     el("h2", { id: "dialog-title" }, escapeInvisible(title)),
     el("p.quiet", {}, origin),
     description ? el("p.request-message", {}, escapeInvisible(description)) : null,
+    shown ? el("pre.skill-change", { tabindex: "0", dir: "ltr" }, escapeInvisible(shown)) : null,
     el("form.request-form", { onsubmit }, ...inputs.map(({ element }) => element), problem,
       el("div.dialog-buttons", {}, createButton(translate("cancel"), () => dialog.close()), fillIn)));
   document.body.append(dialog);
   dialog.showModal();
-  if (!fields.length) onsubmit();
+  if (!fields.length && !action) onsubmit();
+  else if (!fields.length) fillIn.focus();
   else inputs[0].input.focus();
 }
 

@@ -277,6 +277,8 @@ export const ENGLISH = {
   "agent.answers": "Agent {agent}", "agent.ended": "The model answers again",
   "completion.agent": "Agent", "completion.skill": "Skill", "skill.origin": "Skill of the server {server}",
   "skill.withheld": "It has changed since it was first used, and is withheld.",
+  "skill.changed": "It has changed since it was first used, and is withheld until somebody trusts it:",
+  "skill.trust": "Trust this version",
   "prompt.own_text": "They are stored in this browser. Type / and a name to use a prompt.",
   "prompt.name": "Name, without spaces", "prompt.text": "Text",
 

@@ -195,6 +195,8 @@ export const TEXTS = {
   "agent.answers": "الوكيل {agent}", "agent.ended": "يجيب النموذج من جديد",
   "completion.agent": "وكيل", "completion.skill": "مهارة", "skill.origin": "مهارة من الخادم {server}",
   "skill.withheld": "لقد تغيرت منذ أول استخدام، وهي محجوبة.",
+  "skill.changed": "لقد تغيرت منذ أول استخدام، وهي محجوبة حتى يثق بها أحد:",
+  "skill.trust": "الوثوق بهذا الإصدار",
   "prompt.own_text": "تُحفظ في هذا المتصفح. اكتب / ثم الاسم لاستخدامها.", "prompt.name": "الاسم، بلا مسافات",
   "prompt.text": "النص",
   "token": "رمز الدخول",

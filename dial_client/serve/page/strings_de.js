@@ -213,6 +213,8 @@ export const TEXTS = {
   "agent.answers": "Agent {agent}", "agent.ended": "Das Modell antwortet wieder",
   "completion.agent": "Agent", "completion.skill": "Skill", "skill.origin": "Skill des Servers {server}",
   "skill.withheld": "Er hat sich seit der ersten Verwendung geändert und wird zurückgehalten.",
+  "skill.changed": "Er hat sich seit der ersten Verwendung geändert und wird zurückgehalten, bis ihm jemand vertraut:",
+  "skill.trust": "Dieser Version vertrauen",
   "prompt.own_text": "Sie bleiben in diesem Browser. Tippen Sie / und den Namen, um einen zu benutzen.",
   "prompt.name": "Name, ohne Leerzeichen", "prompt.text": "Text", "token": "Token",
   "token.needed": "Der Server braucht Ihr Token.", "token.wrong": "Der Server nimmt dieses Token nicht an.",

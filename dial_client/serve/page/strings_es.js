@@ -212,6 +212,8 @@ export const TEXTS = {
   "agent.answers": "Agente {agent}", "agent.ended": "El modelo responde de nuevo",
   "completion.agent": "Agente", "completion.skill": "Habilidad", "skill.origin": "Habilidad del servidor {server}",
   "skill.withheld": "Ha cambiado desde su primer uso y está retenida.",
+  "skill.changed": "Ha cambiado desde su primer uso y queda retenida hasta que alguien confíe en ella:",
+  "skill.trust": "Confiar en esta versión",
   "prompt.own_text": "Se guardan en este navegador. Escribe / y su nombre para usarlos.",
   "prompt.name": "Nombre, sin espacios", "prompt.text": "Texto", "token": "Token",
   "token.needed": "El servidor necesita tu token.", "token.wrong": "El servidor no acepta este token.",

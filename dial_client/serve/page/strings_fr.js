@@ -215,6 +215,8 @@ export const TEXTS = {
   "agent.answers": "Agent {agent}", "agent.ended": "Le modèle répond à nouveau",
   "completion.agent": "Agent", "completion.skill": "Compétence", "skill.origin": "Compétence du serveur {server}",
   "skill.withheld": "Elle a changé depuis sa première utilisation et est retenue.",
+  "skill.changed": "Elle a changé depuis sa première utilisation ; elle est retenue en attendant votre accord :",
+  "skill.trust": "Faire confiance à cette version",
   "prompt.own_text": "Ils restent dans ce navigateur. Tapez / et leur nom pour les utiliser.",
   "prompt.name": "Nom, sans espaces", "prompt.text": "Texte", "token": "Jeton",
   "token.needed": "Le serveur a besoin de votre jeton.", "token.wrong": "Le serveur n’accepte pas ce jeton.",

@@ -146,6 +146,8 @@ export const TEXTS = {
   "agent.answers": "エージェント {agent}", "agent.ended": "モデルが再び答えます",
   "completion.agent": "エージェント", "completion.skill": "スキル", "skill.origin": "サーバー {server} のスキル",
   "skill.withheld": "最初に使われたときから変わったため、保留されています。",
+  "skill.changed": "最初に使われたときから変わったため、信頼されるまで保留されます:",
+  "skill.trust": "このバージョンを信頼する",
   "prompt.name": "名前（空白なし）", "prompt.text": "テキスト", "token": "トークン", "token.needed": "サーバーにはトークンが必要です。",
   "token.wrong": "サーバーはこのトークンを受け付けません。",
   "account.log_out": "ログアウト",

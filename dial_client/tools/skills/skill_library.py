@@ -81,6 +81,8 @@ class SkillLibrary:
         self._referenced: WeakKeyDictionary[Connection, set[str]] = WeakKeyDictionary()
         self.notes: tuple[str, ...] = ()
         """The problems with skills, one line each."""
+        self.shows_folders = True
+        """Whether texts of skills name their folders on this machine, which a model may need for its tools."""
         self.routes = (Route(self, _SPEC),)
         """The route of the tool."""
 
@@ -189,24 +191,31 @@ class SkillLibrary:
             text = (await to_thread.run_sync(found.read_file, FILE_NAME)).decode("utf-8-sig")
             files = await to_thread.run_sync(found.list_files)
             return SkillReview(_summarize_local(found), sanitize(text), files)
-        skill, text, change = await self._servers.review(found)
-        files = tuple(sorted(path for path in skill.digests if path != FILE_NAME))
-        return SkillReview(self._summarize(name, skill), sanitize(text), files, sanitize(change))
+        return self._build_review(name, *await self._servers.review(found))
 
-    async def trust(self, name: str) -> SkillReview:
+    async def trust(self, name: str, digest: str = "") -> SkillReview:
         """Trust a skill of a server as it is now, and return what is trusted, with the change since it was first used.
 
+        Args:
+            name: The name of the skill.
+            digest: The `SkillReview.digest` of what the user has seen; empty to trust what is there now.
+
         Raises:
-            ConfigError: There is no such skill, or it is in a folder of this machine.
+            ConfigError: There is no such skill, it is in a folder of this machine, or it has changed since it was seen.
             ServerError: As `review`.
         """
         found = await self._require(name)
         if isinstance(found, LocalSkill):
             raise ConfigError(f"{name} is a skill of this machine", "dial-chat trust FILE trusts a folder's SKILL.md")
         skill, text, change = await self._servers.review(found)
+        if digest not in ("", skill.digest):
+            raise ConfigError(f"{name} has changed again since it was shown", "look at it once more")
         self._servers.trust(skill, text)
+        return self._build_review(name, skill, text, change)
+
+    def _build_review(self, name: str, skill: ServerSkill, text: str, change: str) -> SkillReview:
         files = tuple(sorted(path for path in skill.digests if path != FILE_NAME))
-        return SkillReview(self._summarize(name, skill), sanitize(text), files, sanitize(change))
+        return SkillReview(self._summarize(name, skill), sanitize(text), files, sanitize(change), skill.digest)
 
     async def _require(self, name: str) -> LocalSkill | ServerSkill:
         """Return the skill that a user names, if need be by its server and URI.
@@ -289,7 +298,7 @@ class SkillLibrary:
         if isinstance(skill, LocalSkill):
             files = await to_thread.run_sync(skill.list_files)
             data = await to_thread.run_sync(skill.read_file, FILE_NAME)
-            body, whose = parse_skill(data, str(skill.root / FILE_NAME)).body, f"in {skill.root}"
+            body, whose = parse_skill(data, f"{skill.name}/{FILE_NAME}").body, self._name_folder(skill)
         else:
             loaded, text = await self._servers.load(skill)
             referenced = self._referenced.setdefault(self._connections[skill.server], set())
@@ -300,6 +309,9 @@ class SkillLibrary:
         named = f"; read_skill with a path reads its files: {', '.join(files[:_MAX_NAMED])}{more}" if files else ""
         return sanitize(f"[skill {name} {whose}{named}]\n{body}")
 
+    def _name_folder(self, skill: LocalSkill) -> str:
+        return f"in {skill.root}" if self.shows_folders else "of this program"
+
     async def _read_file(self, name: str, skill: LocalSkill | ServerSkill, path: str) -> str:
         """Return the text of a file of a skill.
 
@@ -308,7 +320,7 @@ class SkillLibrary:
         """
         path = path.removeprefix("./")
         if isinstance(skill, LocalSkill):
-            data, whose = await to_thread.run_sync(skill.read_file, path), f"in {skill.root}"
+            data, whose = await to_thread.run_sync(skill.read_file, path), self._name_folder(skill)
         else:
             # A skill is used as a whole: its files belong to the manifest that its instructions were read with.
             loaded, _ = await self._servers.load(skill)

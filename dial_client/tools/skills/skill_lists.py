@@ -43,10 +43,15 @@ class SkillReview:
     """The paths of its other files."""
     change: str = ""
     """The diff since the skill was first used; empty without a change."""
+    digest: str = ""
+    """The SHA-256, in hex digits, of the list of a server's files; a trust in the skill holds for these files."""
 
 
 class Skills(Protocol):
     """The skills of a client and of its servers: ``dial.skills``."""
+
+    shows_folders: bool
+    """Whether texts of skills name their folders on this machine, which a model may need for its tools."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -106,11 +111,15 @@ class Skills(Protocol):
         """
         ...
 
-    async def trust(self, name: str) -> SkillReview:
+    async def trust(self, name: str, digest: str = "") -> SkillReview:
         """Trust a skill of a server as it is now, and return what is trusted, with the change since it was first used.
 
+        Args:
+            name: The name of the skill.
+            digest: The `SkillReview.digest` of what the user has seen; empty to trust what is there now.
+
         Raises:
-            ConfigError: There is no such skill, or it is in a folder of this machine.
+            ConfigError: There is no such skill, it is in a folder of this machine, or it has changed since it was seen.
             ServerError: As `review`.
         """
         ...

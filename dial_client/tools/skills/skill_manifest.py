@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -45,6 +46,11 @@ class ServerSkill:
     def manifest(self) -> str:
         """The files with their digests, one a line: what a user's trust is bound to."""
         return "\n".join(f"{name} sha256:{digest}" for name, (digest, _) in sorted(self.digests.items()))
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the manifest, in hex digits."""
+        return hashlib.sha256(self.manifest.encode()).hexdigest()
 
 
 class SkillProblem(ServerError):
