@@ -118,6 +118,12 @@ async def _answer_editor() -> None:
         os.close(shown)
 
 
+async def _run_program() -> None:
+    async with DialClient(tools=[]) as dial:
+        result = await dial.run_code("6 * 7")
+        assert result.value == 42, result.content
+
+
 async def _read_metrics() -> None:
     from dial_client.serve import ServiceMetrics
 
@@ -188,12 +194,24 @@ PARTS: Mapping[str, Callable[[], Awaitable[Any]]] = MappingProxyType(
         "bedrock": partial(_ask_cloud, "bedrock:none", "cannot be reached"),
         "vertex": partial(_ask_cloud, "vertex:none", "sign in with 'gcloud"),
         "acp": _answer_editor,
+        "code": _run_program,
         "durable": _run_durable_turn,
         "demo": _call_demo_server,
     }
 )
 """The functions that use the features of each extra; the empty name is the package without extras."""
-NAMED_WHERE_MISSING = ("local", "postgres", "metrics", "azure", "foundry", "bedrock", "vertex", "acp", "durable")
+NAMED_WHERE_MISSING = (
+    "local",
+    "postgres",
+    "metrics",
+    "azure",
+    "foundry",
+    "bedrock",
+    "vertex",
+    "acp",
+    "code",
+    "durable",
+)
 """The extras whose features raise an error that names the extra, if it is missing."""
 
 

@@ -28,7 +28,7 @@ SERVE, GATEWAY, ACP = "dial-chat serve", "dial-chat gateway", "dial-chat acp"
 # The forms of an answer on standard output.
 Output = Literal["text", "json", "jsonl", "sse", "ai-sdk", "ag-ui"]
 # The tool format: how tool calls are written.
-Format = Literal["native", "react", "xml", "auto"]
+Format = Literal["native", "react", "xml", "code", "auto"]
 # The mode of approval, see `tools.approval_mode`.
 Mode = Literal["ask", "read", "plan", "auto"]
 # The destination of the program's log. ``file`` is a file if standard error is a terminal, where the log would mix
@@ -87,7 +87,7 @@ class Options:
         Option(metavar="NAME", help="A model to ask if the first one cannot answer. May be given several times."),
     ] = ()
     tool_format: Annotated[
-        Format | None, Option(metavar="FORMAT", help="How calls are written: native, react, xml or auto.")
+        Format | None, Option(metavar="FORMAT", help="How calls are written: native, react, xml, code or auto.")
     ] = None
     system: Annotated[str | None, Option(metavar="TEXT", help="Instructions for the model.")] = None
     agent: Annotated[str | None, Option(metavar="NAME", help="Talk to this agent of `dial-chat agents`.")] = None

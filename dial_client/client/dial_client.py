@@ -20,6 +20,7 @@ from dial_client.client import client_setup
 from dial_client.client.blocking_client import BlockingClient, find_worker_loop
 from dial_client.client.client_options import ApprovalPolicy, ClientOptions, Directory, Logins, Skill, StartKeywords
 from dial_client.client.client_parts import ClientParts
+from dial_client.client.code_mode import CodeMode, discard_event
 from dial_client.client.config_changes import ConfigChanges, ConfigInUse, change_servers
 from dial_client.conversations.chat_loop import Chat
 from dial_client.hooks import call_context
@@ -253,6 +254,7 @@ class DialClient:
             audit=capabilities.audit,
             middleware=self.model.middleware,
         )
+        self._code = CodeMode(self._tools, self._executor, self.wait_for_servers, self._require_open)
         self.use_agents(agents)
 
     @classmethod
@@ -435,7 +437,7 @@ class DialClient:
             async with AsyncExitStack() as parts:
                 if self._recording is not None:
                     parts.callback(self._recording.close)
-                for part in (tasks, self.model, self._servers, self._turns):
+                for part in (self._code, tasks, self.model, self._servers, self._turns):
                     parts.push_async_callback(part.aclose)
 
     @overload
@@ -579,7 +581,7 @@ class DialClient:
             observers: The observers of the turn; each may also run a task of its own beside the turn.
             origin: The ids of the turn and its conversation, and its owner if the keyword `owner` is left out; by
                 default a new turn without a conversation.
-            tool_format: ``native``, ``react``, ``xml`` or ``auto``; by default the client's.
+            tool_format: ``native``, ``react``, ``xml``, ``code`` or ``auto``; by default the client's.
             hidden_tools: The offered names of tools that the model cannot call.
             decisions: For a turn that continues an earlier one, whose messages are at the end of `messages`: the
                 decisions about its calls that wait for approval, as for `resume`. None for a new turn.
@@ -710,6 +712,7 @@ class DialClient:
             settings=keywords.get("settings") or ModelSettings(),
             scope=TurnScope(keywords=keywords, hidden_tools=hidden_tools),
             find_agent=self._find_agent,
+            open_sandbox=self._code.open,
             outer=call_context.find_current(),  # the task of a turn has the context of its caller
         )
 
@@ -933,10 +936,6 @@ class DialClient:
         Raises:
             TypeError: `name` is no string, or `arguments` is no mapping.
         """
-
-        async def discard(event: Event) -> None:
-            pass
-
         if not isinstance(name, str):
             raise TypeError(f"call takes the name of a tool, not {describe_type(name)}")
         if not isinstance(arguments, Mapping):
@@ -948,7 +947,27 @@ class DialClient:
         with act_for(origin.owner):
             if self._tasks is not None and name not in self._tools.get_catalog().routes:
                 await self.wait_for_servers()
-            return await executor.execute(request, discard, Deadline(self.limits.timeout))
+            return await executor.execute(request, discard_event, Deadline(self.limits.timeout))
+
+    async def run_code(self, source: str, *, tools: Sequence[str] | None = None, owner: str = "") -> ToolCallResult:
+        """Run a program that calls tools, without a model, and return its result; a failed program has a result too.
+
+        ``result.value`` is the value of its last expression, ``result.content`` what a model would read. It needs the
+        extra ``code``. The program has no files, no network and no modules of yours: only the tools, as asynchronous
+        functions with keyword arguments. Each call is checked, approved and recorded like any other.
+
+        Args:
+            source: The program, in the part of Python that code mode has.
+            tools: Patterns of the tools that it can call, as the keyword of turns (`TurnKeywords`); None for all.
+            owner: The person that the calls are for, as the keyword of turns.
+
+        Raises:
+            ConfigError: The extra ``code`` is not installed.
+            RuntimeError: The client is not open.
+            TypeError: `source` is no string.
+        """
+        with act_for(owner or find_owner()):
+            return await self._code.run(source, tools)
 
     def act_for(self, owner: str) -> AbstractContextManager[None]:
         """Return the context in which the program acts for a person: servers with ``perUser`` are this person's.

@@ -15,7 +15,7 @@ from typing import Any
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.limits import Limits
 from dial_client.messages.model import ModelSettings, ToolFormat
-from dial_client.turns.client_model import ClientModel
+from dial_client.turns.client_model import ClientModel, choose_format
 from dial_client.turns.turn_keywords import TurnKeywords, merge_keywords
 
 # The most characters of a conversation's instructions.
@@ -49,7 +49,9 @@ def _check(name: str, value: Any) -> None:
         if not isinstance(value, str) or len(value) > _TEXTS[name]:
             raise ConfigError(f"{name} is a text of at most {_TEXTS[name]:,} characters")
         if name == "tool_format" and value not in ("auto", *ToolFormat):
-            raise ConfigError(f"unknown tool format {value!r}", hint="one of native, react, xml, auto")
+            raise ConfigError(f"unknown tool format {value!r}", hint="one of native, react, xml, code, auto")
+        if name == "tool_format" and value == ToolFormat.CODE:
+            choose_format(value)  # where the extra is missing, no turn would begin
     elif name in ("disabled_servers", "disabled_tools"):
         is_list = isinstance(value, list) and len(value) <= _MAX_NAMES
         if not is_list or not all(isinstance(entry, str) for entry in value):

@@ -183,7 +183,7 @@ class CallContext:
     call_id: str = ""
     """The id of the call in its turn."""
     emit: Emit | None = None
-    """Receives the events of a turn that the call runs; None if nobody reads them."""
+    """Receives the events of a turn, or of calls, that the call runs; None if nobody reads them."""
 
 
 @contextmanager

@@ -98,6 +98,9 @@ class ToolCallStarted:
     """The tool's own name at that server."""
     by_endpoint: bool = False
     """Whether the model's endpoint runs the tool itself. `server` is then its name, and the call needs no approval."""
+    parent: str = ""
+    """The id of the call that makes this one: of the snippet (``run_code``) that it belongs to; empty for a call of the
+    model. Such a call has no message of its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,8 @@ class ToolFormat(StrEnum):
     NATIVE = "native"
     REACT = "react"
     XML = "xml"
+    CODE = "code"
+    """The API's own tool calls, but of one tool, which runs a program that calls the servers' tools."""
 
 
 class ToolChoice(StrEnum):
@@ -308,6 +310,8 @@ class ModelInfo:
     """Instructions on tool use that replace the client's own; empty for no instructions, None for the client's own."""
     fenced_calls: bool = False
     """True if a code fence with a call, at the end of a reply, counts as a tool call: small models write calls so."""
+    writes_code: bool = False
+    """True if the model calls tools by programs where the tool format is ``auto``, and the extra ``code`` is there."""
     searches_tools: bool = False
     """True if the endpoint itself searches the tools that are `ToolSpec.deferred`."""
     structured_output: StructuredOutput = StructuredOutput.NONE

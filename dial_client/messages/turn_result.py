@@ -55,6 +55,8 @@ class ToolCallRecord:
     """Whether the model's endpoint ran the tool itself; `server` is then its name."""
     changed_arguments: Mapping[str, Any] | None = None
     """The arguments the call ran with, if an approver or a middleware has changed those of `call`; else None."""
+    parent: str = ""
+    """The id of the call that made this one, as in `ToolCallStarted`; empty for a call of the model."""
 
     @property
     def arguments(self) -> Mapping[str, Any]:
@@ -93,6 +95,7 @@ class ToolCallRecord:
             "tool_call_id": None if result.tool_call_id == call.id else result.tool_call_id,
             "by_endpoint": self.by_endpoint or None,
             "changed_arguments": None if self.changed_arguments is None else dict(self.changed_arguments),
+            "parent": self.parent or None,
         }
         return {
             "id": call.id,
@@ -128,6 +131,7 @@ class ToolCallRecord:
                 duration=float(data["duration_s"]),
                 by_endpoint=data.get("by_endpoint") is True,
                 changed_arguments=None if changed is None else dict(changed),
+                parent=str(data.get("parent", "")),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not the record of a call: {error!r}") from error

@@ -37,6 +37,7 @@ from dial_client.messages.turn_result import Turn
 from dial_client.runtime.safe_text import SafeStream, to_one_line
 from dial_client.sinks.turn_display import (
     IN_BACKGROUND,
+    INNER,
     MAX_LINE,
     TurnSink,
     describe_arguments,
@@ -132,7 +133,8 @@ class TerminalSink(TurnSink):
             case StatusChanged(text):
                 self._write_status(text)
             case ToolCallStarted(call, server, tool):
-                self._start_call(call.id, describe_name(call, server, tool), describe_arguments(call.arguments))
+                name = f"{INNER if event.parent else ''}{describe_name(call, server, tool)}"
+                self._start_call(call.id, name, describe_arguments(call.arguments))
             case ToolCallProgress(_, progress, total, message):
                 share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
                 self._write_status(f"  {share} {to_one_line(message or '', MAX_LINE)}")

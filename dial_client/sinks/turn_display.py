@@ -35,6 +35,8 @@ from dial_client.runtime.safe_text import escape_unseen, to_one_line
 MAX_CHARS = 600
 # Maximum characters of a server's log message, and of other untrusted text on a line.
 MAX_LINE = 300
+# Before the name of a call that another call makes: a snippet.
+INNER = "↳ "
 # Maximum seconds that a question waits until its call is shown.
 PATIENCE = 1.0
 

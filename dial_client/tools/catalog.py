@@ -38,12 +38,13 @@ CUT_MARK = "[The rest of this description is left out: it is too long.]"
 SEARCH_TOOLS = "search_tools"
 LIST_RESOURCES, READ_RESOURCE = "list_resources", "read_resource"
 READ_SKILL = "read_skill"
+RUN_CODE = "run_code"
 # Ends the time in which an agent has the conversation.
 HAND_BACK = "hand_back"
 # The names of the host's own tools. A server's tool with such a name is offered as ``server__tool``.
 RESERVED = frozenset(
     {
-        *(READ_RESULT, SEARCH_TOOLS, LIST_RESOURCES, READ_RESOURCE, READ_SKILL, HAND_BACK),
+        *(READ_RESULT, SEARCH_TOOLS, LIST_RESOURCES, READ_RESOURCE, READ_SKILL, RUN_CODE, HAND_BACK),
         *(WAIT_FOR_CALL, STOP_CALL, CALL_IN_BACKGROUND),
     }
 )

@@ -252,6 +252,8 @@ class TurnTools:
         self._current = _Offer()
         # The tools that were offered last.
         self._last_tools: tuple[ToolSpec, ...] = ()
+        self.describe_found: Callable[[Sequence[ToolSpec]], str] = _describe_found
+        """Returns what the model reads about tools that it has found."""
         # The tool of each name when it was offered: a tool's name may change when servers are added or removed.
         self._meanings: dict[str, Key] = {}
 
@@ -267,6 +269,11 @@ class TurnTools:
     def get_catalog(self) -> Catalog:
         """Return the catalog with the routes of offered tools, of tools not found yet, and of the host's own tools."""
         return self._offer().catalog
+
+    @property
+    def always_offered(self) -> tuple[ToolSpec, ...]:
+        """The tools of the pinned servers, which are offered also where the model searches for the others."""
+        return self._snapshot().always_offered
 
     def store_result(self, text: str) -> str | None:
         """Store the full text of a result that is too long, and return its id; None if it cannot be stored."""
@@ -361,8 +368,7 @@ class TurnTools:
         for tool in tools:
             self._found.pop(tool.name, None)
             self._found[tool.name] = None
-        lines = (f"- {tool.name}: {' '.join(tool.description.split())[:200]}" for tool in tools)
-        return "\n".join(["These tools can be called now:", *lines])
+        return f"These tools can be called now:\n{self.describe_found(tools)}"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -373,6 +379,10 @@ class _Offer:
     """All inputs of the offer; equal states have equal offers."""
     tools: tuple[ToolSpec, ...] = ()
     catalog: Catalog = Catalog()  # noqa: RUF009 - frozen
+
+
+def _describe_found(tools: Sequence[ToolSpec]) -> str:
+    return "\n".join(f"- {tool.name}: {' '.join(tool.description.split())[:200]}" for tool in tools)
 
 
 def _list_called_names(messages: Iterable[Message]) -> Iterable[str]:

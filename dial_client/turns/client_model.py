@@ -125,7 +125,7 @@ class ClientModel:
         provider, profile = selection.open(), selection.profile or ModelProfile("")
         info = provider.info if provider is not None else ModelInfo("")
         tool_format = selection.tool_format or profile.tool_format or info.tool_format or "auto"
-        chosen_format = choose_format(tool_format, fenced_calls=info.fenced_calls)
+        chosen_format = choose_format(tool_format, fenced_calls=info.fenced_calls, writes_code=info.writes_code)
         status_provider = selection.open_status_provider(provider)
         self.provider = provider
         """The provider; None for a client that only calls tools."""
@@ -346,25 +346,38 @@ class ClientModel:
                 await provider.aclose()
 
 
-def choose_format(tool_format: ToolFormat | ToolFormatHandler | str, *, fenced_calls: bool = False) -> ActiveFormat:
+def choose_format(
+    tool_format: ToolFormat | ToolFormatHandler | str, *, fenced_calls: bool = False, writes_code: bool = False
+) -> ActiveFormat:
     """Return the format of tool calls. The format ``auto`` is the API's own while the endpoint supports that.
 
     Args:
         tool_format: A handler, or the name of a format.
         fenced_calls: The value of `ModelInfo.fenced_calls`.
+        writes_code: The value of `ModelInfo.writes_code`.
 
     Raises:
-        ConfigError: The format is unknown.
+        ConfigError: The format is unknown, or needs an extra that is not installed.
     """
     if not isinstance(tool_format, str):
         return ActiveFormat(tool_format)
     if tool_format == "auto":
-        return ActiveFormat(build_handler(ToolFormat.NATIVE, fenced_calls=fenced_calls), automatic=True)
+        handler = build_handler(ToolFormat.NATIVE, fenced_calls=fenced_calls)
+        return ActiveFormat(handler, automatic=True, is_code=writes_code and _load_sandbox().is_installed())
+    if tool_format == ToolFormat.CODE:
+        _load_sandbox().require_installed()
+        return ActiveFormat(build_handler(ToolFormat.CODE, fenced_calls=fenced_calls), is_code=True)
     try:
         return ActiveFormat(build_handler(ToolFormat(tool_format), fenced_calls=fenced_calls))
     except ValueError:
-        hint = "one of native, react, xml, auto"
+        hint = "one of native, react, xml, code, auto"
         raise ConfigError(f"unknown tool format {tool_format!r}", hint=hint) from None
+
+
+def _load_sandbox() -> Any:
+    from dial_client.tools.snippets import sandbox  # loaded only for code mode
+
+    return sandbox
 
 
 def check_model(model: Any) -> None:

@@ -90,6 +90,8 @@ class TurnRecorder:
             self._rounds.append(dict.fromkeys(pending.call.id for pending in waiting))
         self.endpoint_calls: list[tuple[int, ToolCallRecord]] = []
         """The calls that the model's endpoint ran itself, each with the number of rounds before it."""
+        self.inner_calls: list[tuple[int, ToolCallRecord]] = []
+        """The calls of snippets that have ended, each with the number of rounds up to it."""
         # The running calls by id, each with its start time by `time.monotonic`.
         self._started: dict[str, tuple[ToolCallStarted, float]] = {}
         self.agent_calls: dict[str, AgentCalls] = {}
@@ -136,9 +138,14 @@ class TurnRecorder:
             case ToolCallFinished(result, server, duration, by_endpoint, changed, changed_tool):
                 started, _ = self._started.pop(result.tool_call_id)
                 call, tool = started.call, started.tool if changed_tool is None else changed_tool
-                record = ToolCallRecord(call, result, server, tool, round(duration, 4), by_endpoint, changed)
+                record = ToolCallRecord(
+                    call, result, server, tool, round(duration, 4), by_endpoint, changed, started.parent
+                )
                 if by_endpoint:
                     self.endpoint_calls.append((len(self._rounds), record))
+                elif started.parent:
+                    # Not a call of the round: the snippet is, by whose result the limits of a turn judge.
+                    self.inner_calls.append((len(self._rounds), record))
                 else:
                     self._rounds[-1][result.tool_call_id] = record
 
@@ -253,11 +260,12 @@ class TurnRecorder:
         if stop_reason in (StopReason.CLIENT_TOOL_CALLS, StopReason.AWAITING_APPROVAL):
             client_tool_calls = tuple(call for call, _ in self._find_unanswered())
             last = next((found for found in (*self._messages[::-1], *self.question[::-1]) if found.tool_calls), last)
-        # Calls that the endpoint ran precede the other calls of the same reply.
+        # Calls that the endpoint ran precede the other calls of the same reply, those of snippets follow them.
         calls: list[ToolCallRecord] = []
         for number, ended in enumerate((*self.rounds, ())):
             calls += [record for before, record in self.endpoint_calls if before == number]
             calls += ended
+            calls += [record for upto, record in self.inner_calls if upto == number + 1]
         known = [cost for cost in self._costs if cost is not None]
         fallback = f"[Unable to complete task: {stop_reason.sentence}]" if last is not None else ""
         return Turn(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
 from types import MappingProxyType
-from typing import Self
+from typing import Any, Self
 
 from dial_client.hooks.audit.entries import TurnAudit
 from dial_client.hooks.call_context import CallContext, TurnScope
@@ -122,6 +122,8 @@ class TurnServices:
     """The agent that has the conversation; empty for the conversation's own model."""
     find_agent: FindAgent = find_no_agent
     """Returns what holds while an agent has the conversation."""
+    open_sandbox: Callable[[], Any] = lambda: None
+    """Returns the `Sandbox` of code mode; called only in turns whose format `runs_code`."""
     outer: CallContext | None = None
     """The call that runs this turn, whose deadlines pause while this turn waits for the user; None if there is none."""
 
@@ -262,7 +264,7 @@ class TurnRun:
 
     def _list_taint(self) -> Sequence[str]:
         """Return the sources of untrusted content in the conversation, also those that an agent cannot call."""
-        catalog = self._tools.get_catalog()
+        catalog = self._executor.catalog()
         if self._services.agent:
             catalog = replace(catalog, routes={**self._main.tool_snapshot().catalog.routes, **catalog.routes})
         servers = self._services.instructions.servers()
@@ -300,6 +302,7 @@ class TurnRun:
             turn.origin.owner,
             turn.background_calls,
         )
+        self._code = open_code_offer(services, self._tools)
         self._caller = ModelCaller(
             model=services.model,
             tools=self.offer_tools,
@@ -315,8 +318,9 @@ class TurnRun:
         origin = turn.origin
         if services.agent:
             origin = replace(origin, agent=f"{origin.agent or MAIN} > {services.agent}")
+        get_catalog = self._tools.get_catalog if self._code is None else self._code.get_catalog
         self._executor = ToolExecutor(
-            self._tools.get_catalog,
+            get_catalog,
             services.approvals,
             limits,
             CallScope(
@@ -332,6 +336,8 @@ class TurnRun:
             replace(services.audit, origin=origin),
             services.middleware,
         )
+        if self._code is not None:
+            self._code.use_executor(self._executor)
         return conversation
 
     def __enter__(self) -> Self:
@@ -340,7 +346,7 @@ class TurnRun:
     def __exit__(self, *exception: object) -> None:
         # The parts of this object hold its methods, and the executor those of the handle. Without this line, the handle
         # of an ended turn would stay, with all its events, until the garbage collector finds the circle.
-        del self._turn, self._executor
+        del self._turn, self._executor, self._code
 
     async def begin(self) -> ConversationContext:
         """Return the conversation at the start of the turn, with results of the calls that waited for approval.
@@ -400,7 +406,7 @@ class TurnRun:
         """
         if self._offers_client_tools_only:
             return self._services.client_tools
-        tools = self._tools.offer_tools()
+        tools = self._tools.offer_tools() if self._code is None else self._code.offer_tools()
         if not self._client_tool_names:
             return tools
         if tools is not self._offered[0]:
@@ -534,7 +540,7 @@ class TurnRun:
             # The endpoint ran the call: no executor has seen its result.
             self._executor.add_taint(event.result.taint)
         if isinstance(event, ToolCallStarted) and not event.by_endpoint:
-            route = self._tools.get_catalog().routes.get(event.call.name)
+            route = self._executor.catalog().routes.get(event.call.name)
             await self._turn.emit(StatusChanged(describe_tool(event.call, route.spec if route else None)))
 
     def _find_limit(self) -> StopReason | None:
@@ -550,9 +556,22 @@ class TurnRun:
         return [call for call in calls if call.name not in self._client_tool_names]
 
     def _has_endpoint_search(self) -> bool:
-        """Return whether the endpoint can search the tools itself; this requires native tool calls."""
+        """Return whether the endpoint can search the tools itself; this requires native tool calls of them."""
         model = self._services.model
-        return model.format.handler.format is ToolFormat.NATIVE and model.provider.info.searches_tools
+        return (
+            not model.format.runs_code
+            and model.format.handler.format is ToolFormat.NATIVE
+            and model.provider.info.searches_tools
+        )
+
+
+def open_code_offer(services: TurnServices, tools: TurnTools) -> Any:
+    """Return the `CodeOffer` of a turn in code mode; None for any other turn."""
+    if not services.model.format.runs_code:
+        return None
+    from dial_client.tools.snippets.code_offer import CodeOffer  # loaded only in code mode
+
+    return CodeOffer(services.open_sandbox(), tools)
 
 
 def _find_spent(recorder: TurnRecorder, limits: Limits, outer: CallContext | None) -> StopReason | None:

@@ -49,6 +49,7 @@ def test_the_example_of_conversations_runs_unchanged(tmp_path: Path) -> None:
 
 EXAMPLES_IN = (
     "audit.md",
+    "code-mode.md",
     "errors.md",
     "events.md",
     "extending.md",

@@ -183,7 +183,7 @@ def test_every_key_of_a_model_is_read_and_has_a_default() -> None:
         "documents": true, "short_ids": true, "tool_choice": false, "echo_call_extra": true, "tool_content": "str",
         "user_after_tool": false, "forced_choice": false, "fenced_calls": true, "sampling": false, "parallel": false,
         "max_tokens_field": "max_tokens", "stream_usage": true, "tool_name_re": "^[a-z]+$", "tool_name_len": 32,
-        "constrain": "grammar",
+        "constrain": "grammar", "writes_code": true,
         "structured_output": "without_tools", "server_tools": ["web_search", {"type": "x", "of": ["${K}"]}],
         "prices": {"input": 2, "output": 10, "cached_input": 0.5},
         "schema_dialect": "gemini", "strict": false, "tool_search": true
@@ -228,6 +228,7 @@ def test_every_key_of_a_model_is_read_and_has_a_default() -> None:
         "echo_call_extra": True,
         "user_after_tool": False,
         "fenced_calls": True,
+        "writes_code": True,
         "forced_choice": False,
         "sampling": False,
         "stream_usage": True,

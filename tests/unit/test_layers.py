@@ -36,6 +36,7 @@ HEAVY = (
     "google",
     "acp",
     "mcp",
+    "pydantic_monty",
     "mcp_types",
     "xllamacpp",
     "huggingface_hub",

@@ -41,11 +41,11 @@ from dial_client.messages.events import (
     ToolCallStarted,
 )
 from dial_client.messages.late_result import read_late_result
-from dial_client.messages.message import Content, FilePart, Message, Role, ToolCallRequest
+from dial_client.messages.message import Content, FilePart, Message, Role
 from dial_client.messages.message import describe as describe_part
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.safe_text import SafeStream, to_one_line
-from dial_client.sinks.turn_display import TurnSink, describe, describe_arguments, describe_name
+from dial_client.sinks.turn_display import INNER, TurnSink, describe, describe_arguments, describe_name
 
 # The arguments of `gc.set_threshold` while answers are drawn; collecting 100,000 objects would take up to 50 ms.
 ANSWER_THRESHOLD = (5_000, 10, 10)
@@ -166,8 +166,8 @@ class TurnView(TurnSink):
                 self._think(text)
             case StatusChanged(text):
                 self._say(text)
-            case ToolCallStarted(call, server, tool):
-                self._start_call(call, server, tool)
+            case ToolCallStarted():
+                self._start_call(event)
             case ToolCallProgress(call_id, progress, total, message) if call_id in self._running:
                 running = self._running[call_id]
                 running.progress, running.total, running.message = progress, total, message or ""
@@ -251,11 +251,13 @@ class TurnView(TurnSink):
             for line in rest.splitlines():
                 self._screen.print_faint(line)
 
-    def _start_call(self, call: ToolCallRequest, server: str, tool: str) -> None:
+    def _start_call(self, event: ToolCallStarted) -> None:
         self._end_answer()
         self._screen.release_notes()
-        name, arguments = describe(call, server, tool)
-        self._running[call.id] = RunningCall(name, arguments, time.monotonic(), server=server)
+        call = event.call
+        name, arguments = describe(call, event.server, event.tool)
+        name = f"{INNER}{name}" if event.parent else name
+        self._running[call.id] = RunningCall(name, arguments, time.monotonic(), server=event.server)
         self._screen.live.calls = self._running
         self._screen.refresh()
         self._find_shown(call.id).set()

@@ -200,7 +200,7 @@ def build_handler(
     fenced_calls: bool = False,
 ) -> ToolFormatHandler:
     """Return the handler of a format; `fenced_calls` applies only to `NativeFormatHandler`."""
-    if format is ToolFormat.NATIVE:
+    if format in (ToolFormat.NATIVE, ToolFormat.CODE):
         return NativeFormatHandler(fenced_calls=fenced_calls)
     return ReActFormatHandler() if format is ToolFormat.REACT else XMLFormatHandler()
 
@@ -211,11 +211,17 @@ class ActiveFormat:
     Args:
         handler: The handler of the initial format.
         automatic: True if a fallback to text is allowed; False if the user has chosen the format.
+        is_code: True if servers' tools are called by programs (`ToolFormat.CODE`), as long as the API has tool calls.
     """
 
-    def __init__(self, handler: ToolFormatHandler, *, automatic: bool = False) -> None:
+    def __init__(self, handler: ToolFormatHandler, *, automatic: bool = False, is_code: bool = False) -> None:
         self.handler = handler
-        self._automatic = automatic
+        self._automatic, self._is_code = automatic, is_code
+
+    @property
+    def runs_code(self) -> bool:
+        """Whether servers' tools are called by programs."""
+        return self._is_code and self.handler.format is ToolFormat.NATIVE
 
     def fall_back(self) -> bool:
         """Change to a text format, because the endpoint does not support tools; return False if it is not allowed."""

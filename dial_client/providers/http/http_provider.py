@@ -129,6 +129,7 @@ class HttpProvider(Recordable, ABC):
             endpoint.base_url,
             tool_format=ToolFormat.REACT if profile.tools == "text" else None,
             fenced_calls=profile.fenced_calls,
+            writes_code=profile.writes_code,
             searches_tools=self.search_tool is not None and profile.tool_search,
             structured_output=StructuredOutput(profile.structured_output),
             secrets=endpoint.secrets,

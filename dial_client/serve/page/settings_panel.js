@@ -7,7 +7,7 @@ import { formatNumber, translate } from "./language.js";
 import { describeError } from "./descriptions.js";
 
 const PRESETS = "dial-presets";
-const FORMATS = ["auto", "native", "react", "xml"];
+const FORMATS = ["auto", "native", "react", "xml", "code"];
 
 const formatPrice = (price) => formatNumber(price, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 

@@ -1,0 +1,6 @@
+"""Code mode: the model writes a program that calls tools, and the program runs in a sandbox.
+
+`run_code` is the tool of the host, `snippet_run` runs one program, whose calls `tools.executor` makes like any others.
+`tool_stubs` describes the tools to the model as Python functions, `call_values` converts arguments and results,
+`paused_snippet` is a program that waits for a person, and `sandbox` alone knows the interpreter.
+"""

@@ -1,0 +1,61 @@
+"""What a turn in code mode offers: one tool for all tools of servers, and the host's own tools beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dial_client.messages.message import ToolSpec
+from dial_client.tools.catalog import RUN_CODE, SEARCH_TOOLS, Catalog, Route
+from dial_client.tools.executor import ToolExecutor
+from dial_client.tools.snippets.run_code import CodeTool
+from dial_client.tools.snippets.sandbox import Sandbox
+from dial_client.tools.tool_selection import TurnTools
+
+
+class CodeOffer:
+    """The tools of one turn in code mode.
+
+    Args:
+        sandbox: The sandbox of the client.
+        tools: The tools that the turn would offer without code mode.
+    """
+
+    def __init__(self, sandbox: Sandbox, tools: TurnTools) -> None:
+        self._tools = tools
+        self._code = CodeTool(sandbox, tools.get_catalog)
+        tools.describe_found = self._code.describe_found
+        # What was offered last, and what it was made of.
+        self._offered: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] = ((), ())
+        self._catalog: tuple[object, object, Catalog] = (None, None, Catalog())
+        self._declared: tuple[ToolSpec, ...] = ()
+        self._spec: ToolSpec | None = None
+
+    def use_executor(self, executor: ToolExecutor) -> None:
+        """Make the calls of snippets by the executor of the turn; a snippet cannot call ``run_code``."""
+        self._code.use_executor(executor)
+
+    def offer_tools(self) -> tuple[ToolSpec, ...]:
+        """Return ``run_code`` and the host's own tools; the same tuple object while nothing changes."""
+        tools = self._tools.offer_tools()
+        if tools is not self._offered[0] or not self._offered[1]:
+            own = tuple(tool for tool in tools if not tool.server)
+            spec = self._describe(tools)
+            self._offered = (tools, (spec, *own))
+        return self._offered[1]
+
+    def _describe(self, tools: tuple[ToolSpec, ...]) -> ToolSpec:
+        is_searched = any(not tool.server and tool.name == SEARCH_TOOLS for tool in tools)
+        # What a search has found is declared in its answer: a description that grows would be sent anew, to be cached.
+        declared = self._tools.always_offered if is_searched else tuple(tool for tool in tools if tool.server)
+        if self._spec is None or declared != self._declared:
+            self._spec, self._declared = self._code.describe(declared, is_searched=is_searched), declared
+        return self._spec
+
+    def get_catalog(self) -> Catalog:
+        """Return the catalog of the turn, with ``run_code``."""
+        catalog = self._tools.get_catalog()
+        spec = (self._offered[1] or self.offer_tools())[0]
+        if self._catalog[0] is not catalog or self._catalog[1] is not spec:
+            routes = {**catalog.routes, RUN_CODE: Route(self._code, spec)}
+            self._catalog = (catalog, spec, replace(catalog, routes=routes))
+        return self._catalog[2]

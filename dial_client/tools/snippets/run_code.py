@@ -1,0 +1,148 @@
+"""The tool of the host that runs a snippet, and what the model reads about it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dial_client.hooks import call_context
+from dial_client.messages.message import ToolCallResult, ToolSpec
+from dial_client.servers.session import OnCallProgress
+from dial_client.settings.config_types import ServerSettings, Transport
+from dial_client.tools.catalog import RUN_CODE, SEARCH_TOOLS, Catalog, Route, build_host_tool
+from dial_client.tools.executor import ToolExecutor
+from dial_client.tools.snippets import call_values
+from dial_client.tools.snippets.sandbox import MAX_SOURCE, Sandbox
+from dial_client.tools.snippets.snippet_run import SnippetRun, SnippetTools
+from dial_client.tools.snippets.tool_stubs import HEAD, to_function_names, write_stub
+
+_GUIDE = """\
+Runs a Python program that calls tools, and returns what it prints and the value of its last line. Write one program \
+for all that can be done without looking at a result yourself: loops, conditions, several calls at once. Each tool is \
+an asynchronous function with keyword arguments:
+
+```python
+import asyncio
+pages = await asyncio.gather(*[read_page(number=n) for n in range(3)])
+[page[:80] for page in pages]
+```
+
+- A part of Python: no classes with inheritance, no generators, no files, no network; of the standard library asyncio, \
+collections, datetime, itertools, json, math, random, re, typing. `gather` takes awaitables only.
+- A function returns `str` where its tool declares no form of result: `json.loads` it if it is JSON. A call that fails \
+raises an exception; PermissionError: the user or a rule has refused the call, so do not try it again.
+- Print or return only what is needed. `[image 1: …]` in a result stands for an image; print it to see the image.
+- Each program begins without the variables of the last one."""
+_SEARCHED = f"- Not all functions are listed. `{SEARCH_TOOLS}` finds others, which can be called from then on."
+_CODE = {
+    "type": "object",
+    "properties": {"code": {"type": "string", "description": "The Python program.", "maxLength": MAX_SOURCE}},
+    "required": ["code"],
+}
+# The time of a snippet is that of its turn and of its calls; its processor time has a limit of its own.
+_SETTINGS = ServerSettings("", Transport.STDIO, tool_timeout=math.inf)
+
+
+def build_code_executor(sandbox: Sandbox, executor: ToolExecutor, catalog: Callable[[], Catalog]) -> ToolExecutor:
+    """Return an executor of ``run_code`` alone, outside of a turn.
+
+    Args:
+        sandbox: The sandbox of the client.
+        executor: Makes the calls of snippets, with its scope.
+        catalog: Returns the tools that snippets can call.
+    """
+    code = CodeTool(sandbox, catalog)
+    code.use_executor(executor)
+    own = Catalog(routes={RUN_CODE: Route(code, build_host_tool(RUN_CODE, _GUIDE, _CODE))})
+    return replace(executor, catalog=lambda: own)
+
+
+def describe_functions(tools: Sequence[ToolSpec], names: Mapping[str, str]) -> str:
+    """Return the declarations of tools for the model.
+
+    Args:
+        tools: The tools.
+        names: The names of all functions, of `to_function_names`.
+    """
+    functions = {tool: function for function, tool in names.items()}
+    return "".join(write_stub(functions[tool.name], tool) for tool in tools if tool.name in functions)
+
+
+@dataclass(eq=False)
+class CodeTool:
+    """The backend of the tool ``run_code`` in one turn.
+
+    Args:
+        sandbox: The sandbox of the client.
+        catalog: Returns the tools that snippets can call; ``run_code`` is none of them.
+    """
+
+    name = ""
+    settings = _SETTINGS
+    _sandbox: Sandbox
+    _catalog: Callable[[], Catalog]
+
+    def __post_init__(self) -> None:
+        # The last catalog, with the names of its functions.
+        self._named: tuple[Catalog | None, Mapping[str, str]] = (None, {})
+        self._executor: ToolExecutor | None = None
+
+    def use_executor(self, executor: ToolExecutor) -> None:
+        """Make the calls of snippets as this executor makes calls, with its scope."""
+        limits = replace(executor.limits, max_result_chars=call_values.MAX_RESULT)
+        # The whole text of a result is the snippet's, and a snippet cannot wait for a call in the background.
+        scope = replace(executor.scope, store_result=None, background=None)
+        self._executor = replace(executor, catalog=self._catalog, scope=scope, limits=limits)
+
+    def find_untrusted(self, tool: str, arguments: Mapping[str, Any]) -> str:  # noqa: ARG002
+        """Return an empty text: the result itself is marked if a call of the snippet has read untrusted content."""
+        return ""
+
+    def get_names(self) -> Mapping[str, str]:
+        """Return the offered name of each tool that can be called, by the name of its function."""
+        catalog = self._catalog()
+        if self._named[0] is not catalog:
+            self._named = (catalog, to_function_names(catalog.routes))
+        return self._named[1]
+
+    def describe(self, tools: Sequence[ToolSpec], *, is_searched: bool) -> ToolSpec:
+        """Return the tool for the model, with the declarations of these tools.
+
+        Args:
+            tools: The tools to declare.
+            is_searched: Whether there are more, which the model searches for.
+        """
+        searched = f"\n{_SEARCHED}" if is_searched else ""
+        functions = describe_functions(tools, self.get_names())
+        return build_host_tool(RUN_CODE, f"{_GUIDE}{searched}\n\n{functions}".rstrip(), _CODE)
+
+    def describe_found(self, tools: Sequence[ToolSpec]) -> str:
+        """Return what the model reads about tools that it has found: their declarations."""
+        return describe_functions(tools, self.get_names())
+
+    def _find_tool(self, name: str) -> ToolSpec | None:
+        route = self._catalog().routes.get(name)
+        return None if route is None else route.spec
+
+    async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress) -> ToolCallResult:  # noqa: ARG002
+        """Run a snippet, and return its result without an id."""
+        context = call_context.find_current()
+        assert context is not None and context.emit is not None and self._executor is not None
+        names, source = self.get_names(), arguments["code"]
+        tools = SnippetTools(names, self._find_tool)
+        session = await self._sandbox.open_session(self._write_stubs(source, names), names.__contains__)
+        try:
+            run = SnippetRun(context.call_id, session, tools, self._executor, context.emit, context.turn)
+            return await run.run(source)
+        finally:
+            session.close()
+
+    def _write_stubs(self, source: str, names: Mapping[str, str]) -> str:
+        """Return the declarations of the functions that a snippet names, for the type checker."""
+        words = set(re.findall(r"\w+", source))
+        routes = self._catalog().routes
+        tools = [routes[tool].spec for function, tool in names.items() if function in words and tool in routes]
+        return HEAD + describe_functions(tools, names)
