@@ -214,6 +214,8 @@ def to_dict(event: Event) -> dict[str, Any]:
         inner = {"call_id": event.call_id, "agent": event.agent, "event": to_dict(event.event)}
         return {"type": find_type_name(event), **inner}
     values = {field.name: _to_json(getattr(event, field.name)) for field in fields(event)}
+    if isinstance(event, ToolCallStarted) and not event.parent:
+        del values["parent"]
     return {"type": find_type_name(event), **values}
 
 

@@ -135,19 +135,24 @@ class TurnRecorder:
                     self._rounds.append(dict.fromkeys(call.id for call in message.tool_calls))
             case ToolCallStarted():
                 self._started[event.call.id] = (event, time.monotonic())
-            case ToolCallFinished(result, server, duration, by_endpoint, changed, changed_tool):
-                started, _ = self._started.pop(result.tool_call_id)
-                call, tool = started.call, started.tool if changed_tool is None else changed_tool
-                record = ToolCallRecord(
-                    call, result, server, tool, round(duration, 4), by_endpoint, changed, started.parent
-                )
-                if by_endpoint:
-                    self.endpoint_calls.append((len(self._rounds), record))
-                elif started.parent:
-                    # Not a call of the round: the snippet is, by whose result the limits of a turn judge.
-                    self.inner_calls.append((len(self._rounds), record))
-                else:
-                    self._rounds[-1][result.tool_call_id] = record
+            case ToolCallFinished():
+                self._record_end(event)
+
+    def _record_end(self, event: ToolCallFinished) -> None:
+        result = event.result
+        started, _ = self._started.pop(result.tool_call_id)
+        tool = started.tool if event.changed_tool is None else event.changed_tool
+        duration, changed = round(event.duration, 4), event.changed_arguments
+        record = ToolCallRecord(
+            started.call, result, event.server, tool, duration, event.by_endpoint, changed, started.parent
+        )
+        if event.by_endpoint:
+            self.endpoint_calls.append((len(self._rounds), record))
+        elif started.parent:
+            # Not a call of the round: the snippet is, by whose result the limits of a turn judge.
+            self.inner_calls.append((len(self._rounds), record))
+        else:
+            self._rounds[-1][result.tool_call_id] = record
 
     @property
     def seconds(self) -> float:

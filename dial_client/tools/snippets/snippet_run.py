@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import anyio
 
+from dial_client.messages.citations import Citation
 from dial_client.messages.events import Emit, Event, ToolCallFinished, ToolCallStarted
 from dial_client.messages.message import Failure, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.runtime.deadline import Deadline
@@ -80,6 +81,7 @@ class SnippetRun:
         self._attachments = Attachments()
         self._changed = anyio.Event()
         self._taint = ""
+        self._citations: tuple[Citation, ...] = ()
 
     async def run(self, source: str) -> ToolCallResult:
         """Run the snippet, and return its result without an id."""
@@ -89,7 +91,7 @@ class SnippetRun:
             result = ToolCallResult("", success=True, content=content, value=value)
         except SnippetError as error:
             result = self._describe_failure(error)
-        return replace(result, taint=self._taint)
+        return replace(result, taint=self._taint, citations=self._citations)
 
     async def _run_to_end(self, source: str) -> object:
         step = await self._session.start(source)
@@ -142,6 +144,7 @@ class SnippetRun:
         call.result = result
         call.state = "done" if result.success else f"failed: {to_one_line(result.error or '', 200)}"
         self._taint = self._taint or result.taint
+        self._citations = (*self._citations, *result.citations)
         self._changed.set()
 
     async def _wait_for_results(self, pending: frozenset[int]) -> dict[int, CallValue]:

@@ -1,0 +1,171 @@
+"""Programs that want out of their sandbox, or to harm the host: an error for the model, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dial_client import DialClient, ToolCallResult
+from tests.inner import sandbox
+
+pytest.importorskip("pydantic_monty", reason="the extra 'code' is not installed")
+pytestmark = pytest.mark.anyio
+
+MARKER = "marker-of-a-hostile-snippet"
+# A name in `exec` hides from the type checker, so that the interpreter itself has to refuse.
+FAILING = [
+    "open('/etc/passwd').read()",
+    "exec('open(\"/etc/passwd\").read()')",
+    f'exec(\'open("{MARKER}", "w").write("x")\')',
+    "from pathlib import Path\nPath('/etc/passwd').read_text()",
+    f"from pathlib import Path\nPath('{MARKER}').write_text('x')",
+    "from pathlib import Path\nlist(Path('/').iterdir())",
+    "import os\nos.listdir('/')",
+    "import os\nos.system('touch x')",
+    "exec('import os; os.system(\"touch x\")')",
+    "exec('import os; os.fork()')",
+    "exec('import os; os.kill(1, 9)')",
+    "import os\nos.environ['PATH']",
+    "exec('import os; os.getenv(\"HOME\") + 1')",
+    "import subprocess",
+    "exec('import subprocess')",
+    "import socket",
+    "exec('import socket')",
+    "exec('import ctypes')",
+    "exec('import sys; sys.modules[\"os\"]')",
+    "exec('import dial_client')",
+    "exec('import importlib')",
+    "exec('import threading')",
+    "exec('import multiprocessing')",
+    "exec('import urllib.request')",
+    'exec(\'__import__("os").system("ls")\')',
+    "exec('().__class__.__bases__[0].__subclasses__()')",
+    "exec('[].__class__.__mro__[1].__subclasses__()')",
+    "exec('(lambda: 0).__globals__')",
+    "exec('(lambda: 0).__code__')",
+    "exec('add.__globals__')",
+    "exec('await add.__wrapped__(1)')",
+    "'{0.__class__.__init__.__globals__}'.format(1)",
+    "exec('type(\"X\", (), {})().__class__.__base__.__subclasses__()')",
+    "exec('globals()[\"__builtins__\"].open')",
+    "exec('breakpoint()')",
+    "exec('input()')",
+    'exec(\'compile("1", "", "eval")\')',
+    "exec('memoryview(b\"x\")')",
+    "def deeper():\n    return deeper()\ndeeper()",
+    "10 ** 10 ** 10",
+    "1 << 10 ** 12",
+    "'a' * 10 ** 10",
+    "[0] * 10 ** 10",
+    "list(range(10 ** 10))",
+    "rows = [[]]\nfor _ in range(64):\n    rows = rows + rows\nrows",
+    "text = 'x'\nwhile True:\n    text = text + text",
+    "'{:>10000000000}'.format(1)",
+    "f'{1:>10000000000}'",
+    "'%10000000000d' % 1",
+    "int('9' * 10 ** 6)",
+    "str(10 ** 10 ** 5)",
+    "import json\njson.loads('[' * 10 ** 5)",
+    "sorted(range(10 ** 9))",
+    "while True:\n    pass",
+    "while True:\n    try:\n        while True:\n            pass\n    except BaseException:\n        pass",
+    "sum(range(10 ** 13))",
+    "import asyncio\nasync def again():\n    while True:\n        await asyncio.sleep(100)\nawait again()",
+    "eval(" * 300 + "1" + ")" * 300,
+    "(" * 50_000,
+    "x = " + "-" * 50_000 + "1",
+    "await run_code(code='1')",
+    "import asyncio\nawait asyncio.gather(*[add(a=n) for n in range(10_000)])",
+]
+
+
+def add(a: int) -> int:
+    """Add one."""
+    return a + 1
+
+
+@pytest.fixture(autouse=True)
+def short_steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """End endless programs soon, and look for what they have written in a folder of their own."""
+    monkeypatch.setattr(sandbox, "STEP_SECONDS", 0.3)
+    monkeypatch.chdir(tmp_path)
+    yield
+    assert not list(tmp_path.iterdir())
+
+
+async def run_all(programs: list[str]) -> list[ToolCallResult]:
+    async with DialClient(tools=[add]) as dial:
+        return [await dial.run_code(program) for program in programs]
+
+
+@pytest.mark.once
+async def test_hostile_programs_fail_and_a_later_program_runs() -> None:
+    environment = dict(os.environ)
+    results = await run_all([*FAILING, "await add(a=1)"])
+    assert [program for program, result in zip(FAILING, results, strict=False) if result.success] == []
+    assert all(result.error for result in results[:-1])
+    assert results[-1].value == 2
+    assert dict(os.environ) == environment
+
+
+async def test_the_event_loop_goes_on_while_a_program_computes() -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await anyio.sleep(0.001)
+
+    async with DialClient(tools=[add]) as dial, anyio.create_task_group() as group:
+        group.start_soon(count)
+        await dial.run_code("1")
+        before = turns
+        await dial.run_code("while True:\n    pass")
+        group.cancel_scope.cancel()
+    assert turns > before + 5
+
+
+async def test_regular_expressions_do_not_explode() -> None:
+    [result] = await run_all(["import re\nre.match(r'(a+)+$', 'a' * 60 + 'b')"])
+    assert result.success
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system bounds processes from outside on Linux alone")
+async def test_the_system_bounds_the_memory_of_the_interpreter() -> None:
+    box = sandbox.Sandbox()
+    session = await box.open_session("", lambda _: False)
+    try:
+        limits = await anyio.Path(f"/proc/{session._session.worker_pid}/limits").read_text()
+    finally:
+        session.close()
+        box.close()
+    assert any(line.startswith("Max address space") and "2000000000" in line for line in limits.splitlines())
+
+
+PIECES = st.sampled_from(
+    [
+        *("open", "exec", "eval", "import os", "__class__", "__globals__", "add", "await ", "lambda: 0", "x", "x = "),
+        *("1", "'a'", "[]", "{}", "(", ")", "[", "]", ".", ",", "=", "*", "** 9", "\n", "\n    ", ":", "for x in "),
+        *("while 1", "try:", "except:", "f'{x}'", "\x00", "\ud7ff", "é", "#", "\\", '"""', "print(", "raise "),
+    ]
+)
+
+
+@pytest.mark.once
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(program=st.lists(PIECES, max_size=12).map("".join))
+def test_any_text_is_a_program_that_ends(program: str) -> None:
+    async def run() -> None:
+        [result, after] = await run_all([program, "await add(a=1)"])
+        assert result.success or result.error
+        assert after.value == 2
+
+    anyio.run(run)
