@@ -39,11 +39,13 @@ FORK_CLIENT = Path(__file__).parent / "fork_client.py"
 DEMO_SERVERS = ("mcp_server_git", "mcp_server_time")
 CAN_FORK = sys.platform == "linux" and hasattr(os, "pidfd_open")
 PACKAGES = (
-    *("aiosqlite", "anyio._backends._asyncio", "httpcore2", "httpx2", "jsonschema_rs", "markdown_it"),
+    *("aiosqlite", "anyio._backends._asyncio", "anyio._core._signals", "encodings.idna", "encodings.utf_8_sig"),
+    *("httpcore2", "httpx2", "jsonschema_rs", "markdown_it"),
     *("mcp.client.streamable_http", "mcp.server.mcpserver", "mcp.server.stdio", "openai", "prompt_toolkit.shortcuts"),
     *DEMO_SERVERS,
     *("pydantic", "pygments.lexers", "rich.console", "sqlalchemy.dialects.sqlite.aiosqlite", "sqlalchemy.ext.asyncio"),
-    *("starlette.applications", "starlette.routing", "structlog.dev", "typer", "uvicorn", "uvicorn.lifespan.off"),
+    *("starlette.applications", "starlette.routing", "structlog.dev"),
+    *("typer", "typer._adapters", "typer._click.decorators", "uvicorn", "uvicorn.lifespan.off", "yaml"),
 )
 """What programs import of other packages; a package that is not there is left to the program."""
 MODULES = (
@@ -53,7 +55,8 @@ MODULES = (
         "dial_client.cli.chat.stored_conversations",
     ),
     *("dial_client.cli.chat.one_shot", "dial_client.cli.prompt_input", "dial_client.cli.chat.conversation"),
-    *("dial_client.cli.serve_command", "dial_client.cli.servers.server_features", "dial_client.providers.chat_api"),
+    *("dial_client.cli.serve_command", "dial_client.cli.servers.server_features", "dial_client.cli.servers.tool_call"),
+    "dial_client.providers.chat_api",
     *("dial_client.providers.scripted", "dial_client.servers.oauth", "dial_client.servers.tasks"),
     "dial_client.servers.transports.response_repair",
     *("dial_client.servers.transports.stdio", "dial_client.servers.transports.streamable_http"),
@@ -193,9 +196,36 @@ def import_packages(*more: str) -> None:
             importlib.import_module(package)
 
 
+def fill_caches() -> None:
+    """Build what nearly every program builds at its first use and keeps: a third of what a short program computes.
+
+    These are the commands with their options, large regular expressions, and the files of the page. None of them
+    depends on the environment, the folder or the arguments of a program.
+    """
+    from dial_client.cli.commands.typer_commands import build_all_commands
+    from dial_client.messages.model import ToolFormat
+    from dial_client.providers.formats import build_handler
+    from dial_client.providers.formats.text_history import neutralize
+    from dial_client.runtime.safe_text import escape_unseen, sanitize
+    from dial_client.serve.static_files import BUNDLE, StaticFiles
+
+    build_all_commands()
+    for tool_format in ToolFormat:
+        reader = build_handler(tool_format).reader(())
+        reader.feed("<tool_call>`")
+        reader.finish()
+    neutralize("<")
+    escape_unseen(sanitize("\x1b[0m\u200d"))
+    files = StaticFiles()
+    for name in ("index.html", BUNDLE, "style.css", "turn.css", "adaptations.css"):
+        files._read(name)
+
+
 def serve(path: str) -> dict[str, Any]:
     """Serve until the standard input ends. Returns in each forked program, with its job."""
     import_packages()
+    with suppress(ImportError):  # an extra is not installed
+        fill_caches()
     gc.collect()
     gc.freeze()
     listener = socket.socket(socket.AF_UNIX)

@@ -68,10 +68,10 @@ def find_unknown_names(tree: ast.Module) -> list[str]:
 def has_attribute(kind: Any, name: str) -> bool:
     """Return whether objects of a type, or of a type of a union, have an attribute."""
     kinds = getattr(kind, "__args__", (kind,))
+    if any(hasattr(type_, name) for type_ in kinds):
+        return True
     parents = (parent for type_ in kinds for parent in type_.__mro__ if parent.__module__.startswith("dial_client."))
-    sources = [inspect.getsource(parent) for parent in parents]
-    found = any(hasattr(type_, name) for type_ in kinds)
-    return found or any(re.search(rf"^ .*self\.{name}\b.* = ", source, re.MULTILINE) for source in sources)
+    return any(re.search(rf"^ .*self\.{name}\b.* = ", inspect.getsource(parent), re.MULTILINE) for parent in parents)
 
 
 @pytest.mark.parametrize("block", list_blocks("python"))
