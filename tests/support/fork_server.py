@@ -39,28 +39,30 @@ FORK_CLIENT = Path(__file__).parent / "fork_client.py"
 DEMO_SERVERS = ("mcp_server_git", "mcp_server_time")
 CAN_FORK = sys.platform == "linux" and hasattr(os, "pidfd_open")
 PACKAGES = (
-    *("aiosqlite", "anyio._backends._asyncio", "anyio._core._signals", "encodings.idna", "encodings.utf_8_sig"),
-    *("httpcore2", "httpx2", "jsonschema_rs", "markdown_it"),
-    *("mcp.client.streamable_http", "mcp.server.mcpserver", "mcp.server.stdio", "openai", "prompt_toolkit.shortcuts"),
-    *DEMO_SERVERS,
-    *("pydantic", "pygments.lexers", "rich.console", "sqlalchemy.dialects.sqlite.aiosqlite", "sqlalchemy.ext.asyncio"),
-    *("starlette.applications", "starlette.routing", "structlog.dev"),
-    *("typer", "typer._adapters", "typer._click.decorators", "uvicorn", "uvicorn.lifespan.off", "yaml"),
+    *("acp", "aiosqlite", "anyio._backends._asyncio", "anyio._core._signals", "argparse", "encodings.idna"),
+    *("encodings.utf_8_sig", "httpcore2", "httpx2", "jsonschema_rs", "markdown_it", "mcp.client.streamable_http"),
+    *("mcp.server.mcpserver", "mcp.server.stdio", "openai", "pkgutil", "prompt_toolkit.patch_stdout"),
+    *("prompt_toolkit.shortcuts", *DEMO_SERVERS, "pydantic", "pygments.lexers", "pygments.lexers.python"),
+    *("rich.console", "rich.logging", "sqlalchemy.dialects.sqlite.aiosqlite", "sqlalchemy.ext.asyncio"),
+    *("starlette.applications", "starlette.routing", "structlog.dev", "typer", "typer._adapters"),
+    *("typer._click.decorators", "tzdata.zoneinfo", "uvicorn", "uvicorn.lifespan.off", "yaml"),
 )
 """What programs import of other packages; a package that is not there is left to the program."""
 MODULES = (
+    *("dial_client.acp.editor_agent", "dial_client.cli.acp_command", "dial_client.cli.chat.conversation"),
+    *("dial_client.cli.chat.conversation_loop", "dial_client.cli.chat.one_shot"),
+    *("dial_client.cli.chat.stored_conversations", "dial_client.cli.commands.program_commands"),
     *(
-        "dial_client.cli.commands.program_commands",
-        "dial_client.cli.chat.conversation_loop",
-        "dial_client.cli.chat.stored_conversations",
+        "dial_client.cli.markdown.block_renderer",
+        "dial_client.cli.markdown.highlighter",
+        "dial_client.cli.prompt_input",
     ),
-    *("dial_client.cli.chat.one_shot", "dial_client.cli.prompt_input", "dial_client.cli.chat.conversation"),
     *("dial_client.cli.serve_command", "dial_client.cli.servers.server_features", "dial_client.cli.servers.tool_call"),
-    "dial_client.providers.chat_api",
-    *("dial_client.providers.scripted", "dial_client.servers.oauth", "dial_client.servers.tasks"),
-    "dial_client.servers.transports.response_repair",
-    *("dial_client.servers.transports.stdio", "dial_client.servers.transports.streamable_http"),
-    *("dial_client.stores.sql_store", "dial_client.runtime.error_lines"),
+    *("dial_client.gateway.gateway", "dial_client.providers.chat_api", "dial_client.providers.scripted"),
+    *("dial_client.runtime.error_lines", "dial_client.servers.oauth", "dial_client.servers.tasks"),
+    *("dial_client.servers.transports.response_repair", "dial_client.servers.transports.stdio"),
+    *("dial_client.servers.transports.streamable_http", "dial_client.settings.agent_files"),
+    *("dial_client.cli.terminal.live_application", "dial_client.stores.sql_store"),
 )
 """What `dial-chat` imports of this package, with all that these modules import: importing has no other effect."""
 
