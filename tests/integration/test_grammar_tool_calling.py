@@ -21,6 +21,7 @@ from tests.inner import (
     ScriptedProvider,
     ToolCallRequest,
     ToolCallResult,
+    ToolChoice,
     ToolSpec,
     format_conversation,
 )
@@ -175,6 +176,13 @@ async def test_a_result_is_the_answer_and_the_model_says_nothing_about_it() -> N
     heard = await model.reply_to(*asked("Is the office warm?", ("measure", {"room": "office"}, "9 °C, heating broken")))
     assert (heard.text, heard.completion.finish) == ("9 °C, heating broken", FinishReason.STOP)
     assert model.asked_for == []
+
+
+async def test_without_permission_to_call_the_results_so_far_are_the_answer() -> None:
+    model = Model(write_call("measure", room="office"), ANSWER, tools=(MEASURE,))
+    rounds = asked("How warm are the kitchen and the office?", ("measure", {"room": "kitchen"}, "21 degrees"))
+    heard = await model.reply_to(*rounds, tool_choice=ToolChoice.NONE, stream=False)
+    assert (heard.asked, "21 degrees" in heard.text, heard.completion.finish) == ([], True, FinishReason.STOP)
 
 
 async def test_after_a_failure_another_tool_is_tried_once() -> None:

@@ -18,7 +18,6 @@ from typing import Any
 import anyio
 import pytest
 
-from dial_client import ModelSettings
 from tests.inner import (
     TEMPLATE,
     VARIABLE,
@@ -32,8 +31,6 @@ from tests.inner import (
     ModelRequest,
     ProviderError,
     TextChunk,
-    ToolCallResult,
-    ToolChoice,
     ToolFormat,
     ToolSpec,
 )
@@ -170,69 +167,61 @@ async def test_closing_a_provider_while_it_starts_is_an_error_for_waiters() -> N
 
 @with_weights
 @asyncio_only
-async def test_a_question_is_answered_by_a_call_and_a_sentence_about_its_result() -> None:
-    async with local() as provider:
-        await provider.prepare(ModelRequest((Message.user("Hello"),), tools=(CLOCK,)))
-        _, calls, end, _ = await ask(provider, QUESTION, tools=(CLOCK,))
-        assert end.usage.cached_tokens > end.usage.input_tokens / 2
-        call = calls[0].call
-        assert (call.name, call.arguments, end.finish) == (
-            CLOCK.name,
-            {"timezone": "Asia/Tokyo"},
-            FinishReason.TOOL_CALLS,
-        )
-        result = Message.tool(call, ToolCallResult(call.id, success=True, content='{"time": "08:25"}'))
-        history = (QUESTION, Message.assistant("", [call]), result)
-        text, calls, end, _ = await ask(provider, *history, tools=(CLOCK,))
-        assert ("8:25" in text, calls, end.finish) == (True, [], FinishReason.STOP)
-        greeting = Message.user("Write one sentence that greets Ada.")
-        text, calls, _, pieces = await ask(provider, greeting, tools=(CLOCK,))
-        assert ("Ada" in text, calls) == (True, []), "an answer without results to check streams from its first token"
-        assert pieces > 3
-        text, calls, _, _ = await ask(
-            provider, *history, tools=(CLOCK,), settings=ModelSettings(tool_choice=ToolChoice.NONE), stream=False
-        )
-        assert ("8:25" in text, calls) == (True, [])
-
-
-@with_weights
-@asyncio_only
 async def test_two_providers_use_the_model_concurrently_and_a_dead_model_is_restarted() -> None:
     async with local() as first, local() as second:
-        answers: dict[str, str] = {}
-
-        async def capital(provider: LocalProvider, country: str) -> None:
-            answers[country], *_ = await ask(provider, Message.user(f"What is the capital of {country}?"))
-
         await second.prepare()
         assert second._process is not None
         os.kill(second._process.pid, signal.SIGTERM)
         async with anyio.create_task_group() as group:
-            group.start_soon(capital, first, "France")
-            group.start_soon(capital, second, "Italy")
-        assert "Paris" in answers["France"]
-        assert "Rome" in answers["Italy"]
+            group.start_soon(call_a_prepared_tool, first)
+            group.start_soon(stream_an_answer, second)
+
+
+async def call_a_prepared_tool(provider: LocalProvider) -> None:
+    """Ask a question that needs a tool, with the tools processed before. `.ci/run` asserts the answer of the demo."""
+    await provider.prepare(ModelRequest((Message.user("Hello"),), tools=(CLOCK,)))
+    _, calls, end, _ = await ask(provider, QUESTION, tools=(CLOCK,))
+    assert end.usage.cached_tokens > end.usage.input_tokens / 2
+    call = calls[0].call
+    assert (call.name, call.arguments, end.finish) == (CLOCK.name, {"timezone": "Asia/Tokyo"}, FinishReason.TOOL_CALLS)
+
+
+async def stream_an_answer(provider: LocalProvider) -> None:
+    """Ask a question without tools, whose answer streams from its first token."""
+    text, calls, end, pieces = await ask(provider, Message.user("What is the capital of France?"))
+    assert ("Paris" in text, calls, end.finish) == (True, [], FinishReason.STOP)
+    assert pieces > 3
 
 
 HOST = """
+import sys
+from pathlib import Path
+
 import anyio
+from dial_client.providers.embedded import process
 from dial_client.providers.embedded.local_provider import LocalProvider
 
+process._SERVER = Path(sys.argv[1])
+
 async def main():
-    provider = LocalProvider()
+    provider = LocalProvider(sys.argv[2])
     await provider.prepare()
     print(provider._process.pid, flush=True)
     await anyio.sleep(600)
 
 anyio.run(main)
 """
+RECORDED_MODEL = Path(__file__).parents[1] / "support" / "servers" / "recorded_model.py"
 
 
-@with_weights
 @posix_only
 @asyncio_only
-async def test_a_killed_host_leaves_no_model_process() -> None:
-    async with await anyio.open_process([sys.executable, "-c", HOST]) as host:
+async def test_a_killed_host_leaves_no_model_process(tmp_path: Path) -> None:
+    # The recorded model reads its standard input as llama.cpp's server does, whose end `server` asserts.
+    (tmp_path / "model.gguf").write_bytes(b"GGUFtokenizer.chat_template")
+    variables = os.environ | {"DIAL_TEST_RECORDED_MODEL": str(tmp_path / "nothing.jsonl")}
+    command = [sys.executable, "-c", HOST, str(RECORDED_MODEL), str(tmp_path / "model.gguf")]
+    async with await anyio.open_process(command, env=variables) as host:
         assert host.stdout is not None
         pid = int(await host.stdout.receive())
         os.kill(pid, 0)
