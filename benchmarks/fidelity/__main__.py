@@ -22,7 +22,7 @@ from benchmarks.fidelity import tasks
 from benchmarks.fidelity.replay import Expected, Host, Replay, expect
 from benchmarks.fidelity.toolkits import BFCL, TAU2, Toolkit, is_installed, open_toolkit
 
-FORMATS = ("native", "react", "xml")
+FORMATS = ("native", "react", "xml", "code")
 HEAD = (
     "| tasks | format | search | right | calls | requests a task | KB of tools each | found by the user's words |\n"
     "|---|---|---|---|---|---|---|---|"

@@ -33,7 +33,8 @@ OFFERED = 10
 """The most tools that are offered without a search, in runs with search."""
 PIECE = 7
 """The characters of each streamed piece of a reply: fewer than most names and labels have."""
-SEARCH = "search_tools"
+SEARCH, RUN_CODE = "search_tools", "run_code"
+CODE = "code"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class Oracle:
     """A model that knows the calls of the current turn.
 
     Args:
-        format: The tool format of the client: ``native``, ``react`` or ``xml``.
+        format: The tool format of the client: ``native``, ``react``, ``xml`` or ``code``.
         names: The offered name of each tool, by server and tool.
     """
 
@@ -105,10 +106,12 @@ class Oracle:
         its exact name.
         """
         self.rounds += 1
-        about = [{"name": tool.name, "schema": dict(tool.input_schema)} for tool in request.tools]
+        about = [(tool.name, tool.description, dict(tool.input_schema)) for tool in request.tools]
         self.request_bytes += len(json.dumps(about)) + len(request.instruction_text)
         if self.next_call is None:
             return self._write_answer()
+        if self.format == CODE:
+            return self._write_program(request)
         name = self.names[self.next_call.server, self.next_call.tool]
         is_offered = self._is_offered(name, request)
         if not is_offered and not self.searched and self._is_offered(SEARCH, request):
@@ -120,6 +123,27 @@ class Oracle:
         self.next_call = next(self.calls, None)
         return self._write_call(name, arguments)
 
+    def _write_program(self, request: ModelRequest) -> dict[str, Any]:
+        """Return all calls of the turn as one program, after a search for what is not on offer."""
+        assert self.next_call is not None
+        calls = [self.next_call, *self.calls]
+        names = [self.names[call.server, call.tool] for call in calls]
+        described = next(tool.description for tool in request.tools if tool.name == RUN_CODE)
+        missing = [name for name in names if f"async def {name}(" not in described]
+        if missing and not self.searched and self._is_offered(SEARCH, request):
+            self.searched = True
+            self.searches += 1
+            self.calls = iter(calls[1:])
+            return self._write_call(SEARCH, {"query": self.text})
+        answered = request.messages[-1].text if self.searched else ""
+        self.found += self.searched and all(f"async def {name}(" in described + answered for name in names)
+        self.next_call = None
+        lines = [
+            f"results.append(await {name}({', '.join(f'{key}={value!r}' for key, value in call.arguments.items())}))"
+            for name, call in zip(names, calls, strict=True)
+        ]
+        return self._write_call(RUN_CODE, {"code": "\n".join(["results = []", *lines, "results"])})
+
     def _is_offered(self, name: str, request: ModelRequest) -> bool:
         if request.tools:
             return any(tool.name == name for tool in request.tools)
@@ -127,7 +151,7 @@ class Oracle:
 
     def _write_call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         text = json.dumps(arguments, ensure_ascii=False)
-        if self.format == "native":
+        if self.format in ("native", CODE):
             return {"tool_calls": [{"name": name, "arguments": text}], "chunk_size": PIECE}
         if self.format == "xml":
             call = f'<tool_call>\n{{"name": "{name}", "arguments": {text}}}\n</tool_call>'
@@ -202,13 +226,26 @@ class Host:
 
 def _find_fault(turn: TaskTurn, played: Turn, expected: Expected, states: Sequence[str]) -> str:
     """Return the first difference between a turn and what it should be; an empty text if there is none."""
-    records = [record for record in played.tool_calls if record.call.name != SEARCH]
-    results = [str(record.result.content) for record in records]
+    results = _list_results(played)
     for call, result, should_be in zip(turn.calls, results, expected.results, strict=False):
         if result != should_be:
             return f"{call.server}.{call.tool}({json.dumps(call.arguments)}): {result[:200]!r}, not {should_be[:200]!r}"
     if len(results) != len(expected.results):
-        return f"{len(results)} calls, not {len(expected.results)}: {played.text[:200]!r}"
+        last = str(played.tool_calls[-1].result.content) if played.tool_calls else played.text
+        return f"{len(results)} calls, not {len(expected.results)}: {last[:400]!r}"
     if tuple(states) != expected.states:
         return "another state"
     return "" if played.text == "It is done." else f"the answer is {played.text[:200]!r}"
+
+
+def _list_results(played: Turn) -> list[str]:
+    """Return the results of a turn's calls; those of a program as the program had them."""
+    records = [record for record in played.tool_calls if record.call.name != SEARCH]
+    program = next((record for record in records if record.call.name == RUN_CODE), None)
+    if program is None:
+        return [str(record.result.content) for record in records]
+    try:
+        results = json.loads(str(program.result.content))
+    except ValueError:
+        return []
+    return [result if isinstance(result, str) else json.dumps(result) for result in results]
