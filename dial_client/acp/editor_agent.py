@@ -36,12 +36,13 @@ from acp.schema import (
     SessionListCapabilities,
     SessionMode,
     SessionModeState,
+    SetSessionConfigOptionResponse,
     SetSessionModeResponse,
 )
 from acp.stdio import stdio_streams
 
 from dial_client.acp.editor_servers import EditorServer, read_editor_servers
-from dial_client.acp.editor_session import EditorSession, SessionCommand
+from dial_client.acp.editor_session import EditorSession, RequestPrompt, SessionCommand
 from dial_client.acp.permissions import EditorPerson
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
@@ -74,6 +75,12 @@ class OpenedClient:
     """The metadata of a new conversation."""
     notes: Sequence[str] = ()
     """What the user is to know of the configuration."""
+    request_prompt: RequestPrompt | None = None
+    """Returns the message of a prompt of a server, given ``/server:prompt`` and its arguments."""
+    default_model: str = ""
+    """The name of the model that answers if the conversation has no other."""
+    models: Sequence[str] = ()
+    """The names of the models of the configuration."""
 
 
 # Opens a client for the current folder, whose calls a person approves.
@@ -146,7 +153,8 @@ class EditorAgent:
         """Begin a session with a new conversation."""
         session = await self._open(cwd, mcp_servers or (), None)
         self._announce(session)
-        return NewSessionResponse(session_id=session.id, modes=self._describe_modes(session))
+        modes, options = self._describe_modes(session), await session.describe_options()
+        return NewSessionResponse(session_id=session.id, modes=modes, config_options=options)
 
     async def load_session(
         self, cwd: str, session_id: str, mcp_servers: Sequence[EditorServer] | None = None, **_: Any
@@ -156,7 +164,17 @@ class EditorAgent:
         session = await self._open(cwd, mcp_servers or (), session_id)
         await session.replay()
         self._announce(session)
-        return LoadSessionResponse(modes=self._describe_modes(session))
+        return LoadSessionResponse(modes=self._describe_modes(session), config_options=await session.describe_options())
+
+    async def set_config_option(
+        self, config_id: str, session_id: str, value: Any, **_: Any
+    ) -> SetSessionConfigOptionResponse:
+        """Change the model that answers."""
+        session = self._find(session_id)
+        options = await session.set_option(config_id, value)
+        if options is None:
+            raise RequestError.invalid_params({"problem": f"there is no option {config_id!r} with this value"})
+        return SetSessionConfigOptionResponse(config_options=options)
 
     async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> ListSessionsResponse:
         """List the conversations of a folder, or of all, the latest first."""
@@ -229,6 +247,8 @@ class EditorAgent:
         session = EditorSession(
             *(known, self._client, opened.dial, opened.manager, person.servers, person.calls), commands, notes
         )
+        session.request_prompt = opened.request_prompt
+        session.default_model, session.models = opened.default_model, opened.models
         self._modes = opened.modes
         self._sessions[known] = session, stack
         return session

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,9 @@ from acp.schema import (
     AvailableCommand,
     AvailableCommandInput,
     PromptResponse,
+    SessionConfigOptionBoolean,
+    SessionConfigOptionSelect,
+    SessionConfigSelectOption,
     SessionInfoUpdate,
     StopReason,
     UnstructuredCommandInput,
@@ -37,6 +40,7 @@ from dial_client.acp.tool_call_updates import CallIds, show_call, show_result
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.messages import limits
+from dial_client.messages.errors import DialError
 from dial_client.messages.events import (
     Event,
     Finished,
@@ -47,11 +51,28 @@ from dial_client.messages.events import (
     ToolCallProgress,
     ToolCallStarted,
 )
-from dial_client.messages.message import ImagePart, Message, Role, ToolCallRequest, ToolCallResult, ToolSpec
+from dial_client.messages.late_result import LateResult, read_late_result
+from dial_client.messages.message import (
+    ImagePart,
+    Message,
+    Role,
+    ToolCallRequest,
+    ToolCallResult,
+    ToolSpec,
+    extract_text,
+)
 from dial_client.messages.turn_result import Turn
-from dial_client.runtime.safe_text import sanitize
+from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.settings.config_types import ServerSettings
 from dial_client.turns.turn_handle import TurnHandle
+
+# The option of a session that is its model.
+_MODEL = "model"
+# The most characters of a late result that are shown.
+_MAX_LATE = 1_000
+ConfigOption = SessionConfigOptionSelect | SessionConfigOptionBoolean
+# Returns the message of a prompt of a server, given ``/server:prompt`` and its arguments. Raises `DialError`.
+RequestPrompt = Callable[[str], Awaitable[Message]]
 
 _STOP_REASONS: Mapping[limits.StopReason, StopReason] = {
     limits.StopReason.CANCELLED: "cancelled",
@@ -93,24 +114,64 @@ class EditorSession:
     """The commands, by name."""
     notes: list[str] = field(default_factory=list)
     """What the user is told with the first answer."""
+    request_prompt: RequestPrompt | None = None
+    """Returns the message of a prompt of a server; None if prompts are no commands."""
+    default_model: str = ""
+    models: Sequence[str] = ()
+    """The names of the models that the person can choose."""
+    # The names of the servers' prompts as commands, without the slash.
+    _prompts: frozenset[str] = frozenset()
     _turn: TurnHandle | None = None
     _is_cancelled: bool = False
 
     async def announce_commands(self) -> None:
-        """Tell the editor which commands there are."""
-        if not self.commands:
+        """Tell the editor which commands there are: those of the user, and then those of servers, too."""
+        own = [_to_available(*(each.name, each.description, each.arguments)) for each in self.commands.values()]
+        if own:
+            await self._send(update_available_commands(own))
+        if self.request_prompt is None:
             return
-        offered = [
-            AvailableCommand(
-                name=command.name,
-                description=command.description,
-                input=AvailableCommandInput(UnstructuredCommandInput(hint=command.arguments))
-                if command.arguments
-                else None,
+        with suppress(DialError):  # a server that has failed has no prompts
+            await self.dial.ready()
+        prompts = {to_one_line(f"{each.server}:{each.name}", 200): each for each in await self.dial.prompts.list()}
+        self._prompts = frozenset(prompts)
+        listed = [
+            _to_available(
+                name,
+                to_one_line(prompt.description or prompt.title or prompt.name, 500),
+                " ".join(f"{given.name}={'' if given.required else '(optional)'}" for given in prompt.arguments),
             )
-            for command in self.commands.values()
+            for name, prompt in prompts.items()
         ]
-        await self._send(update_available_commands(offered))
+        if listed:
+            await self._send(update_available_commands([*own, *listed]))
+
+    async def describe_options(self) -> list[ConfigOption] | None:
+        """Return what the person can choose in this session: the model, if there are several."""
+        names = list(dict.fromkeys(filter(None, (self.default_model, *self.models))))
+        if len(names) < 2:
+            return None
+        chosen = ((await self.manager.view(self.id)).settings or {}).get("model") or self.default_model
+        options = [SessionConfigSelectOption(value=name, name=name) for name in dict.fromkeys((*names, chosen))]
+        select = SessionConfigOptionSelect(
+            id=_MODEL, name="Model", category="model", type="select", current_value=chosen, options=options
+        )
+        return [select]
+
+    async def set_option(self, id_: str, value: object) -> list[ConfigOption] | None:
+        """Choose the model from the next turn on, and return the options; None if there is no such option or value.
+
+        Raises:
+            DialError: The model is unknown, or the store failed.
+        """
+        if id_ != _MODEL or value not in (self.default_model, *self.models):
+            return None
+        settings = dict((await self.manager.view(self.id)).settings or {})
+        settings.pop("model", None)
+        await self.manager.update_settings(
+            self.id, settings | ({} if value == self.default_model else {"model": value})
+        )
+        return await self.describe_options()
 
     async def replay(self) -> None:
         """Send the messages of the conversation, as an editor expects of a session that it loads."""
@@ -121,6 +182,8 @@ class EditorSession:
 
     def _to_updates(self, message: Message, calls: dict[str, ToolCallRequest]) -> Iterator[SessionUpdate]:
         match message.role:
+            case Role.USER if (late := read_late_result(message)) is not None:
+                yield _show_late(late)
             case Role.USER:
                 yield from map(update_user_message, to_blocks(message))
             case Role.ASSISTANT:
@@ -144,15 +207,12 @@ class EditorSession:
             RequestError: The prompt cannot be read.
         """
         self._is_cancelled = False
-        content = read_prompt(blocks)
-        if isinstance(content, str):
-            content = self._expand(content)
-        attached = await self.dial.attach(content)
-        for note in (*self.notes, *attached.notes):
+        message, attached_notes = await self._read_message(blocks)
+        for note in (*self.notes, *attached_notes):
             await self._send(update_agent_thought_text(f"{sanitize(note)}\n"))
         self.notes.clear()
         is_first = not (await self.manager.get(self.id)).messages
-        self._turn = await self.manager.start(self.id, attached.message)
+        self._turn = await self.manager.start(self.id, message)
         if self._is_cancelled:  # while the turn was starting
             self._turn.cancel()
         async with aclosing(self._turn.log.events()) as events:
@@ -165,6 +225,17 @@ class EditorSession:
         await self._finish(turn, is_first=is_first)
         reason = _STOP_REASONS.get(turn.stop_reason, "max_turn_requests" if turn.stop_reason.is_limit else "end_turn")
         return PromptResponse(stop_reason=reason, usage=_to_usage(turn))
+
+    async def _read_message(self, blocks: Sequence[ContentBlock]) -> tuple[Message, Sequence[str]]:
+        """Return the message of a prompt, with notes on what could not be attached."""
+        content = read_prompt(blocks)
+        if isinstance(content, str):
+            line = content.strip()
+            if self.request_prompt is not None and line.startswith("/") and line[1:].split(" ", 1)[0] in self._prompts:
+                return await self.request_prompt(line), ()
+            content = self._expand(content)
+        attached = await self.dial.attach(content)
+        return attached.message, attached.notes
 
     def cancel(self) -> None:
         """Cancel the running turn."""
@@ -202,6 +273,8 @@ class EditorSession:
                 yield update_tool_call(self.calls.find(id_), status="in_progress", content=content)
             case ToolCallFinished(result):
                 yield show_result(self.calls.end(result.tool_call_id), result)
+            case MessageCompleted(message) if (late := read_late_result(message)) is not None:
+                yield _show_late(late)
             case MessageCompleted(message) if message.role is Role.ASSISTANT and not isinstance(message.content, str):
                 images = [part for part in message.content if isinstance(part, ImagePart)]
                 yield from (update_agent_message(image_block(image.data, image.mime_type)) for image in images)
@@ -217,6 +290,17 @@ class EditorSession:
 
     async def _send(self, update: Any) -> None:
         await self.client.session_update(self.id, update)
+
+
+def _to_available(name: str, description: str, arguments: str) -> AvailableCommand:
+    given = AvailableCommandInput(UnstructuredCommandInput(hint=arguments)) if arguments else None
+    return AvailableCommand(name=name, description=description, input=given)
+
+
+def _show_late(late: LateResult) -> SessionUpdate:
+    """Return the result of a call in the background, whose own update has ended long ago."""
+    text = to_one_line(extract_text(late.content), _MAX_LATE)
+    return update_agent_thought_text(f"{late.name or 'a call'} in the background: {sanitize(text)}\n")
 
 
 def _to_usage(turn: Turn) -> Usage:

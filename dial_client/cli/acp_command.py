@@ -16,6 +16,7 @@ from dial_client.cli.chat.conversation_list import FOLDER, Scope, build_metadata
 from dial_client.cli.chat.own_commands import OwnCommand, read_own_commands
 from dial_client.cli.default_model import with_default_model
 from dial_client.cli.folder_texts import read_folder_texts
+from dial_client.cli.input.input_references import request_prompt
 from dial_client.cli.load_settings import open_model, read_settings
 from dial_client.cli.open_client import open_client, use_instructions
 from dial_client.cli.options import ExitCode, Options
@@ -92,6 +93,9 @@ async def _open_client(options: Options, person: Any) -> AsyncGenerator[Any, Non
             [_to_session_command(command) for command in commands.values()],
             build_metadata({}, dial.model.name, is_one_shot=False),
             (*notes, *problems),
+            partial(request_prompt, dial),
+            settings.default_model or "",
+            tuple(settings.models),
         )
 
 

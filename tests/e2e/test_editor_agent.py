@@ -14,7 +14,8 @@ from acp.schema import EnvVariable, HttpHeader, HttpMcpServer, McpServerStdio
 
 from tests.e2e.test_main_job import NPM, needs_npm
 from tests.support.editors import started_editor
-from tests.support.program import RAW, dial_chat, python_server, write_config
+from tests.support.model_endpoint import Say, model_endpoint
+from tests.support.program import HERE, RAW, dial_chat, python_server, write_config
 
 pytestmark = pytest.mark.anyio
 
@@ -233,3 +234,34 @@ async def test_an_error_of_the_model_is_the_error_of_the_prompt(tmp_path: Path) 
         session = await open_session(editor, tmp_path)
         with pytest.raises(acp.RequestError, match="no such model"):
             await editor.prompt(session.session_id, "Hello.")
+
+
+async def test_prompts_of_servers_are_commands_of_the_session(tmp_path: Path) -> None:
+    write_config(tmp_path, {"books": python_server(HERE / "servers" / "library.py", "stdio")}, ["Hello Ann."])
+    async with started_editor(tmp_path) as editor:
+        session = await open_session(editor, tmp_path)
+        await editor.has_commands.wait()
+        (greet,) = [command for command in editor.commands if command.name == "books:greet"]
+        await editor.prompt(session.session_id, "/books:greet name=Ann")
+        with pytest.raises(acp.RequestError, match="greet needs name"):
+            await editor.prompt(session.session_id, "/books:greet")
+        await editor.connection.load_session(cwd=str(tmp_path), session_id=session.session_id, mcp_servers=[])
+    assert (greet.description, greet.input.root.hint) == ("To greet.", "name= how=(optional)")
+    (question,) = editor.find("user_message_chunk")
+    assert question.content.text == "Greet Ann kindly."
+
+
+async def test_the_model_of_a_session_is_chosen_in_the_editor(tmp_path: Path) -> None:
+    with model_endpoint([Say("I am another one.")]) as endpoint:
+        other = {"api": "chat", "base_url": f"{endpoint.url}/v1", "model": "other"}
+        write_config(tmp_path, {}, ["I am the first."], models={"other": other})
+        async with started_editor(tmp_path) as editor:
+            session = await open_session(editor, tmp_path)
+            (option,) = session.config_options
+            answer = await editor.connection.set_config_option("model", session.session_id, "other")
+            await editor.prompt(session.session_id, "Who are you?")
+            with pytest.raises(acp.RequestError):
+                await editor.connection.set_config_option("model", session.session_id, "unknown")
+    assert (option.id, option.category, len(option.options)) == ("model", "model", 2)
+    assert answer.config_options[0].current_value == "other"
+    assert editor.text == "I am another one."

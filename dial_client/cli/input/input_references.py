@@ -42,16 +42,25 @@ async def with_attachments(dial: DialClient, user_input: UserInput, within: Path
 
 
 async def build_prompt_message(dial: DialClient, line: str) -> Message | None:
-    """Return the message of ``/server:prompt arg=value``; None, with a warning, if that fails.
-
-    Without any ``arg=``, the whole text after the name is the first argument.
-    """
+    """Return the message of ``/server:prompt arg=value``; None, with a warning, if that fails."""
     try:
-        prompt, rest = _find_prompt(await dial.prompts.list(), line)
-        return merge_messages(await dial.prompts.get(prompt.server, prompt.name, _parse_arguments(prompt, rest)))
+        return await request_prompt(dial, line)
     except (ConfigError, ServerError) as error:
         report_error(str(error))
         return None
+
+
+async def request_prompt(dial: DialClient, line: str) -> Message:
+    """Return the message of ``/server:prompt arg=value``.
+
+    Without any ``arg=``, the whole text after the name is the first argument.
+
+    Raises:
+        ConfigError: There is no such prompt, or its arguments are wrong.
+        ServerError: The server did not answer.
+    """
+    prompt, rest = _find_prompt(await dial.prompts.list(), line)
+    return merge_messages(await dial.prompts.get(prompt.server, prompt.name, _parse_arguments(prompt, rest)))
 
 
 def _find_prompt(prompts: Iterable[Prompt], line: str) -> tuple[Prompt, str]:
