@@ -253,8 +253,8 @@ async def test_prompts_of_servers_are_commands_of_the_session(tmp_path: Path) ->
 
 async def test_the_model_of_a_session_is_chosen_in_the_editor(tmp_path: Path) -> None:
     with model_endpoint([Say("I am another one.")]) as endpoint:
-        other = {"api": "chat", "base_url": f"{endpoint.url}/v1", "model": "other"}
-        write_config(tmp_path, {}, ["I am the first."], models={"other": other})
+        profile = {"api": "chat", "base_url": f"{endpoint.url}/v1", "model": "other"}
+        write_config(tmp_path, {}, ["I am the first."], models={"other": profile})
         async with started_editor(tmp_path) as editor:
             session = await open_session(editor, tmp_path)
             (option,) = session.config_options
