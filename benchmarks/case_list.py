@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from benchmarks.cases import Case, Format, Help, Idle, Kept, Program, Script, Start, Turns
-from benchmarks.hosts import server_entries
 from benchmarks.in_process import FunctionTurns, MiddlewareTurns, TracedTurns, UntracedTurns
 from benchmarks.rendered import Rendered
 from benchmarks.screen_delay import ShownOnScreen
+from benchmarks.server_entries import server_entries
 from benchmarks.through_sdk import SdkStart, SdkTurns
 
 

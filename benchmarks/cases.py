@@ -20,7 +20,8 @@ from typing import Any, Protocol, Self
 
 from benchmarks import floor
 from benchmarks.endpoint import Endpoint, answer_of
-from benchmarks.hosts import QUESTION, Host, Opener, Servers, open_dial, open_floor, server_entries
+from benchmarks.server_entries import QUESTION, Servers, server_entries
+from benchmarks.sides import Host, Opener, open_dial, open_floor
 from dial_client import ConversationManager, DialClient, Message, SQLStore, Turn
 
 OPENERS: Mapping[str, Opener] = {"floor": open_floor, "dial": open_dial}

@@ -5,6 +5,10 @@ model calls CALLS of the offered tools; then it replies with CHUNKS words, in as
 state: the round is the number of the assistant's messages in the request. It uses plain asyncio and HTTP/1.1 with
 keep-alive, with a write for each chunk, like inference servers.
 
+``/task/SERVERS/TOOLS/ROUNDS/CALLS/CHUNKS/v1`` knows the tools of `server_entries`, and makes the same calls by name,
+also if the host offers them with a prefix. If a host offers a search in their place, the model searches for each tool
+that is not offered. It answers in words only if all results are right.
+
 ``/paced/MS/v1`` sends a chunk every MS milliseconds. Its first reply to a question is a few words and a call of the
 first tool with the question as its text; then it replies with as many words as the last number in the question.
 
@@ -63,6 +67,10 @@ class Endpoint:
         """Return the ``base_url`` of a script."""
         return f"http://127.0.0.1:{self._port}/{rounds}/{calls}/{chunks}/v1"
 
+    def task_url(self, servers: int, tools: int, rounds: int, calls: int = 1, chunks: int = 20) -> str:
+        """Return the ``base_url`` of a task with the tools of `servers` servers, each with `tools` tools."""
+        return f"http://127.0.0.1:{self._port}/task/{servers}/{tools}/{rounds}/{calls}/{chunks}/v1"
+
     def paced_url(self, pace_ms: int) -> str:
         """Return the ``base_url`` of a model that takes `pace_ms` for each chunk, and calls a tool once a question."""
         return f"http://127.0.0.1:{self._port}/paced/{pace_ms}/v1"
@@ -73,9 +81,14 @@ class Endpoint:
 
     def requests(self) -> int:
         """Return the number of requests that the model has answered."""
+        return self.traffic()[0]
+
+    def traffic(self) -> tuple[int, int]:
+        """Return the number of requests that the model has answered, and the bytes of their bodies."""
         assert self._process.stdin is not None
         print("count", file=self._process.stdin, flush=True)
-        return int(self._read_line())
+        requests, size = self._read_line().split()
+        return int(requests), int(size)
 
     def _read_line(self) -> str:
         assert self._process.stdout is not None
@@ -86,6 +99,7 @@ class _Model(asyncio.Protocol):
     """A connection to the model."""
 
     answered = 0
+    received = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -110,6 +124,7 @@ class _Model(asyncio.Protocol):
         return first.split(" ")[1], body[:length]
 
     def _respond(self, path: str, body: bytes) -> None:
+        _Model.received += len(body)
         match path.strip("/").split("/"):
             case ["stamped", chunks, pace, "v1", "chat", "completions"]:
                 _Model.answered += 1
@@ -121,10 +136,13 @@ class _Model(asyncio.Protocol):
                 self._transport.write(_STREAM_HEAD)
                 events = _build_paced_events(json.loads(body))
                 self._write_paced(events, 0, int(pace) / 1000, asyncio.get_running_loop().time())
-            case [rounds, calls, chunks, "v1", "chat", "completions"]:
+            case [*task, rounds, calls, chunks, "v1", "chat", "completions"] if not task or task[0] == "task":
                 _Model.answered += 1
                 request = json.loads(body)
-                reply = _build_reply(request, int(rounds), int(calls), int(chunks))
+                if task:
+                    reply = _build_task_reply(request, _list_tools(*task[1:]), int(rounds), int(calls), int(chunks))
+                else:
+                    reply = _build_reply(request, int(rounds), int(calls), int(chunks))
                 if request.get("stream"):
                     self._write_stream(request, *reply)
                 else:
@@ -188,6 +206,40 @@ def _build_reply(
     return [], [_build_call(round_ * calls + number, offered) for number in range(calls)]
 
 
+def _build_task_reply(
+    request: dict[str, Any], tools: list[str], rounds: int, calls: int, chunks: int
+) -> tuple[list[str], list[dict[str, Any]]]:
+    results = " ".join(json.dumps(message["content"]) for message in request["messages"] if message["role"] == "tool")
+    found = {int(number) for number in re.findall(r"What was found for question (\d+)", results)}
+    if len(found) >= rounds * calls:
+        return list(_list_words(chunks)), []
+    if found != set(range(len(found))) or len(found) % calls:
+        return [f"The results are wrong: {sorted(found)}"], []
+    offered = {name[name.rindex("server") :]: name for name in _list_offered(request) if "_tool_" in name}
+    wanted = [(number, tools[number * 61 % len(tools)]) for number in range(len(found), len(found) + calls)]
+    if all(tool in offered for _, tool in wanted):
+        return [], [_build_named_call(number, offered[tool]) for number, tool in wanted]
+    asked = len([message for message in request["messages"] if message["role"] == "assistant"])
+    if "search_tools" not in _list_offered(request) or asked > 3 * rounds:
+        return ["The tools are not offered."], []
+    return [], [_build_search(f"{asked}_{number}", tool) for number, tool in wanted if tool not in offered]
+
+
+def _list_offered(request: dict[str, Any]) -> list[str]:
+    return [tool["function"]["name"] for tool in request.get("tools") or ()]
+
+
+@cache
+def _list_tools(servers: str, tools: str) -> list[str]:
+    return [f"server{server}_tool_{number:03}" for server in range(int(servers)) for number in range(int(tools))]
+
+
+def _build_search(call: str, tool: str) -> dict[str, Any]:
+    server, _, number = tool.partition("_tool_")
+    function = {"name": "search_tools", "arguments": json.dumps({"query": f"{server} kind {int(number)}"})}
+    return {"id": f"call_search_{call}", "type": "function", "function": function}
+
+
 def _build_paced_events(request: dict[str, Any]) -> list[bytes]:
     messages = request["messages"]
     asked = max(at for at, message in enumerate(messages) if message["role"] == "user")
@@ -204,7 +256,10 @@ def _build_paced_events(request: dict[str, Any]) -> list[bytes]:
 
 def _build_call(number: int, offered: list[str]) -> dict[str, Any]:
     # A step of 61 visits every server of the case with many tools.
-    name = offered[number * 61 % len(offered)]
+    return _build_named_call(number, offered[number * 61 % len(offered)])
+
+
+def _build_named_call(number: int, name: str) -> dict[str, Any]:
     arguments = json.dumps({"text": f"What was found for question {number}.", "count": 3})
     return {"id": f"call_{number}", "type": "function", "function": {"name": name, "arguments": arguments}}
 
@@ -248,7 +303,7 @@ async def _serve() -> None:
 
     def listen_to_the_parent() -> None:
         for _ in sys.stdin:
-            print(_Model.answered, flush=True)
+            print(_Model.answered, _Model.received, flush=True)
         loop.call_soon_threadsafe(ended.set)
 
     server = await loop.create_server(_Model, "127.0.0.1", 0)

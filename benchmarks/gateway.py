@@ -22,8 +22,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.hosts import server_entries
 from benchmarks.report import machine
+from benchmarks.server_entries import server_entries
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 BLOCK = 10

@@ -16,7 +16,8 @@ from opentelemetry import trace
 from benchmarks.cases import Sample, Script, Sides, Turns
 from benchmarks.endpoint import Endpoint
 from benchmarks.floor import Floor
-from benchmarks.hosts import Host, Servers, open_client, open_dial, server_entries, wrap_floor
+from benchmarks.server_entries import Servers, server_entries
+from benchmarks.sides import Host, open_client, open_dial, wrap_floor
 from dial_client import ToolCallResult, Turn
 from dial_client.client import dial_client as client_module
 from dial_client.extend import CallNext, Middleware, ModelReply, ModelRequest, ToolCall, TurnRequest

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.cases import Clock, Sample, Script, Sides
 from benchmarks.endpoint import Endpoint
-from benchmarks.hosts import QUESTION
+from benchmarks.server_entries import QUESTION
 from dial_client import DialClient, Event, Message, TextDelta
 from dial_client.cli.markdown.markdown_stream import MarkdownStream
 from dial_client.cli.markdown.themes import DARK

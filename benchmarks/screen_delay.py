@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.cases import Sample, Sides, dial_chat_command, write_config
 from benchmarks.endpoint import Endpoint
-from benchmarks.hosts import QUESTION
+from benchmarks.server_entries import QUESTION
 
 COLUMNS, ROWS = 100, 40
 _STAMP = re.compile(r"(?<!\d)1\d{15}(?!\d)")

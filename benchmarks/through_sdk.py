@@ -11,7 +11,8 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.cases import Script, Sides, Turns, run_child, write_config
 from benchmarks.endpoint import Endpoint
-from benchmarks.hosts import QUESTION, Servers, open_dial, open_dial_through_sdk, server_entries
+from benchmarks.server_entries import QUESTION, Servers, server_entries
+from benchmarks.sides import open_dial, open_dial_through_sdk
 
 
 @dataclass(frozen=True, slots=True)

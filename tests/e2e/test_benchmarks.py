@@ -17,8 +17,8 @@ from mcp.types import TextContent
 from benchmarks.case_list import all_cases
 from benchmarks.child import measured
 from benchmarks.dial import main
-from benchmarks.hosts import server_entries
 from benchmarks.report import Row, rows_of, table
+from benchmarks.server_entries import server_entries
 
 ROOT = Path(__file__).parents[2]
 

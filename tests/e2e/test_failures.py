@@ -1,18 +1,17 @@
 """Failures of models and servers in practice, with default settings, with and without streaming, over loopback.
 
-Each row, which was also used to measure other MCP hosts, is a real turn with real servers, with its expected end and
-the expected results in its last request. In every row the requests are valid, another server stays usable, and the
-conversation can be continued. docs/turns.md has the same rows for users.
+What fails is in `probes.kinds`, which probes other hosts too, from outside; here each probe is a turn in this process,
+with its expected end and the exact results in its last request. In every row the requests are valid, another server
+stays usable, and the conversation can be continued. docs/turns.md has the same rows for users.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -24,33 +23,26 @@ from mcp.server import MCPServer
 from dial_client import DialClient, Message, ProviderError, StopReason, ToolCallProgress, Turn
 from dial_client.extend import Elicitation, ElicitationAnswer
 from dial_client.testing import ScriptedProvider
+from probes.kinds import LATER, NOBODY_THERE, OTHER, PROBES, Probe, build_entry, calls
+from probes.script import DONE, Script, offered_names
+from probes.servers import LONG_NAME, PNG
 from tests.inner import Api, Callbacks
 from tests.integration.test_conversations_after_failure import ask, check_request
 from tests.support.fakes import virtual_time
-from tests.support.model_endpoint import Answer, Call, Raw, Recorded, Say, events, model_endpoint, provider_of, refuse
-from tests.support.program import entry, python_server
-from tests.support.servers.awkward import LONG_NAME, PNG
+from tests.support.model_endpoint import Raw, Recorded, Say, model_endpoint, provider_of
+from tests.support.program import python_server
 from tests.support.servers.launch import is_alive, until
 
 pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).parents[2]
 SERVERS = ROOT / "tests" / "support" / "servers"
-DONE = "Done."
-
-
-def child(script: str, *options: str, **settings: Any) -> dict[str, Any]:
-    argv = ["-W", "ignore", str(SERVERS / script), *options]
-    return {"command": sys.executable, "args": argv, "env": {"PYTHONPATH": str(ROOT)}, **settings}
+AWKWARD = build_entry("Awkward")
 
 
 def build_server(server: Any) -> Any:
     """Return the entry of a server that is named by a script of the SDK; others are entries already."""
     return python_server(SERVERS / server) if isinstance(server, str) else server
-
-
-AWKWARD = child("awkward.py")
-OTHER = child("awkward.py", "Other")
 
 
 @dataclass(frozen=True)
@@ -72,7 +64,7 @@ class Seen:
 
     @property
     def offered(self) -> list[str]:
-        return [tool["function"]["name"] for tool in self.requests[-1].json["tools"]]
+        return offered_names(self.requests[-1])
 
 
 Check = Callable[[Seen], None]
@@ -80,28 +72,17 @@ Check = Callable[[Seen], None]
 
 @dataclass(frozen=True)
 class Row:
-    """One failure: the replies of the model, the servers, and the expected outcome."""
+    """One failure, and its expected outcome."""
 
-    sentence: str
-    """The first column of its row in docs/turns.md."""
-    answers: Sequence[Answer]
-    """The replies of the model; the turn sends exactly one request for each."""
+    probe: Probe
     check: Check
-    servers: Mapping[str, Any] = field(default_factory=lambda: {"awkward": AWKWARD})
     stop: StopReason = StopReason.ANSWERED
     text: str = DONE
+    requests: int = 0
+    """The requests of the turn; 0 for one for each reply, and one for the answer."""
     wires: Sequence[Api] = (Api.CHAT,)
-    streams: Sequence[bool] = (True, False)
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the client, mostly empty."""
-
-
-def calls(*names: str, **arguments: Any) -> Say:
-    return Say("", tuple(Call(name, arguments, f"call_{at}") for at, name in enumerate(names)))
-
-
-def after(*replies: Answer) -> list[Answer]:
-    return [*replies, Say(DONE)]
 
 
 def has(*results: str) -> Check:
@@ -131,7 +112,13 @@ def is_shown_once(seen: Seen) -> None:
 def names_fit(seen: Seen) -> None:
     assert all(re.fullmatch("[a-zA-Z0-9_-]{1,64}", name) for name in seen.offered)
     assert len(set(seen.offered)) == len(seen.offered)
+    assert set(seen.offered) >= {SHORTENED, "a_b_c"}
     has(f"{LONG_NAME} ran", "a.b/c ran")(seen)
+
+
+def both_ran(seen: Seen) -> None:
+    assert set(seen.offered) >= {"one__who", "two__who"}
+    assert len(set(seen.results)) == 2
 
 
 def notes(words: str) -> Check:
@@ -148,135 +135,80 @@ async def agrees(question: Elicitation) -> ElicitationAnswer:
     return ElicitationAnswer("accept", {"yes": True})
 
 
-NOBODY_THERE = "a server asks a question"
-NOT_STARTED = "a server does not start, or never answers"
-NO_SUCH_FORM = "a schema is recursive, a name is too long or has odd characters"
-OTHER_CONTENT = "a result has no text, but structured content, resources or links"
-FAILING = "a tool keeps failing"
-BAD_ARGUMENTS = "the arguments are incomplete or invalid"
-NOTHING_SAID = "the model returns an empty answer"
 LOST = "ERROR: The server 'awkward' is not available: the call was lost, and may have had its effect: "
-BUSY = {"retry-after-ms": "1"}
-CUT = events({"choices": [{"delta": {"content": "Half an ans"}}]}, done=False, cut=True)
+NO_USER = "ERROR: The call failed: it asks the user a question, but no user can answer"
 SHORTENED = "long_" * 10 + "lon_fe0378cf67"
 
+# Those of `PROBES` that are not here have tests of their own below, or in tests/integration/test_elicitation.py.
 ROWS: dict[str, Row] = {
     "one server's command does not exist": Row(
-        NOT_STARTED,
-        after(calls("still_there")),
-        notes("server 'missing' is not available: "),
-        {"missing": {"command": "no-such-command"}},
+        PROBES["a command does not exist"], notes("server 'missing' is not available: ")
     ),
     "one server never answers initialize": Row(  # a shorter wait; the default has its own test below
-        NOT_STARTED,
-        after(calls("still_there")),
+        replace(PROBES["initialize is never answered"], servers={"mute": build_entry("Mute", startupTimeout=1)}),
         notes("server 'mute' is not available: not ready within 1 seconds; it last said: still thinking"),
-        {"mute": entry("Hangs", startupTimeout=1)},
     ),
-    "other text on the server's stdout": Row(
-        "a server writes text that is not a message to its standard output",
-        after(calls("echo", text="Hi")),
-        has('{"text": "Hi"}'),
-        {"chatty": entry("Chatty")},
-    ),
-    "two servers, same tool names": Row(
-        "two servers have tools with the same name",
-        after(calls("one__echo", "two__echo", text="Hi")),
-        has('{"text": "Hi"}', '{"text": "Hi"}'),
-        {"one": entry("Server"), "two": entry("Server")},
-    ),
-    "recursive schema": Row(NO_SUCH_FORM, after(calls("recursive", root={"children": [{}]})), has("recursive ran")),
-    "names no provider takes": Row(NO_SUCH_FORM, after(calls(SHORTENED, "a_b_c")), names_fit),
-    "2,000,000 characters": Row("a result has 2,000,000 characters", after(calls("huge")), is_bounded),
-    "image": Row("a tool returns an image", after(calls("picture")), is_shown_once, wires=list(Api)),
-    "structured content only": Row(OTHER_CONTENT, after(calls("structured")), has('{"answer": 42}')),
+    "other text on the server's stdout": Row(PROBES["other text on standard output"], has("Hi")),
+    "two servers, same tool names": Row(PROBES["two tools with one name"], both_ran),
+    "recursive schema": Row(PROBES["a recursive schema"], has("recursive ran")),
+    "names no provider takes": Row(PROBES["names that no provider takes"], names_fit),
+    "2,000,000 characters": Row(PROBES["a result of 2 MB"], is_bounded),
+    "image": Row(PROBES["an image"], is_shown_once, wires=list(Api)),
+    "structured content only": Row(PROBES["structured content alone"], has('{"answer": 42}')),
     "embedded text and a link": Row(
-        OTHER_CONTENT,
-        after(calls("resources")),
-        has("[resource file:///notes.txt]\nthe notes\n[resource report: file:///report.pdf, application/pdf]"),
+        PROBES["a resource and a link"],
+        has("[resource memo:///notes.txt]\nthe notes\n[resource report: https://docs.example/report.pdf, application/pdf]"),
     ),
-    "isError": Row(FAILING, after(calls("fails")), has("ERROR: the disk is full")),
+    "isError": Row(PROBES["a failing call"], has("ERROR: the disk is full")),
     "fails every time": Row(
-        FAILING, after(*[calls("fails")] * 3), has(*["ERROR: the disk is full"] * 3), stop=StopReason.CONSECUTIVE_ERRORS
+        PROBES["calls that always fail"],
+        has(*["ERROR: the disk is full"] * 3),
+        stop=StopReason.CONSECUTIVE_ERRORS,
+        requests=4,
     ),
     "never stops calling": Row(
-        "the model never stops calling",
-        after(*(calls("echo", text=f"round {at}") for at in range(11))),
-        has(*(f"round {at}" for at in range(10)), "ERROR: Not run: too many rounds"),
+        PROBES["calls without end"],
+        has(*(f"round {at}" for at in range(1, 11)), "ERROR: Not run: too many rounds"),
         stop=StopReason.MAX_DEPTH,
+        requests=12,
     ),
     "unknown tool": Row(
-        "the model calls a tool that does not exist",
-        after(calls("ecko", text="Hi"), calls("echo", text="Hi")),
-        has("ERROR: There is no tool 'ecko'. Did you mean 'echo'?", "Hi"),
+        PROBES["a tool that does not exist"], has("ERROR: There is no tool 'ecko'. Did you mean 'echo'?", "Hi")
     ),
     "cut JSON": Row(
-        BAD_ARGUMENTS,
-        after(Say(calls=(Call("echo", '{"text": "H'),)), calls("echo", text="Hi")),
+        PROBES["arguments that are cut off"],
         has("ERROR: The arguments are not a JSON object. Expected a JSON object with: text.", "Hi"),
     ),
-    "wrong names": Row(
-        BAD_ARGUMENTS,
-        after(calls("echo", words="Hi"), calls("echo", text="Hi")),
-        has("ERROR: The arguments do not fit: ", "Hi"),
-    ),
-    "three calls at once": Row(
-        "the model makes several calls at once", after(calls(*["three_at_once"] * 3)), has(*["all three are here"] * 3)
-    ),
+    "wrong names": Row(PROBES["arguments of other names"], has("ERROR: The arguments do not fit: ", "Hi")),
+    "three calls at once": Row(PROBES["three calls at once"], has(*["all three are here"] * 3)),
     "a tool that never returns": Row(  # a shorter wait; the default has its own test below
-        "a tool never returns",
-        after(calls("never"), calls("itself")),
+        replace(PROBES["a tool that never returns"], servers={"awkward": AWKWARD | {"toolTimeout": 1}}),
         has("ERROR: The tool gave no result within 1 seconds.", "1 cancelled in process "),
-        {"awkward": AWKWARD | {"toolTimeout": 1}},
     ),
     "the process dies in a call, next call to it": Row(
-        "a server dies during a call",
-        after(calls("dies"), calls("echo", text="Hi")),
+        PROBES["a server dies during a call"],
         has(f"{LOST}the server ended with exit code 7; it last said: out of cheese", "Hi"),
     ),
-    "500 and 429 once": Row(
-        "the model's endpoint is overloaded, limits requests or has an error (429, 5xx)",
-        [refuse(500, headers=BUSY), refuse(429, headers=BUSY), *after(calls("echo", text="Hi"))],
-        has("Hi"),
-    ),
+    "500 and 429 once": Row(PROBES["errors 500 and 429"], has("Hi")),
     "cut in the answer": Row(
-        "the stream breaks",
-        [calls("echo", text="Hi"), CUT],
-        has("Hi"),
-        stop=StopReason.TRUNCATED,
-        text="Half an ans",
-        streams=[True],
+        PROBES["a stream that breaks"], has("Hi"), stop=StopReason.TRUNCATED, text="Half an ans", requests=2
     ),
-    "empty answer once": Row(NOTHING_SAID, after(calls("echo", text="Hi"), Say("")), has("Hi")),
+    "empty answer once": Row(PROBES["one empty answer"], has("Hi")),
     "empty answers only": Row(
-        NOTHING_SAID,
-        [calls("echo", text="Hi"), Say(""), Say("")],
+        PROBES["empty answers alone"],
         has("Hi"),
         stop=StopReason.REFUSED,
         text="[Unable to complete task: the model gave no answer]",
+        requests=3,
     ),
-    "a new tool": Row(
-        "a server adds a tool during a turn",
-        after(calls("grow"), calls("grown")),
-        has("there is one more", "grown ran"),
-    ),
-    "ctx.elicit": Row(
-        NOBODY_THERE,
-        after(calls("asks")),
-        has("ERROR: The call failed: it asks the user a question, but no user can answer"),
-        {"asking": "elicitation.py"},
-    ),
+    "a new tool": Row(PROBES["a server adds a tool"], has("there is one more", "grown ran")),
+    "ctx.elicit": Row(Probe(NOBODY_THERE, [calls("asks")], (), {"asking": "elicitation.py"}), has(NO_USER)),
     "a question of 2026-07-28": Row(
-        NOBODY_THERE,
-        after(calls("returns")),
-        has("ERROR: The call failed: it asks the user a question, but no user can answer"),
-        {"questions": "questions.py"},
+        Probe(NOBODY_THERE, [calls("returns")], (), {"questions": "questions.py"}), has(NO_USER)
     ),
     "a question that cannot be pushed": Row(
-        "a server asks a question",
-        after(calls("asks")),
+        Probe(NOBODY_THERE, [calls("asks")], (), {"asking": "elicitation.py"}),
         has("the user said accept"),
-        {"asking": "elicitation.py"},
         options={"callbacks": Callbacks(elicit=agrees)},
     ),
 }
@@ -284,22 +216,24 @@ CASES = [
     pytest.param(row, wire, stream, id=f"{name}-{wire.value}-{'streamed' if stream else 'whole'}")
     for name, row in ROWS.items()
     for wire in row.wires
-    for stream in row.streams
+    for stream in ((True,) if row.probe.streamed else (True, False))
 ]
 
 
 @pytest.mark.parametrize(("row", "wire", "stream"), CASES)
 async def test_a_turn_ends_as_documented_and_can_be_continued(row: Row, wire: Api, stream: bool) -> None:
-    with model_endpoint([*row.answers, calls("still_there"), Say("It is.")]) as endpoint:
+    with model_endpoint([Say(DONE)]) as endpoint:
+        endpoint.answer_to = Script(row.probe.replies)
         provider = provider_of(endpoint, wire)
-        servers = {name: build_server(server) for name, server in row.servers.items()}
-        async with DialClient(provider, servers={**servers, "other": OTHER}, **row.options) as dial:
+        servers = {name: build_server(server) for name, server in row.probe.servers.items()}
+        async with DialClient(provider, servers={**servers, **OTHER}, **row.options) as dial:
             conversation: list[Message] = []
             turn = await ask(dial, conversation, "Go on.", stream=stream)
             assert isinstance(turn, Turn)
             assert (turn.text, turn.stop_reason) == (row.text, row.stop)
-            assert len(endpoint.requests) == len(row.answers)
+            assert len(endpoint.requests) == (row.requests or len(row.probe.replies) + 1)
             row.check(Seen(turn, tuple(endpoint.requests)))
+            endpoint.answer_to = Script(LATER, "b")
             later = await ask(dial, conversation, "Is the other server still there?", stream=stream)
 
     assert isinstance(later, Turn)
@@ -330,7 +264,7 @@ async def test_an_incomplete_response_without_streaming_is_an_error_and_the_resu
 async def test_cancelling_a_tool_call_notifies_the_server_and_leaves_no_process(stream: bool) -> None:
     """The library's part of Ctrl-C; tests/e2e/test_interrupts.py tests the program with the signal."""
     with model_endpoint([calls("never", "still_there"), Say("Here I am.")]) as endpoint:
-        async with DialClient(provider_of(endpoint), servers={"awkward": AWKWARD, "other": OTHER}) as dial:
+        async with DialClient(provider_of(endpoint), servers={"awkward": AWKWARD, **OTHER}) as dial:
             running = dial.start([Message.user("Go on.")], stream=stream)
             async for event in running.events():
                 if isinstance(event, ToolCallProgress):
@@ -382,5 +316,5 @@ async def test_the_default_timeouts_of_a_tool_and_of_a_start_are_one_minute() ->
 def test_the_documentation_has_exactly_the_rows_of_this_test() -> None:
     section = (ROOT / "docs" / "turns.md").read_text("utf-8").partition("## What happens when")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (?!-)(.+?) \|", section, re.MULTILINE)[1:]
-    assert sorted(rows) == sorted({row.sentence for row in ROWS.values()} | {"Ctrl-C is pressed while a tool runs"})
-    assert len(rows) <= 20
+    assert sorted(rows) == sorted({probe.sentence for probe in PROBES.values()})
+    assert len(rows) == 20

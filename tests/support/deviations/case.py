@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.inner import Limits, StopReason
-from tests.support.model_endpoint import Call, Raw, Say, _chat, _messages, _responses
+from tests.support.model_endpoint import Call, Raw, Say, write_chat, write_messages, write_responses
 
 Ran = tuple[tuple[str, dict[str, Any]], ...]
 
@@ -22,7 +22,7 @@ DONE = "Done."
 TRUNCATED, REFUSED = StopReason.TRUNCATED, StopReason.REFUSED
 
 
-_WRITERS = {"chat": _chat, "responses": _responses, "messages": _messages}
+_WRITERS = {"chat": write_chat, "responses": write_responses, "messages": write_messages}
 
 
 @dataclass(frozen=True)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
-from typing import Any, Protocol, Unpack
+from typing import Protocol, Unpack
 
 from benchmarks import floor
+from benchmarks.server_entries import QUESTION, Servers
 from dial_client import ClientOptions, DialClient, Finished, Limits, Message, TextDelta, Turn
 from dial_client.extend import OpenAIProvider
 
 _ALL_TOOLS = Limits(max_tools=1000, max_tool_bytes=10_000_000)
-QUESTION = "What do the records say?"
-Servers = Mapping[str, Mapping[str, Any]]
 
 
 class Host(Protocol):
@@ -28,21 +25,6 @@ class Host(Protocol):
 
 
 Opener = Callable[[str, Servers], AbstractAsyncContextManager[Host]]
-
-
-def server_entries(count: int = 1, *, tools: int = 1, start_delay: float = 0.0, call_delay: float = 0.0) -> Servers:
-    """Return entries of raw servers; `tools` is the number of tools of each server, and delays are in seconds."""
-    script = str(Path(__file__).with_name("stdio_server.py"))
-    delays = ["--start-delay", str(start_delay), "--call-delay", str(call_delay)]
-    names = [f"server{number}" for number in range(count)]
-    return {
-        name: {
-            "command": sys.executable,
-            "args": ["-I", "-S", script, name, "--tools", str(tools), *delays],
-            "autoApprove": ["*"],
-        }
-        for name in names
-    }
 
 
 class _Floor:

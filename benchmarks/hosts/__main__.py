@@ -1,0 +1,88 @@
+"""Measures the hosts: ``python -m benchmarks.hosts [--only TASK] [--hosts HOST] [--write FILE]``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from benchmarks.hosts.environments import FOLDER, HOSTS, OWN, Environment, describe_installed, find_python, prepare
+from benchmarks.hosts.measurement import measure
+from benchmarks.hosts.tables import Run, describe_json, replace_tables, write_markdown
+from benchmarks.hosts.work import list_work
+from probes.kinds import PROBES, Probe
+from probes.verdict import Outcome, probe_host
+
+SMOKE_PROBES = ("a server dies during a call", "a result of 2 MB")
+
+
+def probe_all(environments: Sequence[Environment], probes: Mapping[str, Probe]) -> dict[str, list[Outcome]]:
+    """Probe all hosts at the same time: most of the time they wait, and no time is compared."""
+    outcomes: dict[str, list[Outcome]] = {each.host: [] for each in environments}
+
+    def probe(each: Environment) -> None:
+        def show(outcome: Outcome) -> None:
+            outcomes[each.host].append(outcome)
+            if outcome.findings:
+                _show(f"{each.host}: {outcome.probe}: {'; '.join(outcome.findings)}")
+
+        probe_host(each.target, probes, streamed=False, show=show)
+
+    with ThreadPoolExecutor(len(environments)) as pool:
+        list(pool.map(probe, environments))
+    return outcomes
+
+
+def _show(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.hosts", description=__doc__)
+    parser.add_argument("--hosts", action="append", choices=list(HOSTS), metavar="HOST", help="one of the hosts")
+    parser.add_argument("--only", action="append", metavar="TASK", help="one task; 'faults' for the probes")
+    parser.add_argument("--python", help="the Python for the environments; default: 3.13, 3.14 or 3.12 if it is here")
+    parser.add_argument("--smoke", action="store_true", help="little work with dial_client alone, in this Python")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="put the tables between their marks in this file")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="all samples and findings")
+    options = parser.parse_args(arguments)
+    unknown = set(options.only or ()) - {*list_work(smoke=options.smoke), "faults"}
+    if unknown:
+        parser.error(f"there is no task {unknown.pop()!r}: {', '.join(list_work())}, faults")
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Install, measure, probe, and print the tables."""
+    options = _parse(arguments)
+    load, began = os.getloadavg()[0], time.perf_counter()
+    if options.smoke:
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        environments = [describe_installed(OWN, sys.executable)]
+    else:
+        _show("installation …")
+        environments = list(prepare(options.hosts or HOSTS, options.python or find_python()))
+    there = [each for each in environments if not each.problem]
+    work = list_work(smoke=options.smoke)
+    work = {name: task for name, task in work.items() if not options.only or name in options.only}
+    probes = {name: probe for name, probe in PROBES.items() if not options.smoke or name in SMOKE_PROBES}
+    cells = measure(work, there, _show) if work else {}
+    _show("faults …")
+    outcomes = probe_all(there, probes) if not options.only or "faults" in options.only else {}
+    command = "make bench-hosts"
+    run = Run(environments, work, cells, outcomes, load, time.perf_counter() - began, command)
+    markdown = write_markdown(run)
+    print(markdown)
+    if options.json:
+        options.json.write_text(json.dumps(describe_json(run), indent=2), encoding="utf-8")
+    if options.write:
+        replace_tables(options.write, markdown)
+
+
+if __name__ == "__main__":
+    main()

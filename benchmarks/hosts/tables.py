@@ -1,0 +1,183 @@
+"""Writes a run as Markdown, and puts it between the two marks of a file (``--write``)."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.hosts.environments import LOOP, Environment
+from benchmarks.hosts.measurement import Cell, Cells, Sample
+from benchmarks.hosts.work import Work
+from probes.__main__ import count_kinds
+from probes.verdict import Outcome
+
+BEGIN, END = "<!-- written by make bench-hosts -->", "<!-- end of what make bench-hosts writes -->"
+IDLE_LOAD = 0.5
+"""The load before a run above which other programs used the machine."""
+NAMES = {LOOP: "plain loop", "openai_agents": "openai-agents", "pydantic_ai": "pydantic-ai", "mcp_use": "mcp-use"}
+NAMES |= {"langchain": "langchain-mcp-adapters, langgraph", "fast_agent": "fast-agent"}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """All that was measured."""
+
+    environments: Sequence[Environment]
+    work: Mapping[str, Work]
+    cells: Cells
+    outcomes: Mapping[str, Sequence[Outcome]]
+    """The outcomes of the probes by host."""
+    load: float
+    """The load before the run."""
+    seconds: float
+    """The time of the whole run, with the installation."""
+    command: str
+
+
+def describe_json(run: Run) -> dict[str, Any]:
+    """Return all numbers and all findings."""
+    return {
+        "environments": [asdict(environment) for environment in run.environments],
+        "cells": {task: {host: asdict(cell) for host, cell in row.items()} for task, row in run.cells.items()},
+        "outcomes": {host: [asdict(outcome) for outcome in outcomes] for host, outcomes in run.outcomes.items()},
+        "load": run.load,
+        "seconds": run.seconds,
+    }
+
+
+def write_markdown(run: Run) -> str:
+    """Return the tables, with the machine, the versions and the command."""
+    parts = [_describe_run(run)]
+    if run.cells:
+        parts += [
+            "**Time until the answer**, as a multiple of that of the plain loop. " + _SPREAD,
+            _ratios(run, "wall"),
+        ]
+        parts += ["**Processor time** of the host and its servers, likewise.", _ratios(run, "processor")]
+        parts += ["**Requests to the model**, and their bytes.", _table(run, run.work, _traffic)]
+        parts += ["**Peak memory** of the host, without its servers, in MB.", _memory(run)]
+    if run.outcomes:
+        parts += [_FAULTS, _faults(run)]
+    return "\n\n".join(parts)
+
+
+def replace_tables(file: Path, markdown: str) -> None:
+    """Put the tables between the marks of a file."""
+    text = file.read_text(encoding="utf-8")
+    before, found, rest = text.partition(BEGIN)
+    _, found_end, after = rest.partition(END)
+    if not found or not found_end:
+        raise SystemExit(f"{file} has no line {BEGIN!r}, or no {END!r} after it")
+    file.write_text(f"{before}{BEGIN}\n\n{markdown}\n\n{END}{after}", encoding="utf-8")
+
+
+_SPREAD = "The plain loop has milliseconds. In brackets: the lowest and the highest value of two neighbouring samples."
+_FAULTS = (
+    "**Faults** ([the probes](#probes)): ● is passed. Otherwise the cell has what was missing: an *answer* in words,"
+    " the *right* end state (calls made as often as they should, results and errors told to the model, requests that an"
+    " endpoint accepts, the server told), the *next* turn of the conversation, or a clean *end* without processes."
+)
+
+
+def _describe_run(run: Run) -> str:
+    machine = f"Python {_python_of(run)}, {platform.system()} {platform.machine()}, {os.cpu_count()} processors"
+    shared = (
+        f"the load was {run.load:.1f} before the run: other programs used the machine, so that only ratios count"
+        if run.load > IDLE_LOAD
+        else f"the load was {run.load:.1f} before the run"
+    )
+    versions = "; ".join(
+        f"{_name(each.host)}: {', '.join(f'{name} {version}' for name, version in each.versions.items())}"
+        for each in run.environments
+        if not each.problem
+    )
+    made = f"Measured by `{run.command}` on {time.strftime('%Y-%m-%d')} in {run.seconds / 60:.0f} minutes."
+    text = f"{made} {machine}; {shared}. Versions: {versions}."
+    missing = "".join(
+        f" {_name(each.host)} was not measured: {each.problem}." for each in run.environments if each.problem
+    )
+    return text + missing
+
+
+def _python_of(run: Run) -> str:
+    return next((each.versions["python"] for each in run.environments if "python" in each.versions), "?")
+
+
+def _ratios(run: Run, value_name: str) -> str:
+    def value(sample: Sample) -> float:
+        return float(getattr(sample, value_name))
+
+    def describe(task: str, host: str) -> str:
+        cell, base = run.cells[task][host], run.cells[task].get(LOOP, Cell())
+        if cell.problem or not cell.samples:
+            return cell.problem or "not measured"
+        if host == LOOP or not base.samples:
+            low, high = cell.spread(value)
+            return f"{cell.median(value):,.1f} ({low:,.1f} - {high:,.1f})"
+        pairs = [value(own) / max(value(other), 1e-9) for own, other in zip(cell.samples, base.samples, strict=False)]
+        return f"{cell.median(value) / base.median(value):.2f} ({min(pairs):.2f} - {max(pairs):.2f})"
+
+    return _table(run, run.work, describe)
+
+
+def _traffic(run: Run, task: str, host: str) -> str:
+    cell = run.cells[task][host]
+    if not cell.samples:
+        return "-"
+    return f"{cell.samples[-1].requests}; {cell.median(lambda sample: sample.sent):,.0f}"
+
+
+def _memory(run: Run) -> str:
+    tasks = {name: task for name, task in run.work.items() if task.started}
+
+    def describe(task: str, host: str) -> str:
+        cell = run.cells[task][host]
+        return f"{cell.median(lambda sample: sample.memory):.0f}" if cell.samples else "-"
+
+    return _table(run, tasks, describe)
+
+
+def _faults(run: Run) -> str:
+    hosts = list(run.outcomes)
+    probes = [outcome.probe for outcome in run.outcomes[hosts[0]]]
+    by_host = {host: {outcome.probe: outcome for outcome in run.outcomes[host]} for host in hosts}
+    rows = [[probe, *(_describe_outcome(by_host[host][probe]) for host in hosts)] for probe in probes]
+    totals: list[tuple[str, Callable[[Sequence[Outcome]], str]]] = [
+        ("kinds of failure passed", lambda seen: "{} of {}".format(*count_kinds(seen))),
+        ("requests", lambda seen: f"{sum(outcome.rounds for outcome in seen):,}"),
+        ("bytes of requests", lambda seen: f"{sum(outcome.sent for outcome in seen):,}"),
+        ("processor time, s", lambda seen: f"{sum(outcome.processor or 0 for outcome in seen):.1f}"),
+        ("time, s", lambda seen: f"{sum(outcome.seconds for outcome in seen):.0f}"),
+    ]
+    rows += [[title, *(describe(run.outcomes[host]) for host in hosts)] for title, describe in totals]
+    return _lines(["fault", *map(_name, hosts)], rows)
+
+
+def _describe_outcome(outcome: Outcome) -> str:
+    if not outcome.findings:
+        return "●"
+    missing = {"answer": outcome.answered, "right": outcome.right, "next": outcome.continued}
+    return ", ".join(word for word, is_there in missing.items() if not is_there) or "end"
+
+
+def _table(run: Run, tasks: Mapping[str, Work], describe: Callable[..., str]) -> str:
+    hosts = [each.host for each in run.environments if not each.problem]
+    takes_run = describe is _traffic
+    rows = [
+        [task.about, *(describe(*((run,) if takes_run else ()), name, host) for host in hosts)]
+        for name, task in tasks.items()
+    ]
+    return _lines(["work", *map(_name, hosts)], rows)
+
+
+def _lines(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (heads, ["---"] * len(heads), *rows))
+
+
+def _name(host: str) -> str:
+    return NAMES.get(host, host)
