@@ -31,7 +31,7 @@ endif
 export PYTHONDONTWRITEBYTECODE =
 QUESTION ?= What time is it in Tokyo?
 
-.PHONY: help demo test quick answers conformance conformance-gateway lint types man docs docs-version docs-serve pictures page-pictures release-check lowest install-cost bench bench-fidelity bench-gateway bench-page load load-faults soak attack eval eval-quick eval-speed lock clean
+.PHONY: help demo test quick answers conformance conformance-gateway lint types man docs docs-version docs-serve pictures page-pictures release-check lowest install-cost bench bench-hosts probes bench-fidelity bench-gateway bench-page load load-faults soak attack eval eval-quick eval-speed lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1	/'
@@ -98,8 +98,14 @@ lowest: | $(READY)  ## the unit tests on the lowest versions that pyproject.toml
 install-cost: $(TEST)  ## measure what each dependency costs, and write the tables of docs/installation.md
 	$(BIN)/python -m release.install_cost
 
-bench: $(TEST)  ## what this host adds to the bare SDKs
+bench: $(TEST)  ## what parts of this host cost, each with and without the part
 	$(BIN)/python -m benchmarks.dial $(BENCH_ARGS)
+
+bench-hosts:  ## this host beside six others: work and faults, each host in its own environment; HOSTS_ARGS="--write docs/performance.md"
+	$(PYTHON) -m benchmarks.hosts $(HOSTS_ARGS)
+
+probes: $(TEST)  ## twenty kinds of failure; PROBE_ARGS="--host adapter.py --python /path/to/python" probes any host
+	$(BIN)/python -m probes $(or $(PROBE_ARGS),--host dial-client)
 
 bench-gateway: $(TEST)  ## what the gateway adds to a call, its start and its memory
 	$(BIN)/python -m benchmarks.gateway $(BENCH_ARGS)

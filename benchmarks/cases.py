@@ -11,20 +11,17 @@ import sys
 import time
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol, Self
 
-from benchmarks import floor
 from benchmarks.endpoint import Endpoint, answer_of
 from benchmarks.server_entries import QUESTION, Servers, server_entries
-from benchmarks.sides import Host, Opener, open_dial, open_floor
+from benchmarks.sides import Host, open_dial
 from dial_client import ConversationManager, DialClient, Message, SQLStore, Turn
-
-OPENERS: Mapping[str, Opener] = {"floor": open_floor, "dial": open_dial}
 
 Sample = Mapping[str, float]
 """The values by metric; the last word of a metric's name is its unit."""
@@ -66,23 +63,13 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """Turns of a host whose servers are connected."""
+    """Samples turns of a host whose servers are connected."""
 
     about: str
     script: Script
     servers: Servers = field(default_factory=server_entries)
     streamed: bool = False
     at_once: int = 1
-
-    @asynccontextmanager
-    async def prepared(self, endpoint: Endpoint) -> AsyncIterator[Sides]:
-        """Connect both sides."""
-        async with AsyncExitStack() as stack:
-            url = self.script.url(endpoint)
-            sides: dict[str, Measure] = {}
-            for side, opener in OPENERS.items():
-                sides[side] = partial(self.sample, await stack.enter_async_context(opener(url, self.servers)))
-            yield sides
 
     async def sample(self, host: Host) -> Sample:
         """Ask the question, and measure the turns."""
@@ -108,55 +95,6 @@ class Format:
         turns, url = Turns(self.about, self.script, streamed=True), self.script.url(endpoint)
         async with open_dial(url, turns.servers) as native, open_dial(url, turns.servers, self.tool_format) as text:
             yield {"floor": partial(turns.sample, native), "dial": partial(turns.sample, text)}
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """The start until servers are connected and their tools are known; closing is not measured.
-
-    The host is opened completely. The floor creates no client for the model, which would cost it more than a server.
-    """
-
-    about: str
-    servers: Servers
-
-    @asynccontextmanager
-    async def prepared(self, endpoint: Endpoint) -> AsyncIterator[Sides]:
-        """Yield the two sides."""
-        url = endpoint.url(0)
-        yield {
-            "floor": partial(self._sample, lambda: floor.connected(self.servers)),
-            "dial": partial(self._sample, lambda: open_dial(url, self.servers)),
-        }
-
-    async def _sample(self, opener: Callable[[], AbstractAsyncContextManager[object]]) -> Sample:
-        async with AsyncExitStack() as stack:
-            with Clock() as clock:
-                await stack.enter_async_context(opener())
-        return clock.sample
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """A program, from its start to its answer and its exit."""
-
-    about: str
-    script: Script
-    servers: Servers
-    metrics: Mapping[str, str]
-    """The keys of `child.py`'s output to report, with their names in the table."""
-
-    @asynccontextmanager
-    async def prepared(self, endpoint: Endpoint) -> AsyncIterator[Sides]:
-        """Write the configuration that both sides read."""
-        url = self.script.url(endpoint)
-        with TemporaryDirectory() as folder:
-            config = write_config(folder, self.servers)
-            commands = {
-                "floor": [sys.executable, "-c", "from benchmarks.floor import main; main()", url, config, QUESTION],
-                "dial": [*dial_chat_command(), "-c", config, "-m", "chat:x", "--base-url", url, "--no-save", QUESTION],
-            }
-            yield {side: partial(run_child, argv, self.script.answer, self.metrics) for side, argv in commands.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,6 @@
-"""Measures this host against the floor (`benchmarks/floor.py`), both in one run: ``python -m benchmarks.dial``.
+"""Measures what parts of this host cost, each with and without the part, in one run: ``python -m benchmarks.dial``.
+
+This host beside others, and beside the plain loop over the SDKs, is the subject of `benchmarks.hosts`.
 
 The two sides alternate, so that a slow phase of the machine affects both. The table shows the medians of both, their
 ratio, and the lowest and highest ratio of two neighbouring samples. CPU time is that of this process, or of a child
@@ -15,13 +17,13 @@ import sys
 from collections.abc import Sequence
 
 from benchmarks.case_list import all_cases
-from benchmarks.cases import Case, Help, Idle, Kept, Program, Sample
+from benchmarks.cases import Case, Help, Idle, Kept, Sample
 from benchmarks.endpoint import Endpoint
 from benchmarks.report import Row, as_json, machine, rows_of, table
 from benchmarks.screen_delay import ShownOnScreen
 from benchmarks.through_sdk import SdkStart
 
-LONG_CASES = (Program, Help, Kept, Idle, SdkStart, ShownOnScreen)
+LONG_CASES = (Help, Kept, Idle, SdkStart, ShownOnScreen)
 """Slow cases, with seven samples of each side instead of fifteen."""
 
 

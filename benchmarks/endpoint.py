@@ -235,8 +235,7 @@ def _list_tools(servers: str, tools: str) -> list[str]:
 
 
 def _build_search(call: str, tool: str) -> dict[str, Any]:
-    server, _, number = tool.partition("_tool_")
-    function = {"name": "search_tools", "arguments": json.dumps({"query": f"{server} kind {int(number)}"})}
+    function = {"name": "search_tools", "arguments": json.dumps({"query": tool})}
     return {"id": f"call_search_{call}", "type": "function", "function": function}
 
 

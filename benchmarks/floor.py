@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from mcp import Client, StdioServerParameters
@@ -130,22 +128,3 @@ def _assistant(text: str, calls: list[dict[str, str]]) -> dict[str, Any]:
             for call in calls
         ]
     return message
-
-
-async def chat(base_url: str, servers: Mapping[str, Mapping[str, Any]], prompt: str) -> None:
-    """Print the answer to one question while it arrives."""
-    async with opened(base_url, "x", servers) as floor:
-        async for text in floor.stream([{"role": "user", "content": prompt}]):
-            print(text, end="", flush=True)
-        print()
-
-
-def main() -> None:
-    """``floor.py BASE_URL SERVERS_JSON PROMPT``."""
-    base_url, config, prompt = sys.argv[1:]
-    servers = json.loads(Path(config).read_text(encoding="utf-8"))["mcpServers"]
-    asyncio.run(chat(base_url, servers, prompt))
-
-
-if __name__ == "__main__":
-    main()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Protocol, Unpack
 
 from benchmarks import floor
@@ -22,9 +22,6 @@ class Host(Protocol):
 
     async def streamed(self) -> str:
         """Return the answer to `QUESTION`, joined from streamed pieces."""
-
-
-Opener = Callable[[str, Servers], AbstractAsyncContextManager[Host]]
 
 
 class _Floor:
@@ -62,13 +59,6 @@ def _expect_no_failure(turn: Turn) -> None:
     # The cases check the answer, which does not reveal failed calls and missing servers.
     if turn.notes or not all(record.result.success for record in turn.tool_calls):
         raise RuntimeError(f"a turn failed: {turn.notes} {[record.result for record in turn.tool_calls]}")
-
-
-@asynccontextmanager
-async def open_floor(base_url: str, servers: Servers) -> AsyncIterator[Host]:
-    """Open the plain loop."""
-    async with floor.opened(base_url, "x", servers) as host:
-        yield _Floor(host)
 
 
 def wrap_floor(host: floor.Floor) -> Host:

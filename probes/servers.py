@@ -22,7 +22,12 @@ ODD_NAME = "a.b/c"
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 TREE = {"type": "object", "properties": {"children": {"type": "array", "items": {"$ref": "#/$defs/tree"}}}}
 RECURSIVE = {"type": "object", "properties": {"root": {"$ref": "#/$defs/tree"}}, "$defs": {"tree": TREE}}
-LINK = {"type": "resource_link", "name": "report", "uri": "https://docs.example/report.pdf", "mimeType": "application/pdf"}
+LINK = {
+    "type": "resource_link",
+    "name": "report",
+    "uri": "https://docs.example/report.pdf",
+    "mimeType": "application/pdf",
+}
 EMBEDDED = {"type": "resource", "resource": {"uri": "memo:///notes.txt", "mimeType": "text/plain", "text": "the notes"}}
 QUESTION = {"type": "object", "properties": {"yes": {"type": "boolean"}}}
 

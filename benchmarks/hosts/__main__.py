@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.hosts.environments import FOLDER, HOSTS, OWN, Environment, describe_installed, find_python, prepare
@@ -46,6 +47,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.hosts", description=__doc__)
     parser.add_argument("--hosts", action="append", choices=list(HOSTS), metavar="HOST", help="one of the hosts")
     parser.add_argument("--only", action="append", metavar="TASK", help="one task; 'faults' for the probes")
+    parser.add_argument("--samples", type=int, metavar="N", help="samples of each task, in place of its own number")
     parser.add_argument("--python", help="the Python for the environments; default: 3.13, 3.14 or 3.12 if it is here")
     parser.add_argument("--smoke", action="store_true", help="little work with dial_client alone, in this Python")
     parser.add_argument("--write", type=Path, metavar="FILE", help="put the tables between their marks in this file")
@@ -69,11 +71,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         environments = list(prepare(options.hosts or HOSTS, options.python or find_python()))
     there = [each for each in environments if not each.problem]
     work = list_work(smoke=options.smoke)
-    work = {name: task for name, task in work.items() if not options.only or name in options.only}
+    work = {
+        name: replace(task, samples=options.samples or task.samples)
+        for name, task in work.items()
+        if not options.only or name in options.only
+    }
     probes = {name: probe for name, probe in PROBES.items() if not options.smoke or name in SMOKE_PROBES}
     cells = measure(work, there, _show) if work else {}
-    _show("faults …")
-    outcomes = probe_all(there, probes) if not options.only or "faults" in options.only else {}
+    outcomes: dict[str, list[Outcome]] = {}
+    if not options.only or "faults" in options.only:
+        _show("faults …")
+        outcomes = probe_all(there, probes)
     command = "make bench-hosts"
     run = Run(environments, work, cells, outcomes, load, time.perf_counter() - began, command)
     markdown = write_markdown(run)

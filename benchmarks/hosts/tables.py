@@ -55,7 +55,7 @@ def write_markdown(run: Run) -> str:
     parts = [_describe_run(run)]
     if run.cells:
         parts += [
-            "**Time until the answer**, as a multiple of that of the plain loop. " + _SPREAD,
+            f"**Time until the answer**, as a multiple of that of the plain loop. {_describe_samples(run)} {_SPREAD}",
             _ratios(run, "wall"),
         ]
         parts += ["**Processor time** of the host and its servers, likewise.", _ratios(run, "processor")]
@@ -82,6 +82,13 @@ _FAULTS = (
     " the *right* end state (calls made as often as they should, results and errors told to the model, requests that an"
     " endpoint accepts, the server told), the *next* turn of the conversation, or a clean *end* without processes."
 )
+
+
+def _describe_samples(run: Run) -> str:
+    counts = {len(cell.samples) for row in run.cells.values() for cell in row.values() if cell.samples}
+    if counts == {1}:
+        return "One sample of each: the run shows that the work is done, and not how fast."
+    return f"Medians of {min(counts, default=0)} to {max(counts, default=0)} samples."
 
 
 def _describe_run(run: Run) -> str:

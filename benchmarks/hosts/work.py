@@ -70,6 +70,9 @@ def list_work(*, smoke: bool = False) -> Mapping[str, Work]:
         "start": Work(
             "start of 10 servers of 0.3 s, 1 round", servers=10, start_delay=0.3, rounds=1, opened=True, samples=5
         ),
+        "tools-start": Work(
+            "start of 4 servers with 200 tools, 1 round", servers=4, tools=50, rounds=1, opened=True, samples=5
+        ),
         "cold": Work("process, 1 server, 1 round, answer", rounds=1, started=True, samples=5),
         "memory": Work(
             "the same with 5 rounds and 2,000 chunks",

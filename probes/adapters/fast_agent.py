@@ -1,7 +1,8 @@
 """fast-agent: one agent with all servers, in ``fast.run()``, and the model ``generic.x``.
 
 `isolated` keeps sessions, files of logs, skills and telemetry out, and `quiet` its display, as its documentation says
-for embedding. The history is kept outside of the agent (`use_history`), which allows turns at the same time.
+for embedding; `auto-cancel` is its mode for questions that nobody is there to answer. The history is kept
+outside of the agent (`use_history`), which allows turns at the same time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from fast_agent.types import PromptMessageExtended, text_content
 @asynccontextmanager
 async def open_host(base_url: str, servers: Mapping[str, Any]) -> AsyncIterator[Any]:
     """Write the settings, and run the agent."""
-    entries = {name: {"command": entry["command"], "args": entry["args"]} for name, entry in servers.items()}
+    nobody = {"elicitation": {"mode": "auto-cancel"}}
+    entries = {name: {"command": entry["command"], "args": entry["args"], **nobody} for name, entry in servers.items()}
     settings = {"generic": {"base_url": base_url, "api_key": "none"}, "mcp": {"servers": entries}}
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder, "fast-agent.yaml")

@@ -1,14 +1,15 @@
 """langchain-mcp-adapters with langgraph: `create_agent` over the tools of a session that is kept for each server.
 
 Without sessions of its own, `MultiServerMCPClient.get_tools` would start each server anew for each call; its
-documentation shows `session` for servers on standard input and output. `tool_name_prefix` is for equal names.
+documentation shows `session` for servers on standard input and output. The servers start at the same time, each in its
+own task, because a session must be closed in the task that opened it. `tool_name_prefix` is for equal names.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any
 
 from langchain.agents import create_agent
@@ -22,11 +23,17 @@ async def open_host(base_url: str, servers: Mapping[str, Any]) -> AsyncIterator[
     """Open a session for each server, and build the agent."""
     connections: Any = {name: {**entry, "transport": "stdio"} for name, entry in servers.items()}
     client = MultiServerMCPClient(connections)
-    async with AsyncExitStack() as stack:
-        sessions = {name: await stack.enter_async_context(client.session(name)) for name in servers}
-        loaded = (
-            load_mcp_tools(session, server_name=name, tool_name_prefix=True) for name, session in sessions.items()
-        )
+    closing = asyncio.Event()
+
+    async def keep_session(name: str, ready: asyncio.Future[Any]) -> None:
+        async with client.session(name) as session:
+            ready.set_result(await load_mcp_tools(session, server_name=name, tool_name_prefix=True))
+            await closing.wait()
+
+    async with asyncio.TaskGroup() as group:
+        loaded: list[asyncio.Future[Any]] = [asyncio.get_running_loop().create_future() for _ in servers]
+        for name, ready in zip(servers, loaded, strict=True):
+            group.create_task(keep_session(name, ready))
         tools = [tool for tools in await asyncio.gather(*loaded) for tool in tools]
         agent: Any = create_agent(ChatOpenAI(model="x", base_url=base_url, api_key="none"), tools)
 
@@ -42,4 +49,7 @@ async def open_host(base_url: str, servers: Mapping[str, Any]) -> AsyncIterator[
                         on_text(part[0].content)
             return state["messages"][-1].text, state["messages"]
 
-        yield ask
+        try:
+            yield ask
+        finally:
+            closing.set()

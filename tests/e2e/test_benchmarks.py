@@ -29,7 +29,7 @@ def test_every_case_runs_on_both_sides() -> None:
     ended = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     report = json.loads(ended.stdout)
-    unmeasured = {"memory", "shown"} if sys.platform == "win32" else set()
+    unmeasured = {"shown"} if sys.platform == "win32" else set()
     assert {row["case"] for row in report["rows"]} == set(all_cases()) - unmeasured
     for row in report["rows"]:
         assert row["floor"] > 0, row
@@ -38,13 +38,28 @@ def test_every_case_runs_on_both_sides() -> None:
         assert math.isclose(row["ratio"], row["dial"] / row["floor"]), row
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the processor time of another process")
+def test_this_host_does_the_work_and_passes_the_probes_that_other_hosts_get(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.hosts", "--smoke", "--json", str(tmp_path / "report.json")]
+    ended = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    report = json.loads((tmp_path / "report.json").read_text("utf-8"))
+    for task, row in report["cells"].items():
+        cell = row["dial_client"]
+        assert not cell["problem"], (task, cell["problem"])
+        [sample] = cell["samples"]
+        assert all(value > 0 for value in sample.values()), (task, sample)
+    assert [outcome["findings"] for outcome in report["outcomes"]["dial_client"]] == [[], []]
+    assert "| kinds of failure passed | 2 of 2 |" in ended.stdout
+
+
 def test_one_case_is_printed_as_a_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("NO_PROXY", "*")
-    monkeypatch.setattr(sys, "argv", ["benchmarks.dial", "--smoke", "--only", "rounds"])
+    monkeypatch.setattr(sys, "argv", ["benchmarks.dial", "--smoke", "--only", "functions"])
     main()
     heads, wall, cpu, *rest = capsys.readouterr().out.splitlines()
     assert heads.split() == ["case", "metric", "floor", "dial", "dial/floor", "of", "pairs", "n"]
-    assert wall.startswith("5 tool rounds, plain")
+    assert wall.startswith("5 tool rounds: functions as tools")
     assert "wall ms" in wall
     assert "CPU ms" in cpu
     assert rest[-1].startswith("Python ")

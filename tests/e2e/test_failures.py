@@ -157,7 +157,10 @@ ROWS: dict[str, Row] = {
     "structured content only": Row(PROBES["structured content alone"], has('{"answer": 42}')),
     "embedded text and a link": Row(
         PROBES["a resource and a link"],
-        has("[resource memo:///notes.txt]\nthe notes\n[resource report: https://docs.example/report.pdf, application/pdf]"),
+        has(
+            "[resource memo:///notes.txt]\nthe notes\n"
+            "[resource report: https://docs.example/report.pdf, application/pdf]"
+        ),
     ),
     "isError": Row(PROBES["a failing call"], has("ERROR: the disk is full")),
     "fails every time": Row(

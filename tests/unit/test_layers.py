@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "dial_client"
 FILES = sorted(PACKAGE.rglob("*.py"))
 OTHER_FILES = sorted(
-    path for folder in ("tests", "evals", "benchmarks", "examples") for path in (ROOT / folder).rglob("*.py")
+    path for folder in ("tests", "evals", "benchmarks", "probes", "examples") for path in (ROOT / folder).rglob("*.py")
 )
 
 MAX_FILE = 800
