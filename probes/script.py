@@ -23,7 +23,7 @@ Reply = Answer | Stubborn
 
 
 class Script:
-    """Gives the replies, one for each request, and `DONE` when there are no more. It is safe to use from any thread."""
+    """The replies, one for each request, then `DONE`. It is safe to use from any thread."""
 
     def __init__(self, replies: Sequence[Reply], turn: str = "a") -> None:
         self._replies = list(replies)

@@ -31,10 +31,10 @@ async def open_host(base_url: str, servers: Mapping[str, Any]) -> AsyncIterator[
             "probes", config_path=str(config), parse_cli_args=False, quiet=True, home=folder, isolated=True
         )
 
-        @fast.agent(name="assistant", model="generic.x", servers=list(servers))
         async def assistant() -> None:
             """Only declares the agent."""
 
+        fast.agent(name="assistant", model="generic.x", servers=list(servers))(assistant)
         async with fast.run() as app:
             agent = app.assistant
 
