@@ -262,6 +262,7 @@ from dial_client.gateway.meta_tools import MAX_DEFINITION as MAX_DEFINITION
 from dial_client.gateway.meta_tools import MAX_DESCRIBED as MAX_DESCRIBED
 from dial_client.gateway.questions import STATE_SECONDS as STATE_SECONDS
 from dial_client.gateway.questions import Questions as Questions
+from dial_client.gateway.skill_entries import SkillQuery as SkillQuery
 from dial_client.gateway.standard_files import StandardFiles as StandardFiles
 from dial_client.gateway.standard_streams import StartSignal as StartSignal
 from dial_client.gateway.standard_streams import open_streams as open_streams

@@ -5,8 +5,8 @@ rewrite_…                    copies of what a server sent, with addresses in p
 restore_arguments            the arguments of a call, with the server's own URIs in place of its addresses
 
 The address of ``file:///notes.md`` at the server ``docs`` is ``dial+docs:file:///notes.md``, and a template keeps its
-variables: ``dial+docs:file:///{name}``. Hosts require the scheme ``ui`` for MCP Apps, so the address of
-``ui://clock/app.html`` is ``ui://dial+docs/clock/app.html``.
+variables: ``dial+docs:file:///{name}``. Hosts require the schemes ``ui`` for MCP Apps and ``skill`` for skills, so the
+address of ``ui://clock/app.html`` is ``ui://dial+docs/clock/app.html``.
 
 Programs compare schemes and hosts without case, so an address contains the server's name in lower case: every byte but
 ``a-z``, ``0-9`` and ``-`` is written as ``.`` and two hexadecimal digits.
@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 
 _PREFIX = "dial+"
 _ADDRESS = re.compile(r"dial\+(?P<server>[a-z0-9.-]*):(?P<uri>.*)", re.IGNORECASE | re.ASCII | re.DOTALL)
-_APP_ADDRESS = re.compile(r"ui://dial\+(?P<server>[a-z0-9.-]*)/(?P<rest>.*)", re.IGNORECASE | re.ASCII | re.DOTALL)
+# The schemes that hosts require: of the pages of MCP Apps, and of skills (SEP-2640).
+_KEPT_SCHEMES = (URI_SCHEME, "skill://")
+_KEPT_ADDRESS = re.compile(
+    r"(?P<scheme>ui://|skill://)dial\+(?P<server>[a-z0-9.-]*)/(?P<rest>.*)", re.IGNORECASE | re.ASCII | re.DOTALL
+)
 _UNSAFE_BYTE = re.compile(rb"[^a-z0-9-]")
 _ESCAPE = re.compile(rb"\.([0-9a-f]{2})")
 
@@ -39,8 +43,9 @@ _APP_URI_KEYS = ("ui/resourceUri", "openai/outputTemplate")
 
 def to_address(server: str, uri: str) -> str:
     """Return the address of a server's URI, or of a server's URI template."""
-    if uri.startswith(URI_SCHEME):
-        return f"{URI_SCHEME}{_PREFIX}{_encode_name(server)}/{uri[len(URI_SCHEME) :]}"
+    for scheme in _KEPT_SCHEMES:
+        if uri.startswith(scheme):
+            return f"{scheme}{_PREFIX}{_encode_name(server)}/{uri[len(scheme) :]}"
     return f"{_PREFIX}{_encode_name(server)}:{uri}"
 
 
@@ -51,8 +56,8 @@ def parse_address(address: str) -> tuple[str, str] | None:
     """
     if "+" not in address:  # most texts are not
         return None
-    if (found := _APP_ADDRESS.fullmatch(address)) is not None:
-        uri = f"{URI_SCHEME}{found['rest']}"
+    if (found := _KEPT_ADDRESS.fullmatch(address)) is not None:
+        uri = f"{found['scheme'].lower()}{found['rest']}"
     elif (found := _ADDRESS.fullmatch(address)) is not None:
         uri = found["uri"]
     else:

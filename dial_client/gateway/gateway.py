@@ -52,6 +52,8 @@ from dial_client.gateway.resource_subscriptions import ResourceSubscriptions
 from dial_client.gateway.server_lists import ServerLists
 from dial_client.gateway.server_prompts import ServerPrompts
 from dial_client.gateway.server_resources import ResourceAddresses, ServerResources
+from dial_client.gateway.skill_checks import SkillChecks
+from dial_client.gateway.skill_entries import SkillEntries
 from dial_client.gateway.standard_files import StandardFiles
 from dial_client.gateway.standard_streams import StandardInput, StartSignal, open_streams
 from dial_client.gateway.tool_calls import ToolCalls
@@ -62,6 +64,7 @@ from dial_client.messages.errors import ServerStartError
 from dial_client.messages.mcp_apps import EXTENSION, MIME_TYPE, parse_app_uri
 from dial_client.servers.restart_policy import is_modern
 from dial_client.servers.server_manager import ServerManager
+from dial_client.servers.status import SKILLS
 from dial_client.servers.tasks import EXTENSION as TASKS
 
 # The requests that list what all servers have.
@@ -206,12 +209,15 @@ class Gateway:
             parts.servers, self.definitions, self.lists, self.sessions, self.bus, logins, self._select_tools
         )
         addresses = ResourceAddresses(parts.servers, self.lists)
+        checks = SkillChecks(lambda: dial.skills)
+        self.skills = SkillEntries(parts.servers, checks, addresses, self.sessions, self.questions)
         self.subscriptions = ResourceSubscriptions(parts.servers, self.lists, addresses, self.sessions, self.bus)
         self.logs = ClientLogs(parts, self.sessions, self.questions, self.tasks)
         self.parts: list[GatewayPart] = [
             self.tools if listing is ToolListing.ALL else self.meta_tools,
             self.tasks,
-            ServerResources(self.lists, addresses, self.sessions, self.questions),
+            ServerResources(self.lists, addresses, self.sessions, self.questions, checks),
+            self.skills,
             ServerPrompts(parts.servers, self.lists, addresses, self.sessions, self.questions),
             self.subscriptions,
             self.logs,
@@ -258,13 +264,15 @@ class Gateway:
         return self.meta_tools.find_input_schema(name)
 
     def find_extensions(self) -> dict[str, dict[str, Any]]:
-        """Return the extensions that the servers have, or may have: MCP Apps.
+        """Return the extensions that the servers have, or may have: MCP Apps and skills.
 
         A client asks once, at its start, when nothing may be known yet of servers that start for the first time.
         """
         has_apps = any(parse_app_uri(known.tool.meta) for known in self.definitions.current.listed.values())
         may_have = has_apps or any(map(is_unknown, self.dial.parts.servers.values()))
-        return {EXTENSION: {"mimeTypes": [MIME_TYPE]}} if may_have else {}
+        skills = self.skills.find_extension()
+        found: dict[str, dict[str, Any]] = {} if skills is None else {SKILLS: skills}
+        return found | ({EXTENSION: {"mimeTypes": [MIME_TYPE]}} if may_have else {})
 
     def _end_separate_sessions(self, session: ClientSession) -> None:
         for connection in self.dial.parts.servers.values():

@@ -27,6 +27,7 @@ from dial_client.gateway.client_session import ClientSessions
 from dial_client.gateway.handlers import Handlers
 from dial_client.gateway.questions import GivenApproval, Questions
 from dial_client.gateway.server_lists import ListKind, ServerLists
+from dial_client.gateway.skill_checks import SkillChecks
 from dial_client.gateway.upstream_requests import answer_request, send_upstream
 from dial_client.servers.connection import Connection
 from dial_client.servers.restart_policy import is_modern
@@ -82,12 +83,18 @@ class ServerResources:
         addresses: Finds the server of a resource.
         sessions: The clients.
         questions: Asks a client what a server wants to know before it returns a resource.
+        skills: Checks the resources that belong to skills.
     """
 
     def __init__(
-        self, lists: ServerLists, addresses: ResourceAddresses, sessions: ClientSessions, questions: Questions
+        self,
+        lists: ServerLists,
+        addresses: ResourceAddresses,
+        sessions: ClientSessions,
+        questions: Questions,
+        skills: SkillChecks,
     ) -> None:
-        self._lists, self._addresses = lists, addresses
+        self._lists, self._addresses, self._skills = lists, addresses, skills
         self._sessions, self._questions = sessions, questions
 
     def list_handlers(self) -> Handlers:
@@ -123,11 +130,16 @@ class ServerResources:
         """
         session = self._sessions.find(context)
         connection, uri = await self._addresses.resolve(params.uri, context.protocol_version)
+        skill = await self._skills.find(connection, uri)
+        if skill is not None:
+            self._skills.require_unchanged(skill)
 
         async def make(request: ClientRequest, _: GivenApproval | None) -> ReadResourceResult:
             result = await send_upstream(
                 connection, request, lambda client, options: client.read_resource(uri, **options)
             )
+            if skill is not None:
+                self._skills.record(skill, uri, result, session)
             return rewrite_contents(connection.name, result, uri, params.uri)
 
         return await answer_request(self._questions, session, context, params, make)

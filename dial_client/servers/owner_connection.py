@@ -228,6 +228,7 @@ class OwnerConnection(Connection):
             if status.state is not ServerState.STARTING:
                 self.set_tools(own.tools)
                 self.declares_skills = own.declares_skills
+                self.declares_directories = own.declares_directories
             self.was_settled = True
             self.set(own.summary)
             self.notify()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -168,6 +168,8 @@ class ServerStatusWriter(Observable[ServerStatus]):
         """A number that grows with each change of `tools`."""
         self.declares_skills = False
         """True if the server has declared that it has skills."""
+        self.declares_directories = False
+        """True if the server has declared that clients may list the directories of its skills."""
         self.was_settled = False
         """True once the first start has succeeded or failed."""
         self.restart_delay: float | None = None
@@ -201,7 +203,10 @@ class ServerStatusWriter(Observable[ServerStatus]):
     def set_server(self, client: Client) -> None:
         """Record the name, version and instructions that the server reports, and the negotiated protocol version."""
         info, instructions = client.server_info, client.instructions
-        self.declares_skills = SKILLS in (client.server_capabilities.extensions or {})
+        extensions: Mapping[str, Any] = client.server_capabilities.extensions or {}
+        self.declares_skills = SKILLS in extensions
+        skills = extensions.get(SKILLS)
+        self.declares_directories = isinstance(skills, Mapping) and skills.get("directoryRead") is True
         self.set(
             replace(
                 self.value,

@@ -129,17 +129,18 @@ class ServerSkills:
             ServerError: The server did not answer.
         """
         try:
-            self._require_same(skill)
+            self.require_unchanged(skill)
             text = await self._read_document(skill)
         except SkillProblem:
             # The list may be out of date. What the server says now is held against the pin all the same.
             skill = await self.get(skill.server, skill.uri)
-            self._require_same(skill)
+            self.require_unchanged(skill)
             text = await self._read_document(skill)
         self._pins.save(skill, text)
         return skill, text
 
-    def _require_same(self, skill: ServerSkill) -> None:
+    def require_unchanged(self, skill: ServerSkill) -> None:
+        """Raise `SkillProblem` for a skill that is withheld."""
         if self.is_changed(skill):
             # The server has chosen the path, and the user may paste the command.
             shown = quote(f"{skill.server}/{skill.path}")

@@ -76,7 +76,8 @@ class SkillLibrary:
     def __init__(self, connections: Mapping[str, Connection], pins: JsonCache | None) -> None:
         self._connections = connections
         self._local: dict[str, LocalSkill] = {}
-        self._servers = ServerSkills(connections, SkillPins(pins, connections))
+        self.of_servers = ServerSkills(connections, SkillPins(pins, connections))
+        """The skills of the servers."""
         # The URIs of skills that servers' instructions and skills refer to: the model may read them, though not listed.
         self._referenced: WeakKeyDictionary[Connection, set[str]] = WeakKeyDictionary()
         self.notes: tuple[str, ...] = ()
@@ -113,7 +114,7 @@ class SkillLibrary:
 
     async def refresh(self, seconds: float = LIST_SECONDS) -> None:
         """Read the lists of servers' skills that may have changed, for at most `seconds`."""
-        await self._servers.refresh(seconds)
+        await self.of_servers.refresh(seconds)
 
     async def list(self) -> tuple[SkillSummary, ...]:
         """Return all skills, those of this machine first, each sorted by name."""
@@ -133,7 +134,7 @@ class SkillLibrary:
         listed = [
             f"> - {to_one_line(neutralize(f'{name}: {skill.description}'), MAX_LINE)}"
             for name, skill in sorted(self._name_listed().items())
-            if not self._servers.is_changed(skill)
+            if not self.of_servers.is_changed(skill)
         ]
         if not listed:
             return (own,) if lines else ()
@@ -191,7 +192,7 @@ class SkillLibrary:
             text = (await to_thread.run_sync(found.read_file, FILE_NAME)).decode("utf-8-sig")
             files = await to_thread.run_sync(found.list_files)
             return SkillReview(_summarize_local(found), sanitize(text), files)
-        return self._build_review(name, *await self._servers.review(found))
+        return self._build_review(name, *await self.of_servers.review(found))
 
     async def trust(self, name: str, digest: str = "") -> SkillReview:
         """Trust a skill of a server as it is now, and return what is trusted, with the change since it was first used.
@@ -207,10 +208,10 @@ class SkillLibrary:
         found = await self._require(name)
         if isinstance(found, LocalSkill):
             raise ConfigError(f"{name} is a skill of this machine", "dial-chat trust FILE trusts a folder's SKILL.md")
-        skill, text, change = await self._servers.review(found)
+        skill, text, change = await self.of_servers.review(found)
         if digest not in ("", skill.digest):
             raise ConfigError(f"{name} has changed again since it was shown", "look at it once more")
-        self._servers.trust(skill, text)
+        self.of_servers.trust(skill, text)
         return self._build_review(name, skill, text, change)
 
     def _build_review(self, name: str, skill: ServerSkill, text: str, change: str) -> SkillReview:
@@ -229,7 +230,7 @@ class SkillLibrary:
         server, _, uri = name.partition("/")
         if server not in self._connections or "://" not in uri:
             raise self._build_unknown(name)
-        return await self._servers.get(server, uri)
+        return await self.of_servers.get(server, uri)
 
     async def _find_referenced(self, name: str) -> ServerSkill:
         """Return a skill that is not listed, whose URI the instructions or a skill of the same server refer to.
@@ -246,7 +247,7 @@ class SkillLibrary:
         instructions = connection.summary.instructions or ""
         if uri not in _SKILL_URI.findall(instructions) and uri not in self._referenced.get(connection, ()):
             raise self._build_unknown(name)
-        return await self._servers.get(server, uri)
+        return await self.of_servers.get(server, uri)
 
     def _build_unknown(self, name: str) -> ConfigError:
         names = [*self._local, *self._name_listed()]
@@ -260,14 +261,14 @@ class SkillLibrary:
             return found
         same = [
             skill
-            for skill in self._servers.find()
+            for skill in self.of_servers.find()
             if name in (f"{skill.server}/{skill.path}", f"{skill.server}/{skill.uri}")
         ]
         return same[0] if len(same) == 1 else None
 
     def _name_listed(self) -> dict[str, ServerSkill]:
         """Return the skills of servers by name: with the path, or the URI, if the server has the name twice."""
-        skills = self._servers.find()
+        skills = self.of_servers.find()
         named: dict[str, ServerSkill] = {}
         kinds: tuple[Callable[[ServerSkill], str], ...] = (
             lambda skill: skill.name,
@@ -283,7 +284,7 @@ class SkillLibrary:
         return named
 
     def _summarize(self, name: str, skill: ServerSkill) -> SkillSummary:
-        is_withheld = self._servers.is_changed(skill)
+        is_withheld = self.of_servers.is_changed(skill)
         return SkillSummary(name, skill.description, skill.uri, skill.server, is_withheld, skill.allowed_tools)
 
     async def _list_for_model(self) -> str:
@@ -300,7 +301,7 @@ class SkillLibrary:
             data = await to_thread.run_sync(skill.read_file, FILE_NAME)
             body, whose = parse_skill(data, f"{skill.name}/{FILE_NAME}").body, self._name_folder(skill)
         else:
-            loaded, text = await self._servers.load(skill)
+            loaded, text = await self.of_servers.load(skill)
             referenced = self._referenced.setdefault(self._connections[skill.server], set())
             referenced.update(_SKILL_URI.findall(text))
             files = tuple(sorted(path for path in loaded.digests if path != FILE_NAME))
@@ -323,8 +324,8 @@ class SkillLibrary:
             data, whose = await to_thread.run_sync(skill.read_file, path), self._name_folder(skill)
         else:
             # A skill is used as a whole: its files belong to the manifest that its instructions were read with.
-            loaded, _ = await self._servers.load(skill)
-            data, whose = await self._servers.read_file(loaded, path), _name_server(skill.server)
+            loaded, _ = await self.of_servers.load(skill)
+            data, whose = await self.of_servers.read_file(loaded, path), _name_server(skill.server)
         try:
             text = data.decode("utf-8-sig")
         except UnicodeDecodeError:
