@@ -808,6 +808,7 @@ from dial_client.stores.conversation_store import MAX_TITLE as MAX_TITLE
 from dial_client.stores.conversation_store import Conversation as Conversation
 from dial_client.stores.conversation_store import ConversationStore as ConversationStore
 from dial_client.stores.conversation_store import build_title as build_title
+from dial_client.stores.database import Database as Database
 from dial_client.stores.database import create_private_file as create_private_file
 from dial_client.stores.memory_store import MemoryStore as MemoryStore
 from dial_client.stores.owner_credentials import KEY_VARIABLE as KEY_VARIABLE

@@ -27,6 +27,7 @@ from dial_client.stores import migrations
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection
+    from sqlalchemy.exc import DBAPIError
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 log = get_logger(__name__)
@@ -134,6 +135,8 @@ class Database:
 
     async def run(self, operation: Callable[[AsyncConnection], Awaitable[T]], *, writes: bool) -> T:
         """Run `operation` in one transaction, which is finished even if the caller is cancelled.
+
+        If its connection to a server is lost before the COMMIT, the operation runs a second time from its beginning.
 
         Raises:
             ConfigError: The database cannot be used.
@@ -259,8 +262,35 @@ async def _transaction(engine: AsyncEngine, operation: Callable[[AsyncConnection
     if not writes and engine.dialect.name == "postgresql":
         # Each statement of such a transaction sees what is committed anyway: without it, BEGIN and COMMIT are saved.
         options["isolation_level"] = "AUTOCOMMIT"
-    async with engine.execution_options(**options).begin() as connection:
-        return await operation(connection)
+    bound = engine.execution_options(**options)
+    from sqlalchemy.exc import DBAPIError
+
+    is_repeated = False
+    while True:
+        is_done = False
+        try:
+            async with bound.begin() as connection:
+                result = await operation(connection)
+                is_done = True
+        except DBAPIError as error:
+            # Once the operation is done, the COMMIT may have been carried out although its answer is lost. Before, the
+            # server rolls back what a lost connection has done, so that an operation, also one that writes, runs again
+            # on another connection from its beginning. Once only: a server that is away is the caller's to wait for.
+            if is_done or is_repeated or not _has_lost_connection(error, engine):
+                raise
+            is_repeated = True
+            log.debug("database_connection_lost", writes=writes)
+        else:
+            return result
+
+
+def _has_lost_connection(error: DBAPIError, engine: AsyncEngine) -> bool:
+    """Return True if a connection to a server was lost, and no statement has failed; a file has none to lose."""
+    if engine.dialect.name != "postgresql":
+        return False
+    # Without an SQLSTATE the driver failed, not the server: the connection was closed, or is of no more use.
+    sqlstate = str(getattr(error.orig, "sqlstate", "") or "")
+    return error.connection_invalidated or not sqlstate or sqlstate.startswith(_LOST)
 
 
 async def _migrate_schema(engine: AsyncEngine) -> None:
@@ -350,6 +380,8 @@ _NOT_USABLE = "the address of the database is not supported"
 _EXPECTED = 'for example "sqlite:////folder/file.db" or "postgresql://user@host/database"'
 
 
+# The beginnings of the SQLSTATE of a lost connection: those of connections, and a server that shuts down or starts.
+_LOST = ("08", "57P")
 # The SQLSTATE of a write in a read-only transaction.
 _READ_ONLY = "25006"
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import socket
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
 import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 from sqlalchemy import event
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from tests.inner import ConfigError, DialError, Message, SQLStore
+from tests.inner import ConfigError, Database, DialError, Message, SQLStore
 from tests.support.temporary_stores import MESSAGES, database_url, needs_postgres
 
 pytestmark = pytest.mark.anyio
@@ -107,6 +109,68 @@ async def test_a_connection_that_broke_is_replaced(where: str) -> None:
     await store.append(made.id, MESSAGES)
     assert (await store.get(made.id)).messages == MESSAGES
     await store.aclose()
+
+
+@dataclass
+class Cut:
+    """An operation whose connection the server ends while it runs, the first time or each time."""
+
+    where: str
+    writes: bool
+    before_its_end: bool = True
+    times: int = 1
+    runs: int = 0
+
+    async def run(self, connection: AsyncConnection) -> None:
+        self.runs += 1
+        if self.writes:
+            await connection.exec_driver_sql("INSERT INTO owner_usage VALUES ('anna', '2026-11-28', 1, 0, 0, 0.0)")
+        if self.runs <= self.times:
+            await self._end((await connection.exec_driver_sql("SELECT pg_backend_pid()")).scalar_one())
+        if self.before_its_end:
+            await connection.exec_driver_sql("SELECT 1")
+
+    async def _end(self, backend: int) -> None:
+        import asyncpg
+
+        server = await asyncpg.connect(self.where)
+        await server.execute("SELECT pg_terminate_backend($1, 5000)", backend)
+        await server.close()
+
+
+async def count_rows(database: Database) -> int:
+    async def count(connection: AsyncConnection) -> int:
+        return int((await connection.exec_driver_sql("SELECT count(*) FROM owner_usage")).scalar_one())
+
+    return await database.run(count, writes=False)
+
+
+@needs_postgres
+@pytest.mark.parametrize("writes", [False, True])
+async def test_an_operation_whose_connection_is_cut_runs_again_on_another_one(where: str, writes: bool) -> None:
+    database, cut = Database(where, patience=5), Cut(where, writes)
+    await database.run(cut.run, writes=writes)
+    assert (cut.runs, await count_rows(database)) == (2, int(writes))
+    assert database.failures == 0
+    await database.aclose()
+
+
+@needs_postgres
+async def test_a_write_whose_commit_is_cut_does_not_run_again(where: str) -> None:
+    database, cut = Database(where, patience=5), Cut(where, writes=True, before_its_end=False)
+    with pytest.raises(DialError):
+        await database.run(cut.run, writes=True)
+    assert cut.runs == 1
+    await database.aclose()
+
+
+@needs_postgres
+async def test_an_operation_whose_connections_are_cut_twice_is_an_error(where: str) -> None:
+    database, cut = Database(where, patience=5), Cut(where, writes=True, times=2)
+    with pytest.raises(DialError):
+        await database.run(cut.run, writes=True)
+    assert (cut.runs, await count_rows(database)) == (2, 0)
+    await database.aclose()
 
 
 @needs_postgres
