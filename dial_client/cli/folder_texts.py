@@ -101,16 +101,20 @@ async def read_folder_texts(options: Options, settings: Settings) -> FolderTexts
     )
 
 
-async def read_skills(options: Options, settings: Settings) -> tuple[SkillFolder, ...]:
-    """Return the skills of `read_folder_texts` alone, for a command that uses no other texts."""
-    trusted = await _select_trusted(find_folder_skills(settings), may_ask=not options.trust)
+async def read_skills(options: Options, settings: Settings, *, is_silent: bool = False) -> tuple[SkillFolder, ...]:
+    """Return the skills of `read_folder_texts` alone, for a command that uses no other texts.
+
+    With `is_silent` nothing is asked on a terminal either: what the user has not trusted is not used.
+    """
+    found = find_folder_skills(settings)
+    trusted = await _select_trusted(found, may_ask=not options.trust, is_silent=is_silent)
     return (*list_own_folders(settings), *(skill.to_folder() for skill in trusted))
 
 
-async def read_agents(options: Options, settings: Settings) -> tuple[Agent, ...]:
-    """Return the agents of `read_folder_texts` alone, for a command that uses no other texts."""
+async def read_agents(options: Options, settings: Settings, *, is_silent: bool = False) -> tuple[Agent, ...]:
+    """Return the agents of `read_folder_texts` alone, as `read_skills`."""
     found = [FoundText(file) for file in find_folder_agents(settings)]
-    trusted = await _select_trusted(found, may_ask=not options.trust)
+    trusted = await _select_trusted(found, may_ask=not options.trust, is_silent=is_silent)
     return parse_agents([*list_own_agents(settings), *(text.file for text in trusted)])
 
 
@@ -159,7 +163,7 @@ def _read(path: Path) -> Iterator[FoundFile]:
         warn_once(f"not used: {error}")
 
 
-async def _select_trusted(found: Sequence[FoundText], *, may_ask: bool) -> Sequence[FoundText]:
+async def _select_trusted(found: Sequence[FoundText], *, may_ask: bool, is_silent: bool = False) -> Sequence[FoundText]:
     """Return the texts of the working folder that are in use; with ``--trust`` (not `may_ask`), all of them."""
     if not may_ask:
         return found
@@ -169,7 +173,7 @@ async def _select_trusted(found: Sequence[FoundText], *, may_ask: bool) -> Seque
     asked = [text for text in found if text not in trusted and not _matches(declined.find(text.file.location), text)]
     if not asked:
         return trusted
-    if not can_ask_user():
+    if is_silent or not can_ask_user():
         names = ", ".join(str(text.file.path) for text in asked)
         warn_once(f"not used, because you have not trusted it: {names} (`dial-chat trust FILE` trusts it)")
         return trusted

@@ -230,7 +230,13 @@ class ConfigurationReload:
 
         try:
             settings = self._adapt(await read_settings(self._options, may_ask=False))
+            # Nobody waits for a question of a service that runs. Before anything is changed, so that a file that is
+            # wrong changes nothing.
+            skills = await read_skills(self._options, settings, is_silent=True)
+            agents = await read_agents(self._options, settings, is_silent=True)
             changes = await apply_configuration(self._dial, self._options, self._settings, settings, report)
+            use_skills(self._dial, skills)
+            use_agents(self._dial, agents)
         except DialError as error:
             warn(f"the configuration was not reloaded, the old one stays in effect: {error}")
         else:

@@ -22,14 +22,15 @@ def write(folder: Path, text: str) -> str:
     return str(path)
 
 
-def configuration(folder: Path, *, timeout: int, reply: str) -> str:
+def configuration(folder: Path, *, timeout: int, reply: str, **more: Any) -> str:
     (folder / f"{reply}.json").write_text(json.dumps({"replies": [reply], "after": "repeat"}))
     servers: dict[str, Any] = {
         name: entry("WaitsForOthers", "--folder", str(folder / name), "--count", "1") for name in ("same", "changed")
     }
     servers["changed"]["toolTimeout"] = timeout
     models = {f"profile-{reply}": {"api": "chat", "baseUrl": "http://127.0.0.1:9/v1", "model": "m"}}
-    return json.dumps({"mcpServers": servers, "models": models, "defaultModel": f"scripted:{folder / reply}.json"})
+    default = f"scripted:{folder / reply}.json"
+    return json.dumps({"mcpServers": servers, "models": models, "defaultModel": default, **more})
 
 
 def wait_for(process: subprocess.Popen[str], words: str) -> str:
@@ -56,6 +57,15 @@ def model_name(url: str, token: str) -> str:
     return name
 
 
+def write_skill(folder: Path, name: str) -> None:
+    (folder / name).mkdir(parents=True)
+    (folder / name / "SKILL.md").write_text(f"---\nname: {name}\ndescription: About {name}.\n---\nDo it.")
+
+
+def skills(url: str, token: str) -> list[str]:
+    return [skill["name"] for skill in ask(url, token, "/skills").json()["skills"]]
+
+
 def profiles(url: str, token: str) -> list[str]:
     return [model["name"] for model in ask(url, token, "/models").json()["models"]]
 
@@ -63,16 +73,21 @@ def profiles(url: str, token: str) -> list[str]:
 def test_unchanged_servers_keep_running_and_an_invalid_file_changes_nothing(tmp_path: Path) -> None:
     for name in ("same", "changed"):
         (tmp_path / name).mkdir()
-    path = write(tmp_path, configuration(tmp_path, timeout=5, reply="one"))
+    own = tmp_path.with_name(f"skills of {tmp_path.name}")  # outside the working folder: no trust is needed
+    write_skill(own, "sorting")
+    path = write(tmp_path, configuration(tmp_path, timeout=5, reply="one", skills=[str(own)]))
     with serving(tmp_path, "-c", path) as (process, url, token):
         assert (answer(url, token), model_name(url, token)) == ("one", f"scripted:{tmp_path / 'one'}.json")
         assert profiles(url, token) == ["profile-one"]
-        write(tmp_path, configuration(tmp_path, timeout=7, reply="two"))
+        assert skills(url, token) == ["sorting"]
+        write(tmp_path, configuration(tmp_path, timeout=7, reply="two", skills=[str(own)]))
+        write_skill(own, "planning")
         process.send_signal(signal.SIGHUP)
         line = wait_for(process, "was reloaded")
         assert "0 added, 1 changed, 0 removed, 1 unchanged and still running; another model answers" in line
         assert (answer(url, token), model_name(url, token)) == ("two", f"scripted:{tmp_path / 'two'}.json")
         assert profiles(url, token) == ["profile-two"]
+        assert sorted(skills(url, token)) == ["planning", "sorting"]
         assert (len(processes(tmp_path, "same")), len(processes(tmp_path, "changed"))) == (1, 2)
         write(tmp_path, "{")
         process.send_signal(signal.SIGHUP)
