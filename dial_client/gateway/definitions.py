@@ -6,6 +6,7 @@ other servers are ready, and hosts keep permissions by name.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,10 +19,13 @@ from dial_client.servers.connection import Connection
 from dial_client.servers.server_cache import ToolPins
 from dial_client.servers.server_manager import OwnerViews, ServerManager
 from dial_client.servers.status import ServerState
+from dial_client.settings.policy_config import matches
 from dial_client.tools.catalog import Catalog, Key, Route, assign_names, build_exact_spec, clean_name, is_enabled
 
 # Maximum characters of a name. Hosts add a prefix (Claude Code: ``mcp__NAME__``), and model APIs accept 64 characters.
 MAX_NAME = 45
+# Kinds of persons, by what they may use, whose lists are kept.
+_MAX_LIMITED = 16
 # Characters of a name that a hash leaves: a longer one is cut there.
 _UNCUT = 34
 
@@ -95,11 +99,41 @@ class ToolDefinitions:
         self._views: OwnerViews[Definitions] = OwnerViews(servers)
         # Grows when the user may have approved a definition.
         self._reviews = 0
+        # What persons with limits see of all definitions, by their patterns and those definitions.
+        self._limited: OrderedDict[tuple[tuple[str, ...], int], tuple[Definitions, Definitions]] = OrderedDict()
 
     @property
     def current(self) -> Definitions:
-        """The definitions of the servers that are ready, or whose tools are known from their last run."""
-        return self._views.get(self._build, self._reviews)
+        """The definitions of the servers that are ready, or whose tools are known from their last run.
+
+        Those alone that the person may use for whom the program acts: what is not listed is not found by a search, not
+        described, and no call of it begins.
+        """
+        whole = self._views.get(self._build, self._reviews)
+        patterns = self._servers.tool_patterns
+        return whole if patterns is None else self._limit(whole, patterns)
+
+    def _limit(self, whole: Definitions, patterns: tuple[str, ...]) -> Definitions:
+        key = patterns, id(whole)
+        if (known := self._limited.get(key)) is not None:  # it holds `whole`, so that no other object has this id
+            return known[1]
+        listed = {
+            name: tool
+            for name, tool in whole.listed.items()
+            if any(matches(pattern, tool.connection.name, tool.tool.name) for pattern in patterns)
+        }
+        routes = whole.catalog.routes
+        limited = Definitions(
+            tuple(tool for tool in whole.tools if tool.name in listed),
+            tuple(tool for tool in whole.model_tools if tool.name in listed),
+            listed,
+            Catalog(routes=ToolRoutes(listed, routes if isinstance(routes, ToolRoutes) else None)),
+            whole.withheld & listed.keys(),
+        )
+        self._limited[key] = whole, limited
+        if len(self._limited) > _MAX_LIMITED:
+            self._limited.popitem(last=False)
+        return limited
 
     async def wait_for(self, name: str) -> None:
         """Wait until there is a tool of this name, or until no server that may have the tool is starting any more.

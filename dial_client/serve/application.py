@@ -118,6 +118,7 @@ def build_application(context: AppContext, policy: AccessPolicy) -> ASGIApp:
         return RequestLog(SecurityMiddleware(respond, policy), context.operations)
     limits.count_turns, context.turns.guard = context.turns.count_owned, limits.reserve_turn
     context.dial.limit_servers(limits.may_use_server)
+    context.dial.parts.servers.find_tool_patterns = lambda owner: limits.find(owner).tools
 
     async def respond_within_limits(scope: Scope, receive: Receive, send: Send) -> None:
         person: Person | None = scope.get("state", {}).get(PERSON)

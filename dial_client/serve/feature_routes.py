@@ -44,6 +44,7 @@ from dial_client.serve.sse_response import OPENING_COMMENT, SSEResponse, encode_
 from dial_client.serve.turn_registry import ServedModel
 from dial_client.servers.resources import ResourceContent
 from dial_client.settings.config_types import ModelProfile
+from dial_client.settings.policy_config import matches
 from dial_client.sinks.sse_encoder import encode_named
 from dial_client.turns.prices import compute_cost, find_context_window
 
@@ -188,10 +189,19 @@ class FeatureRoutes:
 
     async def _list_tools(self, request: Request) -> Response:  # noqa: ARG002
         await self._dial.parts.servers.prepare_owner()
-        return build_json_response({"tools": [_summarize(tool) for tool in self._dial.tools]})
+        return build_json_response({"tools": [_summarize(tool) for tool in self._dial.tools if self._may_list(tool)]})
+
+    def _may_list(self, tool: ToolSpec) -> bool:
+        """Return whether the person of the request may call a tool: a list of others would only promise them."""
+        patterns = self._dial.parts.servers.tool_patterns
+        if patterns is None or not tool.server:
+            return True
+        return any(matches(pattern, tool.server, tool.tool) for pattern in patterns)
 
     async def _get_tool(self, request: Request) -> Response:
         tool = self._find_tool(request.path_params["name"])
+        if not self._may_list(tool):
+            raise HttpError(404, "there is no such tool", "not_found", param="name")
         details = {
             "tool": tool.tool,
             "names": {"server": quote_name(tool.server or ""), "tool": quote_name(tool.tool)},

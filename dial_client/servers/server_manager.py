@@ -137,6 +137,8 @@ class ServerManager(Mapping[str, Connection]):
         """Called with the log messages of all servers."""
         self.may_use: Callable[[str, str], bool] | None = None
         """Whether a person, named first, may use a server; other servers are not there for this person."""
+        self.find_tool_patterns: Callable[[str], tuple[str, ...] | None] = lambda _: None
+        """Returns the patterns ``server/tool`` of the tools that a person may use; None for all."""
         on_change = capabilities.on_change
 
         def announce(name: str, status: ServerStatus) -> None:
@@ -211,6 +213,11 @@ class ServerManager(Mapping[str, Connection]):
             self._owned[key] = found
         self._owned.move_to_end(key)
         return found
+
+    @property
+    def tool_patterns(self) -> tuple[str, ...] | None:
+        """The patterns ``server/tool`` of what the person may use for whom the program acts; None for all tools."""
+        return self.find_tool_patterns(find_owner())
 
     @property
     def has_owned(self) -> bool:

@@ -14,6 +14,7 @@ import anyio
 import httpx2
 import pytest
 from mcp.server import MCPServer
+from mcp.shared.exceptions import MCPError
 
 from dial_client.serve import McpOptions
 from tests.inner import (
@@ -222,6 +223,42 @@ async def test_a_server_that_a_person_may_not_use_is_not_there_for_this_person(t
     assert seen["anna"] == [{"sums"}, {"sums"}, set(), 404, False, False]
     assert seen["bob"] == [both, both, {"books"}, 200, True, True]
     assert ["The first book." in str(request.messages) for request in requests] == [True, False, True]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("listing", ["all", "search"])
+async def test_lists_have_only_the_tools_that_the_person_may_call(tmp_path: Path, mode: str, listing: str) -> None:
+    pen = MCPServer("pen")
+
+    @pen.tool()
+    def write(what: str) -> str:
+        """Writes a line."""
+        return what
+
+    @pen.tool()
+    def erase(what: str) -> str:
+        """Erases a line."""
+        return what
+
+    limits = {"owner:anna": OwnerLimits(tools=("pen/w*",))}
+    options: dict[str, Any] = {"servers": {"pen": pen}, "allow": ["*"], "mcp": McpOptions(tools=listing)}
+    seen: dict[str, list[Any]] = {}
+    async with open_company(tmp_path / "a.db", [], limits, **options) as company:
+        for name in ("bob", "anna", "bob"):
+            text, _ = await company.store.tokens.create("a program", name, {*SCOPES} - {"admin"})
+            async with await company.login(name) as person, mcp_client(company.service, mode, text) as client:
+                listed = [tool["name"] for tool in (await person.get("/tools")).json()["tools"]]
+                described = [(await person.get(f"/tools/{tool}")).status_code for tool in ("write", "erase")]
+                if listing == "all":
+                    found = " ".join(tool.name for tool in (await client.list_tools()).tools)
+                else:
+                    found = str(await client.call_tool("search_tools", {"query": "a line"}))
+                seen[name] = [listed, described, "pen__write" in found, "pen__erase" in found]
+                if name == "anna" and listing == "all":
+                    with pytest.raises(MCPError, match="There is no tool 'pen__erase'"):
+                        await client.call_tool("pen__erase", {"what": "a line"})
+    assert seen["anna"] == [["write"], [200, 404], True, False]
+    assert seen["bob"] == [["erase", "write"], [200, 200], True, True]
 
 
 async def test_a_person_sees_and_asks_only_the_models_that_are_allowed(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ async def count_rows(database: Database) -> int:
 
 @needs_postgres
 @pytest.mark.parametrize("writes", [False, True])
-async def test_an_operation_whose_connection_is_cut_runs_again_on_another_one(where: str, writes: bool) -> None:
+async def test_an_operation_whose_connection_is_cut_runs_again_on_a_fresh_connection(where: str, writes: bool) -> None:
     database, cut = Database(where, patience=5), Cut(where, writes)
     await database.run(cut.run, writes=writes)
     assert (cut.runs, await count_rows(database)) == (2, int(writes))
