@@ -49,23 +49,25 @@ def run_forked(session: pytest.Session, number: int) -> bool:
     if not CAN_FORK:
         raise pytest.UsageError("--forks works on Linux alone: use --numprocesses")
     files = [list(items) for _, items in itertools.groupby(session.items, lambda item: item.path)]
-    reading, writing = os.pipe()
-    os.write(writing, b"".join(index.to_bytes(NUMBER_SIZE, "big") for index in range(len(files))))
-    os.close(writing)
+    shown = [index for index, items in enumerate(files) if any(map(_needs_browser, items))]
+    queues = [_fill_queue(shown), _fill_queue(sorted({*range(len(files))} - {*shown}))]
     if SHARED in os.environ:  # tests of more than units
         import_packages("anthropic", "dbos")
         gc.freeze()
     sys.stdout.flush()
     sys.stderr.flush()
     workers: dict[Connection, int] = {}
-    for _ in range(number):
+    for worker in range(number):
         receiver, sender = Pipe(duplex=False)
         pid = os.fork()
         if pid == 0:
-            _work(session, files, reading, sender)
+            # Half of the workers begin with the files that need a browser, and take them before the other half is done:
+            # to start a browser in each worker takes three seconds of a processor.
+            _work(session, files, queues if worker % 2 == 0 else queues[::-1], sender)
         sender.close()
         workers[receiver] = pid
-    os.close(reading)
+    for queue in queues:
+        os.close(queue)
     is_complete = False
     try:
         is_complete = _report(session, [*workers]) == len(session.items)
@@ -78,6 +80,18 @@ def run_forked(session: pytest.Session, number: int) -> bool:
         session.shouldfail = session.shouldfail or "a worker ended before all its tests"
         raise session.Failed(session.shouldfail)
     return True
+
+
+def _needs_browser(item: pytest.Item) -> bool:
+    return "running_chromium" in getattr(item, "fixturenames", ())
+
+
+def _fill_queue(indexes: Sequence[int]) -> int:
+    """Return the reading end of a pipe with the numbers of files."""
+    reading, writing = os.pipe()
+    os.write(writing, b"".join(index.to_bytes(NUMBER_SIZE, "big") for index in indexes))
+    os.close(writing)
+    return reading
 
 
 def _report(session: pytest.Session, receivers: list[Connection]) -> int:
@@ -112,7 +126,7 @@ def _report(session: pytest.Session, receivers: list[Connection]) -> int:
 
 
 def _work(
-    session: pytest.Session, files: Sequence[Sequence[pytest.Item]], reading: int, sender: Connection
+    session: pytest.Session, files: Sequence[Sequence[pytest.Item]], queues: Sequence[int], sender: Connection
 ) -> NoReturn:
     """Run the tests of one file after the other in this process, and end this process."""
     config, plugins = session.config, session.config.pluginmanager
@@ -130,7 +144,7 @@ def _work(
         reporter = ReportSender(config, sender)
         plugins.unregister(name="terminalreporter")
         plugins.register(reporter, "terminalreporter")
-        items = itertools.chain(_take(files, reading), [None])
+        items = itertools.chain(_take(files, queues), [None])
         for item, following in itertools.pairwise(items):
             assert item is not None
             config.hook.pytest_runtest_protocol(item=item, nextitem=following)
@@ -148,7 +162,8 @@ def _leave_open() -> None:
     """Stand for the method ``close`` of a stream."""
 
 
-def _take(files: Sequence[Sequence[pytest.Item]], reading: int) -> Iterator[pytest.Item]:
-    """Yield the tests of the files that no worker has taken."""
-    while number := os.read(reading, NUMBER_SIZE):
-        yield from files[int.from_bytes(number, "big")]
+def _take(files: Sequence[Sequence[pytest.Item]], queues: Sequence[int]) -> Iterator[pytest.Item]:
+    """Yield the tests of the files that no worker has taken, from one queue after the other."""
+    for queue in queues:
+        while number := os.read(queue, NUMBER_SIZE):
+            yield from files[int.from_bytes(number, "big")]
