@@ -39,6 +39,10 @@ class Defense:
     skill: bool = False
     """True if the injection is in a skill of the server, which the model reads first, and in no result of a tool."""
 
+    agent: str = ""
+    """The part of an agent: with ``works`` it does the user's task, and follows what it reads; with ``reports`` it
+    answers with the text that it has read, which its caller follows. Empty for no agent."""
+
     def entry(self, suite: str, control: str) -> dict[str, Any]:
         """Return the entry of the suite's server."""
         entry: dict[str, Any] = {
@@ -66,9 +70,11 @@ DEFENSES = (
     Defense("i", "as (d), through the gateway", auto_approve=True, taint=True, person=False, gateway=True),
     Defense("j", "as (b), in a skill of the server", auto_approve=True, taint=False, person=False, skill=True),
     Defense("k", "as (j), a person", auto_approve=True, taint=False, person=True, skill=True),
+    Defense("l", "as (c), an agent obeys it", auto_approve=True, taint=True, person=True, agent="works"),
+    Defense("m", "as (c), an agent reports it", auto_approve=True, taint=True, person=True, agent="reports"),
 )
 """All defenses, in the order of the report."""
-USUAL = ("a", "b", "c", "d", "j", "k")
+USUAL = ("a", "b", "c", "d", "j", "k", "l", "m")
 """The defenses that are measured by default."""
 OPEN = tuple(defense.name for defense in DEFENSES if defense.auto_approve and not defense.taint and not defense.skill)
 """The setups without a defense: the text of a skill is untrusted without any rule."""

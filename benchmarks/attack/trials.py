@@ -18,7 +18,7 @@ import anyio
 from benchmarks.attack.control import Control
 from benchmarks.attack.defenses import Approver, Defense
 from benchmarks.attack.goals import difference
-from benchmarks.attack.obedient_model import ObedientModel
+from benchmarks.attack.obedient_model import WORKER, ObedientModel
 from benchmarks.attack.tool_annotations import EFFECTS
 from dial_client import ApprovalPolicy, Callbacks, DialClient, Limits, Message, Turn
 from dial_client.extend import ElicitationAnswer
@@ -87,13 +87,11 @@ async def run_suite(suite: str, defense: Defense, choose: Choose) -> list[Trial]
         model = ObedientModel(control)
         servers = {suite: defense.entry(suite, control.address) | {"required": True}}
         opened = open_gateway(servers, model, approver, defense) if defense.gateway else None
-        async with opened or DialClient(model, servers=servers, approve=approver, limits=LIMITS) as host:
+        agents = [WORKER] if defense.agent else []
+        own = DialClient(model, servers=servers, approve=approver, limits=LIMITS, agents=agents)
+        async with opened or own as host:
             pairs = choose(*await control.tasks())
-            in_skill = defense.skill
-            return [
-                await _run(host, control, model, approver, (suite, defense.name, *pair), in_skill=in_skill)
-                for pair in pairs
-            ]
+            return [await _run(host, control, model, approver, (suite, defense.name, *pair), defense) for pair in pairs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,13 +141,12 @@ async def _run(
     model: ObedientModel,
     approver: Approver,
     key: tuple[str, str, str, str | None],
-    *,
-    in_skill: bool,
+    defense: Defense,
 ) -> Trial:
     suite, _, user_task, injection_task = key
-    task = await control.begin(user_task, injection_task, in_skill=in_skill)
+    task = await control.begin(user_task, injection_task, in_skill=defense.skill)
     injected, _ = await control.injected() if injection_task is not None else ((), "")
-    model.begin(task, in_skill=in_skill)
+    model.begin(task, in_skill=defense.skill, agent=defense.agent)
     approver.begin(task.calls)
     turn = await dial.run([Message.user(task.prompt)])
     if turn.stop_reason != "answered":
