@@ -199,7 +199,6 @@ from dial_client.conversations.conversation_view import list_messages as list_me
 from dial_client.conversations.export import from_json as export_from_json
 from dial_client.conversations.export import to_markdown as to_markdown
 from dial_client.conversations.history import CUT_OFF as CUT_OFF
-from dial_client.conversations.history import INTERRUPTED as INTERRUPTED
 from dial_client.conversations.history import NO_RESULT_YET as NO_RESULT_YET
 from dial_client.conversations.history import SUMMARY_HEAD as SUMMARY_HEAD
 from dial_client.conversations.history import apply_edits as apply_edits
@@ -818,6 +817,7 @@ from dial_client.stores.sql_store import SQLStore as SQLStore
 from dial_client.stores.store_core import Change as Change
 from dial_client.tools import grants as grants
 from dial_client.tools import result_content as result_content
+from dial_client.tools.agent_progress import INTERRUPTED as INTERRUPTED
 from dial_client.tools.approval import Approval as Approval
 from dial_client.tools.approval import ApprovalChecker as ApprovalChecker
 from dial_client.tools.approval import ApprovalContext as ApprovalContext

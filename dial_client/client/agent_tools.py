@@ -16,10 +16,11 @@ from typing import Any
 from dial_client.hooks import call_context
 from dial_client.hooks.audit.entries import Origin
 from dial_client.hooks.call_context import CallContext, TurnScope
+from dial_client.messages.citations import Citation
 from dial_client.messages.errors import ConfigError, LimitReached
 from dial_client.messages.events import AgentEvent, ToolCallFinished, ToolCallProgress, ToolCallStarted
 from dial_client.messages.limits import StopReason, narrow_limits
-from dial_client.messages.message import MAIN, NO_OUTPUT, Failure, Message, Role, ToolCallResult
+from dial_client.messages.message import MAIN, NO_OUTPUT, Failure, Message, Role, ToolCallRequest, ToolCallResult
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import to_one_line
@@ -27,12 +28,13 @@ from dial_client.servers.session import OnCallProgress
 from dial_client.settings.agent import AGENTS, Agent
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.settings.policy_config import matches
+from dial_client.tools.agent_progress import AgentProgress
 from dial_client.tools.catalog import HAND_BACK, Route, build_host_tool
 from dial_client.tools.function_definition import FunctionDefinition, FunctionTool, define
 from dial_client.tools.tool_selection import add_own_tools
 from dial_client.turns.client_model import ClientModel
 from dial_client.turns.model_call import ChatModel
-from dial_client.turns.turn_handle import TurnHandle
+from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 from dial_client.turns.turn_keywords import TurnKeywords, select_tools
 from dial_client.turns.turn_run import TurnServices
 
@@ -110,16 +112,30 @@ class AgentTools:
         origin = context.origin if context is not None else Origin()
         scope = context.scope if context is not None else TurnScope()
         path = f"{origin.agent or MAIN}{_SEPARATOR}{agent.name}"
+        progress, state = AgentProgress(), None
+        if context is not None and context.agents is not None:
+            progress, state = context.agents.begin(context.call_id)
+        messages = (_build_task(str(arguments["task"]), context),) if state is None else state.build_history()
+        for at, message in enumerate(messages):
+            if message.pending is None and (state is None or at not in state.messages):
+                await progress.store_message(at, message)
+        if state is not None and messages[-1].role is Role.ASSISTANT:
+            # The agent had ended: only the result of its call was not stored.
+            return self._build_answer(agent, messages[-1].text, messages, messages[-1].citations)
         turn = self._start(
-            _build_task(str(arguments["task"]), context),
+            messages,
             stream=False,
+            agents=progress,
+            observers=(_ProgressObserver(progress),),
+            # What an earlier process has done is not done again: a resumed turn goes on in the agent.
+            decisions=None if state is None else {},
             # The ids of the turn that calls: questions to the user belong to the turn that the user sees.
             origin=replace(origin, turn=origin.turn or token_hex(16), agent=path),
             hidden_tools=scope.hidden_tools,
             **self._build_keywords(agent, path, scope),
         )
         try:
-            await _report(turn, path, on_progress, context)
+            await _report(turn, path, on_progress, context, progress)
             return self._build_result(agent, await turn.result())
         except LimitReached as limit:
             return self._build_result(agent, limit.turn)
@@ -182,9 +198,14 @@ class AgentTools:
         text = turn.text or NO_OUTPUT
         if turn.stop_reason is not StopReason.ANSWERED:
             text += f"\n\n[The agent stopped early: {turn.stop_reason.sentence}.]"
+        return self._build_answer(agent, text, turn.messages, turn.citations)
+
+    def _build_answer(
+        self, agent: Agent, text: str, messages: Sequence[Message], citations: tuple[Citation, ...]
+    ) -> ToolCallResult:
         # The agent may repeat what strangers wrote: what it has read taints whoever reads its answer.
-        source = f"{AGENTS}/{agent.name}" if self._find_taint(turn.messages) else ""
-        return ToolCallResult("", success=True, content=text, taint=source, citations=turn.citations)
+        source = f"{AGENTS}/{agent.name}" if self._find_taint(messages) else ""
+        return ToolCallResult("", success=True, content=text, taint=source, citations=citations)
 
     def _build_keywords(self, agent: Agent, path: str, scope: TurnScope) -> TurnKeywords:
         outer = scope.keywords
@@ -209,6 +230,29 @@ class AgentTools:
         allowed = (pattern for pattern in agent.tools or () if pattern.startswith(f"{AGENTS}/"))
         is_allowed = any(matches(pattern, AGENTS, name) for pattern in allowed)
         return is_allowed and name not in names and len(names) <= MAX_LEVELS and not self._agents[name].handoff
+
+
+class _ProgressObserver(TurnObserver):
+    """Stores what an agent does, before it happens, so that a resumed turn goes on in the agent.
+
+    Args:
+        progress: Stores it.
+    """
+
+    def __init__(self, progress: AgentProgress) -> None:
+        self._progress = progress
+        self._stored = 0
+
+    async def on_message(self, turn: TurnHandle) -> None:
+        """Store the messages that are not stored yet."""
+        messages, before = turn.recorder.complete_messages, len(turn.recorder.question)
+        for at in range(self._stored, len(messages)):
+            await self._progress.store_message(before + at, messages[at])
+        self._stored = len(messages)
+
+    async def on_held_call(self, turn: TurnHandle) -> None:
+        """Store which calls wait for approval, and that another one may run now."""
+        await self._progress.store_held(turn.recorder.held)
 
 
 class _HandBack:
@@ -254,16 +298,21 @@ def _build_task(task: str, context: CallContext | None) -> Message:
     return Message(Role.USER, task, taint=taint[0] if taint else "")
 
 
-async def _report(turn: TurnHandle, path: str, on_progress: OnCallProgress, context: CallContext | None) -> None:
+async def _report(
+    turn: TurnHandle, path: str, on_progress: OnCallProgress, context: CallContext | None, progress: AgentProgress
+) -> None:
     """Report the calls of an agent's turn, and of the agents that it calls, until the turn ends."""
-    agents, number = set[str](), 0
+    agents, calls, number = set[str](), dict[str, ToolCallRequest](), 0
     async with aclosing(turn.events()) as events:
         async for event in events:
             if isinstance(event, ToolCallStarted | ToolCallFinished | AgentEvent) and context and context.emit:
                 await context.emit(AgentEvent(context.call_id, path, event))
+            if isinstance(event, ToolCallFinished) and event.result.pending is None and not event.by_endpoint:
+                await progress.store_result(Message.tool(calls[event.result.tool_call_id], event.result))
             text = None
             match event:
                 case ToolCallStarted(call, server, tool):
+                    calls[call.id] = call
                     text = f"{path}{_SEPARATOR}{to_one_line(f'{server}.{tool}' if server else call.name, 150)}"
                     if server == AGENTS:
                         agents.add(call.id)

@@ -52,6 +52,7 @@ from dial_client.settings.config_types import ModelProfile, Settings
 from dial_client.settings.policy_config import load_policy
 from dial_client.sinks import sse_encoder
 from dial_client.stores.conversation_store import ConversationStore
+from dial_client.tools.agent_progress import AgentProgress
 from dial_client.tools.approval import ApprovalChecker, Approver, Decisions, match_decisions
 from dial_client.tools.approval_mode import ApprovalMode
 from dial_client.tools.apps import Apps
@@ -248,11 +249,7 @@ class DialClient:
             self._servers, self.resources, tools, capabilities, resource_tools=resource_tools, on_error=on_tool_error
         )
         self._executor = ToolExecutor(
-            self._tools.get_catalog,
-            self.approvals,
-            self.limits,
-            audit=capabilities.audit,
-            middleware=self.model.middleware,
+            self._tools.get_catalog, self.approvals, self.limits, CallScope(), capabilities.audit, self.model.middleware
         )
         self._code = CodeMode(self._tools, self._executor, self.wait_for_servers, self._require_open)
         self.use_agents(agents)
@@ -567,6 +564,7 @@ class DialClient:
         decisions: Decisions | None = None,
         plain: bool = False,
         background: BackgroundCalls | None = None,
+        agents: AgentProgress | None = None,
         output_type: Any = None,
         **keywords: Unpack[TurnKeywords],
     ) -> TurnHandle[Any]:
@@ -588,6 +586,7 @@ class DialClient:
             plain: True for the model alone: no tools but `client_tools`, and no instructions but those of `messages`.
             background: The calls of the conversation that go on in the background after its turns; None to stop such
                 calls at the end of this turn.
+            agents: What is stored of the agents that the turn calls; None to store nothing.
             output_type: The type of the answer, as for `run`.
             keywords: Further keywords, as for `run`.
 
@@ -625,6 +624,7 @@ class DialClient:
             raise_at_limits=self._on_limit == "raise",
             require_output=output is not None and self._on_limit != "answer",
             background_calls=background or BackgroundCalls(),
+            agents=agents or AgentProgress(),
         )
         if self.model.retired and not self._turns.are_running:
             tasks.start_soon(self.model.close_retired)

@@ -107,6 +107,7 @@ from dial_client.stores.conversation_store import (
     check_owner,
 )
 from dial_client.stores.sql_store import SQLStore
+from dial_client.tools.agent_progress import AgentProgress
 from dial_client.tools.approval import Decisions
 from dial_client.tools.background_calls import BackgroundCall, BackgroundCalls
 from dial_client.tools.task_record import TaskRecord
@@ -594,6 +595,7 @@ class ConversationManager:
                 origin=replace(origin, owner=beginning.owner),
                 observers=(persister, _BackgroundObserver(self._background), slot),
                 background=background,
+                agents=AgentProgress(partial(persister.store_agent, origin), beginning.agents),
                 tool_format=settings.tool_format,
                 hidden_tools=settings.hidden_tools,
                 decisions=decisions if message is None else None,

@@ -19,13 +19,11 @@ from dial_client.conversations.message_tree import MessageTree, StoredMessage, b
 from dial_client.conversations.open_tasks import add_task, find_open_tasks
 from dial_client.messages.message import EntryKind, Failure, Message, Role, ToolCallRequest, ToolCallResult
 from dial_client.stores.conversation_store import Conversation
+from dial_client.tools.agent_progress import INTERRUPTED
 from dial_client.tools.task_record import TaskRecord
 
 # The first line of a summary.
 SUMMARY_HEAD = "[Summary of the conversation so far, in place of its older messages]"
-
-# The result of a call whose own result was never stored.
-INTERRUPTED = "[may have run: no result was stored, and it is not known whether the tool did its work]"
 
 # The result of an unfinished call of a running turn.
 NO_RESULT_YET = "[no result yet: the tool is still at work]"

@@ -65,6 +65,8 @@ class MessageTree:
     """The latest settings; empty if there is none."""
     tasks: Sequence[tuple[int, Mapping[str, Any]]]
     """The tasks of calls (`tools.task_record`), each after the position of the last message before it."""
+    agents: Sequence[tuple[int, Mapping[str, Any]]]
+    """What agents have done (`tools.agent_progress`), each after the position of the last message before it."""
     followers: Mapping[tuple[int, bool], tuple[int, ...]]
     """The positions of the messages that follow a message, without edits, by ``(position, is_question)``."""
 
@@ -127,6 +129,7 @@ def build_tree(conversation: Conversation) -> MessageTree:
     head = START
     settings: Mapping[str, Any] = {}
     tasks: list[tuple[int, Mapping[str, Any]]] = []
+    agents: list[tuple[int, Mapping[str, Any]]] = []
     unreadable = frozenset(conversation.unreadable)
     readable = (index for index in range(len(conversation.messages) + len(unreadable)) if index not in unreadable)
     for position, message in zip(readable, conversation.messages, strict=True):
@@ -146,13 +149,13 @@ def build_tree(conversation: Conversation) -> MessageTree:
                 turns[head].append(data)
             case EntryKind.SETTINGS, data:
                 settings = dict(data)
-            case EntryKind.TASK, data:
-                tasks.append((head, data))
+            case EntryKind.TASK | EntryKind.AGENT as kind, data:
+                (tasks if kind == EntryKind.TASK else agents).append((head, data))
     followers: defaultdict[tuple[int, bool], tuple[int, ...]] = defaultdict(tuple)
     for stored in messages.values():
         if not stored.is_edit and stored.position not in removed:
             followers[stored.parent_message, stored.is_question] += (stored.position,)
-    return MessageTree(messages, head, frozenset(removed), turns, settings, tasks, followers)
+    return MessageTree(messages, head, frozenset(removed), turns, settings, tasks, agents, followers)
 
 
 def build_entry(kind: EntryKind, data: Mapping[str, Any]) -> Message:

@@ -36,7 +36,7 @@ only; empty fields are left out:
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeGuard
 
@@ -45,6 +45,7 @@ import anyio
 from dial_client.conversations.history import CUT_OFF, build_unknown_result
 from dial_client.conversations.lease_heartbeat import Beat, LeaseHeartbeat
 from dial_client.conversations.message_tree import build_entry
+from dial_client.hooks.audit.entries import Origin
 from dial_client.messages.errors import (
     ConfigError,
     ConversationError,
@@ -164,6 +165,23 @@ class TurnPersister(TurnObserver):
             turn.cancel()
         self._stored += len(self._pending)
         self._pending = ()
+
+    async def store_agent(self, origin: Origin, data: Mapping[str, Any]) -> None:
+        """Store what an agent of the turn has done, as `on_message` stores a message of the turn. Raises as it.
+
+        A store that fails is tried again; an entry that is stored twice counts once.
+        """
+        entry = build_entry(EntryKind.AGENT, data)
+        given_up = anyio.current_time() + STORING_SECONDS
+        while True:
+            try:
+                await self._store.append(origin.conversation, (entry,), turn=origin.turn)
+            except DialError as error:
+                if _is_lasting(error) or anyio.current_time() >= given_up:
+                    raise
+                await anyio.sleep(RETRY_INTERVAL)
+            else:
+                return
 
     async def _append_pending(self, turn: TurnHandle) -> None:
         if added := self._pending:

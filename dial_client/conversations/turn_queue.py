@@ -25,6 +25,7 @@ from dial_client.conversations.history import (
     repair_history,
 )
 from dial_client.conversations.message_tree import build_tree, extend
+from dial_client.conversations.open_agents import find_open_agents, hold_agents
 from dial_client.conversations.open_tasks import find_open_tasks
 from dial_client.conversations.turn_input import (
     ConversationInput,
@@ -36,6 +37,7 @@ from dial_client.hooks.audit.entries import Origin
 from dial_client.messages.errors import ConversationBusy, ConversationNotFound, DialError, StoreUnavailable
 from dial_client.messages.message import Message, find_pending_approvals
 from dial_client.stores.conversation_store import Conversation, ConversationStore
+from dial_client.tools.agent_progress import AgentState
 from dial_client.tools.task_record import TaskRecord
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 
@@ -52,6 +54,8 @@ class Beginning:
     owner: str
     tasks: tuple[TaskRecord, ...]
     """The tasks that earlier turns have left open at their servers."""
+    agents: dict[str, AgentState]
+    """The agents in which an interrupted turn goes on, by the ids of their calls."""
 
 
 # Starts a turn in this conversation, with this additional observer.
@@ -228,11 +232,12 @@ class TurnQueue:
                 extended = extend(stored, added)
                 history = repair_history(stored.message for stored in find_sent(extended))
                 tree = build_tree(extended)
-                tasks = find_open_tasks(tree)
+                tasks, agents = find_open_tasks(tree), {}
                 if turn_input is None:  # who cancels the turn stops the calls of its earlier part, too
+                    agents = find_open_agents(tree)
                     own = {task.id for task in tasks if task.turn == stored.turn}
                     tasks = tuple(replace(task, turn=origin.turn) if task.id in own else task for task in tasks)
-                return Beginning(history, tree.settings, stored.owner, tasks)
+                return Beginning(history, tree.settings, stored.owner, tasks, agents)
             # Another process was faster.
 
     async def _must_resume(self, stored: Conversation) -> bool:
@@ -254,7 +259,8 @@ class TurnQueue:
         if ends_with_answer(apply_edits(stored).messages):
             await self.store.release(stored.id, stored.turn)
             raise NothingToResume
-        return build_closing_messages(drop_unfinished_text(stored))
+        closing, tree = build_closing_messages(drop_unfinished_text(stored)), build_tree(stored)
+        return hold_agents(closing, [found.message for found in tree.find_path()], find_open_agents(tree))
 
     def _remember(self, turn: TurnHandle) -> None:
         self._ended[turn.conversation_id] = turn

@@ -184,6 +184,8 @@ class CallContext:
     """The id of the call in its turn."""
     emit: Emit | None = None
     """Receives the events of a turn, or of calls, that the call runs; None if nobody reads them."""
+    agents: Any = None
+    """Stores what an agent does that the call runs, an `AgentProgress`; None if nobody could go on with it."""
 
 
 @contextmanager

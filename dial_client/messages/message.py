@@ -31,6 +31,8 @@ class EntryKind(StrEnum):
     """``{"positions"}``: the positions of messages that no version shows any more."""
     TURN = "turn"
     """The details of the turn that ended before the entry (`conversations.persistence`)."""
+    AGENT = "agent"
+    """What an agent has done whose call has not ended (`tools.agent_progress`)."""
     SETTINGS = "settings"
     """The settings of the conversation from here on (`conversations.conversation_settings`)."""
     TASK = "task"

@@ -48,6 +48,7 @@ from dial_client.servers.connection import Connection
 from dial_client.servers.server_cache import build_definition, compare_definitions
 from dial_client.servers.session import OnCallProgress, to_tool_error
 from dial_client.tools import result_content
+from dial_client.tools.agent_progress import AgentProgress
 from dial_client.tools.approval import Approval, ApprovalChecker, Decision, FailedApproval
 from dial_client.tools.background_calls import CALL_IN_BACKGROUND, BackgroundCall, BackgroundCalls
 from dial_client.tools.catalog import Catalog, Route
@@ -121,6 +122,8 @@ class CallScope:
     turn: TurnScope = TurnScope()  # noqa: RUF009 - frozen
     background: BackgroundCalls | None = None
     """Keeps the calls that go to the background; None to wait for every call."""
+    agents: AgentProgress | None = None
+    """Stores what agents do that the calls run; None for calls outside of a turn."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -475,6 +478,7 @@ class ToolExecutor:
             task,
             call_id=call.id,
             emit=round_.emit,
+            agents=shared.agents,
         )
         if moving is not None:
             moving.begin(call_deadline)

@@ -32,6 +32,7 @@ from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.servers.status import ServerStatus
+from dial_client.tools.agent_progress import AgentProgress
 from dial_client.tools.background_calls import BackgroundCall, BackgroundCalls
 from dial_client.turns.event_log import MAX_UNREAD, EventLog
 from dial_client.turns.turn_recorder import TurnRecorder
@@ -84,6 +85,7 @@ class TurnHandle(Generic[OutputT_co]):
         raise_at_limits: Whether a limit that ends the turn is an error.
         require_output: Whether an end without a typed answer is an error.
         background_calls: The calls in the background of the conversation; by default of the turn alone.
+        agents: What is stored of the agents of the turn; by default nothing.
     """
 
     _work: TurnWork
@@ -101,6 +103,8 @@ class TurnHandle(Generic[OutputT_co]):
     require_output: bool = False
     background_calls: BackgroundCalls = field(default_factory=BackgroundCalls)
     """The calls in the background of the conversation, or of the turn alone."""
+    agents: AgentProgress = field(default_factory=AgentProgress)
+    """The agents that the turn calls: what is stored of them, and how it is stored."""
     recorder: TurnRecorder = field(init=False)
     replacement: Turn[Any] | None = field(default=None, init=False)
     """A middleware's result, which replaces the recorded result; None if there is none."""

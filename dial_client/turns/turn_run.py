@@ -332,6 +332,7 @@ class TurnRun:
                 turn.recorder.note,
                 turn=replace(services.scope, find_spent=partial(_find_spent, turn.recorder, limits, services.outer)),
                 background=turn.background_calls,
+                agents=turn.agents,
             ),
             replace(services.audit, origin=origin),
             services.middleware,

@@ -1,0 +1,167 @@
+"""Agents of a turn whose process ended: the resumed turn goes on within them, and makes no call twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from dial_client import (
+    Agent,
+    Approval,
+    ApprovalContext,
+    ConversationManager,
+    DialClient,
+    MemoryStore,
+    ToolCallRequest,
+    ToolSpec,
+    Turn,
+)
+from dial_client.testing import ScriptedProvider
+from tests.inner import INTERRUPTED
+
+pytestmark = pytest.mark.anyio
+
+AGENTS = [
+    Agent("lead", "Leads.", tools=["functions/*", "agents/worker"]),
+    Agent("worker", "Works.", tools=["functions/*"]),
+]
+
+
+def call(name: str, id_: str = "call_1", **arguments: Any) -> dict[str, Any]:
+    return {"tool_calls": [{"name": name, "arguments": arguments, "id": id_}]}
+
+
+class Work:
+    """Functions that count their calls, of which one does not end."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        self.is_blocked = True
+        self.reached = anyio.Event()
+
+    async def read(self, path: str) -> str:
+        """Read a file."""
+        self.ran.append(f"read {path}")
+        return f"text of {path}"
+
+    async def send(self) -> str:
+        """Send a letter."""
+        self.ran.append("send")
+        if self.is_blocked:
+            self.reached.set()
+            await anyio.sleep_forever()
+        return "sent"
+
+
+async def interrupt(
+    store: MemoryStore, work: Work, replies: list[Any], approve: Any = None, text: str = "go on"
+) -> str:
+    """Run a turn until a call does not end, leave it as a killed process would, and return its conversation's id."""
+    tools: list[Any] = [work.read, work.send]
+    async with DialClient(ScriptedProvider(replies), agents=AGENTS, tools=tools, approve=approve) as dial:
+        manager = ConversationManager(dial, store)
+        conversation = await manager.create()
+        turn = await manager.start(conversation.id, text)
+        with anyio.fail_after(10):
+            await work.reached.wait()
+        turn.abandon()
+        await turn.stop()
+    work.is_blocked = False
+    work.reached = anyio.Event()
+    return conversation.id
+
+
+async def resume(
+    store: MemoryStore, work: Work, id_: str, replies: list[Any], approve: Any = None
+) -> tuple[Turn, ScriptedProvider]:
+    model = ScriptedProvider(replies)
+    tools: list[Any] = [work.read, work.send]
+    async with DialClient(model, agents=AGENTS, tools=tools, approve=approve) as dial:
+        turn = await ConversationManager(dial, store).resume(id_)
+        assert turn is not None
+        with anyio.fail_after(10):
+            return await turn.result(), model
+
+
+async def test_a_resumed_turn_goes_on_within_an_agent_and_repeats_none_of_its_calls() -> None:
+    store, work = MemoryStore(), Work()
+    replies = [call("lead", task="Work."), call("read", "call_a", path="a"), call("send", "call_b")]
+    id_ = await interrupt(store, work, replies)
+    turn, model = await resume(store, work, id_, ["It may have been sent.", "Done."])
+    assert work.ran == ["read a", "send"]
+    assert turn.text == "Done."
+    assert turn.tool_calls[0].result.content == "It may have been sent."
+    asked = [(message.role.value, message.text) for message in model.requests[0].messages]
+    assert asked == [
+        ("user", "Work."),
+        ("assistant", ""),
+        ("tool", "text of a"),
+        ("assistant", ""),
+        ("tool", INTERRUPTED),
+    ]
+
+
+async def test_a_call_of_an_agent_that_waited_for_approval_is_asked_about_again_and_runs_once() -> None:
+    store, work, asked = MemoryStore(), Work(), list[str]()
+    work.is_blocked = False
+
+    async def wait(request: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
+        work.reached.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async def allow(request: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
+        asked.append(f"{context.agent}: {tool.name}")
+        return Approval("once")
+
+    id_ = await interrupt(store, work, [call("lead", task="Send."), call("send")], wait)
+    turn, _ = await resume(store, work, id_, ["Sent.", "Done."], allow)
+    assert (work.ran, asked) == (["send"], ["main > lead: send"])
+    assert turn.tool_calls[0].result.content == "Sent."
+
+
+async def test_agents_of_agents_and_agents_of_the_user_go_on_too() -> None:
+    store, work = MemoryStore(), Work()
+    replies = [call("worker", "call_w", task="Send."), call("read", path="a"), call("send", "call_s")]
+    id_ = await interrupt(store, work, replies, text="@lead Work.")
+    turn, model = await resume(store, work, id_, ["Perhaps.", "Led.", "Done."])
+    assert (work.ran, turn.text) == (["read a", "send"], "Done.")
+    assert [record.result.content for record in turn.tool_calls] == ["Led."]
+    assert model.requests[1].messages[-1].text == "Perhaps."
+
+
+async def test_a_turn_that_is_interrupted_twice_goes_on_where_it_was() -> None:
+    store, work = MemoryStore(), Work()
+    id_ = await interrupt(store, work, [call("lead", task="Work."), call("send")])
+    work.is_blocked = True
+    tools: list[Any] = [work.read, work.send]
+    async with DialClient(ScriptedProvider([call("send", "call_2")]), agents=AGENTS, tools=tools) as dial:
+        again = await ConversationManager(dial, store).resume(id_)
+        assert again is not None
+        with anyio.fail_after(10):
+            await work.reached.wait()
+        again.abandon()
+        await again.stop()
+    work.is_blocked = False
+    turn, model = await resume(store, work, id_, ["Perhaps.", "Done."])
+    assert (work.ran, turn.text) == (["send", "send"], "Done.")
+    assert [message.role.value for message in model.requests[0].messages] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "tool",
+    ]
+
+
+async def test_another_question_after_an_interrupted_agent_begins_anew() -> None:
+    store, work = MemoryStore(), Work()
+    id_ = await interrupt(store, work, [call("lead", task="Work."), call("send")])
+    async with DialClient(ScriptedProvider(["Hello."]), agents=AGENTS) as dial:
+        manager = ConversationManager(dial, store)
+        turn = await manager.chat(id_, "Hello?")
+        messages = (await manager.get(id_)).messages
+    assert (turn.text, work.ran) == ("Hello.", ["send"])
+    assert [message.text for message in messages if message.role.value == "tool"] == [INTERRUPTED]
