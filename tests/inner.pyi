@@ -790,6 +790,8 @@ from dial_client.settings.user_variables import fill_in as fill_in
 from dial_client.settings.user_variables import find_user_variables as find_user_variables
 from dial_client.settings.user_variables import serves_persons as serves_persons
 from dial_client.sinks import sse_encoder as sse_encoder
+from dial_client.sinks.ag_ui_stream import AgUiEncoder as AgUiEncoder
+from dial_client.sinks.ai_sdk_stream import AiSdkEncoder as AiSdkEncoder
 from dial_client.sinks.sse_encoder import DONE as DONE
 from dial_client.sinks.sse_encoder import encode as encode
 from dial_client.sinks.sse_encoder import encode_event as sse_encoder_encode_event

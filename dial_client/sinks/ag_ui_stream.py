@@ -2,7 +2,7 @@
 
 A run that waits for a person ends with the outcome ``interrupt``; the run that answers goes on with the turn. What the
 protocol has no event for is in ``CUSTOM`` events with the names of `messages.events`: ``status``, ``server``,
-``tool_progress``, ``app``, ``output``, ``media``, ``citations``.
+``tool_progress``, ``app``, ``output``, ``media``, ``citations``, ``late_result``.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from dial_client.messages.events import (
     ToolCallProgress,
     ToolCallStarted,
 )
+from dial_client.messages.late_result import read_late_result
 from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Message, Role, TextPart, content_to_json
 from dial_client.messages.token_usage import Usage
@@ -147,6 +148,8 @@ class AgUiEncoder:
                 yield "output", {"output": output_to_json(output)}
             case MessageCompleted(message) if message.role is Role.ASSISTANT:
                 yield from _to_sources(message)
+            case MessageCompleted(message) if (late := read_late_result(message)) is not None:
+                yield "late_result", late.to_dict()
             case _:
                 return
 

@@ -2,7 +2,8 @@
 
 Calls are dynamic tools that the provider executes: the front end must not run them. What the protocol has no part for
 is in data parts: ``data-status``, ``data-server`` and ``data-tool-progress``, which no message keeps; ``data-app``,
-``data-output`` (a typed answer so far), ``data-approval`` (the details of a call to approve) and ``data-question``.
+``data-output`` (a typed answer so far), ``data-late-result`` (of a call in the background),
+``data-approval`` (the details of a call to approve) and ``data-question``.
 The metadata of the message are those of the turn.
 """
 
@@ -29,6 +30,7 @@ from dial_client.messages.events import (
     ToolCallProgress,
     ToolCallStarted,
 )
+from dial_client.messages.late_result import read_late_result
 from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Failure, Message, Role, TextPart, content_to_json
 from dial_client.messages.turn_result import Turn, output_to_json
@@ -172,6 +174,8 @@ class AiSdkEncoder:
                 yield {"type": "data-tool-progress", "data": data, "transient": True}
             case AppOpened(app):
                 yield {"type": "data-app", "data": app.to_dict()}
+            case MessageCompleted(message) if (late := read_late_result(message)) is not None:
+                yield {"type": "data-late-result", "data": late.to_dict()}
             case OutputDelta(output):
                 data = {"output": output_to_json(output)}
                 yield {"type": "data-output", "id": f"{self.frames.turn}-output", "data": data}

@@ -130,8 +130,7 @@ def _encode_content(event: Event) -> list[str]:
     if not isinstance(event, MessageCompleted):
         return []
     if (late := read_late_result(event.message)) is not None:
-        state = {"id": late.id, "name": late.name, "success": late.success, "content": content_to_json(late.content)}
-        return [encode_named("late_result", state)]
+        return [encode_named("late_result", late.to_dict())]
     if event.message.role is not Role.ASSISTANT:
         return []
     content = event.message.content

@@ -55,6 +55,7 @@ EXAMPLES_IN = (
     "extending.md",
     "functions.md",
     "library.md",
+    "memory.md",
     "messages.md",
     "middleware.md",
     "testing.md",

@@ -8,6 +8,8 @@ import pytest
 
 from tests.inner import (
     FROM_HOST,
+    AgUiEncoder,
+    AiSdkEncoder,
     Conversation,
     ImagePart,
     LateResult,
@@ -52,6 +54,12 @@ def test_an_event_has_a_late_result_without_the_lines_for_the_model() -> None:
     (line,) = sse_encoder_encode_event(MessageCompleted(late(f"{HEAD}120 pages")), {})
     assert line.startswith("event: late_result\n")
     assert '"name":"print_book","success":true,"content":"120 pages"' in line
+
+
+def test_front_ends_of_others_get_a_late_result() -> None:
+    event = MessageCompleted(late(f"{HEAD}120 pages"))
+    assert '"name":"late_result"' in AgUiEncoder("turn", "thread", "run").encode(event)
+    assert '"type":"data-late-result"' in AiSdkEncoder("turn").encode(event)
 
 
 def stored(*messages: Message) -> Conversation:
