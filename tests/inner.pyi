@@ -860,9 +860,8 @@ from dial_client.tools.result_content import ResultStore as ResultStore
 from dial_client.tools.result_content import add_change_note as add_change_note
 from dial_client.tools.result_content import cut as cut
 from dial_client.tools.result_content import to_content as result_content_to_content
-from dial_client.tools.search_index import MAX_QUERY as MAX_QUERY
-from dial_client.tools.search_index import MAX_SCHEMAS as MAX_SCHEMAS
 from dial_client.tools.search_index import SearchIndex as SearchIndex
+from dial_client.tools.search_query import MAX_QUERY as MAX_QUERY
 from dial_client.tools.skills.skill_document import is_same as is_same
 from dial_client.tools.skills.skill_document import parse_skill as parse_skill
 from dial_client.tools.skills.skill_folders import hash_files as hash_files
@@ -872,6 +871,10 @@ from dial_client.tools.task_record import TaskRecord as TaskRecord
 from dial_client.tools.tool_selection import MAX_OFFERED as MAX_OFFERED
 from dial_client.tools.tool_selection import ToolSnapshot as ToolSnapshot
 from dial_client.tools.tool_selection import TurnTools as TurnTools
+from dial_client.tools.tool_uses import MAX_OWNERS as MAX_OWNERS
+from dial_client.tools.tool_uses import MAX_TOOLS as MAX_TOOLS
+from dial_client.tools.tool_uses import ToolUses as ToolUses
+from dial_client.tools.tool_words import MAX_SCHEMAS as MAX_SCHEMAS
 from dial_client.turns import model_call as model_call
 from dial_client.turns import status_text as status_text
 from dial_client.turns.client_model import ClientModel as ClientModel

@@ -154,7 +154,7 @@ class MetaTools:
         )
         properties = {
             "query": {"type": "string", "description": "The action, the thing and the service: create github issue."},
-            "server": {"type": "string", "description": "Only tools of this server."},
+            "server": {"type": "string", "description": "Only tools of this server; or what kind of server has them."},
             "limit": {"type": "integer", "minimum": 1, "maximum": MAX_FOUND, "default": FOUND_AT_ONCE},
         }
         schema = {"type": "object", "properties": properties}
@@ -194,7 +194,7 @@ class MetaTools:
         counts = snapshot.count_tools()
         missing = self._calls.describe_missing_servers().strip()
         end = f"\n{missing}" if missing else ""
-        if server and server not in counts:
+        if server and server not in counts and (server in self._servers or not query.strip()):
             known = _join((f"{name} ({count})" for name, count in counts.items()), _MAX_SERVERS)
             return f"No tools of a server {server[:60]!r} are known. Servers with tools: {known}.{end}"
         if not query.strip() and not server:
@@ -204,7 +204,7 @@ class MetaTools:
         if not found:
             return f"No tool was found for {query[:100]!r}. Use other words for what it should do.{end}"
         lines = [f"- {_describe_briefly(tool)}" for tool in found]
-        head = f"{len(found)} of {counts.get(server) or len(snapshot.specs)} tools; {CALL_TOOL} calls them:"
+        head = f"{len(found)} of {counts.get(server, len(snapshot.specs))} tools; {CALL_TOOL} calls them:"
         return "\n".join([head, *lines]) + end
 
     def _describe(self, names: Sequence[str]) -> CallToolResult:
@@ -256,11 +256,17 @@ class _Snapshot:
         return dict(sorted(counts.items()))
 
     def search(self, query: str, server: str, limit: int) -> Sequence[ToolSpec]:
-        """Return the tools that match a query, the best first; without a query the first tools of the server."""
+        """Return the tools that match a query, the best first; without a query the first tools of the server.
+
+        Args:
+            query: What the tools should do.
+            server: The server that the tools are of; or, if there is none of this name, what kind of server.
+            limit: Maximum number of tools.
+        """
         if not query.strip():
             return [spec for spec in self.specs if spec.server == server][:MAX_FOUND]
-        found = self._index.search(query, len(self.specs) if server else limit)
-        return [spec for spec in found if not server or spec.server == server][:limit]
+        is_known = any(spec.server == server for spec in self.specs)
+        return self._index.search(query, limit, server=server, only=server if is_known else None)
 
 
 def _is_pinned(listed: ListedTool) -> bool:

@@ -57,7 +57,6 @@ from dial_client.messages.message import (
     ToolCallResult,
 )
 from dial_client.runtime.deadline import NoDeadline
-from dial_client.servers.status import ServerState
 from dial_client.tools.executor import CallScope, ToolExecutor
 from dial_client.tools.result_content import READ_RESULT, to_content
 
@@ -239,13 +238,8 @@ class ToolCalls:
 
     def describe_missing_servers(self) -> str:
         """Return which servers have no tools now, and why: the tool may be one of theirs."""
-        states = (ServerState.STARTING, ServerState.FAILED, ServerState.STOPPED, ServerState.NEEDS_CREDENTIALS)
-        missing = [
-            f"{name!r} ({connection.summary.why_unavailable})"
-            for name, connection in self._servers.items()
-            if connection.state in states and not connection.tools
-        ]
-        return f" These servers are not available: {', '.join(missing)}." if missing else ""
+        missing = self._servers.describe_missing()
+        return f" {missing}" if missing else ""
 
 
 def _is_content_of(content: Content, received: CallToolResult) -> bool:

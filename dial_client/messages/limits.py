@@ -92,6 +92,12 @@ class Limits:
     max_tool_bytes: int = 60_000
     """Maximum bytes of the offered names, descriptions and schemas. If the servers' tools have more, the model searches
     for tools. Every request repeats these bytes: 60,000 are about 20,000 tokens, or 40 tools of 1,500 bytes."""
+    max_description_chars: int = 8_000
+    """Maximum characters of a tool's description on offer, at most 8,000. A longer one is cut, and `search_tools` gives
+    the model its first 8,000 characters by the tool's name."""
+    search_index_bytes: int = 2_000
+    """Maximum bytes of the names of all tools in the description of `search_tools`. If they have more, the model gets
+    the number of tools of each server in their place."""
     max_skill_bytes: int = 8_000
     """Maximum bytes of the names and descriptions of skills in each request; further skills are counted in words."""
     max_tokens_total: int | None = None

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 # Maximum characters of a word; longer words are cut.
 MAX_WORD = 40
@@ -20,6 +21,8 @@ MAX_NAME = 200
 WORD = re.compile(r"[^\W_]+")
 # The boundaries between the words of ``camelCase``.
 HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+# For ASCII, a table is several times faster than `WORD`: letters in lower case, and a space in place of all else.
+_ASCII_WORDS = bytes(ord(chr(code).lower()) if chr(code).isalnum() and code < 128 else 32 for code in range(256))
 _MARKS = re.compile("[\u0300-\u036f]")
 
 # Words that have a meaning after a verb, and mostly none elsewhere.
@@ -40,6 +43,7 @@ SAME_AS = {
     ("direct", "messag"): ("dm",),
     ("look", "up"): ("find",),
     ("get", "rid"): ("delet",),
+    ("work", "out"): ("calculat",),
     ("pr",): ("pull", "request"),
     ("mr",): ("merg", "request"),
     ("dm",): ("direct", "messag"),
@@ -51,22 +55,31 @@ SAME_AS = {
 def find_significant_stem(word: str) -> str:
     """Return the stem of a word; empty for a stop word or a single letter."""
     is_letter = len(word) == 1 and word.isascii() and word.isalpha()
-    return "" if is_letter or word in _read_words()[0] else stem(word[:MAX_WORD])
+    return "" if is_letter or word in _read_stop_words() else stem(word[:MAX_WORD])
 
 
 @cache
-def _read_words() -> tuple[frozenset[str], list[list[str]]]:
-    """Return the stop words and the groups of synonyms."""
+def _read_words() -> Mapping[str, Any]:
     import tomllib
 
-    words = tomllib.loads(Path(__file__).with_name("search_words.toml").read_text(encoding="utf-8"))
-    return frozenset(words["stop_words"].split()), [line.split() for line in words["synonyms"].splitlines()]
+    return tomllib.loads(Path(__file__).with_name("search_words.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def _read_stop_words() -> frozenset[str]:
+    return frozenset(_read_words()["stop_words"].split())
+
+
+@cache
+def read_verbs() -> Mapping[str, bool]:
+    """Return the stems of verbs, and whether they remove something."""
+    return {stem(verb): kind == "remove" for kind, verbs in _read_words()["verbs"].items() for verb in verbs.split()}
 
 
 @cache
 def build_synonyms() -> Mapping[str, Iterable[str]]:
     """Return the synonyms of each stem that has any, as stems."""
-    groups = [[stem(word) for word in group] for group in _read_words()[1]]
+    groups = [[stem(word) for word in line.split()] for line in _read_words()["synonyms"].splitlines()]
     by_stem: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for group in groups:
         for word in group:
@@ -74,15 +87,25 @@ def build_synonyms() -> Mapping[str, Iterable[str]]:
     return by_stem
 
 
-def split_name(name: str) -> tuple[str, ...]:
+def split_name(name: str, max_chars: int = MAX_NAME) -> list[str]:
     """Return the words of ``createIssue``, ``create_issue`` or ``create-issue``; for camel case also the whole word."""
+    name = name[:max_chars]
+    if name.islower():
+        return find_words(name)
     words: list[str] = []
-    for chunk in WORD.findall(name[:MAX_NAME]):
+    for chunk in WORD.findall(name):
         parts = HUMP.split(chunk)
         words += [fold(part) for part in parts]
         if len(parts) > 1:
             words.append(fold(chunk))
-    return tuple(words)
+    return words
+
+
+def find_words(text: str) -> list[str]:
+    """Return the words of a text in lower case and without diacritics."""
+    if text.isascii():
+        return text.encode().translate(_ASCII_WORDS).decode().split()
+    return WORD.findall(fold(text))
 
 
 def fold(text: str) -> str:

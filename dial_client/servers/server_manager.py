@@ -17,6 +17,7 @@ import anyio
 from dial_client.hooks.owners import CredentialProvider, find_owner
 from dial_client.messages.errors import ConfigError, ServerStartError
 from dial_client.runtime.background_tasks import BackgroundTasks
+from dial_client.runtime.safe_text import to_one_line
 from dial_client.servers.connection import Connection
 from dial_client.servers.owner_connection import OwnerConnection
 from dial_client.servers.server_requests import ClientCapabilities, LogMessage
@@ -34,6 +35,10 @@ _POLL_SECONDS = 0.5
 MAX_OWNERS = 1_000
 # Persons for whom what was built from their servers is kept.
 _MAX_VIEWS = 100
+# The states of servers whose tools may come later, or would be there without a fault.
+_MISSING = (ServerState.STARTING, ServerState.FAILED, ServerState.STOPPED, ServerState.NEEDS_CREDENTIALS)
+# Maximum characters of the reason why a server is not available.
+_MAX_REASON = 200
 
 ValueT = TypeVar("ValueT")
 
@@ -262,6 +267,18 @@ class ServerManager(Mapping[str, Connection]):
             async with anyio.create_task_group() as group:
                 for connection in owned:
                     group.start_soon(connection.prepare)
+
+    def describe_missing(self) -> str:
+        """Return a sentence on the servers without tools that still start or cannot be used, and why; else empty.
+
+        A tool that is not found may be one of theirs.
+        """
+        missing = [
+            f"{name!r} ({to_one_line(connection.summary.why_unavailable, _MAX_REASON)})"
+            for name, connection in self.items()
+            if connection.state in _MISSING and not connection.tools
+        ]
+        return f"These servers are not available: {', '.join(missing)}." if missing else ""
 
     def __iter__(self) -> Iterator[str]:
         hidden = self._list_hidden()

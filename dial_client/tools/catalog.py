@@ -188,7 +188,7 @@ def build_tool_spec(
     """
     fit = provider_schema.adapt(tool.input_schema)
     hints = tool.annotations
-    text = _shorten_description(tool.description or "")
+    text = shorten_description(tool.description or "", MAX_DESCRIPTION, CUT_MARK)
     description = clean("\n\n".join([text, *fit.hints]))
     title = clean(tool.title or (hints.title if hints else None) or "")
     notes = _describe_changes(tool, fit, is_cut=text != (tool.description or ""))
@@ -212,14 +212,14 @@ def build_tool_spec(
     return spec, notes
 
 
-def _shorten_description(text: str) -> str:
-    """Return a description; if it is too long, cut it after a sentence or a word, and append `CUT_MARK`."""
-    if len(text) <= MAX_DESCRIPTION:
+def shorten_description(text: str, limit: int, mark: str) -> str:
+    """Return a description; if it has more than `limit` characters, cut after a sentence or a word, with a mark."""
+    if len(text) <= limit:
         return text
-    head = text[:MAX_DESCRIPTION]
-    ends = [found.end() for found in _SENTENCE_END.finditer(head, MAX_DESCRIPTION // 2)]
-    end = ends[-1] if ends else head.rfind(" ", MAX_DESCRIPTION // 2)
-    return f"{head[: end if end > 0 else None].rstrip()}\n{CUT_MARK}"
+    head = text[:limit]
+    ends = [found.end() for found in _SENTENCE_END.finditer(head, limit // 2)]
+    end = ends[-1] if ends else head.rfind(" ", limit // 2)
+    return f"{head[: end if end > 0 else None].rstrip()}\n{mark}"
 
 
 def _describe_changes(

@@ -1,69 +1,73 @@
-"""A search index of tools, for the search tool that models call.
+"""A search index of tools, for the search tools that models call.
 
-BM25 (Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009) over weighted fields. Words are compared by
-their stems. Synonyms match with a lower weight. A query word that no tool contains matches the words with the most
-similar spelling. Servers write the names, descriptions and schemas, and models write the queries, so each text is read
-only up to a limit.
+BM25 (Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009) over weighted fields, of tools and of
+servers. Words are compared by their stems. Synonyms match with a lower weight. A query word that no tool contains
+matches the words with the most similar spelling.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
-from itertools import islice, pairwise
-from typing import Any
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import nlargest
+from itertools import count, islice
+from types import MappingProxyType
+from typing import TypeVar
 
 from dial_client.messages.message import ToolSpec
-from dial_client.runtime.normalization import (
-    HUMP,
-    PARTICLES,
-    QUESTIONS,
-    SAME_AS,
-    WORD,
-    build_synonyms,
-    find_significant_stem,
-    fold,
-    list_letter_pairs,
-    split_name,
-)
+from dial_client.runtime.normalization import HUMP
+from dial_client.tools.search_query import MAX_QUERY, Term, Vocabulary, find_verbs
+from dial_client.tools.tool_words import ToolWords, list_server_words, list_words
 
-# Maximum characters of a query that are read.
-MAX_QUERY = 500
-# Maximum number of different words of a query; later words are ignored.
-MAX_TERMS = 24
-# Maximum number of unknown words of a query for which similar spellings are searched.
-MAX_UNKNOWN = 6
-# Maximum number of similar words that match an unknown word.
-MAX_ALIKE = 5
-# Maximum characters of one text of a tool that are read.
-MAX_TEXT = 2_000
-# Maximum characters of one parameter's description that are read.
-MAX_DETAIL = 300
-# Maximum number of subschemas of one tool that are read, including the schema itself.
-MAX_SCHEMAS = 80
-# Maximum number of values of one ``enum`` that are read.
-MAX_VALUES = 40
-
-# BM25's k1: above this weight, further occurrences of a word change the score little.
-_SATURATION = 4.0
-# The weight of a synonym of a query word.
-_SYNONYM = 0.7
-# The weight of a word that may be part of a verb ("turn on") or have no meaning of its own ("on Monday").
-_PARTICLE = 0.3
-# The weight of words such as get, list or find, which are added if the query is a question.
-_ASKED = 0.5
-# The minimum similarity of two words with different spellings: Dice's coefficient of their pairs of letters.
-_LIKENESS = 0.55
+# How much the words for the kind of server count in a tool, beside those for what to do.
+_KIND_IN_TOOL = 0.2
+# How much a server counts whose tools together match the words for the kind of server, and those for what to do.
+_KIND_IN_SERVER = 0.55
+_ACTION_IN_SERVER = 0.6
+# The score for a tool whose name has no word that the query lacks: if the kind of server is given as well, and if not.
+# A query of one text may be a sentence, which has words of many names by chance.
+_COVERED, _COVERED_ALONE = 2.0, 1.0
+# The factor for a tool that removes something where the query does not ask for it, or the reverse.
+_OPPOSITE = 0.4
+# The maximum gain of tools that were used before, and the uses that give half of it.
+_USED = 0.15
+_HALF_USED = 2
 # The score for a tool's name in the query, which is higher than any score of words.
 _NAMED = 1_000.0
+# A word that more tools have only changes the order of the tools that rarer words have found; the most of these.
+_COMMON = 1_000
+_MAX_CANDIDATES = 300
+# Maximum number of tools that are ranked by their servers.
+_MAX_RANKED = 1_000
+# Maximum number of tools whose names are compared with the query.
+_MAX_COMPARED = 100
+
+KeyT = TypeVar("KeyT", int, str)
 
 _NAME_LIKE = re.compile(r"[\w.-]+")
 
-_BY_NAME = ("properties", "$defs")
-_INNER = dict.fromkeys((*_BY_NAME, "items", "anyOf", "oneOf", "allOf")).keys()
+
+class _ServerTools:
+    """The tools of one server, by their words.
+
+    Args:
+        server: The server's name in the configuration.
+        tools: Its tools.
+        first: The number of the first tool; the others follow.
+    """
+
+    def __init__(self, server: str, tools: Sequence[ToolSpec], first: int) -> None:
+        self.tools = tools
+        words = [list_words(tool) for tool in tools]
+        self.by_number = dict(enumerate(words, first))
+        self.server_words = list_server_words(server, words)
+        postings: defaultdict[str, dict[int, float]] = defaultdict(dict)
+        for number, tool in self.by_number.items():
+            for word, weight in tool.weights.items():
+                postings[word][number] = weight
+        self.postings: Mapping[str, Mapping[int, float]] = postings
 
 
 class SearchIndex:
@@ -71,144 +75,176 @@ class SearchIndex:
 
     Args:
         tools: The tools to search. If two tools have the same offered name, the second is ignored.
+        previous: An earlier index. What it knows of servers whose tools are the same is taken over.
     """
 
-    def __init__(self, tools: Sequence[ToolSpec]) -> None:
-        first = {tool.name: tool for tool in reversed(tools)}
-        self._tools = tuple(first[name] for name in sorted(first))
-        self._weights: defaultdict[str, dict[int, float]] = defaultdict(dict)
+    def __init__(self, tools: Iterable[ToolSpec], previous: SearchIndex | None = None) -> None:
+        by_server: defaultdict[str, dict[str, ToolSpec]] = defaultdict(dict)
+        names: set[str] = set()
+        for tool in tools:
+            if tool.name not in names:
+                names.add(tool.name)
+                by_server[tool.server][tool.name] = tool
+        known = {} if previous is None else previous._servers  # noqa: SLF001 - of the same class
+        numbers: Iterator[int] = count() if previous is None else previous._numbers  # noqa: SLF001
+        self._servers: dict[str, _ServerTools] = {}
+        for server, of_server in sorted(by_server.items()):
+            same, listed = known.get(server), tuple(of_server.values())
+            if same is None or same.tools != listed:
+                first = next(islice(numbers, len(listed) - 1, None)) - len(listed) + 1
+                same = _ServerTools(server, listed, first)
+            self._servers[server] = same
+        self._numbers: Iterator[int] = numbers
+        self._tools: dict[int, ToolWords] = {}
+        self._postings: defaultdict[str, list[Mapping[int, float]]] = defaultdict(list)
+        self._server_postings: defaultdict[str, dict[str, float]] = defaultdict(dict)
         self._named: defaultdict[str, list[int]] = defaultdict(list)
-        # Many tools share words and names.
-        find_stem, split = cache(find_significant_stem), cache(split_name)
-        for index, tool in enumerate(self._tools):
-            for name in {tool.name.casefold(), tool.tool.casefold()} - {""}:
-                self._named[name].append(index)
-            for word, weight in _weigh(tool, find_stem, split).items():
-                self._weights[word][index] = weight
-        self._spelled: defaultdict[str, list[str]] = defaultdict(list)
-        for word in self._weights:
-            for pair in list_letter_pairs(word):
-                self._spelled[pair].append(word)
+        for server, of_one in self._servers.items():
+            self._tools |= of_one.by_number
+            for word, postings in of_one.postings.items():
+                self._postings[word].append(postings)
+            for word, weight in of_one.server_words.items():
+                self._server_postings[word][server] = weight
+        for number, tool_words in self._tools.items():
+            for name in {tool_words.tool.name.casefold(), tool_words.tool.tool.casefold()} - {""}:
+                self._named[name].append(number)
+        self._merged: dict[str, Mapping[int, float]] = {}
+        self._vocabulary = Vocabulary(self._postings.keys())
 
-    def search(self, query: str, limit: int = 5) -> tuple[ToolSpec, ...]:
+    def search(
+        self,
+        query: str,
+        limit: int = 5,
+        *,
+        server: str = "",
+        only: str | None = None,
+        uses: Mapping[tuple[str, str], int] = MappingProxyType({}),
+    ) -> tuple[ToolSpec, ...]:
         """Return the best matching tools, the best first; tools with equal scores are sorted by name.
 
         Args:
-            query: Words, a question or a tool's name; only the first `MAX_QUERY` characters are read.
+            query: What the tool should do: words, a question or a tool's name; `MAX_QUERY` characters are read.
             limit: Maximum number of tools. The result may have fewer tools, or none.
+            server: What kind of server has the tool, or a server's name; as many characters are read.
+            only: The name of the server that the tools must be of; None for any.
+            uses: How often the tools of some servers were called, by the servers' and their own names.
         """
-        query = query[:MAX_QUERY]
-        scores: defaultdict[int, float] = defaultdict(float)
-        for alternatives in self._find_terms(query):
-            best: dict[int, float] = {}
-            # BM25's inverse document frequency of a word together with its alternatives.
-            found = len(set().union(*(self._weights.get(word, ()) for word in alternatives)))
-            idf = math.log(1 + (len(self._tools) - found + 0.5) / (found + 0.5))
-            for word, part in alternatives.items():
-                value = part * idf
-                for index, weight in self._weights.get(word, {}).items():
-                    if (score := value * weight / (_SATURATION + weight)) > best.get(index, 0.0):
-                        best[index] = score
-            for index, value in best.items():
-                scores[index] += value
-        # A name of a single plain word has to be the whole query.
+        terms, kind = self._vocabulary.find_terms(query), self._vocabulary.find_terms(server)
+        scores = self._score_words([(term, 1.0) for term in terms] + [(term, _KIND_IN_TOOL) for term in kind])
+        scores = _take_best(scores, _MAX_RANKED)
+        in_servers = [(term, _ACTION_IN_SERVER) for term in terms] + [(term, _KIND_IN_SERVER) for term in kind]
+        self._score_servers(scores, in_servers)
+        named = self._find_named(query[:MAX_QUERY])
+        if only is not None:
+            of_one = self._servers[only].by_number.keys() if only in self._servers else frozenset[int]()
+            scores, named = {number: scores[number] for number in scores.keys() & of_one}, named & of_one
+        scores = _take_best(scores, max(limit, _MAX_COMPARED))
+        self._score_names(scores, [*terms, *kind], _COVERED if kind else _COVERED_ALONE)
+        self._lower_opposites(scores, find_verbs(terms))
+        for number in scores if uses else ():
+            tool = self._tools[number].tool
+            used = uses.get((tool.server, tool.tool), 0)
+            scores[number] *= 1 + _USED * used / (used + _HALF_USED)
+        for number in named:
+            scores[number] = scores.get(number, 0.0) + _NAMED
+        ranked = sorted(scores, key=lambda number: (-scores[number], self._tools[number].tool.name))
+        return tuple(self._tools[number].tool for number in ranked[: max(limit, 0)])
+
+    def _find_named(self, query: str) -> set[int]:
+        """Return the tools whose names are in a query; a name of a single plain word has to be the whole query."""
         candidates = (name.strip(".-") for name in _NAME_LIKE.findall(query))
         names = {name for name in candidates if not name.isalpha() or HUMP.search(name)} | {query.strip()}
-        for index in {index for name in names for index in self._named.get(name.casefold(), ())}:
-            scores[index] += _NAMED
-        ranked = sorted(scores, key=lambda index: (-scores[index], index))
-        return tuple(self._tools[index] for index in ranked[: max(limit, 0)])
+        return {number for name in names for number in self._named.get(name.casefold(), ())}
 
-    def _find_terms(self, query: str) -> Iterator[dict[str, float]]:
-        """Yield for each query word the word itself and its synonyms and similar words, with their weights."""
-        unknown = 0
-        if QUESTIONS.intersection(WORD.findall(query.casefold())[:1]):
-            yield dict.fromkeys(("get", "list", "search", "find", "read"), _ASKED)
-        for word in self._find_stems(query)[:MAX_TERMS]:
-            alternatives = dict.fromkeys(build_synonyms().get(word, ()), _SYNONYM)
-            alternatives[word] = _PARTICLE if word in PARTICLES else 1.0
-            if self._weights.keys().isdisjoint(alternatives) and unknown < MAX_UNKNOWN:
-                unknown += 1
-                alternatives |= self._find_similar(word)
-            yield alternatives
+    def _score_words(self, terms: Iterable[tuple[Term, float]]) -> dict[int, float]:
+        """Return the scores of tools by their words."""
+        counted = [(sum(len(self._find_postings(word)) for word in term), term, factor) for term, factor in terms]
+        scores: dict[int, float] = {}
+        # Rare words first: they find the tools, and common words only rank what they have found.
+        for number_of_tools, term, factor in sorted(counted, key=lambda item: item[0]):
+            is_common = number_of_tools > _COMMON and bool(scores)
+            if is_common:
+                scores = _take_best(scores, _MAX_CANDIDATES)
+            best = self._find_best(term, scores if is_common else None)
+            total = len(self._tools)
+            idf = factor * _compute_idf(total, min(number_of_tools, total) if is_common else len(best))
+            for number, value in best.items():
+                scores[number] = scores.get(number, 0.0) + idf * value
+        return scores
 
-    def _find_stems(self, query: str) -> list[str]:
-        """Return the different stems of a query, and the stems of synonyms of its phrases."""
-        stems = [find_significant_stem(word) for chunk in WORD.findall(query) for word in self._split(chunk)]
-        stems = [stem for stem in stems if stem and not stem.isdigit()]
-        words = dict.fromkeys(stems)
-        for word in stems:
-            words |= dict.fromkeys(SAME_AS.get((word,), ()))
-        for pair in pairwise(stems):
-            words |= dict.fromkeys(SAME_AS.get(pair, ()))
-            if (joined := "".join(pair)) in self._weights:
-                words[joined] = None
-        return list(words)
+    def _find_best(self, term: Term, among: Mapping[int, float] | None) -> Mapping[int, float]:
+        """Return for each tool with a term the highest weight of its alternatives."""
+        parts = ((self._find_postings(word), part) for word, part in term.items())
+        if among is None:
+            return _merge_best(parts)
+        return _merge_best(
+            ({number: postings[number] for number in postings.keys() & among.keys()}, part) for postings, part in parts
+        )
 
-    def _split(self, chunk: str) -> list[str]:
-        """Return the parts of a word such as ``GitHub``; the whole word if a tool contains it."""
-        whole = fold(chunk)
-        return [whole] if find_significant_stem(whole) in self._weights else [fold(part) for part in HUMP.split(chunk)]
+    def _find_postings(self, word: str) -> Mapping[int, float]:
+        """Return the tools with a word, and its weights in them."""
+        if (merged := self._merged.get(word)) is None:
+            if (parts := self._postings.get(word)) is None:
+                return {}
+            merged = parts[0] if len(parts) == 1 else {number: part[number] for part in parts for number in part}
+            self._merged[word] = merged
+        return merged
 
-    def _find_similar(self, word: str) -> dict[str, float]:
-        """Return the known words most similar to an unknown word, which may be misspelled or inflected."""
-        if len(word) < 5:
-            return {}
-        shared: Counter[str] = Counter()
-        for pair in list_letter_pairs(word):
-            shared.update(self._spelled.get(pair, ()))
-        # A word has one pair more than it has letters, because its start and end count as letters.
-        likeness = {known: 2 * count / (len(word) + len(known) + 2) for known, count in shared.items()}
-        alike = sorted((-value, known) for known, value in likeness.items() if value >= _LIKENESS)
-        return {known: value**2 for value, known in alike[:MAX_ALIKE]}
+    def _score_servers(self, scores: dict[int, float], terms: Iterable[tuple[Term, float]]) -> None:
+        """Add the scores of servers to the tools that were found."""
+        servers: defaultdict[str, float] = defaultdict(float)
+        for term, factor in terms:
+            best = _merge_best((self._server_postings.get(word, {}), part) for word, part in term.items())
+            idf = factor * _compute_idf(len(self._servers), len(best))
+            for server, value in best.items():
+                servers[server] += idf * value
+        for number in scores:
+            scores[number] += servers.get(self._tools[number].tool.server, 0.0)
 
+    def _score_names(self, scores: dict[int, float], terms: Iterable[Term], most: float) -> None:
+        """Add a score for the part of a tool's name that the query has, at most `most`."""
+        asked: dict[str, float] = {}
+        for term in terms:
+            for word, part in term.items():
+                asked[word] = max(asked.get(word, 0.0), part)
+        idfs: dict[str, float] = {}
+        for number in scores:
+            words = self._tools[number].name
+            for word in words:
+                if word not in idfs:
+                    idfs[word] = _compute_idf(len(self._tools), len(self._find_postings(word)))
+            whole = sum(idfs[word] for word in words)
+            if whole:
+                part = sum(idfs[word] * asked.get(word, 0.0) for word in words) / whole
+                # One word is found in many queries by chance.
+                scores[number] += most * part * len(words) / (1 + len(words))
 
-def _weigh(tool: ToolSpec, find_stem: Callable[[str], str], split: Callable[[str], Sequence[str]]) -> dict[str, float]:
-    """Return the words of a tool with their weights."""
-    parameters, details = _find_parameter_texts(tool.input_schema)
-    name_words = split(tool.name)
-    weights: defaultdict[str, float] = defaultdict(float)
-    # The weight of a field, its average number of words, BM25's b (how much longer fields count less), and its words.
-    for weight, usual, shortened, words in (
-        (4.0, 3.0, 0.4, [*name_words, *(word for word in split(tool.tool) if word not in name_words)]),
-        (2.0, 3.0, 0.4, _find_words(tool.title or "")),
-        (2.0, 1.0, 0.0, split(tool.server)),
-        (1.0, 14.0, 0.4, _find_words(tool.description)),
-        (1.2, 5.0, 0.4, [word for name in parameters for word in split(name)]),
-        (0.3, 20.0, 0.4, _find_words(" ".join(details))),
-    ):
-        each = weight / (1 - shortened + shortened * len(words) / usual)
-        for word in words:
-            weights[find_stem(word)] += each
-    weights.pop("", None)
-    return weights
-
-
-def _find_parameter_texts(schema: Any) -> tuple[list[str], list[str]]:
-    """Return the names of a schema's properties, and their descriptions and enum values."""
-    names: list[str] = []
-    details: list[Any] = []
-    waiting: list[Any] = [dict(schema)] if isinstance(schema, Mapping) else []
-    for part in waiting:  # the loop appends to the list
-        details.append(part.get("description"))
-        if isinstance(values := part.get("enum"), list):
-            details += values[:MAX_VALUES]
-        if isinstance(properties := part.get("properties"), dict):
-            names += map(str, islice(properties, MAX_SCHEMAS))
-        if not _INNER.isdisjoint(part):
-            inner = _list_inner_schemas(part)
-            waiting += islice((part for part in inner if isinstance(part, dict)), max(0, MAX_SCHEMAS - len(waiting)))
-    return names[:MAX_SCHEMAS], [text[:MAX_DETAIL] for text in details if isinstance(text, str)]
+    def _lower_opposites(self, scores: dict[int, float], asked: set[bool]) -> None:
+        """Lower the scores of tools that remove something unasked, and of those that do not if only this is asked."""
+        for number in scores if asked else ():
+            removes = self._tools[number].removes
+            if removes is not None and removes not in asked:
+                scores[number] *= _OPPOSITE
 
 
-def _list_inner_schemas(schema: Mapping[str, Any]) -> Iterator[Any]:
-    for key in _INNER:
-        match schema.get(key):
-            case dict() as inner:
-                yield from inner.values() if key in _BY_NAME else (inner,)
-            case list() as inner:
-                yield from inner
+def _merge_best(parts: Iterable[tuple[Mapping[KeyT, float], float]]) -> dict[KeyT, float]:
+    """Return the highest weight of each key among several mappings, each of which has a factor."""
+    best: dict[KeyT, float] = {}
+    for weights, factor in parts:
+        if not best:
+            best = {key: factor * weight for key, weight in weights.items()}
+            continue
+        for key, weight in weights.items():
+            if (value := factor * weight) > best.get(key, 0.0):
+                best[key] = value
+    return best
 
 
-def _find_words(text: str) -> list[str]:
-    return WORD.findall(fold(text[:MAX_TEXT]))
+def _take_best(scores: dict[int, float], limit: int) -> dict[int, float]:
+    if len(scores) <= limit:
+        return scores
+    return dict(nlargest(limit, scores.items(), key=lambda item: (item[1], -item[0])))
+
+
+def _compute_idf(total: int, found: int) -> float:
+    return math.log(1 + (total - found + 0.5) / (found + 0.5))

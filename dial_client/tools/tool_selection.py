@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
@@ -13,14 +12,25 @@ from typing import Any
 
 from dial_client.messages.limits import Limits
 from dial_client.messages.message import Failure, Message, Role, ToolCallResult, ToolSpec
-from dial_client.runtime.safe_text import sanitize
+from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.servers.server_manager import OwnerViews, ServerManager
 from dial_client.servers.session import OnCallProgress
 from dial_client.tools.background_calls import CALL_IN_BACKGROUND, STOP_CALL, WAIT_FOR_CALL, BackgroundCalls
-from dial_client.tools.catalog import SEARCH_TOOLS, Catalog, Key, Route, ToolServer, build_catalog, build_host_tool
+from dial_client.tools.catalog import (
+    MAX_DESCRIPTION,
+    SEARCH_TOOLS,
+    Catalog,
+    Key,
+    Route,
+    ToolServer,
+    build_catalog,
+    build_host_tool,
+    shorten_description,
+)
 from dial_client.tools.function_tools import FunctionTools
 from dial_client.tools.result_content import READ_RESULT, ResultStore
 from dial_client.tools.search_index import SearchIndex
+from dial_client.tools.tool_uses import ToolUses
 
 # Maximum number of tools in one request: the limit of OpenAI's chat completions.
 MAX_OFFERED = 128
@@ -28,6 +38,10 @@ MAX_OFFERED = 128
 MAX_DEFERRED = 1_000
 # Maximum number of tools that one search finds.
 FOUND_AT_ONCE = 5
+# Maximum characters of a description in the answer of a search, and of the names of further tools of the first
+# one's server.
+_MAX_LINE, _MAX_FURTHER = 200, 400
+_CUT_MARK = f"[Shortened. {SEARCH_TOOLS} with the name of this tool as the query returns the whole description.]"
 # Tools may fill a quarter of the context window (1 divided by this number); above it, the model searches for tools.
 _WINDOW_SHARE = 4
 _BYTES_PER_TOKEN = 3
@@ -45,7 +59,8 @@ _PAGE = {
 _QUERY = {
     "type": "object",
     "properties": {
-        "query": {"type": "string", "description": "The action, the thing and the service: create github issue."}
+        "query": {"type": "string", "description": "The action and the thing: create an issue. Or a tool's name."},
+        "server": {"type": "string", "description": "What kind of server has it, or its name: issue tracker, github."},
     },
     "required": ["query"],
 }
@@ -91,18 +106,25 @@ class ToolSnapshot:
     own: tuple[Route, ...] = ()
     """The host's own tools that are always offered, besides the tools that each turn adds."""
 
+    build_index: Callable[[Sequence[ToolSpec]], SearchIndex] = SearchIndex
+    """Builds the search index of the tools."""
+    describe_missing: Callable[[], str] = str
+    """Returns a sentence on the servers that are not available now; empty for none."""
+    uses: ToolUses = field(default_factory=ToolUses)
+    """The calls of each person, which change what a search finds first."""
+
     def is_long(self, limits: Limits, window: int | None) -> bool:
         """Return whether the tools are too many or too large, by the limits or by the context window in tokens."""
         if len(self.catalog.tools) > limits.max_tools:
             return True
-        size = sum(self.sizes.values())
+        size = sum(self.find_sizes(limits.max_description_chars).values())
         is_large = window is not None and size > window * _BYTES_PER_TOKEN // _WINDOW_SHARE
         return is_large or size > limits.max_tool_bytes
 
     @cached_property
     def index(self) -> SearchIndex:
         """The search index of the tools."""
-        return SearchIndex(self.catalog.tools)
+        return self.build_index(self.catalog.tools)
 
     @cached_property
     def always_offered(self) -> tuple[ToolSpec, ...]:
@@ -120,13 +142,26 @@ class ToolSnapshot:
             for tool in self.catalog.tools
         )
 
-    @cached_property
-    def search_tool(self) -> ToolSpec:
-        """The tool that searches for tools."""
-        counts = Counter(tool.server for tool in self.catalog.tools)
-        servers = ", ".join(f"{name} ({count})" for name, count in sorted(counts.items()))
-        description = f"Finds tools by what they do; what it finds can be called from then on. There are: {servers}."
-        return build_host_tool(SEARCH_TOOLS, description, _QUERY)
+    def find_search_tool(self, max_bytes: int) -> ToolSpec:
+        """Return the tool that searches for tools; the same object for the same tools.
+
+        Args:
+            max_bytes: Maximum bytes of the tools' names in its description; if they have more, it has their numbers.
+        """
+        if (known := self._search_tools.get(max_bytes)) is None:
+            names: dict[str, list[str]] = {}
+            for tool in self.catalog.tools:
+                names.setdefault(tool.server, []).append(tool.name)
+            counted = {f"{server} ({len(names[server])})": names[server] for server in sorted(names)}
+            listed = "; ".join(f"{server}: {', '.join(of_server)}" for server, of_server in counted.items())
+            if len(listed.encode(errors="replace")) > max_bytes:
+                listed = ", ".join(counted)
+            description = (
+                "Finds tools by what they do; what it finds can be called from then on, as can every tool by its exact "
+                f"name. There are: {listed}."
+            )
+            known = self._search_tools[max_bytes] = build_host_tool(SEARCH_TOOLS, description, _QUERY)
+        return known
 
     @cached_property
     def has_long_calls(self) -> bool:
@@ -143,9 +178,33 @@ class ToolSnapshot:
         )
 
     @cached_property
-    def sizes(self) -> Mapping[str, int]:
-        """The size of each tool in a request in bytes, by its name."""
-        return {tool.name: _measure_size(tool) for tool in self.catalog.tools}
+    def _search_tools(self) -> dict[int, ToolSpec]:
+        return {}
+
+    def shorten(self, tool: ToolSpec, max_chars: int) -> ToolSpec:
+        """Return a tool with at most `max_chars` characters of description; the same object if it is not longer."""
+        if len(tool.description) <= max_chars:
+            return tool
+        if (known := self._shortened.get((tool.name, max_chars))) is None or known[0] is not tool:
+            short = replace(tool, description=shorten_description(tool.description, max_chars, _CUT_MARK))
+            known = self._shortened[tool.name, max_chars] = tool, short
+        return known[1]
+
+    @cached_property
+    def _shortened(self) -> dict[tuple[str, int], tuple[ToolSpec, ToolSpec]]:
+        return {}
+
+    def find_sizes(self, max_chars: int) -> Mapping[str, int]:
+        """Return the size of each tool in a request in bytes, by its name, with descriptions of `max_chars`."""
+        max_chars = min(max_chars, MAX_DESCRIPTION)
+        if (known := self._sizes.get(max_chars)) is None:
+            tools = (self.shorten(tool, max_chars) for tool in self.catalog.tools)
+            known = self._sizes[max_chars] = {tool.name: _measure_size(tool) for tool in tools}
+        return known
+
+    @cached_property
+    def _sizes(self) -> dict[int, Mapping[str, int]]:
+        return {}
 
 
 def _measure_size(tool: ToolSpec) -> int:
@@ -174,6 +233,8 @@ class ToolSnapshots:
         self._views: OwnerViews[ToolSnapshot] = OwnerViews(self._servers)
         self._agents: tuple[ToolServer, ...] = ()
         self._changes = 0
+        self._uses = ToolUses()
+        self._index: SearchIndex | None = None
 
     def set_agents(self, agents: ToolServer | None) -> None:
         """Offer agents from the next round on, in place of earlier ones; None for no agents."""
@@ -192,7 +253,14 @@ class ToolSnapshots:
         backends = (*self._servers.values(), *self.own)
         pinned = (backend.name for backend in backends if backend.settings and backend.settings.pinned)
         catalog = build_catalog(backends, has_apps=self._has_apps)
-        return ToolSnapshot(catalog, frozenset(pinned), self._own_tools())
+        return ToolSnapshot(
+            catalog, frozenset(pinned), self._own_tools(), self._build_index, self._servers.describe_missing, self._uses
+        )
+
+    def _build_index(self, tools: Sequence[ToolSpec]) -> SearchIndex:
+        """Return an index; what the last one knows of servers that have not changed is taken over."""
+        self._index = SearchIndex(tools, self._index)
+        return self._index
 
     def get_catalog(self) -> Catalog:
         """Return the current catalog."""
@@ -281,6 +349,20 @@ class TurnTools:
         self._can_read_results = self._can_read_results or key is not None
         return key
 
+    def add_calls(self, calls: Iterable[tuple[str, bool]]) -> None:
+        """Offer tools that were called without being on offer, and count the calls that succeeded.
+
+        Args:
+            calls: The names of the tools, and whether the calls succeeded.
+        """
+        snapshot, offered = self._snapshot(), {tool.name for tool in self._last_tools}
+        for name, success in calls:
+            route = snapshot.catalog.routes.get(name)
+            if route is not None and name not in offered:
+                self._found[name] = None
+            if route is not None and success:
+                snapshot.uses.add(self._owner, (route.spec.server, route.spec.tool))
+
     async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress) -> ToolCallResult:  # noqa: ARG002
         """Run a call of one of the host's own tools, and return its result without an id."""
         if tool in (WAIT_FOR_CALL, STOP_CALL):
@@ -289,7 +371,7 @@ class TurnTools:
             # The executor makes the other call. Only a middleware that has changed the name of a call comes here.
             return ToolCallResult.failed("", Failure.TOOL, "This call cannot be made in the background.")
         if tool == SEARCH_TOOLS:
-            text: str | None = self._search(arguments["query"])
+            text: str | None = self._search(arguments["query"], arguments.get("server", ""))
         else:
             text = self._results.read(arguments, self._limits.max_result_chars, self._owner)
         if text is None:
@@ -319,22 +401,28 @@ class TurnTools:
         if self._background.calls:
             own_tools = (*own_tools, WAIT_FOR_CALL_TOOL, STOP_CALL_TOOL)
         tools = snapshot.catalog.tools
+        max_chars, search_tool = self._limits.max_description_chars, snapshot.find_search_tool
         if not snapshot.is_long(self._limits, self._window):
+            if any(len(tool.description) > max_chars for tool in tools):
+                own_tools = (*own_tools, search_tool(self._limits.search_index_bytes))
+                tools = tuple(snapshot.shorten(tool, max_chars) for tool in tools)
             return (*tools, *own_tools) if own_tools else tools
         if self._is_searched() and len(tools) <= MAX_DEFERRED:
             return (*snapshot.defer_tools(self._shown), *own_tools)
-        fixed = (snapshot.search_tool, *own_tools, *snapshot.always_offered)[:MAX_OFFERED]
+        fixed = (search_tool(self._limits.search_index_bytes), *own_tools, *snapshot.always_offered)[:MAX_OFFERED]
         routes = snapshot.catalog.routes
         found = [routes[name].spec for name in self._found if name in routes]
         found = [tool for tool in found if tool not in snapshot.always_offered]
-        return (*fixed, *self._find_newest(found, snapshot, self._limits.max_tools - len(fixed)))[:MAX_OFFERED]
+        offered = (*fixed, *self._find_newest(found, snapshot, self._limits.max_tools - len(fixed)))[:MAX_OFFERED]
+        return tuple(snapshot.shorten(tool, max_chars) if tool.server else tool for tool in offered)
 
     def _find_newest(self, found: Sequence[ToolSpec], snapshot: ToolSnapshot, limit: int) -> Sequence[ToolSpec]:
         """Return the most recently found tools: as many as fit, and at least as many as one search finds."""
-        room = self._limits.max_tool_bytes - sum(snapshot.sizes[tool.name] for tool in snapshot.always_offered)
+        sizes = snapshot.find_sizes(self._limits.max_description_chars)
+        room = self._limits.max_tool_bytes - sum(sizes[tool.name] for tool in snapshot.always_offered)
         count = 0
         for tool in reversed(found[-max(FOUND_AT_ONCE, limit) :]):
-            room -= snapshot.sizes[tool.name]
+            room -= sizes[tool.name]
             if room < 0 and count >= FOUND_AT_ONCE:
                 break
             count += 1
@@ -354,21 +442,31 @@ class TurnTools:
                 routes.pop(name, None)
         own_routes = {route.spec.name: route for route in snapshot.own}
         own_routes |= {
-            spec.name: Route(self, spec) for spec in tools if spec in _OWN_TOOLS or spec is snapshot.search_tool
+            spec.name: Route(self, spec)
+            for spec in tools
+            if spec in _OWN_TOOLS or (spec.name == SEARCH_TOOLS and not spec.server)
         }
         return replace(snapshot.catalog, routes={**routes, **own_routes})
 
-    def _search(self, query: str) -> str:
+    def _search(self, query: str, server: str) -> str:
         """Offer the tools that match a query, and return a list of them as text."""
         snapshot = self._snapshot()
-        tools = snapshot.index.search(query, FOUND_AT_ONCE)
+        missing = snapshot.describe_missing()
+        end = f"\n{missing}" if missing else ""
+        uses = snapshot.uses.count(self._owner)
+        tools = snapshot.index.search(query, FOUND_AT_ONCE, server=server, uses=uses)
         if not tools:
             servers = ", ".join(sorted({tool.server for tool in snapshot.catalog.tools}))
-            return f"No tool was found for {query[:100]!r}. Use other words for what it should do. Servers: {servers}."
+            problem = f"No tool was found for {query[:100]!r}. Use other words for what it should do."
+            return f"{problem} Servers: {servers}.{end}"
         for tool in tools:
             self._found.pop(tool.name, None)
             self._found[tool.name] = None
-        return f"These tools can be called now:\n{self.describe_found(tools)}"
+        # Of a tool that is named the whole is wanted, above all if its description on offer is cut.
+        named = next((tool for tool in tools if tool.name == query.strip()), None)
+        whole = [f"The whole description of {named.name}:\n{named.description}"] if named else []
+        further = _list_further(tools, snapshot.catalog.tools)
+        return "\n".join(["These tools can be called now:", self.describe_found(tools), *further, *whole]) + end
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -382,7 +480,14 @@ class _Offer:
 
 
 def _describe_found(tools: Sequence[ToolSpec]) -> str:
-    return "\n".join(f"- {tool.name}: {' '.join(tool.description.split())[:200]}" for tool in tools)
+    return "\n".join(f"- {tool.name}: {' '.join(tool.description.split())[:_MAX_LINE]}" for tool in tools)
+
+
+def _list_further(found: Sequence[ToolSpec], tools: Iterable[ToolSpec]) -> list[str]:
+    """Return a line with further tools of the server of the first one: what belongs together is often there."""
+    server, names = found[0].server, {tool.name for tool in found}
+    further = ", ".join(tool.name for tool in tools if tool.server == server and tool.name not in names)
+    return [f"{server} also has: {to_one_line(further, _MAX_FURTHER)}"] if further else []
 
 
 def _list_called_names(messages: Iterable[Message]) -> Iterable[str]:

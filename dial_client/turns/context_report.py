@@ -8,7 +8,12 @@ from dataclasses import dataclass, replace
 from dial_client.messages.message import Message, Role
 from dial_client.messages.model import InstructionSource
 from dial_client.tools.tool_selection import TurnTools
-from dial_client.turns.context_window import estimate_instruction_tokens, estimate_message_tokens, estimate_tool_tokens
+from dial_client.turns.context_window import (
+    estimate_instruction_tokens,
+    estimate_message_tokens,
+    estimate_tool_tokens,
+    measure_tool,
+)
 from dial_client.turns.turn_run import TurnServices, prepare_instructions
 
 # The names of the parts that are instructions, by their sources.
@@ -32,6 +37,8 @@ class ContextPart:
     """The estimated number of tokens."""
     count: int
     """The number of instructions, tools, messages or results."""
+    bytes: int = 0
+    """The bytes of the tools' definitions; 0 for other parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +89,7 @@ def measure_request(services: TurnServices, messages: Sequence[Message], window:
     for tool in request.tools:
         if not tool.deferred:
             name = f"tools of {tool.server}" if tool.server else _OWN_TOOLS
-            _add(parts, name, estimate_tool_tokens(tool))
+            _add(parts, name, estimate_tool_tokens(tool), measure_tool(tool))
     for message in sent:
         name = "results of calls" if message.role is Role.TOOL else "messages"
         _add(parts, name, estimate_message_tokens(message))
@@ -107,6 +114,6 @@ def _scale(parts: Sequence[ContextPart], factor: float, tokens: int) -> Iterator
         yield replace(part, tokens=int(share))
 
 
-def _add(parts: dict[str, ContextPart], name: str, tokens: int) -> None:
+def _add(parts: dict[str, ContextPart], name: str, tokens: int, size: int = 0) -> None:
     known = parts.get(name, ContextPart(name, 0, 0))
-    parts[name] = ContextPart(name, known.tokens + tokens, known.count + 1)
+    parts[name] = ContextPart(name, known.tokens + tokens, known.count + 1, known.bytes + size)

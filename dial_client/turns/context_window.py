@@ -79,7 +79,7 @@ class ContextWindow:
 
     def _measure_tools(self, tools: tuple[ToolSpec, ...]) -> int:
         if self._tools[0] is not tools:
-            self._tools = (tools, sum(_measure_tool(tool) for tool in tools if not tool.deferred))
+            self._tools = (tools, sum(measure_tool(tool) for tool in tools if not tool.deferred))
         return self._tools[1]
 
 
@@ -90,7 +90,7 @@ def estimate_instruction_tokens(instruction: Instruction) -> int:
 
 def estimate_tool_tokens(tool: ToolSpec) -> int:
     """Return a conservative estimate of the tokens of a tool's definition."""
-    return _to_tokens(_measure_tool(tool))
+    return _to_tokens(measure_tool(tool))
 
 
 def estimate_message_tokens(message: Message) -> int:
@@ -159,7 +159,8 @@ def _share(lengths: Sequence[int], room: int) -> int:
     return _MIN_RESULT_CHARS
 
 
-def _measure_tool(tool: ToolSpec) -> int:
+def measure_tool(tool: ToolSpec) -> int:
+    """Return the bytes of a tool's definition, which requests repeat."""
     return _count_bytes(f"{tool.name}{tool.description}{json.dumps(tool.input_schema)}")
 
 

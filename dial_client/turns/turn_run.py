@@ -481,6 +481,7 @@ class TurnRun:
         messages = (*(Message.tool(call, result) for call, result in zip(server_calls, results, strict=True)), *refused)
         for message in messages:
             await self.emit(MessageCompleted(message))
+        self._tools.add_calls((call.name, result.success) for call, result in zip(server_calls, results, strict=True))
         # Of several calls that hand the conversation over, the last one counts.
         if agent := next((message.agent for message in reversed(messages) if message.agent), ""):
             await self._change_agent(agent)

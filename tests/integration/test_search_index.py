@@ -138,6 +138,57 @@ def test_abbreviations_match_full_words_and_vice_versa() -> None:
     assert "close_pr" in found([*OFFERED, short], "close my pull request")
 
 
+def test_a_query_that_adds_a_file_does_not_find_a_tool_that_deletes_files_first() -> None:
+    offered = [spec(f"{verb}_file", f"{verb.capitalize()} a file.") for verb in ("delete", "send", "create")]
+    assert found(offered, "upload a file")[0] != "delete_file"
+    assert found(offered, "add a file")[0] == "create_file"
+    assert found(offered, "delete a file")[0] == "delete_file"
+    assert found(offered, "get rid of the file")[0] == "delete_file"
+
+
+def test_the_kind_of_server_decides_between_tools_that_do_the_same() -> None:
+    offered = [
+        spec("search_papers", "Search by a topic.", server="arxiv"),
+        spec("search_cards", "Search by a topic.", server="deck"),
+        spec("read_paper", "Read a scientific paper.", server="arxiv"),
+        spec("draw_card", "Draw a card of the game.", server="deck"),
+    ]
+    index = SearchIndex(offered)
+    assert index.search("search by a topic", server="scientific papers")[0].name == "search_papers"
+    assert index.search("search by a topic", server="a card game")[0].name == "search_cards"
+    assert index.search("search by a topic", server="deck")[0].name == "search_cards"
+    assert {tool.server for tool in index.search("search a topic", 9, server="papers", only="deck")} == {"deck"}
+    assert index.search("search", only="unknown") == ()
+
+
+def test_used_tools_come_before_equal_tools_and_not_before_better_tools() -> None:
+    offered = [spec(name, "Water the plants.", server="garden") for name in ("a", "b")]
+    offered.append(spec("feed_cat", "Feed the cat.", server="garden"))
+    uses = {("garden", "b"): 1_000, ("garden", "feed_cat"): 1_000}
+    index = SearchIndex(offered)
+    assert [tool.name for tool in index.search("water plants", uses=uses)][:2] == ["b", "a"]
+    assert index.search("water plants", 1, uses=uses)[0].name == "b"
+
+
+def test_an_index_of_changed_tools_keeps_the_words_of_other_servers() -> None:
+    before = [spec("water_plants", server="garden"), spec("old_issue", server="github")]
+    after = [before[0], spec("new_issue", server="github"), spec("feed_cat", server="pets")]
+    grown = SearchIndex(after, SearchIndex(before))
+    for query in ("plants", "issue", "cat", "old_issue"):
+        assert grown.search(query) == SearchIndex(after).search(query)
+    assert grown.search("plants")[0] is before[0]
+    again = SearchIndex(before, grown)
+    assert [tool.name for tool in again.search("issue")] == ["old_issue"]
+
+
+def test_common_words_among_many_tools_only_rank_the_results_of_rarer_words() -> None:
+    many = [spec(f"get_item_{at}", "Get an item.", server=f"s{at % 50}") for at in range(3_000)]
+    index = SearchIndex([*many, spec("get_invoice", "Get an invoice.", server="bills")])
+    assert index.search("get an invoice item")[0].name == "get_invoice"
+    assert index.search("get_item_2999")[0].name == "get_item_2999"
+    assert len(index.search("get item", 7)) == 7
+
+
 def test_a_question_prefers_tools_that_read() -> None:
     offered = [spec("create_event", "An event."), spec("list_events", "Events."), spec("update_event", "An event.")]
     assert found(offered, "Which events are there?")[0] == "list_events"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,15 @@ from dial_client import DialClient, Limits, Message, StopReason, Turn
 from dial_client.testing import ScriptedProvider
 from tests.inner import (
     MAX_OFFERED,
+    MAX_OWNERS,
+    MAX_TOOLS,
     Approval,
     ApprovalContext,
     ResultStore,
     ToolCallRequest,
     ToolSnapshot,
     ToolSpec,
+    ToolUses,
     TurnTools,
     build_catalog,
 )
@@ -92,6 +96,65 @@ async def test_a_search_without_a_match_is_reported() -> None:
     offered = turn_tools(menu_of(100))
     assert "No tool was found for 'qqqq'" in await search(offered, "qqqq")
     assert names(offered.offer_tools()) == ["search_tools"]
+
+
+@pytest.mark.anyio
+async def test_the_answer_of_a_search_names_servers_that_are_not_available_and_further_tools() -> None:
+    offered = turn_tools(replace(menu_of(100), describe_missing=lambda: "These servers are not available: 'late'."))
+    found = await search(offered, "send mail")
+    assert found.endswith("These servers are not available: 'late'.")
+    assert (await search(offered, "qqqq")).endswith("These servers are not available: 'late'.")
+    assert "many also has: tool_0, tool_1, " in await search(offered, "tool_7")
+
+
+def test_the_search_tool_names_all_tools_that_fit_and_counts_them_otherwise() -> None:
+    menu = menu_of(100)
+    names_of_all = turn_tools(menu).offer_tools()[0].description
+    assert "mail (2): read_mail, send_mail; many (100): tool_0, tool_1" in names_of_all
+    counts = turn_tools(menu, limits=Limits(search_index_bytes=500)).offer_tools()[0].description
+    assert counts.endswith("There are: mail (2), many (100).")
+    assert turn_tools(menu).offer_tools()[0] is turn_tools(menu).offer_tools()[0], "the text is that of the last turn"
+
+
+@pytest.mark.anyio
+async def test_a_long_description_is_cut_and_the_search_returns_the_whole_by_the_name_of_the_tool() -> None:
+    long = tool_named("explain", description="First of all. " + "More of it. " * 100 + "The end.")
+    offered = turn_tools(
+        ToolSnapshot(build_catalog([server("one", long, tool_named("other"))])), limits=Limits(max_description_chars=50)
+    )
+    explain, second, last = offered.offer_tools()
+    assert explain.description.startswith("First of all. More of it.")
+    assert len(explain.description) < 200
+    assert "search_tools with the name of this tool" in explain.description
+    assert (second.name, last.name) == ("other", "search_tools")
+    assert offered.offer_tools() is offered.offer_tools()
+    assert (await search(offered, "explain")).endswith("More of it. The end.")
+    assert offered.get_catalog().routes["explain"].spec.description.endswith("The end."), "approvals know the whole"
+
+
+@pytest.mark.anyio
+async def test_tools_that_a_person_used_are_found_first_by_this_person_only() -> None:
+    tools = [tool_named(name, description="Waters plants.") for name in ("garden_a", "garden_b")]
+    menu = ToolSnapshot(build_catalog([server("many", *tools, *(f"tool_{at}" for at in range(60)))]))
+
+    def of(owner: str) -> TurnTools:
+        return TurnTools(lambda: menu, ResultStore(), Limits(), (), None, lambda: False, owner)
+
+    of("ann").add_calls([("garden_b", True), ("garden_b", False), ("gone", True)])
+    assert (await search(of("ann"), "water plants")).splitlines()[1].startswith("- garden_b")
+    assert (await search(of("bob"), "water plants")).splitlines()[1].startswith("- garden_a")
+    assert menu.uses.count("ann") == {("many", "garden_b"): 1}
+
+
+def test_uses_of_tools_are_kept_for_a_limited_number_of_persons_and_tools() -> None:
+    uses = ToolUses()
+    for number in range(MAX_TOOLS + 5):
+        uses.add("ann", ("s", str(number)))
+    assert len(uses.count("ann")) == MAX_TOOLS
+    assert ("s", "0") not in uses.count("ann")
+    for number in range(MAX_OWNERS):
+        uses.add(str(number), ("s", "t"))
+    assert uses.count("ann") == {}
 
 
 def test_a_tool_used_in_the_conversation_stays_offered() -> None:
@@ -272,6 +335,16 @@ async def test_the_model_searches_many_tools_and_calls_a_found_tool() -> None:
     assert turn.text == "Done."
     assert names(model.requests[0].tools) == ["search_tools"]
     assert names(model.requests[1].tools)[:2] == ["search_tools", "thing_42"]
+
+
+@pytest.mark.anyio
+async def test_a_tool_that_was_not_found_runs_by_its_exact_name_and_is_offered_from_then_on() -> None:
+    model = ScriptedProvider([calling("thing_42"), "Done."])
+    async with DialClient(model, servers={"library": library()}) as dial:
+        turn = await dial.run(ASK)
+    assert [str(record.result.content) for record in turn.tool_calls] == ["did it"]
+    assert names(model.requests[0].tools) == ["search_tools"]
+    assert names(model.requests[1].tools) == ["search_tools", "thing_42"]
 
 
 @pytest.mark.anyio

@@ -24,7 +24,7 @@ from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.runtime.text import count_noun
 from dial_client.settings.config_types import ModelProfile
 from dial_client.turns import prices
-from dial_client.turns.context_report import ContextReport
+from dial_client.turns.context_report import ContextPart, ContextReport
 
 # The maximum lines of an earlier answer that are shown again.
 MAX_LINES = 40
@@ -325,7 +325,7 @@ def format_context(report: ContextReport) -> str:
     total, window = report.tokens, report.window or 0
     # The shares of a window of unknown size are those of the request.
     whole = window or total or 1
-    sizes = [(f"{part.name} ({part.count})", f"about {part.tokens:,}", part.tokens) for part in report.parts]
+    sizes = [(_describe_part(part), f"about {part.tokens:,}", part.tokens) for part in report.parts]
     if window:
         sizes.append(("free", f"about {max(0, window - total):,}", max(0, window - total)))
     names = max((len(name) for name, _, _ in sizes), default=0)
@@ -346,6 +346,10 @@ def format_context(report: ContextReport) -> str:
     what = "The parts are estimates" if report.is_counted else "All numbers are estimates"
     lines.append(f"{what}. {_COMPACTED[0].upper()}{_COMPACTED[1:]}." if window else f"{what}.")
     return "\n".join(lines)
+
+
+def _describe_part(part: ContextPart) -> str:
+    return f"{part.name} ({part.count}{f', {part.bytes:,} bytes' if part.bytes else ''})"
 
 
 def _describe_cost(known: list[float], count: int) -> str:

@@ -152,13 +152,18 @@ def _describe_tool(tool: ToolSpec) -> str:
 BYTES_PER_TOKEN = 3
 
 
-def estimate_server_tokens(outcome: ServerOutcome) -> Mapping[str, int]:
-    """Return for each server the estimated number of tokens of its tools' definitions."""
-    counts: Counter[str] = Counter()
+def measure_server_bytes(outcome: ServerOutcome) -> Mapping[str, int]:
+    """Return for each server the bytes of its tools' definitions, which requests repeat."""
+    sizes: Counter[str] = Counter()
     for tool in outcome.tools:
         text = json.dumps([tool.name, tool.description, tool.input_schema], ensure_ascii=False, default=str)
-        counts[tool.server] += len(text.encode(errors="replace")) // BYTES_PER_TOKEN
-    return counts
+        sizes[tool.server] += len(text.encode(errors="replace"))
+    return sizes
+
+
+def estimate_server_tokens(outcome: ServerOutcome) -> Mapping[str, int]:
+    """Return for each server the estimated number of tokens of its tools' definitions."""
+    return {server: size // BYTES_PER_TOKEN for server, size in measure_server_bytes(outcome).items()}
 
 
 async def find_window(subject: Subject) -> int | None:
@@ -184,18 +189,23 @@ async def find_window(subject: Subject) -> int | None:
 
 def format_size_lines(outcome: ServerOutcome, window: int | None) -> list[str]:
     """Return the lines of a table: for each server with tools, and in total, the number of tools and their tokens."""
-    tokens = estimate_server_tokens(outcome)
-    if not tokens:
+    sizes = measure_server_bytes(outcome)
+    if not sizes:
         return []
+    tokens = estimate_server_tokens(outcome)
     counts = Counter(tool.server for tool in outcome.tools)
-    rows = [(to_one_line(server, 40), counts[server], f"{size:,}") for server, size in tokens.items()]
+    rows = [
+        (to_one_line(server, 40), counts[server], f"{tokens[server]:,}", f"{size:,}") for server, size in sizes.items()
+    ]
     total = sum(tokens.values())
     share = f" of {window:,} ({total / window:.0%})" if window else ""
-    rows.append(("all", counts.total(), f"{total:,}"))
-    width = max(len(name) for name, _, _ in rows)
-    digits = max(len(size) for _, _, size in rows)
+    rows.append(("all", counts.total(), f"{total:,}", f"{sum(sizes.values()):,}"))
+    width = max(len(name) for name, *_ in rows)
+    digits = max(len(token) for _, _, token, _ in rows)
+    byte_digits = max(len(size) for *_, size in rows)
     lines = [
-        f"  {name:<{width}}  {count:>4} {'tool ' if count == 1 else 'tools'}  {size:>{digits}}"
-        for name, count, size in rows
+        f"  {name:<{width}}  {count:>4} {'tool ' if count == 1 else 'tools'}  "
+        f"{size:>{byte_digits}} bytes  {token:>{digits}}"
+        for name, count, token, size in rows
     ]
-    return ["Tools in each request, in tokens (a token is taken to be 3 bytes):", *lines[:-1], f"{lines[-1]}{share}"]
+    return ["Tools in each request, in bytes and tokens (3 bytes):", *lines[:-1], f"{lines[-1]}{share}"]

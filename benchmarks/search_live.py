@@ -1,0 +1,228 @@
+"""Measures `SearchIndex` on LiveMCPBench: ``python -m benchmarks.search_live FOLDER``.
+
+LiveMCPBench (github.com/icip-cas/LiveMCPBench, Apache-2.0) has 527 tools of 70 servers, 95 tasks with the tools that
+people annotated, and the searches that a model made while it worked on them. It is not part of this repository: FOLDER
+is a copy of it. Every file of results in it has the same 283 searches of one model; a file is read once.
+
+The tasks are in two halves, by a hash of their names: the index was tuned on one half. The needs of
+`search_needs.txt`, for tools of 60 of the servers, are in two halves as well. A search has two texts, what kind of
+server and what to do; with ``--one-field`` they are one text. Reported are, in percent:
+
+annotated   annotated tools among the first five of any search of their task
+used        searches after which a tool was called before the next search, with this tool among the first five
+used first  the same, with this tool first
+need        needs with a right tool among the first five
+need first  needs with a right tool first
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from benchmarks.report import machine
+from dial_client.messages.message import ToolSpec
+from dial_client.tools.catalog import assign_names
+from dial_client.tools.search_index import SearchIndex
+
+FOUND = 5
+RESULTS = "baseline/output/claude-sonnet-4-20250514_Qwen3-Embedding-0.6B.json"
+SEARCH = re.compile(r"<tool_assistant>\s*server:\s*(.*?)\s*tool:\s*(.*?)\s*</tool_assistant>", re.DOTALL)
+LISTED = re.compile(r"^\s*\d+\.\s*(\S+)\s*$", re.MULTILINE)
+NEEDS = Path(__file__).with_name("search_needs.txt")
+
+# A tool by its server's name and its own.
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A search of a model, and the tools that it called after it."""
+
+    server: str
+    action: str
+    used: frozenset[Key]
+
+
+@dataclass(frozen=True)
+class LiveBench:
+    """The data of LiveMCPBench.
+
+    Args:
+        folder: A copy of the repository.
+    """
+
+    folder: Path
+
+    @cached_property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """The tools, with the names under which they would be offered."""
+        found: dict[Key, Mapping[str, Any]] = {}
+        for server in self._read("tools/LiveMCPTool/tools.json"):
+            for name, listed in server["tools"].items():
+                found |= {(name, tool["name"]): tool for tool in listed.get("tools", ())}
+        names = assign_names(found)
+        return tuple(
+            ToolSpec(
+                names[key],
+                tool["description"] or "",
+                tool["inputSchema"],
+                server=key[0],
+                tool=key[1],
+                title=(tool["annotations"] or {}).get("title"),
+            )
+            for key, tool in found.items()
+        )
+
+    @cached_property
+    def annotated(self) -> Mapping[str, frozenset[str]]:
+        """The annotated tools of each task by their own names; a few that no server has are left out."""
+        known = frozenset(tool.tool for tool in self.tools)
+        return {
+            task["task_id"]: frozenset(
+                re.findall(r"^\s*\d+\.\s*(\S+)\s*$", task["Annotator Metadata"]["Tools"], re.MULTILINE)
+            )
+            & known
+            for task in self._read("annotated_data/all_annotations.json")
+        }
+
+    @cached_property
+    def searches(self) -> Mapping[str, Sequence[Search]]:
+        """The searches of each task in order."""
+        return {task["task_id"]: tuple(self._read_searches(task["messages"])) for task in self._read(RESULTS)}
+
+    def _read_searches(self, messages: Iterable[Any]) -> Iterator[Search]:
+        known = {(tool.server, tool.tool) for tool in self.tools}
+        latest: Search | None = None
+        for name, arguments in _list_calls(messages):
+            if name == "route":
+                if latest is not None:
+                    yield latest
+                words = SEARCH.search(arguments["query"])
+                server, action = words.groups() if words else ("", arguments["query"])
+                latest = Search(server, action, frozenset())
+            elif latest is not None:
+                key = (arguments.get("server_name", ""), arguments.get("tool_name", ""))
+                latest = replace(latest, used=latest.used | ({key} & known))
+        if latest is not None:
+            yield latest
+
+    def _read(self, path: str) -> Any:
+        return json.loads((self.folder / path).read_text(encoding="utf-8"))
+
+
+def _list_calls(messages: Iterable[Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for message in messages:
+        for call in (message.get("tool_calls") or ()) if isinstance(message, dict) else ():
+            yield call["function"]["name"], json.loads(call["function"]["arguments"])
+
+
+def read_needs() -> Iterator[tuple[int, str, frozenset[Key]]]:
+    """Yield the half, the text and the right tools of each need; half 0 may be tuned on."""
+    half = 0
+    for line in NEEDS.read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            half = 0
+        elif line and not line.startswith("#"):
+            text, expected = line.split(" | ")
+            keys = (key.split("/") for key in expected.split(", "))
+            yield half, text, frozenset((server, tool) for server, tool in keys)
+            half = 1
+
+
+def find_half(task: str) -> int:
+    """Return 0 for a task of the half for tuning, else 1."""
+    return hashlib.sha256(task.encode()).digest()[-1] % 2
+
+
+def measure(bench: LiveBench, index: SearchIndex, halves: Sequence[int], *, one_field: bool) -> dict[str, float]:
+    """Return the figures of some halves in percent, as the module describes them."""
+
+    def find(search: Search) -> list[Key]:
+        if one_field:
+            found = index.search(f"{search.server} {search.action}", FOUND)
+        else:
+            found = index.search(search.action, FOUND, server=search.server)
+        return [(tool.server, tool.tool) for tool in found]
+
+    hits: dict[str, list[bool]] = {name: [] for name in ("annotated", "used", "used first", "need", "need first")}
+    for task, expected in bench.annotated.items():
+        if find_half(task) not in halves:
+            continue
+        found = [(search, find(search)) for search in bench.searches.get(task, ())]
+        names = {tool for _, keys in found for _, tool in keys}
+        hits["annotated"] += (tool in names for tool in expected)
+        used = [(search.used, keys) for search, keys in found if search.used]
+        hits["used"] += (not expected_keys.isdisjoint(keys) for expected_keys, keys in used)
+        hits["used first"] += (not expected_keys.isdisjoint(keys[:1]) for expected_keys, keys in used)
+    for half, text, right in read_needs():
+        if half in halves:
+            keys = [(tool.server, tool.tool) for tool in index.search(text, FOUND)]
+            hits["need"].append(not right.isdisjoint(keys))
+            hits["need first"].append(not right.isdisjoint(keys[:1]))
+    return {f"{name} ({len(values)})": 100 * sum(values) / len(values) for name, values in hits.items()}
+
+
+def multiply(tools: Sequence[ToolSpec], count: int) -> list[ToolSpec]:
+    """Return `count` tools: copies of the given tools on servers with other names."""
+    return [
+        replace(tool, name=f"{tool.name}_{copy}", server=f"{tool.server}{copy}")
+        for tool, copy in ((tools[at % len(tools)], at // len(tools)) for at in range(count))
+    ]
+
+
+def measure_time(bench: LiveBench, repeat: int) -> Iterator[str]:
+    """Yield lines with milliseconds of processor time, the least of some repetitions."""
+    some, many = multiply(bench.tools, 2_000), multiply(bench.tools, 10_000)
+    known = SearchIndex(some)
+    changed = [replace(tool, description="Changed.") if tool.server == some[0].server else tool for tool in some]
+    # The same loop before each figure: how fast the machine is at this moment.
+    yield f"a sum of a million numbers            {_time(lambda: sum(range(1_000_000)), repeat):6.1f} ms"
+    yield f"index of 2,000 tools                  {_time(lambda: SearchIndex(some), repeat):6.1f} ms"
+    yield f"the same after a change of one server {_time(lambda: SearchIndex(changed, known), repeat):6.1f} ms"
+    index = SearchIndex(many)
+    searches = [search for of_task in bench.searches.values() for search in of_task]
+    times = sorted(
+        _time(lambda search=search: index.search(search.action, server=search.server), 3) for search in searches
+    )
+    median, late = times[len(times) // 2], times[len(times) * 95 // 100]
+    yield f"a search among 10,000 tools           {median:6.1f} ms (95 of 100 at most {late:.1f} ms)"
+
+
+def _time(run: Any, repeat: int) -> float:
+    least = float("inf")
+    for _ in range(repeat):
+        started_at = time.process_time()
+        run()
+        least = min(least, time.process_time() - started_at)
+    return 1_000 * least
+
+
+def main() -> None:
+    """Read the command line, measure, print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.search_live", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="a copy of LiveMCPBench")
+    parser.add_argument("--one-field", action="store_true", help="search with one text in place of two")
+    parser.add_argument("--repeat", type=int, default=5, metavar="N", help="how often times are measured")
+    options = parser.parse_args()
+    bench = LiveBench(options.folder)
+    index = SearchIndex(bench.tools)
+    servers = {tool.server for tool in bench.tools}
+    print(f"{len(bench.tools)} tools of {len(servers)} servers, {len(bench.annotated)} tasks\n")
+    for name, halves in (("tuning half", (0,)), ("held-out half", (1,)), ("all", (0, 1))):
+        figures = measure(bench, index, halves, one_field=options.one_field)
+        print(f"{name:14}", *(f"{figure} {value:.1f}" for figure, value in figures.items()), sep="  ")
+    print("", *measure_time(bench, options.repeat), "", machine(), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
