@@ -6,7 +6,9 @@ The key is in `KEY_VARIABLE`, else in the system's keyring. Without a key nothin
 from __future__ import annotations
 
 import os
-from collections import defaultdict
+import time
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -19,6 +21,13 @@ from dial_client.settings.user_variables import check_value
 from dial_client.stores.owner_credentials import KEY_VARIABLE, LOGIN, OwnerCredentials, SecretBox, StoredCredential
 
 _SERVICE, _KEY_NAME = "dial-client", "credentials-key"
+# Seconds for which a value that was read counts without another look: a credential that another process, or
+# `dial-chat credentials`, changes or takes back is used at most so long after that. A call costs a millisecond or more
+# with a look at the database, and a model makes several within a second. The time is short and needs no notification,
+# so that it also holds over SQLite, without `--durable`, and while a notification is lost.
+LIFETIME = 2.0
+# Values that are kept, those that were read last; and the characters of the longest one.
+_MAX_KEPT, _MAX_CHARS = 256, 16_384
 
 
 async def open_box() -> SecretBox | None:
@@ -52,13 +61,28 @@ class StoredCredentials(FolderLogins):
     Args:
         stored: The credentials in the database.
         box: Encrypts them; None to store none.
+        lifetime: Seconds for which a value counts that was read.
+        clock: Returns the time in seconds.
     """
 
     hint = "fill them in on the page of the service, in the list of servers"
 
-    def __init__(self, stored: OwnerCredentials, box: SecretBox | None) -> None:
+    def __init__(
+        self,
+        stored: OwnerCredentials,
+        box: SecretBox | None,
+        *,
+        lifetime: float = LIFETIME,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         super().__init__()
         self._stored, self._box = stored, box
+        self._lifetime, self._clock = lifetime, clock
+        # Decrypted values by owner, server and name, each with the time until which it counts. This gives away nothing
+        # that the process has not: an open session has the value too, in the environment or the headers of the server.
+        self._kept: OrderedDict[tuple[str, str, str], tuple[float, str]] = OrderedDict()
+        # Grows with each change in this process: what was read before a change must not be kept after it.
+        self._changes = 0
         self._in_memory: defaultdict[str, MemoryLogins] = defaultdict(_PassingLogins)
 
     @property
@@ -67,9 +91,28 @@ class StoredCredentials(FolderLogins):
         return self._box is not None
 
     async def find(self, owner: str, server: str, name: str) -> str | None:
-        """Return a value; None if the person has given none."""
-        value = await self._stored.find(self._box, owner, server, name) if self._box is not None else None
+        """Return a value; None if the person has given none. It is that of the last `LIFETIME` seconds."""
+        value = await self._find(self._box, (owner, server, name)) if self._box is not None else None
         return value if value is not None or owner else os.environ.get(name)
+
+    async def _find(self, box: SecretBox, key: tuple[str, str, str]) -> str | None:
+        # The time counts from before the look, which may take long: at its end the value may have been taken back.
+        now, changes = self._clock(), self._changes
+        if (known := self._kept.get(key)) is not None and now < known[0]:
+            return known[1]
+        value = await self._stored.find(box, *key)
+        self._kept.pop(key, None)
+        # What is missing is looked for each time: who fills it in at another process must not wait.
+        if value is not None and len(value) <= _MAX_CHARS and changes == self._changes:
+            self._kept[key] = now + self._lifetime, value
+            if len(self._kept) > _MAX_KEPT:
+                self._kept.popitem(last=False)
+        return value
+
+    def _drop(self) -> None:
+        """Forget all values of all persons: changes are rare, and one that stays by mistake would be a leak."""
+        self._changes += 1
+        self._kept.clear()
 
     async def list(self, owner: str) -> list[StoredCredential]:
         """Return what a person has given, without the values."""
@@ -82,11 +125,17 @@ class StoredCredentials(FolderLogins):
             ConfigError: There is no key, or the value cannot be used.
         """
         check_value(value)
-        await self._stored.put(self._require_box(), owner, server, name, value)
+        try:
+            await self._stored.put(self._require_box(), owner, server, name, value)
+        finally:
+            self._drop()
 
     async def forget(self, owner: str, server: str, name: str | None = None) -> bool:
         """Delete a value, or all of a server; return False if there was none."""
-        return await self._stored.delete(owner, server, name)
+        try:
+            return await self._stored.delete(owner, server, name)
+        finally:  # after it: what is read while the row is deleted is dropped too, and so it is if the answer was lost
+            self._drop()
 
     def for_owner(self, owner: str) -> LoginStore:
         """Return the logins of one person: in the database, or without a key in memory until the service ends."""

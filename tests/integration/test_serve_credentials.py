@@ -262,6 +262,41 @@ async def test_the_one_person_of_a_service_may_have_a_variable_in_place_of_a_val
         assert await stored.find("", "crm", "TOKEN") == "given"
 
 
+async def test_a_value_that_another_process_takes_back_is_used_for_no_more_than_its_lifetime(tmp_path: Path) -> None:
+    now = 0.0
+    async with SQLStore(tmp_path / "a.db") as first, SQLStore(tmp_path / "a.db") as second:
+        here = StoredCredentials(first.credentials, BOX, lifetime=2.0, clock=lambda: now)
+        elsewhere = StoredCredentials(second.credentials, BOX)
+        assert await here.find("anna", "crm", "A") is None
+        await elsewhere.put("anna", "crm", "A", "one")
+        assert await here.find("anna", "crm", "A") == "one"  # what was missing is looked for each time
+        await elsewhere.put("anna", "crm", "A", "two")
+        now = 1.9
+        assert await here.find("anna", "crm", "A") == "one"
+        now = 2.0
+        assert await here.find("anna", "crm", "A") == "two"
+        await elsewhere.forget("anna", "crm")
+        assert await here.find("bob", "crm", "A") is None
+        now = 4.0
+        assert await here.find("anna", "crm", "A") is None
+
+
+async def test_a_value_that_is_changed_or_taken_back_here_is_not_used_again(tmp_path: Path) -> None:
+    async with SQLStore(tmp_path / "a.db") as store:
+        here = StoredCredentials(store.credentials, BOX, clock=lambda: 0.0)
+        await here.put("anna", "crm", "A", "one")
+        assert await here.find("anna", "crm", "A") == "one"
+        await here.put("anna", "crm", "A", "two")
+        assert await here.find("anna", "crm", "A") == "two"
+        async with anyio.create_task_group() as group:  # looks that are under way while it is taken back
+            for _ in range(8):
+                group.start_soon(here.find, "anna", "crm", "A")
+            group.start_soon(here.forget, "anna", "crm")
+            for _ in range(8):
+                group.start_soon(here.find, "anna", "crm", "A")
+        assert await here.find("anna", "crm", "A") is None
+
+
 async def test_a_value_that_somebody_moves_in_the_database_cannot_be_read(tmp_path: Path) -> None:
     async with SQLStore(tmp_path / "x.db") as store:
         credentials: OwnerCredentials = store.credentials
