@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from benchmarks.search import KeywordSearch, as_wire, hit_rates
 from benchmarks.search_data import questions, tools
+from benchmarks.search_live import RESULTS, LiveBench, measure, read_needs
 from tests.inner import CHAT, MAX_QUERY, MAX_SCHEMAS, ChatProvider, Endpoint, Message, SearchIndex, ToolSpec
 from tests.support.fakes import unhurried
 from tests.support.model_endpoint import Say, hear, model_endpoint
@@ -365,3 +367,26 @@ def test_the_benchmark_prints_its_tables() -> None:
     assert "SearchIndex, model (25)" in printed
     assert "tokens: all tools" in printed
     assert " 2000 tools: build" in printed
+
+
+def test_the_benchmark_reads_searches_and_the_tools_that_were_called_next(tmp_path: Path) -> None:
+    query = "<tool_assistant>\nserver: plants\ntool: water the roses\n</tool_assistant>"
+    used = {"server_name": "garden", "tool_name": "water_plants"}
+    calls = [
+        {"function": {"name": name, "arguments": json.dumps(arguments)}}
+        for name, arguments in (("route", {"query": query}), ("execute-tool", used))
+    ]
+    tool = {"name": "water_plants", "description": "", "inputSchema": {}, "annotations": None}
+    annotations = {"task_id": "a", "Annotator Metadata": {"Tools": "1. water_plants\n2. gone"}}
+    for path, content in (
+        ("tools/LiveMCPTool/tools.json", [{"tools": {"garden": {"tools": [tool]}}}]),
+        ("annotated_data/all_annotations.json", [annotations]),
+        (RESULTS, [{"task_id": "a", "messages": [{"tool_calls": calls}]}]),
+    ):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(json.dumps(content), encoding="utf-8")
+    bench = LiveBench(tmp_path)
+    assert bench.annotated == {"a": {"water_plants"}}
+    figures = measure(bench, SearchIndex(bench.tools), (0, 1), one_field=False)
+    assert (figures["annotated (1)"], figures["used (1)"], figures["used first (1)"]) == (100, 100, 100)
+    assert [half for half, _, _ in read_needs()] == [0, 1] * 60

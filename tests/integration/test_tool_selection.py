@@ -338,6 +338,15 @@ async def test_the_model_searches_many_tools_and_calls_a_found_tool() -> None:
 
 
 @pytest.mark.anyio
+async def test_a_search_in_a_turn_names_a_server_that_has_failed() -> None:
+    model = ScriptedProvider([calling("search_tools", query="draw a map", server="maps"), "Done."])
+    broken = {"command": "no-such-program-anywhere"}
+    async with DialClient(model, servers={"library": library(), "broken": broken}) as dial:
+        turn = await dial.run(ASK)
+    assert "These servers are not available: 'broken' (" in str(turn.tool_calls[0].result.content)
+
+
+@pytest.mark.anyio
 async def test_a_tool_that_was_not_found_runs_by_its_exact_name_and_is_offered_from_then_on() -> None:
     model = ScriptedProvider([calling("thing_42"), "Done."])
     async with DialClient(model, servers={"library": library()}) as dial:
