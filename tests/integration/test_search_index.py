@@ -376,7 +376,7 @@ def test_the_benchmark_reads_searches_and_the_tools_that_were_called_next(tmp_pa
         {"function": {"name": name, "arguments": json.dumps(arguments)}}
         for name, arguments in (("route", {"query": query}), ("execute-tool", used))
     ]
-    tool = {"name": "water_plants", "description": "", "inputSchema": {}, "annotations": None}
+    tool: dict[str, Any] = {"name": "water_plants", "description": "", "inputSchema": {}, "annotations": None}
     annotations = {"task_id": "a", "Annotator Metadata": {"Tools": "1. water_plants\n2. gone"}}
     for path, content in (
         ("tools/LiveMCPTool/tools.json", [{"tools": {"garden": {"tools": [tool]}}}]),
