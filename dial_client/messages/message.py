@@ -201,11 +201,20 @@ class PendingApproval:
     """The difference between the tool's approved and its current definition, as `ApprovalContext.change`."""
     digest: str = ""
     """The SHA-256, in hex digits, of the arguments and the tool's definition. A decision holds for these only."""
+    snippet: Mapping[str, Any] | None = field(default=None, repr=False)
+    """The paused program that makes the call, sealed (`tools.snippets.paused_snippet`); None for a call of the model.
+    Its ``call`` is the id of the program's own call."""
+
+    @property
+    def waiting_id(self) -> str:
+        """The id of the call of the model that waits: the call itself, or that of the program that makes it."""
+        return self.call.id if self.snippet is None else str(self.snippet["call"])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the approval in JSON types; `from_dict` builds an equal one."""
         texts = {"server": self.server, "tool": self.tool, "reason": self.reason, "change": self.change}
-        return {"id": self.id, "call": self.call.to_dict(), **texts, "digest": self.digest}
+        snippet = {} if self.snippet is None else {"snippet": dict(self.snippet)}
+        return {"id": self.id, "call": self.call.to_dict(), **texts, "digest": self.digest, **snippet}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> PendingApproval:
@@ -215,8 +224,15 @@ class PendingApproval:
             ValueError: `data` is not an approval.
         """
         try:
-            texts = [expect_text(data[name]) for name in ("server", "tool", "reason", "change", "digest")]
-            return cls(expect_text(data["id"]), ToolCallRequest.from_dict(data["call"]), *texts)
+            server, tool, *texts = (
+                expect_text(data[name]) for name in ("server", "tool", "reason", "change", "digest")
+            )
+            snippet = None if data.get("snippet") is None else expect_object(data["snippet"])
+            if snippet is not None:
+                expect_text(snippet["call"])
+            reason, change, digest = texts
+            call = ToolCallRequest.from_dict(data["call"])
+            return cls(expect_text(data["id"]), call, server, tool, reason, change, digest, snippet)
         except (KeyError, TypeError) as error:
             raise ValueError(f"not an approval: {error!r}") from error
 
@@ -614,7 +630,7 @@ def build_not_run_result(call_id: str, why: str, failure: Failure = Failure.NOT_
 
 def build_waiting_result(pending: PendingApproval) -> ToolCallResult:
     """Return the result of a call that waits for approval."""
-    return replace(build_not_run_result(pending.call.id, "it waits for approval."), pending=pending)
+    return replace(build_not_run_result(pending.waiting_id, "it waits for approval."), pending=pending)
 
 
 def build_interrupted_result(call_id: str, why: str) -> ToolCallResult:

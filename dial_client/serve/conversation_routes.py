@@ -101,11 +101,19 @@ def summary_to_dict(summary: Conversation | ConversationSummary) -> dict[str, An
     }
 
 
+def _message_to_dict(message: Message) -> dict[str, Any]:
+    """Return a message as JSON, without the variables of a program that waits for an approval."""
+    pending = message.pending
+    if pending is not None and pending.snippet is not None:
+        message = replace(message, pending=replace(pending, snippet=None))
+    return message.to_dict()
+
+
 def view_to_dict(view: ConversationView) -> dict[str, Any]:
     """Return a conversation with its messages, their positions and versions, and the details of its turns."""
     conversation = view.conversation
     return summary_to_dict(conversation) | {
-        "messages": [message.to_dict() for message in conversation.messages],
+        "messages": [_message_to_dict(message) for message in conversation.messages],
         "running": conversation.turn if conversation.running else None,
         "notes": list(conversation.notes),
         "settings": dict(view.settings or {}),

@@ -143,7 +143,7 @@ def match_decisions(
     pending = find_pending_approvals(messages)
     if unknown := sorted(answers.keys() - {asked.id for asked in pending}):
         raise ConfigError(f"no call waits for the approval {unknown[0]!r}")
-    return {asked.call.id: (asked, answers.get(asked.id)) for asked in pending}
+    return {asked.waiting_id: (asked, answers.get(asked.id)) for asked in pending}
 
 
 # The most grants for the session; a dropped grant only means that the approver is asked again.

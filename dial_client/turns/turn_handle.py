@@ -178,7 +178,7 @@ class TurnHandle(Generic[OutputT_co]):
 
     async def hold_call(self, pending: PendingApproval) -> None:
         """Record that a call waits for approval, and let the observers store that it has not run."""
-        self.recorder.held[pending.call.id] = pending
+        self.recorder.held[pending.waiting_id] = pending
         await self._store_held_calls()
 
     async def release_call(self, call_id: str) -> None:

@@ -87,7 +87,7 @@ class TurnRecorder:
         self._messages: list[Message] = []
         self._rounds: list[dict[str, ToolCallRecord | None]] = []
         if waiting:
-            self._rounds.append(dict.fromkeys(pending.call.id for pending in waiting))
+            self._rounds.append(dict.fromkeys(pending.waiting_id for pending in waiting))
         self.endpoint_calls: list[tuple[int, ToolCallRecord]] = []
         """The calls that the model's endpoint ran itself, each with the number of rounds before it."""
         self.inner_calls: list[tuple[int, ToolCallRecord]] = []
@@ -108,7 +108,7 @@ class TurnRecorder:
         # The model's reasoning, by the number of the model's messages before it.
         self._reasoning: dict[int, list[str]] = {}
         self._started_at = time.monotonic()
-        self.held: dict[str, PendingApproval | None] = {pending.call.id: pending for pending in waiting}
+        self.held: dict[str, PendingApproval | None] = {pending.waiting_id: pending for pending in waiting}
         """The calls of the last round about which the approver was asked, by id: what it was asked about a call that
         has not run, None for a call that may have run."""
         self.output: Any = None

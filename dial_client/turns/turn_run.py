@@ -394,7 +394,8 @@ class TurnRun:
         if not waiting:
             return self.context
         calls = next(message.tool_calls for message in reversed(messages) if message.tool_calls)
-        results = await self.run_calls([call for call in calls if call.id in waiting], waiting)
+        decided = waiting if self._code is None else self._code.take_paused(waiting)
+        results = await self.run_calls([call for call in calls if call.id in waiting], decided)
         # Messages that steered the turn before it was interrupted follow the results of all calls.
         steering = tuple(takewhile(lambda message: message.steers, reversed(messages)))[::-1]
         ended = messages[: len(messages) - len(steering)]

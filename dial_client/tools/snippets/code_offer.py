@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dial_client.messages.message import ToolSpec
 from dial_client.tools.catalog import RUN_CODE, SEARCH_TOOLS, Catalog, Route
-from dial_client.tools.executor import ToolExecutor
+from dial_client.tools.executor import ToolExecutor, WaitingCalls
 from dial_client.tools.snippets.run_code import CodeTool
 from dial_client.tools.snippets.sandbox import Sandbox
 from dial_client.tools.tool_selection import TurnTools
@@ -33,6 +33,14 @@ class CodeOffer:
     def use_executor(self, executor: ToolExecutor) -> None:
         """Make the calls of snippets by the executor of the turn; a snippet cannot call ``run_code``."""
         self._code.use_executor(executor)
+
+    def take_paused(self, waiting: WaitingCalls) -> WaitingCalls:
+        """Keep the programs among the calls that waited for approval, and return the other calls.
+
+        A program itself needs no approval: the answer is about one of its calls.
+        """
+        self._code.set_paused(waiting)
+        return {id_: entry for id_, entry in waiting.items() if entry[0].snippet is None}
 
     def offer_tools(self) -> tuple[ToolSpec, ...]:
         """Return ``run_code`` and the host's own tools; the same tuple object while nothing changes."""

@@ -9,12 +9,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dial_client.hooks import call_context
-from dial_client.messages.message import ToolCallResult, ToolSpec
+from dial_client.messages.message import Failure, PendingApproval, ToolCallResult, ToolSpec
 from dial_client.servers.session import OnCallProgress
 from dial_client.settings.config_types import ServerSettings, Transport
+from dial_client.tools.approval import Approval
 from dial_client.tools.catalog import RUN_CODE, SEARCH_TOOLS, Catalog, Route, build_host_tool
-from dial_client.tools.executor import ToolExecutor
+from dial_client.tools.executor import ToolExecutor, WaitingCalls
 from dial_client.tools.snippets import call_values
+from dial_client.tools.snippets.paused_snippet import NotRestored, restore
 from dial_client.tools.snippets.sandbox import MAX_SOURCE, Sandbox
 from dial_client.tools.snippets.snippet_run import SnippetRun, SnippetTools
 from dial_client.tools.snippets.tool_stubs import HEAD, to_function_names, write_stub
@@ -89,6 +91,7 @@ class CodeTool:
         # The last catalog, with the names of its functions.
         self._named: tuple[Catalog | None, Mapping[str, str]] = (None, {})
         self._executor: ToolExecutor | None = None
+        self._paused: dict[str, tuple[PendingApproval | None, Approval | None]] = {}
 
     def use_executor(self, executor: ToolExecutor) -> None:
         """Make the calls of snippets as this executor makes calls, with its scope."""
@@ -100,6 +103,10 @@ class CodeTool:
     def find_untrusted(self, tool: str, arguments: Mapping[str, Any]) -> str:  # noqa: ARG002
         """Return an empty text: the result itself is marked if a call of the snippet has read untrusted content."""
         return ""
+
+    def set_paused(self, waiting: WaitingCalls) -> None:
+        """Go on with the paused programs among these calls, in place of running them from the beginning."""
+        self._paused.update({id_: entry for id_, entry in waiting.items() if entry[0].snippet is not None})
 
     def get_names(self) -> Mapping[str, str]:
         """Return the offered name of each tool that can be called, by the name of its function."""
@@ -136,7 +143,13 @@ class CodeTool:
         session = await self._sandbox.open_session(self._write_stubs(source, names), names.__contains__)
         try:
             run = SnippetRun(context.call_id, session, tools, self._executor, context.emit, context.turn)
-            return await run.run(source)
+            asked, answer = self._paused.pop(context.call_id, (None, None))
+            if asked is None or asked.snippet is None:
+                return await run.run(source)
+            return await run.resume(restore(asked.snippet, session.version, context.call_id), asked, answer)
+        except NotRestored as problem:
+            text = f"The program waited for an approval, and cannot go on: {problem}. Calls before it have run."
+            return ToolCallResult.failed("", Failure.NOT_RUN, text)
         finally:
             session.close()
 

@@ -152,13 +152,6 @@ class Sandbox:
                 pool.__enter__()
                 self._pool = pool
 
-    @property
-    def version(self) -> str:
-        """The version of the interpreter, which alone can continue the snippets that it has paused."""
-        from pydantic_monty import __version__
-
-        return __version__
-
     async def open_session(self, stubs: str, is_function: Callable[[str], bool]) -> SandboxSession:
         """Return a session for one snippet, which the caller closes.
 
@@ -229,6 +222,13 @@ class SandboxSession:
         self._printed: list[str] = []
         self._room, self._dropped = MAX_PRINTED, 0
 
+    @property
+    def version(self) -> str:
+        """The version of the interpreter, which alone can go on with the states of `dump`."""
+        from pydantic_monty import __version__
+
+        return str(__version__)
+
     def enter(self, session: Any) -> None:
         """Begin the session of the interpreter."""
         session.__enter__()
@@ -278,9 +278,18 @@ class SandboxSession:
         return await self.run_in_thread(lambda: self._advance(lambda: snapshot.resume(answers)))
 
     async def dump(self) -> bytes:
-        """Return the whole state of a suspended snippet, which stays as it is."""
+        """Return the whole state of a suspended snippet, which stays as it is.
+
+        Raises:
+            SnippetError: It cannot be stored.
+        """
+        from pydantic_monty import MontyError
+
         snapshot = self._snapshot
-        data: bytes = await self.run_in_thread(snapshot.dump)
+        try:
+            data: bytes = await self.run_in_thread(snapshot.dump)
+        except MontyError as error:
+            raise _explain(error) from None
         return data
 
     async def load(self, state: bytes, source: str, printed: str) -> Step:

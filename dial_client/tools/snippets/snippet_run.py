@@ -7,20 +7,30 @@ judged by all untrusted content up to then: also by that of earlier calls of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import anyio
 
 from dial_client.messages.citations import Citation
 from dial_client.messages.events import Emit, Event, ToolCallFinished, ToolCallStarted
-from dial_client.messages.message import Failure, ToolCallRequest, ToolCallResult, ToolSpec
+from dial_client.messages.message import (
+    Failure,
+    PendingApproval,
+    ToolCallRequest,
+    ToolCallResult,
+    ToolSpec,
+    build_waiting_result,
+)
 from dial_client.runtime.deadline import Deadline
 from dial_client.runtime.safe_text import sanitize, to_one_line
+from dial_client.tools.approval import Approval
 from dial_client.tools.executor import ToolExecutor
 from dial_client.tools.result_content import cut
 from dial_client.tools.snippets.call_values import Attachments, build_content, to_arguments, to_call_value
-from dial_client.tools.snippets.sandbox import CallValue, SandboxCall, SandboxSession, SnippetError, Suspended
+from dial_client.tools.snippets.paused_snippet import PausedSnippet, WaitingCall
+from dial_client.tools.snippets.sandbox import CallValue, SandboxCall, SandboxSession, SnippetError, Step, Suspended
 
 # The most calls of a snippet.
 MAX_CALLS = 500
@@ -50,7 +60,8 @@ class SnippetCall:
     """For the model: what has become of it."""
     value: CallValue | None = None
     """The result for the snippet; None while there is none."""
-    result: ToolCallResult | None = None
+    pending: PendingApproval | None = None
+    """What is asked about the call, if it waits for a later decision."""
 
 
 class SnippetRun:
@@ -82,19 +93,53 @@ class SnippetRun:
         self._changed = anyio.Event()
         self._taint = ""
         self._citations: tuple[Citation, ...] = ()
+        self._source, self._ended = "", tuple[str, ...]()
+        # The calls of a paused snippet, which are decided when it goes on.
+        self._waiting: dict[str, tuple[PendingApproval, Approval | None]] = {}
 
     async def run(self, source: str) -> ToolCallResult:
-        """Run the snippet, and return its result without an id."""
+        """Run the snippet, and return its result without an id.
+
+        If all calls that it waits for wait for a later decision, it is paused: the result has a `PendingApproval` with
+        the whole program.
+        """
+        self._source = source
+        return await self._conclude(partial(self._session.start, source))
+
+    async def resume(self, paused: PausedSnippet, asked: PendingApproval, answer: Approval | None) -> ToolCallResult:
+        """Go on with a paused snippet. Calls that have ended are not made again.
+
+        Args:
+            paused: The snippet.
+            asked: The question that `answer` is about; the approver is asked about other calls that wait.
+            answer: The answer; None if there is none.
+        """
+        self._source, self._taint, self._ended = paused.source, paused.taint, paused.ended
+        # The message that had this mark is no longer in the history: it is being replaced.
+        self._executor.add_taint(paused.taint)
+        for call in paused.waiting:
+            request = call.pending.call
+            self._calls[call.id] = SnippetCall(request, call.line, _NOT_BEGUN)
+            # The person has seen what is stored beside the sealed program, which must be what the program asks.
+            own = replace(asked, snippet=None) == call.pending
+            self._waiting[request.id] = (call.pending, answer if own else None)
+        return await self._conclude(partial(self._session.load, paused.state, paused.source, paused.printed))
+
+    async def _conclude(self, begin: Callable[[], Awaitable[Step]]) -> ToolCallResult:
         try:
-            value = await self._run_to_end(source)
+            value = await self._run_to_end(begin)
+            if isinstance(value, ToolCallResult):
+                return replace(value, taint=self._taint)
             content = build_content(self._session.printed, value, self._attachments)
             result = ToolCallResult("", success=True, content=content, value=value)
         except SnippetError as error:
             result = self._describe_failure(error)
         return replace(result, taint=self._taint, citations=self._citations)
 
-    async def _run_to_end(self, source: str) -> object:
-        step = await self._session.start(source)
+    async def _run_to_end(self, begin: Callable[[], Awaitable[Step]]) -> object:
+        """Return the value of the snippet, or the result of one that is paused."""
+        step = await begin()
+        is_paused = False
         problem: SnippetError | None = None
         async with anyio.create_task_group() as group:
             while isinstance(step, Suspended):
@@ -105,6 +150,9 @@ class SnippetRun:
                         self._calls[id_].state = _RUNNING
                         group.start_soon(self._make, self._calls[id_])
                 ready = await self._wait_for_results(step.pending)
+                if not ready:
+                    is_paused = True
+                    break
                 try:
                     step = await self._session.resume(ready)
                 except SnippetError as error:
@@ -114,12 +162,14 @@ class SnippetRun:
             group.cancel_scope.cancel()
         if problem is not None:
             raise problem
+        if is_paused and isinstance(step, Suspended):
+            return await self._pause(step.pending)
         assert not isinstance(step, Suspended)
         return step.value
 
     def _begin(self, call: SandboxCall) -> SnippetCall:
         """Return a call that the snippet has requested; one with unusable arguments has its result already."""
-        number = len(self._calls) + 1
+        number = len(self._ended) + len(self._calls) + 1
         request = ToolCallRequest(f"{self._id}/{number}", self._tools.names[call.name], {})
         problem = "the arguments of a tool are given by name" if call.positional else ""
         problem = f"a snippet may make {MAX_CALLS} calls" if number > MAX_CALLS else problem
@@ -133,25 +183,56 @@ class SnippetRun:
 
     async def _make(self, call: SnippetCall) -> None:
         async with self._slots:
-            result = await self._executor.execute_here(call.request, self._emit, self._deadline)
-        self._settle(call, result)
+            result = await self._executor.execute_here(call.request, self._emit, self._deadline, self._waiting)
+        if result.pending is not None:
+            call.pending, call.state = result.pending, _NOT_BEGUN
+            self._changed.set()
+        else:
+            self._settle(call, result)
+
+    async def _pause(self, pending: frozenset[int]) -> ToolCallResult:
+        """Return the result of a snippet all of whose calls have ended or wait for a later decision."""
+        waiting = tuple(
+            WaitingCall(id_, call.line, call.pending)
+            for id_ in sorted(pending)
+            if (call := self._calls[id_]).pending is not None
+        )
+        paused = PausedSnippet(
+            self._id,
+            self._source,
+            self._session.printed,
+            await self._session.dump(),
+            waiting,
+            tuple(self._list_calls(pending)),
+            self._taint,
+        )
+        sealed = paused.seal(self._session.version)
+        if sealed is None:
+            raise SnippetError(_TOO_LARGE, _TOO_LARGE)
+        # One question at a time: the others are asked when the snippet goes on.
+        return build_waiting_result(replace(waiting[0].pending, snippet=sealed))
+
+    def _list_calls(self, left_out: Container[int] = ()) -> Iterator[str]:
+        yield from self._ended
+        for id_, call in self._calls.items():
+            if id_ not in left_out:
+                yield f"- line {call.line}, {call.request.name}: {call.state}"
 
     def _settle(self, call: SnippetCall, result: ToolCallResult) -> None:
         tool = self._tools.find(call.request.name) or ToolSpec(call.request.name, "", {})
         # What a middleware removes from the text of a result may still be in its value.
         has_value = not self._executor.middleware.wraps_tool_calls
         call.value = to_call_value(result, tool, self._attachments, has_value=has_value)
-        call.result = result
         call.state = "done" if result.success else f"failed: {to_one_line(result.error or '', 200)}"
         self._taint = self._taint or result.taint
         self._citations = (*self._citations, *result.citations)
         self._changed.set()
 
     async def _wait_for_results(self, pending: frozenset[int]) -> dict[int, CallValue]:
-        """Return the results of pending calls, once there is one."""
+        """Return the results of pending calls, once there is one; none if all of them wait for a later decision."""
         while True:
             ready = {id_: value for id_ in pending if (value := self._calls[id_].value) is not None}
-            if ready:
+            if ready or all(self._calls[id_].pending is not None for id_ in pending):
                 return ready
             self._changed = anyio.Event()
             await self._changed.wait()
@@ -168,12 +249,9 @@ class SnippetRun:
     def _describe_failure(self, error: SnippetError) -> ToolCallResult:
         """Return the result of a snippet that has failed, which says what has happened up to then."""
         parts = [error.text[-_MAX_ERROR:]]
-        if self._calls:
-            calls = list(self._calls.values())
-            lines = [f"- line {call.line}, {call.request.name}: {call.state}" for call in calls[:_MAX_LISTED]]
-            if len(calls) > _MAX_LISTED:
-                lines.append(f"- … {len(calls) - _MAX_LISTED} more calls")
-            parts.append("\n".join(["Calls of the snippet:", *lines]))
+        if calls := list(self._list_calls()):
+            more = [f"- … {len(calls) - _MAX_LISTED} more calls"] if len(calls) > _MAX_LISTED else []
+            parts.append("\n".join(["Calls of the snippet:", *calls[:_MAX_LISTED], *more]))
         else:
             parts.append("The snippet has made no calls.")
         if printed := self._session.printed.rstrip():
@@ -184,4 +262,5 @@ class SnippetRun:
         )
 
 
+_TOO_LARGE = "The program cannot wait for an approval, because its variables are too large to be stored."
 _NOT_BEGUN, _RUNNING = "was not made", "was cancelled: it may have done its work"
