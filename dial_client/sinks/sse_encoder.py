@@ -1,10 +1,10 @@
 """A turn as server-sent events.
 
 Unnamed ``data:`` events in the form of OpenAI's ``chat.completion.chunk`` contain the text. All other content is in
-named events: ``status``, ``reasoning``, ``tool_call``, ``app``, ``tool_progress``, ``tool_result``, ``media`` (images
-and files of the answer), ``output`` (a typed answer so far), ``error``, ``done`` (with the citations of the text in the
-form of `Citation.to_dict`), and for requests to the user ``approval``, ``approval_done``, ``question`` and
-``question_done``. The last event is always ``data: [DONE]``.
+named events: ``status``, ``reasoning``, ``tool_call``, ``app``, ``tool_progress``, ``tool_result``, ``agent``,
+``agent_event``, ``media`` (images and files of the answer), ``output`` (a typed answer so far), ``error``, ``done``
+(with the citations of the text in the form of `Citation.to_dict`), and for requests to the user ``approval``,
+``approval_done``, ``question`` and ``question_done``. The last event is always ``data: [DONE]``.
 """
 
 from __future__ import annotations
