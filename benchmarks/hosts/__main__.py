@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not options.only or "faults" in options.only:
         _show("faults …")
         outcomes = probe_all(there, probes)
-    command = "make bench-hosts"
+    command = f'make bench-hosts HOSTS_ARGS="--samples {options.samples}"' if options.samples else "make bench-hosts"
     run = Run(environments, work, cells, outcomes, load, time.perf_counter() - began, command)
     markdown = write_markdown(run)
     print(markdown)

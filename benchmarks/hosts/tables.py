@@ -86,9 +86,11 @@ _FAULTS = (
 
 def _describe_samples(run: Run) -> str:
     counts = {len(cell.samples) for row in run.cells.values() for cell in row.values() if cell.samples}
+    if not counts:
+        return ""
     if counts == {1}:
         return "One sample of each: the run shows that the work is done, and not how fast."
-    return f"Medians of {min(counts, default=0)} to {max(counts, default=0)} samples."
+    return f"Medians of {' to '.join(str(count) for count in sorted({min(counts), max(counts)}))} samples."
 
 
 def _describe_run(run: Run) -> str:
@@ -98,17 +100,17 @@ def _describe_run(run: Run) -> str:
         if run.load > IDLE_LOAD
         else f"the load was {run.load:.1f} before the run"
     )
-    versions = "; ".join(
-        f"{_name(each.host)}: {', '.join(f'{name} {version}' for name, version in each.versions.items())}"
-        for each in run.environments
-        if not each.problem
-    )
+    versions = "; ".join(f"{_name(each.host)}: {_list_versions(each)}" for each in run.environments if not each.problem)
     made = f"Measured by `{run.command}` on {time.strftime('%Y-%m-%d')} in {run.seconds / 60:.0f} minutes."
     text = f"{made} {machine}; {shared}. Versions: {versions}."
     missing = "".join(
         f" {_name(each.host)} was not measured: {each.problem}." for each in run.environments if each.problem
     )
     return text + missing
+
+
+def _list_versions(environment: Environment) -> str:
+    return ", ".join(f"{name} {version}" for name, version in environment.versions.items() if name != "python")
 
 
 def _python_of(run: Run) -> str:
