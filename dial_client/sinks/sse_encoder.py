@@ -112,7 +112,8 @@ def _describe_call(event: ToolCallStarted | ToolCallFinished | AgentEvent) -> tu
         name, data = _describe_call(event.event)
         return "agent_event", {"id": event.call_id, "agent": event.agent, "event": name, "data": data}
     if isinstance(event, ToolCallStarted):
-        mark = {"by_endpoint": True} if event.by_endpoint else {}
+        mark: dict[str, Any] = {"by_endpoint": True} if event.by_endpoint else {}
+        mark |= {"parent": event.parent} if event.parent else {}
         return "tool_call", event.call.to_dict() | {"server": event.server} | mark
     changed = {} if event.changed_tool is None else {"changed_tool": event.changed_tool}
     state = {"server": event.server, "duration_s": round(event.duration, 4), **changed}

@@ -574,7 +574,7 @@ def open_code_offer(services: TurnServices, tools: TurnTools) -> Any:
         return None
     from dial_client.tools.snippets.code_offer import CodeOffer  # loaded only in code mode
 
-    return CodeOffer(services.open_sandbox(), tools)
+    return CodeOffer(services.open_sandbox(), tools, [tool.name for tool in services.client_tools])
 
 
 def _find_spent(recorder: TurnRecorder, limits: Limits, outer: CallContext | None) -> StopReason | None:

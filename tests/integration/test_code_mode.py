@@ -307,3 +307,18 @@ async def test_a_profile_says_whether_auto_is_code_mode() -> None:
         assert not dial.model.format.runs_code
     with pytest.raises(ConfigError, match="unknown tool format"):
         DialClient(ScriptedProvider([]), tool_format="python")
+
+
+async def test_a_program_cannot_call_a_tool_that_a_tool_of_the_caller_hides() -> None:
+    made: list[int] = []
+
+    def note(number: int) -> int:
+        """Note."""
+        made.append(number)
+        return number
+
+    model = ScriptedProvider([program("exec('note(number=1)')"), "Done."])
+    async with DialClient(model, tools=[note, add], tool_format="code") as dial:
+        turn = await dial.start("go on", client_tools=[ToolSpec("note", "Of the caller.", {"type": "object"})]).result()
+    assert "name 'note' is not defined" in answer_of(turn)
+    assert made == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from dial_client.messages.message import ToolSpec
@@ -18,11 +19,12 @@ class CodeOffer:
     Args:
         sandbox: The sandbox of the client.
         tools: The tools that the turn would offer without code mode.
+        hidden: The offered names of tools that client-side tools hide: programs cannot call them either.
     """
 
-    def __init__(self, sandbox: Sandbox, tools: TurnTools) -> None:
+    def __init__(self, sandbox: Sandbox, tools: TurnTools, hidden: Collection[str] = ()) -> None:
         self._tools = tools
-        self._code = CodeTool(sandbox, tools.get_catalog)
+        self._code = CodeTool(sandbox, tools.get_catalog, frozenset(hidden))
         tools.describe_found = self._code.describe_found
         # What was offered last, and what it was made of.
         self._offered: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] = ((), ())

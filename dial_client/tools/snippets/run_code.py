@@ -80,12 +80,14 @@ class CodeTool:
     Args:
         sandbox: The sandbox of the client.
         catalog: Returns the tools that snippets can call; ``run_code`` is none of them.
+        hidden: The offered names of tools of the catalog that they cannot call.
     """
 
     name = ""
     settings = _SETTINGS
     _sandbox: Sandbox
     _catalog: Callable[[], Catalog]
+    _hidden: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         # The last catalog, with the names of its functions.
@@ -112,7 +114,7 @@ class CodeTool:
         """Return the offered name of each tool that can be called, by the name of its function."""
         catalog = self._catalog()
         if self._named[0] is not catalog:
-            self._named = (catalog, to_function_names(catalog.routes))
+            self._named = (catalog, to_function_names(name for name in catalog.routes if name not in self._hidden))
         return self._named[1]
 
     def describe(self, tools: Sequence[ToolSpec], *, is_searched: bool) -> ToolSpec:
