@@ -1,6 +1,6 @@
 """Measures how well `SearchIndex` finds the right tool among 300: ``python -m benchmarks.search``.
 
-The questions are in `search_reported.txt`; the index was tuned on those of `search_tuning.txt` (and see ADR 0052). It is
+The questions are in `search_reported.txt`; the index was tuned on those of `search_tuning.txt`, but see ADR 0052. It is
 compared with a plain keyword search, which counts the query's words in a tool's name and description. A hit is an
 expected tool among the first results. Tokens are the bytes of the tools' JSON in a chat completion, divided by four.
 """
