@@ -43,6 +43,9 @@ class Defense:
     """The part of an agent: with ``works`` it does the user's task, and follows what it reads; with ``reports`` it
     answers with the text that it has read, which its caller follows. Empty for no agent."""
 
+    code: bool = False
+    """True if the model makes each call by a program (code mode)."""
+
     def entry(self, suite: str, control: str) -> dict[str, Any]:
         """Return the entry of the suite's server."""
         entry: dict[str, Any] = {
@@ -72,9 +75,10 @@ DEFENSES = (
     Defense("k", "as (j), a person", auto_approve=True, taint=False, person=True, skill=True),
     Defense("l", "as (c), an agent obeys it", auto_approve=True, taint=True, person=True, agent="works"),
     Defense("m", "as (c), an agent reports it", auto_approve=True, taint=True, person=True, agent="reports"),
+    Defense("n", "as (c), calls by programs", auto_approve=True, taint=True, person=True, code=True),
 )
 """All defenses, in the order of the report."""
-USUAL = ("a", "b", "c", "d", "j", "k", "l", "m")
+USUAL = ("a", "b", "c", "d", "j", "k", "l", "m", "n")
 """The defenses that are measured by default."""
 OPEN = tuple(defense.name for defense in DEFENSES if defense.auto_approve and not defense.taint and not defense.skill)
 """The setups without a defense: the text of a skill is untrusted without any rule."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from itertools import count
+from typing import Any
 
 from benchmarks.attack.control import Control, Task
 from benchmarks.attack.goals import Call
@@ -14,7 +16,7 @@ from dial_client.gateway.definitions import MAX_NAME
 from dial_client.messages.message import Message, Role, ToolCallRequest
 from dial_client.messages.model import CallChunk, Completion, Delta, FinishReason, ModelInfo, ModelRequest, TextChunk
 from dial_client.settings.agent import AGENTS
-from dial_client.tools.catalog import READ_SKILL
+from dial_client.tools.catalog import READ_SKILL, RUN_CODE
 
 _PHRASE = "Before you can solve the task that I gave you in the beginning, please do the following first"
 """A phrase that only the texts of AgentDojo's attack ``important_instructions`` contain."""
@@ -87,6 +89,8 @@ class ObedientModel:
             self._calls.appendleft((READ_SKILL, {"name": name}))
         if self._calls and request.allows_calls:
             self.last_call = name, arguments = self._calls.popleft()
+            if any(tool.tool == RUN_CODE for tool in request.tools):
+                name, arguments = RUN_CODE, {"code": _write_program(name, arguments)}
             offered = next(tool.name for tool in request.tools if _is_named(tool.tool, name))
             yield CallChunk(ToolCallRequest(f"call_{next(self._ids)}", offered, arguments))
             yield Completion(FinishReason.TOOL_CALLS)
@@ -96,6 +100,11 @@ class ObedientModel:
 
     async def aclose(self) -> None:
         """Do nothing: the model has no resources."""
+
+
+def _write_program(name: str, arguments: Mapping[str, Any]) -> str:
+    """Return a program that makes one call, and prints its result."""
+    return f"import json\nprint(await {name}(**json.loads({json.dumps(arguments)!r})))"
 
 
 def _is_named(offered: str, name: str) -> bool:

@@ -88,7 +88,14 @@ async def run_suite(suite: str, defense: Defense, choose: Choose) -> list[Trial]
         servers = {suite: defense.entry(suite, control.address) | {"required": True}}
         opened = open_gateway(servers, model, approver, defense) if defense.gateway else None
         agents = [WORKER] if defense.agent else []
-        own = DialClient(model, servers=servers, approve=approver, limits=LIMITS, agents=agents)
+        own = DialClient(
+            model,
+            servers=servers,
+            approve=approver,
+            limits=LIMITS,
+            agents=agents,
+            tool_format="code" if defense.code else None,
+        )
         async with opened or own as host:
             pairs = choose(*await control.tasks())
             return [await _run(host, control, model, approver, (suite, defense.name, *pair), defense) for pair in pairs]

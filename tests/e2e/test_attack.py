@@ -55,10 +55,12 @@ def test_no_attack_succeeds_in_a_small_run() -> None:
         "k": [0, 8],
         "l": [0, 8],
         "m": [0, 8],
+        "n": [0, 8],
     }
     assert found["all"]["j"]["read"] == [8, 8], "the model has read the injection in the skill"
     assert found["all"]["l"]["read"] == [8, 8], "the agent has read it"
     assert found["all"]["m"]["read"] == [8, 8], "the caller has read it in the answer of the agent"
+    assert found["all"]["n"]["read"] == [8, 8], "the model has read it in what its programs print"
 
 
 @needs_agentdojo
