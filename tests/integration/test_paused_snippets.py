@@ -223,6 +223,7 @@ async def test_the_answer_to_a_question_that_was_changed_is_not_used() -> None:
     assert world.sent == []
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # a database needs it
 async def test_a_stored_conversation_goes_on_with_the_answer(tmp_path: Path) -> None:
     world = World()
     async with SQLStore(f"sqlite:///{tmp_path}/talk.db") as store, open_client(world, program()) as dial:
@@ -245,6 +246,7 @@ async def test_a_stored_conversation_goes_on_with_the_answer(tmp_path: Path) -> 
 
 @pytest.mark.once
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # a database needs it
 async def test_a_killed_process_leaves_a_program_that_a_later_process_ends(tmp_path: Path, keys: Path) -> None:
     job = SnippetJob(tmp_path, keys)
     command = [sys.executable, "-m", "tests.support.snippet_program", str(tmp_path), str(keys)]
