@@ -31,7 +31,7 @@ endif
 export PYTHONDONTWRITEBYTECODE =
 QUESTION ?= What time is it in Tokyo?
 
-.PHONY: help demo test quick answers conformance conformance-gateway lint types man docs docs-version docs-serve pictures page-pictures release-check lowest install-cost bench bench-hosts probes bench-fidelity bench-gateway bench-page load load-faults soak attack eval eval-quick eval-speed lock clean
+.PHONY: help demo test quick answers conformance conformance-gateway lint types man docs docs-version docs-serve pictures page-pictures release-check lowest install-cost bench bench-hosts probes bench-fidelity bench-tools bench-gateway bench-page load load-faults soak attack eval eval-quick eval-speed lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1	/'
@@ -113,6 +113,9 @@ bench-gateway: $(TEST)  ## what the gateway adds to a call, its start and its me
 bench-fidelity: $(FIDELITY)  ## play BFCL's and tau2's multi-turn tasks in each tool format, and compare every result and state
 	$(BIN)/python -m benchmarks.fidelity $(BENCH_ARGS)
 
+bench-tools: $(FIDELITY) build/fidelity/tokens  ## requests, bytes, tokens and time with 20, 200 and 1,400 tools: all on offer, searched for, or called from programs
+	$(BIN)/python -m benchmarks.fidelity.offers $(BENCH_ARGS)
+
 bench-page: $(TEST)  ## frames, processor time and memory of the page while long answers arrive, in Chromium
 	$(BIN)/python -m benchmarks.page $(BENCH_ARGS)
 
@@ -190,6 +193,9 @@ $(FIDELITY): benchmarks/fidelity/requirements.txt | $(TEST)
 	rm -rf build/fidelity
 	$(PIP) install --no-compile --require-hashes --no-deps --target build/fidelity/packages -r benchmarks/fidelity/requirements.txt
 	@touch $@
+
+build/fidelity/tokens: | $(FIDELITY)
+	npm install --prefix $@ --no-package-lock --no-audit --no-fund --silent tiktoken@1.0.22
 
 lock: | $(READY)  ## pin the dependencies anew, for every platform and Python
 	$(PIP) install 'uv>=0.9'
