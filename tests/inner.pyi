@@ -953,6 +953,7 @@ from dial_client.serve.peers import Peers as Peers
 from dial_client.serve.pending_requests import GrantedTool as GrantedTool
 from dial_client.serve.pending_requests import PendingRequest as PendingRequest
 from dial_client.serve.pending_requests import PendingRequests as PendingRequests
+from dial_client.serve.remote_turns import RemoteReader as RemoteReader
 from dial_client.serve.remote_turns import RemoteTurns as RemoteTurns
 from dial_client.serve.remote_turns import TurnLost as TurnLost
 from dial_client.servers.oauth.oauth_http_client import NetworkScope as NetworkScope

@@ -87,7 +87,7 @@ class Options:
         Option(metavar="NAME", help="A model to ask if the first one cannot answer. May be given several times."),
     ] = ()
     tool_format: Annotated[
-        Format | None, Option(metavar="FORMAT", help="How calls are written: native, react, xml, code or auto.")
+        Format | None, Option(metavar="FORMAT", help="How calls are written: native, code, react, xml.")
     ] = None
     system: Annotated[str | None, Option(metavar="TEXT", help="Instructions for the model.")] = None
     agent: Annotated[str | None, Option(metavar="NAME", help="Talk to this agent of `dial-chat agents`.")] = None

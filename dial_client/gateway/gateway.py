@@ -55,7 +55,7 @@ from dial_client.gateway.server_resources import ResourceAddresses, ServerResour
 from dial_client.gateway.skill_checks import SkillChecks
 from dial_client.gateway.skill_entries import SkillEntries
 from dial_client.gateway.standard_files import StandardFiles
-from dial_client.gateway.standard_streams import StandardInput, StartSignal, open_streams
+from dial_client.gateway.standard_streams import ANSWERED_BEFORE, StandardInput, StartSignal, open_streams
 from dial_client.gateway.tool_calls import ToolCalls
 from dial_client.gateway.tool_listing import ToolListing
 from dial_client.hooks.owners import act_for
@@ -223,6 +223,8 @@ class Gateway:
             self.logs,
         ]
         """The parts that answer requests, in the order of their use."""
+        # Set when the client is open; None if it is open before the gateway serves.
+        self._opened: anyio.Event | None = None
 
     @cached_property
     def server(self) -> GatewayServer:
@@ -289,6 +291,9 @@ class Gateway:
     async def _observe(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         if ctx.meta and PROTOCOL_VERSION_META_KEY in ctx.meta and not is_modern(ctx.protocol_version):
             raise MCPError(INVALID_REQUEST, "This connection has begun with `initialize`, in an older revision")
+        if self._opened is not None and ctx.method not in ANSWERED_BEFORE:
+            # The request itself has let the servers start, in another task, which may not have run yet.
+            await self._opened.wait()
         self.questions.observe(ctx.session)
         # Whatever answers the request finds the servers of its person: the task may be that of a connection, or of all.
         with act_for(self.sessions.find_person(ctx)):
@@ -328,6 +333,7 @@ class Gateway:
             first: The answers that the client has got already, which are kept for the next start; None for none.
         """
         self._offer_cached_tools()  # the first answer names the extensions that the servers have
+        self._opened = anyio.Event()
         signal = StartSignal(not any(map(is_unknown, self.dial.parts.servers.values())))
         first = first or FirstAnswers()
         first.on_list = partial(self._keep_answers, first)
@@ -348,6 +354,9 @@ class Gateway:
         with anyio.move_on_after(START_SECONDS):
             await signal.is_over.wait()
         await self.dial.open()
+        assert self._opened is not None
+        self._opened.set()
+        self._opened = None
         async with anyio.create_task_group() as group:
             group.start_soon(self.run)
             with suppress(ServerStartError):  # a server marked `required`: it is among the notes, the others serve

@@ -44,6 +44,8 @@ _WRITABLE = select.PIPE_BUF if sys.platform != "win32" else _CHUNK
 _GREETINGS = ("initialize", "server/discover")
 # Those that no server is needed for either if all tools are known from the last run.
 _FIRST_REQUESTS = ("notifications/initialized", "tools/list")
+ANSWERED_BEFORE = frozenset((*_GREETINGS, *_FIRST_REQUESTS))
+"""Requests that are answered before the servers have begun to start."""
 
 
 @dataclass(eq=False, slots=True)

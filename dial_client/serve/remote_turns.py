@@ -58,7 +58,7 @@ class RemoteTurns:
         self._find_turn = find_turn
         self._turns = turns
         self._model = model
-        self._readers: WeakValueDictionary[str, _Reader] = WeakValueDictionary()
+        self._readers: WeakValueDictionary[str, RemoteReader] = WeakValueDictionary()
         # For each reader of a turn of this process, until when it is sent to.
         self._served: dict[str, float] = {}
         # The requests to stop a turn that no process has taken yet.
@@ -94,7 +94,7 @@ class RemoteTurns:
         if not (turn.isascii() and turn.isprintable()):
             return None
         is_running = await self._find_holder(conversation_id) == (turn, True)
-        return await self._begin(_Reader(self._peers, conversation_id, turn, after), is_running=is_running)
+        return await self._begin(RemoteReader(self._peers, conversation_id, turn, after), is_running=is_running)
 
     async def find_running(self, conversation_id: str, form: StreamForm) -> AsyncGenerator[str, None] | None:
         """Return the stream of a conversation's running turn for a front end; None if no process has it.
@@ -105,15 +105,17 @@ class RemoteTurns:
         turn, is_running = await self._find_holder(conversation_id)
         if not turn or not (is_running or form.resumes):
             return None
-        return await self._begin(_Reader(self._peers, conversation_id, turn, 0, form), is_running=is_running)
+        return await self._begin(RemoteReader(self._peers, conversation_id, turn, 0, form), is_running=is_running)
 
-    async def _begin(self, reader: _Reader, *, is_running: bool) -> AsyncGenerator[str, None] | None:
+    async def _begin(self, reader: RemoteReader, *, is_running: bool) -> AsyncGenerator[str, None] | None:
         self._readers[reader.id] = reader
         await reader.ask()
         batch = await reader.read(REQUEST_TIMEOUT if is_running else ENDED_TIMEOUT)
         return self._stream(reader, batch) if batch is not None else None
 
-    async def _stream(self, reader: _Reader, batch: list[tuple[int | None, str]] | None) -> AsyncGenerator[str, None]:
+    async def _stream(
+        self, reader: RemoteReader, batch: list[tuple[int | None, str]] | None
+    ) -> AsyncGenerator[str, None]:
         yield OPENING_COMMENT
         released_at: float | None = None
         try:
@@ -134,6 +136,8 @@ class RemoteTurns:
                     if holder == (reader.turn, False) or (released_at and now - released_at >= END_TIMEOUT):
                         raise TurnLost(_LOST)  # noqa: TRY301 - it ends the stream as any failure does
                 if reader.is_restarted:
+                    # What is still sent to the earlier reader would arrive before what is missing.
+                    self._readers.pop(reader.id, None)
                     self._readers[reader.restart()] = reader
                 if batch is None or anyio.current_time() - reader.asked > READER_TIMEOUT / 3:
                     with suppress(DialError):
@@ -158,7 +162,7 @@ class RemoteTurns:
 
     def _on_events(self, content: Mapping[str, Any], sender: str) -> None:  # noqa: ARG002 - a `HandleMessage`
         if (reader := self._readers.get(content["reader"])) is not None:
-            reader.receive(content["events"])
+            reader.receive(content["events"], content.get("since"))
 
     def _on_stopped(self, content: Mapping[str, Any], sender: str) -> None:  # noqa: ARG002 - a `HandleMessage`
         if (taken := self._stops.get(content["request"])) is not None:
@@ -188,9 +192,10 @@ class RemoteTurns:
     async def _send_events(self, turn: TurnHandle, after: int, form: StreamForm | None, reader: str, to: str) -> None:
         """Send the events of a turn after a position, until it ends or the reader no longer asks for them."""
         batch: list[tuple[int | None, str]] = []
+        since = after
         try:
             # A first empty message tells the reader that the turn is here.
-            await self._peers.send("events", {"reader": reader, "events": batch}, to)
+            await self._peers.send("events", {"reader": reader, "events": batch, "since": since}, to)
             read = read_turn(turn, after, self._model.name) if form is None else read_for_front_end(turn, form, after)
             async with aclosing(read) as events:
                 async for position, text in events:
@@ -199,8 +204,8 @@ class RemoteTurns:
                         continue
                     if anyio.current_time() > self._served[reader]:
                         return
-                    await self._peers.send("events", {"reader": reader, "events": batch}, to)
-                    batch = []
+                    await self._peers.send("events", {"reader": reader, "events": batch, "since": since}, to)
+                    since, batch = (since if position is None else position), []
                     await anyio.sleep(BATCH_INTERVAL)
         except DialError:
             return  # the reader asks again
@@ -208,7 +213,7 @@ class RemoteTurns:
             del self._served[reader]
 
 
-class _Reader:
+class RemoteReader:
     """A reader of a turn of another process."""
 
     def __init__(
@@ -227,6 +232,8 @@ class _Reader:
         """Whether events may be lost, because the connection was."""
         self._peers = peers
         self._batches: list[list[tuple[int | None, str]]] = []
+        # The position of the last event that has arrived, perhaps not yet read.
+        self._received = after
         self._changed = anyio.Event()
 
     async def ask(self) -> None:
@@ -244,10 +251,15 @@ class _Reader:
         """Become another reader, which gets all events after the last one; return its id."""
         self.id, self.is_restarted, self.asked = secrets.token_hex(8), False, -math.inf
         self._batches.clear()
+        self._received = self.after
         return self.id
 
-    def receive(self, batch: Any) -> None:
-        """Add events.
+    def receive(self, batch: Any, since: Any) -> None:
+        """Add events, unless events before them are missing: then all after the last one are to be asked for again.
+
+        Args:
+            batch: The events, each with its position, which the end of the stream does not have.
+            since: The position of the event that was sent before; None from a process of an older version.
 
         Raises:
             TypeError, ValueError: They have another form.
@@ -255,7 +267,12 @@ class _Reader:
         events = [(position, text) for position, text in batch]
         if not all(isinstance(position, int | None) and isinstance(text, str) for position, text in events):
             raise TypeError("an event has another form")
-        self._batches.append(events)
+        # A message that was sent while this process had no connection is lost. The next one may arrive before this
+        # process knows that it has a connection again.
+        self.is_restarted = self.is_restarted or (isinstance(since, int) and since > self._received)
+        if not self.is_restarted:
+            self._batches.append(events)
+            self._received = max([self._received, *(position for position, _ in events if position is not None)])
         self.wake()
 
     def wake(self) -> None:

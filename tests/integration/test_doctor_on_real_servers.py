@@ -169,9 +169,11 @@ async def test_the_table_of_tokens_has_each_server_and_the_share_of_the_context_
     title, *rows = [line.split() for line in format_size_lines(outcome, 100_000)]
     assert title[:4] == ["Tools", "in", "each", "request,"]
     assert [row[0] for row in rows] == ["time", "git", "all"]
-    sizes = [int(row[3].replace(",", "")) for row in rows]
+    assert {row[4] for row in rows} == {"bytes"}
+    in_bytes, sizes = ([int(row[column].replace(",", "")) for row in rows] for column in (3, 5))
     assert min(sizes) > 100
     assert sizes[2] == sizes[0] + sizes[1]
-    assert rows[2][4:] == ["of", "100,000", f"({sizes[2] / 100_000:.0%})"]
+    assert in_bytes[2] == in_bytes[0] + in_bytes[1] > 2 * sizes[2]
+    assert rows[2][6:] == ["of", "100,000", f"({sizes[2] / 100_000:.0%})"]
     assert format_size_lines(outcome, None)[-1].endswith(f"{sizes[2]:,}")
     assert format_size_lines(ServerOutcome(), 1) == []

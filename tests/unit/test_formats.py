@@ -362,9 +362,13 @@ def test_a_finished_reader_returns_no_more_text() -> None:
     assert plain(reader.finish()[1]) == [ALL]
 
 
-@pytest.mark.parametrize("format_", ToolFormat)
+@pytest.mark.parametrize("format_", [ToolFormat.NATIVE, ToolFormat.REACT, ToolFormat.XML])
 def test_a_handler_knows_its_format(format_: ToolFormat) -> None:
     assert build_handler(format_).format is format_
+
+
+def test_programs_are_written_in_calls_of_the_api_itself() -> None:
+    assert build_handler(ToolFormat.CODE).format is ToolFormat.NATIVE
 
 
 def test_stop_sequences_end_a_reply_before_it_invents_a_result() -> None:
