@@ -89,7 +89,8 @@ def answer_of(turn: Turn) -> str:
 async def test_a_program_calls_tools_and_its_last_value_is_the_result() -> None:
     turn = await turn_of("import asyncio\nrows = await asyncio.gather(add(a=1, b=2), add(a=3))\nprint('sums')\nrows")
     assert answer_of(turn) == 'sums\n[{"sum": 3}, {"sum": 3}]'
-    assert [(record.call.id, record.parent) for record in turn.tool_calls] == [
+    # Calls that run together end in any order.
+    assert sorted((record.call.id, record.parent) for record in turn.tool_calls) == [
         ("call_1", ""),
         ("call_1/1", "call_1"),
         ("call_1/2", "call_1"),
