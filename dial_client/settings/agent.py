@@ -15,7 +15,7 @@ from dial_client.settings.argument_types import check_items, check_types
 
 # The server name of agents in events, in patterns and in the audit log.
 AGENTS = "agents"
-_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_NAME = r"[a-z0-9]+(?:-[a-z0-9]+)*"
 _MAX_NAME = 40
 
 
@@ -54,7 +54,7 @@ class Agent:
     def __post_init__(self) -> None:
         check_types(name=(self.name, str), description=(self.description, str), system=(self.system, str))
         check_types(limits=(self.limits, Limits), handoff=(self.handoff, bool))
-        if len(self.name) > _MAX_NAME or _NAME.fullmatch(self.name) is None:
+        if len(self.name) > _MAX_NAME or re.fullmatch(_NAME, self.name) is None:
             rule = "lowercase letters a-z, digits, and single hyphens between them"
             raise ValueError(f"{self.name[:_MAX_NAME]!r} is not the name of an agent: {rule}")
         if self.name == MAIN:

@@ -42,10 +42,11 @@ _WAIT_SHARE = 0.8
 _STOP_SECONDS = 10.0
 
 # The texts with an id that a history has: of a call that went to the background, and of its end.
-_BEGUN = re.compile(r"\[Background call ([0-9a-f]{8}): still running")
-_ENDED = re.compile(r"\[Background call ([0-9a-f]{8}): ended")
-_RESULT = re.compile(r"\[Background call ([0-9a-f]{8}): ended(?:, and failed)?(?::.*)?\]")
-_NAME = re.compile(r"[\w-]{1,64}")
+# Compiled when they are used: most programs have no calls in the background.
+_BEGUN = r"\[Background call ([0-9a-f]{8}): still running"
+_ENDED = r"\[Background call ([0-9a-f]{8}): ended"
+_RESULT = r"\[Background call ([0-9a-f]{8}): ended(?:, and failed)?(?::.*)?\]"
+_NAME = r"[\w-]{1,64}"
 
 AttemptT = TypeVar("AttemptT")
 # Stores a task, and returns whether this has succeeded.
@@ -199,7 +200,7 @@ class BackgroundCall(Generic[AttemptT]):
         """Return the result, which says of which call it is."""
         assert self.result is not None
         ending = "ended" if self.result.success else "ended, and failed"
-        name = f": {self.name}" if _NAME.fullmatch(self.name) else ""
+        name = f": {self.name}" if re.fullmatch(_NAME, self.name) else ""
         head = f"[Background call {self.id}: {ending}{name}]"
         return replace(self.result, content=_add_head(self.result.content, head))
 
@@ -340,7 +341,7 @@ def _build_lost(id_: str, why: str) -> ToolCallResult:
 def find_begun(messages: Iterable[Message]) -> dict[str, str]:
     """Return the ids of the calls that have gone to the background, each with the id that the model gave the call."""
     # Only the beginning is the host's: the text of a server may have any number of such lines.
-    results = ((_BEGUN.match(message.text), message) for message in messages if message.role is Role.TOOL)
+    results = ((re.match(_BEGUN, message.text), message) for message in messages if message.role is Role.TOOL)
     return {found[1]: message.tool_call_id or "" for found, message in results if found}
 
 
@@ -355,8 +356,8 @@ def find_ended(messages: Iterable[Message], *, with_result: bool = False) -> dic
     own = (message.text for message in messages if message.role is Role.TOOL and message.name in HOST_TOOLS)
     late = (message.text for message in messages if message.steers and message.text.startswith(FROM_HOST))
     pattern = _RESULT if with_result else _ENDED
-    found = [pattern.match(text) for text in own]
-    found += [pattern.match(text.removeprefix(FROM_HOST).lstrip("\n")) for text in late]
+    found = [re.match(pattern, text) for text in own]
+    found += [re.match(pattern, text.removeprefix(FROM_HOST).lstrip("\n")) for text in late]
     return dict.fromkeys(end[1] for end in found if end)
 
 

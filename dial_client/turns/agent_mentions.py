@@ -16,7 +16,7 @@ from dial_client.tools.catalog import HAND_BACK, Route
 
 # The most agents that one message calls.
 MAX_MENTIONED = 8
-_MENTION = re.compile(r"\s*@([a-z0-9]+(?:-[a-z0-9]+)*)(?=\s|\Z)")
+_MENTION = r"\s*@([a-z0-9]+(?:-[a-z0-9]+)*)(?=\s|\Z)"
 
 
 def list_agents(tools: Collection[ToolSpec]) -> dict[str, str]:
@@ -30,8 +30,8 @@ def split_mentions(text: str, agents: Collection[str]) -> tuple[tuple[str, ...],
     A name later in the text is text: only the start of a message says for whom it is.
     """
     names: dict[str, None] = {}
-    end = 0
-    while (mention := _MENTION.match(text, end)) and mention[1] in agents and len(names) < MAX_MENTIONED:
+    end, pattern = 0, re.compile(_MENTION)
+    while (mention := pattern.match(text, end)) and mention[1] in agents and len(names) < MAX_MENTIONED:
         names[mention[1]] = None
         end = mention.end()
     return tuple(names), text[end:].lstrip() if names else text
