@@ -141,8 +141,11 @@ class Oracle:
         answered = request.messages[-1].text if self.searched else ""
         self.found += self.searched and all(f"async def {name}(" in described + answered for name in names)
         self.next_call = None
+        # Some solutions have calls that fail, and go on: a failed call raises in a program.
         lines = [
-            f"results.append(await {name}({', '.join(f'{key}={value!r}' for key, value in call.arguments.items())}))"
+            f"try:\n    results.append(await {name}("
+            f"{', '.join(f'{key}={value!r}' for key, value in call.arguments.items())}))\n"
+            "except Exception as error:\n    results.append(str(error))"
             for name, call in zip(names, calls, strict=True)
         ]
         return self._write_call(RUN_CODE, {"code": "\n".join(["results = []", *lines, "results"])})
@@ -262,7 +265,8 @@ def _find_fault(turn: TaskTurn, played: Turn, expected: Expected, states: Sequen
     """Return the first difference between a turn and what it should be; an empty text if there is none."""
     results = _list_results(played)
     for call, result, should_be in zip(turn.calls, results, expected.results, strict=False):
-        if result != should_be:
+        # An exception of a program begins with the name of its function.
+        if should_be not in (result, result.removeprefix(f"{call.tool}: ")):
             return f"{call.server}.{call.tool}({json.dumps(call.arguments)}): {result[:200]!r}, not {should_be[:200]!r}"
     if len(results) != len(expected.results):
         last = str(played.tool_calls[-1].result.content) if played.tool_calls else played.text
