@@ -226,6 +226,7 @@ from dial_client.conversations.turn_input import build_first_messages as build_f
 from dial_client.conversations.turn_queue import MAX_ENDED as MAX_ENDED
 from dial_client.durable.dbos_database import SQLITE_IS_TOO_OLD as SQLITE_IS_TOO_OLD
 from dial_client.durable.dbos_database import default_database as default_database
+from dial_client.durable.dbos_database import stop_queues as stop_queues
 from dial_client.durable.dbos_database import to_dbos_url as to_dbos_url
 from dial_client.durable.results import DurableResult as DurableResult
 from dial_client.durable.results import build_turn_id as build_turn_id

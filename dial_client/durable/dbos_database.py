@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,22 @@ def stop_retries() -> None:
     """Let DBOS fail when its database is away. Otherwise its threads try without end, and the program cannot exit."""
     if (system_database := getattr(_find_instance(), "_sys_db", None)) is not None:
         system_database._retry_connection_errors = False  # noqa: SLF001 - an option of its client only
+
+
+def stop_queues(seconds: float) -> None:
+    """Let DBOS begin no workflow of a queue any more; call this before its end.
+
+    DBOS ends its event loop before it waits for the threads of its queues. A workflow that such a thread has just taken
+    would meet the closed loop, and count as begun until its process counts as dead.
+
+    Args:
+        seconds: How long a thread is waited for that takes a workflow at this moment.
+    """
+    for event in getattr(_find_instance(), "background_thread_stop_events", ()):
+        event.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("queue-worker-"):  # the name that DBOS gives; of another version none is waited for
+            thread.join(seconds)
 
 
 def _find_instance() -> Any:

@@ -23,7 +23,13 @@ from dial_client.conversations.conversation_manager import ConversationManager, 
 from dial_client.conversations.conversation_view import ConversationView
 from dial_client.conversations.turn_input import ConversationInput, check_turn_input
 from dial_client.durable import results
-from dial_client.durable.dbos_database import build_dbos_options, reduce_polling, set_queue_polling, stop_retries
+from dial_client.durable.dbos_database import (
+    build_dbos_options,
+    reduce_polling,
+    set_queue_polling,
+    stop_queues,
+    stop_retries,
+)
 from dial_client.durable.results import (
     DurableResult,
     build_turn_id,
@@ -171,6 +177,7 @@ class DurableTurns:
             async with AsyncExitStack() as parts:
                 parts.push_async_callback(to_thread.run_sync, lambda: DBOS.destroy(destroy_registry=True))
                 parts.push_async_callback(self._abandon_turns)
+                parts.push_async_callback(to_thread.run_sync, stop_queues, _SHUTDOWN_TIMEOUT)
                 if background is not None:
                     parts.push_async_callback(background.aclose)
 

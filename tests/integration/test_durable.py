@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import textwrap
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -45,6 +46,7 @@ from tests.inner import (
     default_database,
     persistence,
     repair_history,
+    stop_queues,
 )
 from tests.support.durable_worker import ROUNDS
 from tests.support.program import LONG, start_python
@@ -292,6 +294,26 @@ async def test_a_stopping_program_resumes_no_turns(tmp_path: Path) -> None:
         with anyio.fail_after(LONG):
             assert await turns.result(turn) == DurableResult("Hello again.", "answered")
         assert await read_texts(manager, conversation.id) == ["Hi!", "Hello again."]
+
+
+async def test_a_workflow_that_is_resumed_while_the_queues_end_waits_for_the_next_program(tmp_path: Path) -> None:
+    from dbos import DBOS
+
+    async with durable(tmp_path, {"hang": True}) as (manager, turns):
+        conversation = await manager.create()
+        turn = await turns.submit(conversation.id, "Hi!")
+        await wait_for_request(manager, conversation.id)
+    async with durable(tmp_path, "Too late.", is_stopping=lambda: True):
+        assert any(thread.name.startswith("queue-worker-") for thread in threading.enumerate())
+        await to_thread.run_sync(stop_queues, LONG)
+        assert not any(thread.name.startswith("queue-worker-") for thread in threading.enumerate())
+        await DBOS.resume_workflow_async(turn)
+        status = await DBOS.get_workflow_status_async(turn)
+        assert status is not None
+        assert status.status == "ENQUEUED"
+    async with durable(tmp_path, "Hello again.") as (manager, turns):
+        with anyio.fail_after(LONG):
+            assert await turns.result(turn) == DurableResult("Hello again.", "answered")
 
 
 class FailsOnce(SQLStore):

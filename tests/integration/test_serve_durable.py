@@ -189,7 +189,12 @@ def wait_for_event(url: str, token: str, where: str, name: str) -> str:
         ) as http,
         http.stream("POST", f"{where}/chat", json={"text": "Go!"}, timeout=LONG) as answer,
     ):
-        assert any(name in line for line in answer.iter_lines())
+        lines = []
+        for line in answer.iter_lines():
+            lines.append(line)
+            if name in line:
+                break
+        assert name in lines[-1], lines
         return answer.headers["x-turn-id"]
 
 
