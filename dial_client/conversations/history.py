@@ -16,7 +16,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from dial_client.conversations.message_tree import MessageTree, StoredMessage, build_entry, build_tree
-from dial_client.conversations.open_tasks import add_task, find_open_tasks
+from dial_client.conversations.open_work import add_task, find_open_tasks
 from dial_client.messages.message import EntryKind, Failure, Message, Role, ToolCallRequest, ToolCallResult
 from dial_client.stores.conversation_store import Conversation
 from dial_client.tools.agent_progress import INTERRUPTED

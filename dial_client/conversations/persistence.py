@@ -27,7 +27,7 @@ only; empty fields are left out:
 * ``refused``: true if that error refused the question, so that later requests leave it out (`history.find_sent`);
 * ``calls``: ``{"id", "server", "tool", "duration_s"}`` for each finished call, with ``changed_arguments`` if an
   approver changed them. The call of an agent has ``calls`` too: the name, the arguments and the beginning of the result
-  of each call of the agent (`turns.agent_calls`). A call that the endpoint ran itself has its whole record and
+  of each call of the agent (`turns.turn_recorder`). A call that the endpoint ran itself has its whole record and
   ``round``, the number of earlier replies with calls;
 * ``reasoning``: ``{"reply", "text"}`` for each part of the model's reasoning; ``reply`` is the number of earlier
   messages of the model.

@@ -25,8 +25,7 @@ from dial_client.conversations.history import (
     repair_history,
 )
 from dial_client.conversations.message_tree import build_tree, extend
-from dial_client.conversations.open_agents import find_open_agents, hold_agents
-from dial_client.conversations.open_tasks import find_open_tasks
+from dial_client.conversations.open_work import find_open_agents, find_open_tasks, hold_agents
 from dial_client.conversations.turn_input import (
     ConversationInput,
     build_first_messages,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -116,13 +117,20 @@ def stop_queues(seconds: float) -> None:
     would meet the closed loop, and count as begun until its process counts as dead.
 
     Args:
-        seconds: How long a thread is waited for that takes a workflow at this moment.
+        seconds: How long the threads are waited for, each of which may take a workflow at this moment.
     """
     for event in getattr(_find_instance(), "background_thread_stop_events", ()):
         event.set()
-    for thread in threading.enumerate():
-        if thread.name.startswith("queue-worker-"):  # the name that DBOS gives; of another version none is waited for
-            thread.join(seconds)
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        # The name is what DBOS gives; of another version no thread is waited for.
+        threads = [thread for thread in threading.enumerate() if thread.name.startswith("queue-worker-")]
+        if not threads:
+            return
+        if threads[0].ident is None:  # a thread that is being started cannot be joined yet
+            time.sleep(0.01)
+        else:
+            threads[0].join(left)
 
 
 def _find_instance() -> Any:

@@ -296,6 +296,11 @@ async def test_a_stopping_program_resumes_no_turns(tmp_path: Path) -> None:
         assert await read_texts(manager, conversation.id) == ["Hi!", "Hello again."]
 
 
+def has_queue_threads() -> bool:
+    return any(thread.name.startswith("queue-worker-") for thread in threading.enumerate())
+
+
+@new_enough
 async def test_a_workflow_that_is_resumed_while_the_queues_end_waits_for_the_next_program(tmp_path: Path) -> None:
     from dbos import DBOS
 
@@ -304,9 +309,11 @@ async def test_a_workflow_that_is_resumed_while_the_queues_end_waits_for_the_nex
         turn = await turns.submit(conversation.id, "Hi!")
         await wait_for_request(manager, conversation.id)
     async with durable(tmp_path, "Too late.", is_stopping=lambda: True):
-        assert any(thread.name.startswith("queue-worker-") for thread in threading.enumerate())
+        with anyio.fail_after(LONG):
+            while not has_queue_threads():  # noqa: ASYNC110 - DBOS starts the threads in a thread of its own
+                await anyio.sleep(0.01)
         await to_thread.run_sync(stop_queues, LONG)
-        assert not any(thread.name.startswith("queue-worker-") for thread in threading.enumerate())
+        assert not has_queue_threads()
         await DBOS.resume_workflow_async(turn)
         status = await DBOS.get_workflow_status_async(turn)
         assert status is not None

@@ -10,8 +10,6 @@ import base64
 import hashlib
 import hmac
 import json
-import os
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +17,9 @@ from typing import Any
 
 from dial_client import __version__
 from dial_client.messages.message import PendingApproval
-from dial_client.runtime.file_lock import FileLock
 from dial_client.runtime.json_fields import expect_text
+from dial_client.runtime.key_files import read_or_make_key
 from dial_client.runtime.logs import get_logger
-from dial_client.runtime.private_files import write_private
 
 log = get_logger(__name__)
 
@@ -30,9 +27,6 @@ log = get_logger(__name__)
 FORM = 1
 # Bytes of the interpreter's state, and of everything, of a program that can be paused.
 MAX_STATE, MAX_ALL = 1_000_000, 3_000_000
-_BYTES = 32
-# Seconds to wait for another process that makes the key.
-_PATIENCE = 2.0
 
 
 class NotRestored(Exception):
@@ -129,7 +123,12 @@ def _write(content: Mapping[str, Any]) -> str:
 
 
 def _compute_seal(text: str) -> str:
-    return hmac.new(_read_or_make_key(), text.encode(), hashlib.sha256).hexdigest()
+    try:
+        key = read_or_make_key(find_key_folder() / "seal.key")
+    except OSError as error:
+        log.warning("snippet_key_not_stored", error=type(error).__name__)
+        raise NotRestored("the key that seals paused programs cannot be read") from error
+    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
 
 def find_key_folder() -> Path:
@@ -137,32 +136,3 @@ def find_key_folder() -> Path:
     import platformdirs
 
     return Path(platformdirs.user_state_dir("dial-client"), "snippets")
-
-
-def _read_or_make_key() -> bytes:
-    """Return the key of the user, which is made if it is not there.
-
-    Raises:
-        NotRestored: The key cannot be read or made.
-    """
-    folder = find_key_folder()
-    path = folder / "seal.key"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = FileLock(folder / "seal.key.lock")
-        try:
-            with lock.held(_PATIENCE):
-                if path.exists() and len(key := path.read_bytes()) == _BYTES and _is_own(path):
-                    return key
-                key = secrets.token_bytes(_BYTES)
-                write_private(path, key)
-                return key
-        finally:
-            lock.close()
-    except OSError as error:  # TimeoutError is one
-        log.warning("snippet_key_not_stored", error=type(error).__name__)
-        raise NotRestored("the key that seals paused programs cannot be read") from error
-
-
-def _is_own(path: Path) -> bool:
-    return os.name == "nt" or (path.stat().st_uid == os.getuid() and not path.stat().st_mode & 0o077)
